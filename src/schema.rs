@@ -157,14 +157,14 @@ impl Compiled {
     /// # Errors
     /// Returns the first 20 violations that remain after coercion.
     pub fn check(&self, arguments: &Arc<Value>, coerce: bool) -> Result<Checked, Vec<Violation>> {
-        let mended = if self.validator.is_valid(arguments) {
+        let result = if self.validator.is_valid(arguments) {
             return Ok(Checked { arguments: self.completed(arguments), coerced: Vec::new() });
         } else if coerce {
-            coerce::coerce(&self.graph, arguments).map(|(mended, coerced)| (Arc::new(mended), coerced))
+            coerce::coerce(&self.graph, arguments).map(|(result, coerced)| (Arc::new(result), coerced))
         } else {
             None
         };
-        let (candidate, coerced) = mended.unwrap_or_else(|| (arguments.clone(), Vec::new()));
+        let (candidate, coerced) = result.unwrap_or_else(|| (arguments.clone(), Vec::new()));
         if !coerced.is_empty() && self.validator.is_valid(&candidate) {
             return Ok(Checked { arguments: self.completed(&candidate), coerced });
         }

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_media_type_that_is_sent_best_is_chosen() {
+    fn best_supported_media_type_is_chosen() {
         for (content, chosen) in [
             (
                 json!({"application/xml": {}, "application/json": {}, "application/x-www-form-urlencoded": {}}),

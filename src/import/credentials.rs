@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_is_read_and_written() {
+    fn every_form_is_parsed_and_displayed() {
         for text in ["bearer:TOKEN", "basic:ann:PW", "header:X-Key:K", "query:api key:K", "cookie:sid:K"] {
             assert_eq!(text.parse::<Credential>().unwrap().to_string(), text);
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_set_the_same_meet() {
+    fn credentials_for_the_same_parameter_conflict() {
         let of = |text: &str| text.parse::<Credential>().unwrap();
         assert!(of("bearer:A").meets(&of("basic:u:B")) && of("bearer:A").meets(&of("header:AUTHORIZATION:B")));
         assert!(of("query:k:A").meets(&of("query:k:B")) && !of("query:k:A").meets(&of("cookie:k:A")));

@@ -348,14 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn anchors_and_merge_keys_are_written_out() {
+    fn anchors_and_merge_keys_are_expanded() {
         let text = "base: &b {a: 1, b: 2}\nmore: &m {c: 3}\nx: {<<: *b, b: 4}\ny: {<<: [*b, *m]}\n";
         let read = read(text).unwrap();
         assert_eq!((&read["x"], &read["y"]), (&json!({"b": 4, "a": 1}), &json!({"a": 1, "b": 2, "c": 3})));
     }
 
     #[test]
-    fn what_is_no_document_says_why_and_where() {
+    fn invalid_document_is_rejected_with_reason_and_location() {
         for (text, told) in [
             ("{\"a\": tru}", "no JSON: expected ident at line 1 column 10"),
             ("a: [1", "no YAML"),
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_cannot_unfold_beyond_its_bounds() {
+    fn expansion_of_a_document_is_bounded() {
         let bounds = Bounds { bytes: 4 * 1024 * 1024, nodes: 500_000 };
         let read = |text: &str| parse(text.as_bytes(), bounds).map_err(|error| error.message);
         // Nine lines stand for a thousand million values.

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_found_however_they_are_declared() {
+    fn files_are_detected_in_every_notation() {
         let is_file = |field: Value, media_type: Option<&str>| {
             argument(&json!({}), field.as_object().unwrap(), media_type).unwrap().is_some()
         };

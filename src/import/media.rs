@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_known_by_its_name_or_suffix() {
+    fn json_is_detected_by_name_or_suffix() {
         assert!(
             is_json("Application/JSON; charset=utf-8") && is_json("application/problem+json") && !is_json("text/json5")
         );

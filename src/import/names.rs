@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_given_twice_and_none_is_too_long() {
+    fn names_are_unique_and_bounded() {
         let mut names = Unique::default();
         assert_eq!(
             [names.tool("a"), names.tool("a"), names.tool("a_2"), names.tool("a")],

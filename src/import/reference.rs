@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_followed_within_the_document() {
+    fn references_within_the_document_are_followed() {
         let document = json!({"a/b": {"c d": {"x": 1}}, "one": {"$ref": "#/two"}, "two": {"$ref": "#/a~1b/c%20d"},
             "self": {"$ref": "#/self"}, "five": 5});
         assert_eq!(object(&document, &document["one"], "it").unwrap()["x"], 1);

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_go_where_the_document_asks_for_them() {
+    fn credentials_follow_the_security_requirements() {
         for (security, given, expected, lacks) in [
             (json!([{"key": []}]), vec!["header:x-key:K"], vec!["header:x-key:K"], false),
             (json!([{"key": []}]), vec!["bearer:T"], vec![], true),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_says_nothing_takes_what_is_given() {
+    fn document_without_security_gets_all_credentials() {
         let (document, given) = (document(), ["bearer:T".parse().unwrap()]);
         let members = document.as_object().unwrap();
         let security = Security::new(&document, Version::V31, members, false, &given).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn two_credentials_for_one_place_are_refused() {
+    fn duplicate_credentials_are_rejected() {
         let (document, given) = (document(), ["bearer:T".parse().unwrap(), "basic:u:P".parse().unwrap()]);
         let error = Security::new(&document, Version::V31, document.as_object().unwrap(), true, &given).err().unwrap();
         assert_eq!((error.option, error.pointer.as_str()), (Some("auth"), "/1"));

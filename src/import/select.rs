@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_is_wanted_by_anything_that_it_is_known_by() {
+    fn operation_is_selected_by_any_of_its_keys() {
         let tags = ["pets".to_owned()];
         let known =
             OperationKeys { tags: &tags, id: Some("getPet"), tool: "shop_getPet", method: "GET", path: "/pets/{id}" };

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_server_counts_and_relative_ones_begin_at_the_document() {
+    fn nearest_server_is_used_and_relative_urls_are_resolved() {
         let one = |url: &str| json!([{"url": url}, {"url": "http://second"}]);
         let from = Some("https://docs.example/api/openapi.yaml?x=1");
         for (document, operation, from, url) in [
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_the_way_out_is_told() {
+    fn missing_server_is_reported_with_a_hint() {
         for (version, document) in [
             (Version::V30, json!({})),
             (Version::V31, json!({"servers": [{"url": "/v1"}]})),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_of_the_options_is_checked() {
+    fn server_option_is_checked() {
         let options = |server: &str| Options { server: Some(server.to_owned()), ..Options::default() };
         assert_eq!(given(&options("https://h/v1/")), Ok(Some("https://h/v1".to_owned())));
         assert_eq!(given(&Options::default()), Ok(None));

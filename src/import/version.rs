@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_told_apart() {
+    fn versions_are_detected() {
         for (document, version) in [
             (json!({"swagger": "2.0"}), Version::V2),
             (json!({"swagger": 2.0}), Version::V2),

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_come_back_is_gone() {
+    async fn client_that_does_not_reconnect_is_lost() {
         let away = DisconnectTracker::default();
         let (one, other) = (broken(&away), broken(&away));
         one.cancelled().await;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_comes_back_is_not() {
+    async fn client_that_reconnects_is_not_lost() {
         let away = DisconnectTracker::default();
         let gone = broken(&away);
         tokio::time::sleep(GRACE / 2).await;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_was_read_to_its_end_is_forgotten() {
+    async fn completed_response_is_not_tracked() {
         let (away, gone) = (DisconnectTracker::default(), CancellationToken::new());
         let body = away.watched(Body::from("a"), "s".into(), gone.clone());
         assert_eq!(body.collect().await.unwrap().to_bytes(), "a");

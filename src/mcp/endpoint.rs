@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pages_of_a_host_may_ask_it() {
+    fn same_host_origins_are_allowed() {
         let hosts =
             ["localhost", "::1", "2001:db8:1:2:3:4:5:6", "tools.example.com", "a.example:8443", "*"].map(str::to_owned);
         let origins = origins(&hosts, &["https://app.example".to_owned()]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_which_era_it_is_of() {
+    fn era_of_a_message_is_detected() {
         let of = |version: &str| is_modern(&json!({"params": {"_meta": {META_VERSION: version}}}));
         assert!(of("2026-07-28") && !of("2025-11-25") && !is_modern(&json!({"params": 1})));
     }

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_that_is_none_of_ours_is_refused() {
+    fn foreign_cursor_is_rejected() {
         assert_eq!(name_of(&URL_SAFE_NO_PAD.encode("a.b")).unwrap(), "a.b");
         assert_eq!(name_of("!").unwrap_err().code, rmcp::model::ErrorCode::INVALID_PARAMS);
     }

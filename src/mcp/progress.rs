@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_told_as_long_as_it_grows() {
+    fn only_growing_progress_is_sent() {
         let steps = told(vec![at(0.0, Some("begun")), at(2.0, None), at(2.0, None), at(1.0, None), at(3.0, Some("c"))]);
         let numbers: Vec<f64> = steps.iter().map(|(current, ..)| *current).collect();
         assert_eq!(numbers, [0.0, 2.0, 3.0]);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_says_no_numbers_is_counted() {
+    fn reports_without_numbers_are_counted() {
         let steps = told(vec![tip("one"), tip("two")]);
         assert_eq!(steps, [(1.0, None, Some("one".into())), (2.0, None, Some("two".into()))]);
     }

@@ -90,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn data_is_an_object_whatever_it_was() {
+    fn structured_data_is_always_an_object() {
         assert_eq!(answered(json!({"a": [1]}))["structuredContent"], json!({"a": [1]}));
         assert_eq!(answered(json!([1, 2]))["structuredContent"], json!({"result": [1, 2]}));
         assert_eq!(answered(json!("a")).get("structuredContent"), None);
     }
 
     #[test]
-    fn blocks_of_the_protocol_s_own_kinds_are_told_as_such() {
+    fn protocol_content_blocks_are_kept() {
         let resource = json!({"type": "resource", "resource": {"uri": "a:b", "text": "t"}});
         let audio = json!({"type": "audio", "data": "AA==", "mime_type": "audio/wav"});
         let unknown = json!({"type": "chart", "points": [1]});
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_a_result_with_its_text_and_its_code() {
+    fn failure_becomes_result_with_text_and_code() {
         let told = result(Failure::blocked(Some("no"), "h").into());
         assert_eq!((&told["isError"], &told["content"][0]["text"]), (&json!(true), &json!("Error: no")));
         assert_eq!(told["_meta"][ERROR_CODE], "TOOL_BLOCKED");

@@ -11,16 +11,16 @@ use crate::domain::call::Coercion;
 use crate::domain::json;
 
 /// Maximum number of zeros after the significant digits of an integer; a 64-bit integer has at most 20 digits.
-const MOST_ZEROS: usize = 20;
+const MAX_ZEROS: usize = 20;
 /// Maximum number of subschemas visited while coercing one small instance.
 const STEPS: u32 = 300_000;
 
 /// Coerces all values that can be coerced; `None` if nothing changes. The result may still be invalid.
 pub(super) fn coerce(graph: &Graph, instance: &Value) -> Option<(Value, Vec<Coercion>)> {
-    let mut mender =
+    let mut coercer =
         Coercer { graph, budget: Budget::for_value(STEPS, instance), coerced: Vec::new(), path: Vec::new() };
-    let mended = mender.value(ROOT, instance)?;
-    Some((mended, mender.coerced))
+    let converted = coercer.value(ROOT, instance)?;
+    Some((converted, coercer.coerced))
 }
 
 struct Coercer<'a> {
@@ -37,22 +37,22 @@ impl Coercer<'_> {
         if self.graph.accepts(id, value, &mut self.budget) || self.budget.is_spent() {
             return None;
         }
-        let mended = if self.budget.enter() { self.invalid(id, value) } else { None };
+        let converted = if self.budget.enter() { self.invalid(id, value) } else { None };
         self.budget.leave();
-        mended
+        converted
     }
 
     /// Coerces a value that the subschema rejects.
     fn invalid(&mut self, id: NodeId, value: &Value) -> Option<Value> {
         let parts = self.parts(id, value);
-        let mended = match value {
+        let converted = match value {
             // A string at the root is not coerced: the arguments have been parsed before.
             Value::String(text) if !self.path.is_empty() => self.string(id, text, &parts),
             Value::Object(object) => self.object(object, &parts).map(Value::Object),
             Value::Array(items) => self.array(items, &parts),
             _ => None,
         };
-        self.branches(&parts, mended.as_ref().unwrap_or(value)).or(mended)
+        self.branches(&parts, converted.as_ref().unwrap_or(value)).or(converted)
     }
 
     /// Returns the subschema and all subschemas that apply to the same value in any case: references, `allOf`, and
@@ -90,7 +90,7 @@ impl Coercer<'_> {
     }
 
     fn object(&mut self, object: &Map<String, Value>, parts: &[NodeId]) -> Option<Map<String, Value>> {
-        let mut mended: Option<Map<String, Value>> = None;
+        let mut converted: Option<Map<String, Value>> = None;
         for (name, given) in object {
             let below: Vec<NodeId> = parts.iter().flat_map(|part| self.graph.of_property(*part, name)).collect();
             if below.is_empty() {
@@ -99,13 +99,13 @@ impl Coercer<'_> {
             self.path.push(json::pointer_token(name));
             if given.is_null() && self.is_absent(name, parts, &below) {
                 self.note("null", "absent");
-                mended.get_or_insert_with(|| object.clone()).shift_remove(name);
+                converted.get_or_insert_with(|| object.clone()).shift_remove(name);
             } else if let Some(better) = self.through(&below, given) {
-                mended.get_or_insert_with(|| object.clone()).insert(name.clone(), better);
+                converted.get_or_insert_with(|| object.clone()).insert(name.clone(), better);
             }
             self.path.pop();
         }
-        mended
+        converted
     }
 
     /// Returns `true` if a `null` stands for a declared optional property that was omitted.
@@ -117,7 +117,7 @@ impl Coercer<'_> {
     }
 
     fn array(&mut self, items: &[Value], parts: &[NodeId]) -> Option<Value> {
-        let mut mended: Option<Vec<Value>> = None;
+        let mut converted: Option<Vec<Value>> = None;
         for (index, given) in items.iter().enumerate() {
             let below: Vec<NodeId> = parts.iter().filter_map(|part| self.graph.of_element(*part, index)).collect();
             if below.is_empty() {
@@ -125,11 +125,11 @@ impl Coercer<'_> {
             }
             self.path.push(index.to_string());
             if let Some(better) = self.through(&below, given) {
-                mended.get_or_insert_with(|| items.to_vec())[index] = better;
+                converted.get_or_insert_with(|| items.to_vec())[index] = better;
             }
             self.path.pop();
         }
-        mended.map(Value::Array)
+        converted.map(Value::Array)
     }
 
     /// Coerces a value for several subschemas in sequence.
@@ -220,7 +220,7 @@ fn integer(number: &str) -> Option<Value> {
         return Some(0.into());
     }
     let point = i64::try_from(whole.len()).ok()?.checked_add(exponent.parse().ok()?)?;
-    let zeros = usize::try_from(point).ok()?.checked_sub(significant.len()).filter(|zeros| *zeros <= MOST_ZEROS)?;
+    let zeros = usize::try_from(point).ok()?.checked_sub(significant.len()).filter(|zeros| *zeros <= MAX_ZEROS)?;
     let text = format!("{sign}{significant}{}", "0".repeat(zeros));
     text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok()
 }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn number_without_a_fraction_is_the_integer_to_the_digit() {
+    fn number_without_fraction_becomes_exact_integer() {
         for (text, integer) in [
             ("5.0", json!(5)),
             ("5e0", json!(5)),
@@ -264,7 +264,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_way_of_writing_an_integer_is_that_integer(integer: i64, zeros in 0..5_usize, shift in 0..30_usize) {
+        fn every_notation_of_an_integer_is_coerced_exactly(integer: i64, zeros in 0..5_usize, shift in 0..30_usize) {
             let text = integer.to_string();
             let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("-", digits));
             let padded = format!("{}{digits}", "0".repeat(shift));

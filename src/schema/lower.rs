@@ -1,7 +1,8 @@
-//! Lowering: a schema in the subset that a vendor takes, with what was lost, and the way back for the arguments.
+//! Lowering: converts a schema to the subset that a vendor supports, lists the losses, and restores the arguments.
 //!
-//! What is valid for a lowered schema is, after the way back, valid for the original, wherever the subset can say it: in
-//! doubt it is narrower. What it cannot say goes into the description and is a named [`Loss`].
+//! Arguments that are valid for the lowered schema are, once restored, valid for the original, as far as the subset can
+//! express it; in doubt, the lowered schema is narrower. All other constraints are in the description and are listed as
+//! losses ([`Loss`]).
 
 use serde::Serialize;
 use serde_json::Value;
@@ -31,12 +32,12 @@ mod valid;
 
 pub use restore::Restorer;
 
-/// Whose subset of JSON Schema.
+/// A vendor's subset of JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Function tools of OpenAI's Chat and Responses APIs.
     OpenAi,
-    /// The same with `strict: true`.
+    /// Function tools of OpenAI with `strict: true`.
     OpenAiStrict,
     /// `input_schema` of Anthropic's Messages API.
     Anthropic,
@@ -44,49 +45,50 @@ pub enum Target {
     Gemini,
 }
 
-/// Something that a vendor's subset cannot say.
+/// A constraint that a vendor's subset cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Loss {
-    /// The subschema that it concerns (RFC 6901, in the original).
+    /// Location of the subschema in the original, as an RFC 6901 pointer
     pub pointer: String,
-    /// The keyword of the original that could not be kept.
+    /// Keyword of the original that was dropped or changed
     pub keyword: String,
-    /// What is different for the model.
+    /// Difference for the model
     pub message: String,
-    /// Whether the model may now be led to arguments that the original refuses; else it only has fewer possibilities.
+    /// Whether the lowered schema may allow arguments that the original rejects. If `false`, it only allows fewer
+    /// arguments
     pub widens: bool,
 }
 
-/// Why a schema cannot be lowered at all.
+/// The error for a schema that cannot be lowered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {message}")]
 pub struct Unlowerable {
-    /// RFC 6901, in the original schema.
+    /// The location in the original schema, as an RFC 6901 pointer.
     pub pointer: String,
-    /// What is in the way.
+    /// The reason.
     pub message: String,
 }
 
-/// A schema in a vendor's subset.
+/// A schema in a vendor's subset, with its losses.
 #[derive(Debug, Clone)]
 pub struct Lowered {
-    /// For the vendor.
+    /// The schema for the vendor.
     pub schema: Value,
-    /// What it does not say any more.
+    /// The constraints that the lowered schema no longer expresses.
     pub losses: Vec<Loss>,
-    /// For arguments that are not valid for the original as they are.
+    /// Converts arguments back to the original schema.
     pub restorer: Restorer,
 }
 
-/// Puts an input schema that [`compile`](super::compile) takes into the subset of a vendor. The same schema always gives
-/// the same answer.
+/// Converts an input schema that [`compile`](super::compile) accepts to the subset of a vendor. The result is
+/// deterministic.
 ///
 /// # Errors
-/// A schema that the subset has no room for, or that no arguments satisfy.
+/// Returns [`Unlowerable`] if the schema exceeds the limits of the subset, or if no arguments are valid.
 pub fn lower(schema: &Value, target: Target) -> Result<Lowered, Unlowerable> {
-    // An unknown draft was refused when the schema was compiled.
+    // `compile` has rejected unknown drafts.
     let draft = super::drafts::of(schema).unwrap_or(jsonschema::Draft::Draft202012);
-    // A reference that leads to nothing was refused then, too.
+    // `compile` has rejected references without a target.
     let local = super::references::localize(schema, draft).ok().flatten();
     let document = Document::new(local.as_ref().map_or(schema, |local| &local.schema), draft);
     let attempts = if target == Target::Gemini { &UNROLLED[..] } else { &UNROLLED[..1] };
@@ -98,7 +100,7 @@ pub fn lower(schema: &Value, target: Target) -> Result<Lowered, Unlowerable> {
             Err(LowerError::TooLarge { recursive: false }) => break,
         }
     }
-    let message = "the schema grows too large or too deep once its references are written out: use fewer or smaller \
+    let message = "the schema becomes too large or too deep when its references are expanded: use fewer or smaller \
                    shared definitions";
     Err(Unlowerable { pointer: String::new(), message: message.to_owned() })
 }

@@ -79,7 +79,7 @@ mod tests {
     use super::{nearest, sort_by_nearness};
 
     #[test]
-    fn typing_errors_case_and_separators_are_seen_through() {
+    fn typos_case_and_separators_are_tolerated() {
         let names = ["city", "country", "get_weather", "C"];
         for (wanted, meant) in [
             ("citty", "city"),
@@ -95,20 +95,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_away_is_not_suggested() {
+    fn distant_names_are_not_suggested() {
         for wanted in ["", "x", "map", "weather_of_the_day", "it", &"c".repeat(10_000)] {
             assert_eq!(nearest(wanted, ["city", "country", "get_weather", "C", "cat", "id"]), None, "{wanted}");
         }
     }
 
     #[test]
-    fn the_nearest_wins_and_the_first_of_equals() {
+    fn nearest_name_is_suggested_and_first_of_equals() {
         assert_eq!(nearest("colour", ["colours", "color", "colour_"]), Some("colour_"));
         assert_eq!(nearest("nam", ["name", "names"]), Some("name"));
         assert_eq!(nearest("file1", ["file2", "file3"]), Some("file2"));
     }
     #[test]
-    fn near_names_come_first_and_the_others_keep_their_order() {
+    fn similar_names_are_sorted_first_and_the_rest_is_stable() {
         let mut names = ["a_first", "mail.read", "weather_get", "zebra", "get_weather", "mail.send"];
         sort_by_nearness("getWeater", &mut names);
         assert_eq!(names[..2], ["get_weather", "weather_get"]);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_program_is_read_and_one_bad_server_spoils_no_other() {
+    fn mcp_json_file_is_parsed_and_invalid_servers_are_skipped() {
         let text = json!({"mcpServers": {"git": {"command": "uvx"}, "old one": {"type": "sse", "url": "https://h/sse"},
             "off": {"command": "x", "disabled": true}, "odd": 5}});
         let Declarations(found) = of_file(&text.to_string()).unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_none_is_told_with_its_name() {
+    fn invalid_file_is_reported_with_its_name() {
         for (text, reason) in [
             ("{", "no JSON"),
             ("[]", "must be an object"),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typo_in_the_settings_is_told() {
+    fn typo_in_the_settings_is_reported() {
         let members = json!({"command": "x", "arg": []});
         let settings = BTreeMap::from([("a".to_owned(), members.as_object().unwrap().clone())]);
         let Declarations(found) = Declarations::read(&settings, "").unwrap();

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_opens_again_and_shows_nothing() {
+    fn sealed_upstream_opens_again_and_hides_secrets() {
         let (vault, tenant) = (Vault::default().with_fallback_key("k", [1; 32]), Tenant::default());
         let value = json!({"name": "a", "url": "https://h/?k=s3cret", "headers": {"X": "s3cret", "Y": {"secret": "N"}},
             "pin": true, "output_check": "strict"});

@@ -16,7 +16,7 @@ fn of(version: Version, schema: Value) -> Value {
 }
 
 #[test]
-fn what_3_0_says_otherwise_is_said_as_2020_12_has_it() {
+fn openapi_3_0_keywords_are_converted_to_2020_12() {
     for (old, new) in [
         (json!({"type": "string", "nullable": true}), json!({"type": ["string", "null"]})),
         (
@@ -53,7 +53,7 @@ fn what_3_0_says_otherwise_is_said_as_2020_12_has_it() {
 }
 
 #[test]
-fn a_default_is_told_and_not_sent() {
+fn default_is_described_and_not_sent() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "string", "description": "An a.", "default": "x"},
         "b": {"type": "integer", "default": 5}}});
     assert_eq!(
@@ -64,7 +64,7 @@ fn a_default_is_told_and_not_sent() {
 }
 
 #[test]
-fn references_become_definitions_once_and_recursive_ones_end() {
+fn references_become_definitions_once() {
     let document = json!({"components": {"schemas": {
         "Node": {"type": "object", "properties": {"next": {"$ref": "#/components/schemas/Node"}, "tag": {"$ref": "#/definitions/Tag"}}},
         "a b": {"type": "string"}}}, "definitions": {"Tag": {"$ref": "#/components/schemas/a%20b"}, "Node": {"type": "integer"}}});
@@ -85,7 +85,7 @@ fn references_become_definitions_once_and_recursive_ones_end() {
 }
 
 #[test]
-fn what_is_read_only_is_not_asked_for_and_what_is_write_only_not_expected() {
+fn read_only_and_write_only_properties_are_hidden() {
     let document = json!({"components": {"schemas": {"Base": {"type": "object", "properties": {"id": {"type": "integer", "readOnly": true}, "pw": {"$ref": "#/components/schemas/Secret"}}},
         "Secret": {"type": "string", "writeOnly": true}}}});
     let schema = json!({"allOf": [{"$ref": "#/components/schemas/Base"}, {"type": "object", "required": ["id", "pw", "n"], "properties": {"n": {}}}], "required": ["id"]});
@@ -98,7 +98,7 @@ fn what_is_read_only_is_not_asked_for_and_what_is_write_only_not_expected() {
 }
 
 #[test]
-fn a_mapping_ties_each_alternative_to_its_value() {
+fn mapping_adds_a_constant_to_each_alternative() {
     let document = json!({"components": {"schemas": {"Cat": {"type": "object"}, "Dog": {"type": "object"}, "Cow": {"type": "object"}}}});
     let schema = json!({"oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}, {"$ref": "#/components/schemas/Cow"}],
         "discriminator": {"propertyName": "kind", "mapping": {"cat": "#/components/schemas/Cat", "dog": "Dog", "hound": "#/components/schemas/Dog"}}});
@@ -113,7 +113,7 @@ fn a_mapping_ties_each_alternative_to_its_value() {
 }
 
 #[test]
-fn what_is_no_schema_is_refused_with_its_place() {
+fn invalid_schema_is_rejected_with_its_location() {
     for (schema, told) in [
         (json!({"properties": {"a": {"items": "x"}}}), "a: a schema must be an object, not string"),
         (json!({"properties": []}), "`properties` must be an object, not array"),
@@ -130,7 +130,7 @@ fn what_is_no_schema_is_refused_with_its_place() {
 }
 
 #[test]
-fn an_import_as_a_whole_is_bounded() {
+fn total_size_of_an_import_is_bounded() {
     let (document, budget) = (json!({}), Cell::new(100));
     let schema = json!({"properties": {"a": {}, "b": {}, "c": {}, "d": {}}});
     let mut bundler = Bundler::new(&document, Version::V31, Direction::Request, &budget);
@@ -138,7 +138,7 @@ fn an_import_as_a_whole_is_bounded() {
 }
 
 #[test]
-fn the_shape_of_a_parameter_is_seen() {
+fn shape_of_a_parameter_is_detected() {
     let document = json!({"S": {"type": "string"}});
     let budget = Cell::new(100);
     let bundler = Bundler::new(&document, Version::V31, Direction::Request, &budget);

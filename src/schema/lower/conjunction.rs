@@ -1,4 +1,4 @@
-//! Conjunctions of subschemas: what applies to one value, with references followed and `allOf` taken apart.
+//! Conjunctions of subschemas that apply to one value, with references resolved and `allOf` flattened.
 
 use std::rc::Rc;
 
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use super::document::{Document, Location};
 
-/// Keywords of a part that do not count any more.
+/// Masks of a part: the hidden keywords.
 pub(super) const NO_ANY: u8 = 1;
 pub(super) const NO_ONE: u8 = 2;
-/// Title, description, default and the like.
+/// Hides title, description, default and other annotations.
 pub(super) const NO_NOTES: u8 = 4;
-/// `$ref` and `allOf` have been followed.
+/// Hides `$ref` and `allOf`, which have been followed.
 const FLAT: u8 = 8;
-/// Only the notes count.
+/// Hides everything except annotations.
 const NO_ASSERTIONS: u8 = 16;
 
 const NOTES: [&str; 7] = ["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"];
 const FOLLOWED: [&str; 4] = ["$ref", "$dynamicRef", "$recursiveRef", "allOf"];
 
-/// A subschema of the document, or what is left of it.
+/// A subschema of the document, without its hidden keywords.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part<'a> {
     pub(super) schema: &'a Value,
@@ -37,7 +37,7 @@ impl<'a> Part<'a> {
         Self { mask: self.mask | mask, ..self }
     }
 
-    /// Whether a keyword still counts.
+    /// Returns `true` if a keyword is not hidden.
     pub(super) fn counts(&self, keyword: &str) -> bool {
         if NOTES.contains(&keyword) {
             return self.mask & NO_NOTES == 0;
@@ -58,18 +58,18 @@ impl<'a> Part<'a> {
     }
 }
 
-/// One of those that apply to the same value.
+/// One term of a conjunction.
 #[derive(Debug, Clone)]
 pub(super) enum Term<'a> {
     Part(Part<'a>),
-    /// At least one of these.
+    /// At least one of these conjunctions.
     Any(Rc<[Conjunction<'a>]>),
 }
 
-/// All of them apply to the same value; none: any value will do.
+/// Terms that all apply to the same value. An empty conjunction allows any value.
 pub(super) type Conjunction<'a> = Vec<Term<'a>>;
 
-/// The first of them that stands in the document.
+/// Returns the first part of a conjunction.
 pub(super) fn first<'a>(conj: &[Term<'a>]) -> Option<Part<'a>> {
     conj.iter().find_map(|term| match term {
         Term::Part(part) => Some(*part),
@@ -77,27 +77,27 @@ pub(super) fn first<'a>(conj: &[Term<'a>]) -> Option<Part<'a>> {
     })
 }
 
-/// Returns `true` if nothing satisfies the term.
+/// Returns `true` if no value satisfies the term.
 pub(super) fn is_false(term: &Term) -> bool {
     matches!(term, Term::Part(part) if *part.schema == Value::Bool(false))
 }
 
-/// A conjunction of keywords only.
+/// A conjunction without references and `allOf`.
 pub(super) struct FlatConjunction<'a> {
     pub(super) parts: Vec<Part<'a>>,
     pub(super) any: Vec<Rc<[Conjunction<'a>]>>,
-    /// `false` is among them.
+    /// Whether `false` is among the subschemas.
     pub(super) never: bool,
-    /// Where the first of the subschemas stands.
+    /// The location of the first subschema.
     pub(super) at: Option<Location>,
-    /// The last token of a reference that was followed.
+    /// The last token of the last reference that was followed.
     pub(super) via: Option<&'a str>,
 }
 
-/// What makes two conjunctions the same.
+/// The identity of a conjunction: equal for conjunctions of the same subschemas.
 pub(super) type Key = Vec<(usize, u8)>;
 
-/// Follows references and takes `allOf` apart. What is not there any more counts as nothing: `compile` has refused it.
+/// Follows references and flattens `allOf`. References without a target are skipped: `compile` has rejected them.
 pub(super) fn flatten<'a>(document: &Document<'a>, conj: &[Term<'a>]) -> FlatConjunction<'a> {
     let mut flat =
         FlatConjunction { parts: Vec::with_capacity(conj.len()), any: Vec::new(), never: false, at: None, via: None };
@@ -152,7 +152,7 @@ impl FlatConjunction<'_> {
             key.push((std::ptr::from_ref(part.schema).addr(), part.mask));
         }
         for branches in &self.any {
-            // Made anew at each visit, but of the same branches.
+            // The list is rebuilt at each visit, but from the same branches.
             key.push((0, 0));
             branches.iter().for_each(|branch| add_key(branch, &mut key));
         }

@@ -1,24 +1,24 @@
-//! What a vendor's subset cannot say, in short plain words for the model.
+//! Constraints that a vendor's subset cannot express, as short sentences for the model.
 
 use serde_json::Value;
 
 use crate::domain::json;
 
-/// Characters of JSON that are shown of one value.
+/// Maximum number of characters shown of one value as JSON.
 const MAX_CHARS: usize = 240;
 
-/// A value as compact JSON, shortened.
+/// Formats a value as compact JSON, shortened.
 pub(super) fn value(value: &Value) -> String {
     json::shorten(&value.to_string(), MAX_CHARS)
 }
 
-/// A few values.
+/// Formats the first five values.
 pub(super) fn values(values: &[Value]) -> String {
     let shown: Vec<String> = values.iter().take(5).map(value).collect();
     json::shorten(&shown.join(", "), MAX_CHARS)
 }
 
-/// Names in quotes.
+/// Formats names in quotes.
 pub(super) fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = names.into_iter().take(20).map(|name| format!("`{name}`")).collect();
     match quoted.split_last() {
@@ -28,46 +28,46 @@ pub(super) fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// What a schema asks of a value, as far as it can be said shortly.
+/// Describes the constraints of a schema briefly.
 pub(super) fn schema(schema: &Value) -> String {
     let Value::Object(keywords) = schema else {
         return if *schema == Value::Bool(false) {
-            "nothing is allowed".to_owned()
+            "no value is allowed".to_owned()
         } else {
-            "anything goes".to_owned()
+            "any value is allowed".to_owned()
         };
     };
-    let mut said = Vec::new();
+    let mut texts = Vec::new();
     for (keyword, value) in keywords {
         match (keyword.as_str(), value) {
             ("required", Value::Array(required)) => {
                 let given = names(required.iter().filter_map(Value::as_str));
                 if !given.is_empty() {
-                    said.push(format!("{given} must be given"));
+                    texts.push(format!("{given} must be given"));
                 }
             }
             ("properties", Value::Object(properties)) => {
                 for (name, property) in properties {
                     let listed = property.get("enum").and_then(Value::as_array);
                     match (property.get("const"), listed) {
-                        (Some(only), _) => said.push(format!("`{name}` is {}", self::value(only))),
-                        (None, Some(listed)) => said.push(format!("`{name}` is one of {}", values(listed))),
-                        (None, None) => said.push(format!("`{name}` follows {}", self::value(property))),
+                        (Some(only), _) => texts.push(format!("`{name}` is {}", self::value(only))),
+                        (None, Some(listed)) => texts.push(format!("`{name}` is one of {}", values(listed))),
+                        (None, None) => texts.push(format!("`{name}` matches {}", self::value(property))),
                     }
                 }
             }
             ("type" | "title" | "description" | "$comment" | "default", _) => {}
-            _ => said.push(format!("{} {}", json::shorten(keyword, 60), self::value(value))),
+            _ => texts.push(format!("{} {}", json::shorten(keyword, 60), self::value(value))),
         }
     }
-    let only_type = said.is_empty().then(|| keywords.get("type")).flatten();
+    let only_type = texts.is_empty().then(|| keywords.get("type")).flatten();
     if let Some(kind) = only_type {
-        said.push(format!("it is of type {}", value(kind)));
+        texts.push(format!("it is of type {}", value(kind)));
     }
-    if said.is_empty() { "anything goes".to_owned() } else { json::shorten(&said.join(", "), 2 * MAX_CHARS) }
+    if texts.is_empty() { "any value is allowed".to_owned() } else { json::shorten(&texts.join(", "), 2 * MAX_CHARS) }
 }
 
-/// Several schemas of which at least one, or just one, must hold.
+/// Describes schemas of which at least one, or exactly one, must match.
 pub(super) fn branches(schemas: &[Value], one: bool) -> String {
     let some: Vec<String> = schemas
         .iter()
@@ -76,13 +76,13 @@ pub(super) fn branches(schemas: &[Value], one: bool) -> String {
         .map(|(at, schema)| format!("({}) {}", at + 1, self::schema(schema)))
         .collect();
     let how_many = if one { "Exactly one" } else { "At least one" };
-    json::shorten(&format!("{how_many} of these must hold: {}", some.join("; ")), 900) + "."
+    json::shorten(&format!("{how_many} of these must match: {}", some.join("; ")), 900) + "."
 }
 
-/// A keyword that stays unsaid otherwise.
+/// Describes one keyword.
 pub(super) fn keyword(keyword: &str, value: &Value, whole: &Value) -> String {
     match (keyword, value) {
-        ("not", schema) => format!("This must not hold: {}.", self::schema(schema)),
+        ("not", schema) => format!("Must not match: {}.", self::schema(schema)),
         ("if", when) => {
             let mut text = format!("If {}", self::schema(when));
             if let Some(then) = whole.get("then") {
@@ -94,8 +94,8 @@ pub(super) fn keyword(keyword: &str, value: &Value, whole: &Value) -> String {
             text + "."
         }
         ("contains", schema) => format!("At least one item must match: {}.", self::schema(schema)),
-        ("minContains", count) => format!("At least {count} items must match so."),
-        ("maxContains", count) => format!("At most {count} items may match so."),
+        ("minContains", count) => format!("At least {count} items must match."),
+        ("maxContains", count) => format!("At most {count} items may match."),
         ("dependentRequired" | "dependencies" | "dependentSchemas", Value::Object(dependent)) => {
             let each = dependent.iter().take(20).map(|(name, needs)| match needs {
                 Value::Array(needed) => {
@@ -106,8 +106,8 @@ pub(super) fn keyword(keyword: &str, value: &Value, whole: &Value) -> String {
             });
             each.collect::<Vec<_>>().join(" ")
         }
-        ("multipleOf", value) => format!("A multiple of {value}."),
-        ("uniqueItems", _) => "All items are different.".to_owned(),
+        ("multipleOf", value) => format!("Must be a multiple of {value}."),
+        ("uniqueItems", _) => "All items must be different.".to_owned(),
         ("format", value) => format!("Format: {}.", value.as_str().unwrap_or_default()),
         ("pattern", value) => {
             format!(
@@ -119,7 +119,7 @@ pub(super) fn keyword(keyword: &str, value: &Value, whole: &Value) -> String {
     }
 }
 
-/// Sentences put behind one another.
+/// Appends a sentence to a text.
 pub(super) fn join(text: &mut String, more: &str) {
     if more.is_empty() || text.contains(more) {
         return;

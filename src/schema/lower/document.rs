@@ -1,4 +1,4 @@
-//! The document that is lowered: where its parts stand, what its references lead to, and which names its patterns match.
+//! The document to lower: locations of subschemas, targets of references, and matches of patterns.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::domain::json;
 
-/// A place in the document; its pointer is only written out when it is asked for.
+/// A location in the document; its pointer is built only on request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Location(usize);
 
@@ -21,12 +21,12 @@ enum Step<'a> {
     Index(Location, &'static str, usize),
 }
 
-/// The schema as it was registered.
+/// The registered schema.
 pub(super) struct Document<'a> {
     pub(super) root: &'a Value,
     pub(super) draft: Draft,
     steps: RefCell<Vec<Step<'a>>>,
-    /// Patterns and formats, only where values or names are listed beside them, so seldom.
+    /// Compiled patterns and formats; needed only if values or names are listed next to them.
     assertions: RefCell<HashMap<(&'static str, &'a str), Option<Validator>>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Document<'a> {
         self.place(Step::Index(at, keyword, index))
     }
 
-    /// RFC 6901.
+    /// Builds the RFC 6901 pointer of a location.
     pub(super) fn pointer(&self, at: Location) -> String {
         let steps = self.steps.borrow();
         let (mut tokens, mut at) = (Vec::new(), at);
@@ -77,7 +77,7 @@ impl<'a> Document<'a> {
         tokens.concat()
     }
 
-    /// What a reference that stands at `at` leads to.
+    /// Returns the target of a reference in the schema at `at`.
     pub(super) fn resolve(&self, at: Location, reference: &str) -> Option<(&'a Value, Location)> {
         let fragment = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
         let base = self.resource_of(&self.pointer(at));
@@ -89,7 +89,7 @@ impl<'a> Document<'a> {
         Some((self.root.pointer(&pointer)?, self.place(Step::Jump(pointer))))
     }
 
-    /// The pointer of the nearest schema with an identity of its own, for which `#` stands; mostly the root.
+    /// Returns the pointer of the nearest schema with an identity, which `#` refers to; usually the root.
     fn resource_of(&self, pointer: &str) -> String {
         let (mut base, mut value, mut end) = (0, self.root, 0);
         for token in pointer.split('/').skip(1) {
@@ -110,7 +110,7 @@ impl<'a> Document<'a> {
     }
 
     fn identity(&self, schema: &'a Value) -> Option<&'a str> {
-        // Up to draft 7 whatever stands beside a `$ref` is ignored.
+        // Up to draft 7, keywords next to a `$ref` are ignored.
         if self.draft <= Draft::Draft7 && schema.get("$ref").is_some() {
             return None;
         }
@@ -134,16 +134,16 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Whether a pattern matches a text.
+    /// Returns `true` if a pattern matches a text.
     pub(super) fn matches(&self, pattern: &'a str, text: &str) -> bool {
         self.asserts("pattern", pattern, text)
     }
 
-    /// Whether a `pattern` or `format` takes a text.
-    pub(super) fn asserts(&self, keyword: &'static str, asked: &'a str, text: &str) -> bool {
+    /// Returns `true` if a text satisfies a `pattern` or `format`.
+    pub(super) fn asserts(&self, keyword: &'static str, argument: &'a str, text: &str) -> bool {
         let mut assertions = self.assertions.borrow_mut();
-        let compiled = assertions.entry((keyword, asked)).or_insert_with(|| {
-            super::super::validator(self.draft, super::super::patterns::MAX_SIZE, &json!({ keyword: asked })).ok()
+        let compiled = assertions.entry((keyword, argument)).or_insert_with(|| {
+            super::super::validator(self.draft, super::super::patterns::MAX_SIZE, &json!({ keyword: argument })).ok()
         });
         compiled.as_ref().is_some_and(|assertion| assertion.is_valid(&Value::String(text.to_owned())))
     }

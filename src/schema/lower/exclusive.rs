@@ -1,4 +1,4 @@
-//! Whether branches of a `oneOf` exclude each other, so that `anyOf` says the same.
+//! Detects `oneOf` branches that exclude each other, so that `anyOf` is equivalent.
 
 use serde_json::Value;
 
@@ -10,9 +10,9 @@ use super::shape::Shape;
 const MAX_DEPTH: usize = 4;
 
 impl<'a> Lowering<'a, '_> {
-    /// Whether no two of the branches can take the same value, objects being closed.
+    /// Returns `true` if no value can match two branches, provided that objects are closed.
     pub(super) fn are_exclusive(&self, branches: &[Conjunction<'a>]) -> bool {
-        // The square of many is too much to look at.
+        // The comparison is quadratic.
         branches.len() <= 64
             && branches.iter().enumerate().all(|(index, one)| {
                 let others = branches.iter().enumerate().filter(|(other, _)| *other != index);
@@ -20,7 +20,7 @@ impl<'a> Lowering<'a, '_> {
             })
     }
 
-    /// Whether what is made for `from` is never valid for `other`; `false` where that is not plain to see.
+    /// Returns `true` if no value that is built for `from` is valid for `other`; `false` if this is not obvious.
     fn excludes(&self, from: &[Term<'a>], other: &[Term<'a>], depth: usize) -> bool {
         let shape = |conj: &[Term<'a>]| Shape::of(self.document, flatten(self.document, conj));
         let (mut from, mut other) = (shape(from), shape(other));
@@ -72,7 +72,7 @@ impl<'a> Lowering<'a, '_> {
         })
     }
 
-    /// The shape's parts again, with all groups that are left.
+    /// Returns the shape's parts again, with its remaining groups.
     fn without_groups(&self, shape: &Shape<'a>) -> Conjunction<'a> {
         let parts = shape.parts.iter().map(|part| Term::Part(*part));
         let made = shape.groups.iter().filter(|group| group.part.is_none());
@@ -80,7 +80,7 @@ impl<'a> Lowering<'a, '_> {
     }
 }
 
-/// The types of what is made for a shape.
+/// Returns the types of the values that are built for a shape.
 fn meant(shape: &Shape) -> Kinds {
     if shape.groups.is_empty() { shape.meant().unwrap_or(shape.kinds) } else { shape.kinds }
 }

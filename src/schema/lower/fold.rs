@@ -1,4 +1,5 @@
-//! Combinators taken in: at the root, where vendors refuse them, and wherever only their properties can be kept.
+//! Folds combinators into their parent: at the root, where vendors reject them, and where only their properties can be
+//! kept.
 
 use std::rc::Rc;
 
@@ -12,9 +13,10 @@ use super::lowering::{Lowering, Step};
 use super::shape::{Group, Rest, Shape};
 
 impl<'a> Lowering<'a, '_> {
-    /// Leaves the root without a combinator: merged where that says the same, else its properties in one object.
+    /// Removes combinators from the root: merges them if that is equivalent, and otherwise collects their properties in
+    /// one object.
     pub(super) fn fold_root(&mut self, shape: &mut Shape<'a>) -> Step<()> {
-        // Each pass takes in one branch that alone is possible; there are only so many groups.
+        // Each pass merges a group with only one possible branch. The bound limits the number of passes.
         for _ in 0..100 {
             let alone = shape.groups.iter().position(|group| self.possible(shape, group).len() == 1);
             let Some(index) = alone else { break };
@@ -33,7 +35,7 @@ impl<'a> Lowering<'a, '_> {
                 return Ok(());
             }
             let text = self.words_of(&group, shape);
-            self.unsaid(shape, group.at, group.keyword(), text, true);
+            self.describe_loss(shape, group.at, group.keyword(), text, true);
             self.fold(shape, &branches, true);
         }
         if shape.values.take().is_some() {
@@ -42,14 +44,14 @@ impl<'a> Lowering<'a, '_> {
                 Some(format!("The arguments must be one of {}.", describe::values(listed)))
             });
             let text = text.unwrap_or_else(|| "The arguments must be one fixed object.".to_owned());
-            self.unsaid(shape, shape.at, "enum", text, true);
+            self.describe_loss(shape, shape.at, "enum", text, true);
         }
         self.fold_conditions(shape);
         let (refused, kept): (Vec<Rest>, _) =
             std::mem::take(&mut shape.rest).into_iter().partition(|rest| rest.keyword == "not");
         shape.rest = kept;
         for rest in refused {
-            self.unsaid(
+            self.describe_loss(
                 shape,
                 rest.part.at,
                 rest.keyword,
@@ -60,7 +62,7 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    /// Takes the properties in that only conditions name, and says the conditions in words.
+    /// Folds in the properties that occur only in conditions, and describes the conditions as text.
     pub(super) fn fold_conditions(&mut self, shape: &mut Shape<'a>) {
         for condition in std::mem::take(&mut shape.conditions) {
             let holder = shape
@@ -69,7 +71,7 @@ impl<'a> Lowering<'a, '_> {
                 .find(|part| part.schema.get("if").is_some_and(|when| std::ptr::eq(when, condition.when.schema)));
             let text =
                 holder.map_or_else(String::new, |part| describe::keyword("if", condition.when.schema, part.schema));
-            self.unsaid(shape, condition.at, "if", text, true);
+            self.describe_loss(shape, condition.at, "if", text, true);
             let sides = [condition.then, condition.other].into_iter().flatten();
             let mut branches: Vec<Conjunction> = sides.map(|part| vec![Term::Part(part.without(NO_NOTES))]).collect();
             branches.push(vec![Term::Part(condition.when.without(NO_NOTES))]);
@@ -80,8 +82,8 @@ impl<'a> Lowering<'a, '_> {
         }
     }
 
-    /// Properties of branches become properties of the shape: those that it has not, and, if `whole` (one of the
-    /// branches holds in any case), those on which every branch has something to say.
+    /// Folds the properties of branches into the shape: new ones in any case; existing ones only if `whole` is `true`
+    /// (at least one of the branches always applies) and every branch declares them.
     pub(super) fn fold(&mut self, shape: &mut Shape<'a>, branches: &[Conjunction<'a>], whole: bool) {
         let mut shapes: Vec<Shape> = Vec::new();
         for branch in branches {
@@ -123,7 +125,7 @@ impl<'a> Lowering<'a, '_> {
         }
     }
 
-    /// The shapes of a branch, those of its own branches instead of it.
+    /// Collects the shapes of a branch; nested branches are expanded.
     fn shapes_of(&mut self, branch: &[Term<'a>], shapes: &mut Vec<Shape<'a>>, depth: usize) {
         let mut shape = Shape::of(self.document, flatten(self.document, branch));
         if let Some(group) = shape.groups.pop().filter(|_| depth < 4 && shapes.len() < 200) {
@@ -137,7 +139,7 @@ impl<'a> Lowering<'a, '_> {
         }
     }
 
-    /// What is left of a shape without a group: its parts again.
+    /// Returns the parts of a shape without a group.
     pub(super) fn without(&self, shape: &Shape<'a>, group: &Group<'a>, mask: u8) -> Conjunction<'a> {
         let hidden = if group.one { NO_ONE } else { NO_ANY };
         let part = |(index, part): (usize, &Part<'a>)| {
@@ -150,7 +152,7 @@ impl<'a> Lowering<'a, '_> {
         conj
     }
 
-    /// The branches of a group that do not contradict what stands beside it.
+    /// Returns the branches of a group that do not contradict the rest of the shape.
     fn possible(&self, shape: &Shape<'a>, group: &Group<'a>) -> Vec<Conjunction<'a>> {
         let possible = |branch: &&Conjunction<'a>| {
             let mut conj = self.without(shape, group, NO_NOTES);
@@ -167,10 +169,17 @@ impl<'a> Lowering<'a, '_> {
         schemas.map_or_else(String::new, |schemas| describe::branches(schemas, group.one))
     }
 
-    /// Puts what cannot be said into the description, and names the loss.
-    pub(super) fn unsaid(&mut self, shape: &mut Shape<'a>, at: Location, keyword: &str, text: String, widens: bool) {
-        let message = format!("{keyword} cannot be said to this vendor; the description says it instead");
+    /// Adds a constraint to the description and records the loss.
+    pub(super) fn describe_loss(
+        &mut self,
+        shape: &mut Shape<'a>,
+        at: Location,
+        keyword: &str,
+        text: String,
+        widens: bool,
+    ) {
+        let message = format!("{keyword} is not supported by this vendor; the description states it instead");
         self.lose(at, keyword, message, widens);
-        shape.notes.said.push(text);
+        shape.notes.constraints.push(text);
     }
 }

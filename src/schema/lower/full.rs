@@ -1,5 +1,5 @@
-//! Lowering for vendors who take JSON Schema as it is below the root: references written out unless they lead back into
-//! themselves, `allOf` merged, the spelling of 2020-12.
+//! Lowering for vendors that support full JSON Schema below the root: non-recursive references are expanded, `allOf` is
+//! merged, and keywords are written as in 2020-12.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use super::lowering::{Lowering, Step, Visit};
 use super::restore::Member;
 use super::shape::{Bound, Group, Notes, Shape};
 
-/// What is being written: keywords, what has to stand in an `allOf` beside them, and the ways back.
+/// A schema under construction: its keywords, the schemas of its `allOf`, and the restore steps.
 #[derive(Default)]
 struct SchemaWriter {
     keywords: Map<String, Value>,
@@ -24,7 +24,7 @@ impl SchemaWriter {
         self.keywords.insert(keyword.to_owned(), value);
     }
 
-    /// Puts a keyword, or into an `allOf` if it is there already.
+    /// Adds a keyword; if it already exists, adds it to the `allOf`.
     fn add(&mut self, keyword: &str, value: Value) {
         if self.keywords.contains_key(keyword) {
             self.beside.push(json!({ keyword: value }));
@@ -50,16 +50,16 @@ impl<'a> Lowering<'a, '_> {
         shape.typed = true;
         let (mut keywords, back) = self.light_shape(&shape)?.finish();
         if let Some(beside) = keywords.shift_remove("allOf") {
-            self.lose(shape.at, "allOf", "allOf cannot be said at the root; the description says it instead", true);
+            self.lose(shape.at, "allOf", "allOf is not supported at the root; the description states it instead", true);
             let mut description = keywords.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
-            describe::join(&mut description, &format!("All of these must hold: {}", describe::value(&beside)));
+            describe::join(&mut description, &format!("All of these must match: {}", describe::value(&beside)));
             keywords.insert("description".to_owned(), Value::String(description));
         }
         keywords.entry("properties").or_insert_with(|| json!({}));
         Ok((keywords, back))
     }
 
-    /// A subschema below the root.
+    /// Lowers a subschema below the root.
     fn light(&mut self, conj: &[Term<'a>]) -> Step<(Value, Restore)> {
         let (shape, definition) = match self.enter(conj)? {
             Visit::Shape(shape, definition) => (shape, definition),
@@ -84,52 +84,52 @@ impl<'a> Lowering<'a, '_> {
     }
 
     fn light_shape(&mut self, shape: &Shape<'a>) -> Step<SchemaWriter> {
-        let mut sheet = SchemaWriter::default();
+        let mut writer = SchemaWriter::default();
         if shape.typed {
             let names: Vec<&str> = shape.kinds.names().collect();
-            sheet.put("type", if names.len() == 1 { json!(names[0]) } else { json!(names) });
+            writer.put("type", if names.len() == 1 { json!(names[0]) } else { json!(names) });
         }
-        self.light_notes(&shape.notes, &mut sheet)?;
+        self.light_notes(&shape.notes, &mut writer)?;
         if let Some(values) = &shape.values {
             self.spend(values.iter().map(|value| value.as_str().map_or(8, str::len)).sum())?;
             let known = shape.parts.iter().any(|part| part.counts("const") && part.schema.get("const").is_some());
             match values.as_slice() {
-                [only] if known => sheet.put("const", (*only).clone()),
-                some => sheet.put("enum", some.iter().map(|value| (*value).clone()).collect()),
+                [only] if known => writer.put("const", (*only).clone()),
+                some => writer.put("enum", some.iter().map(|value| (*value).clone()).collect()),
             }
         }
-        scalars(shape, &mut sheet);
-        self.light_array(shape, &mut sheet)?;
-        self.light_object(shape, &mut sheet)?;
-        self.light_combinators(shape, &mut sheet)?;
-        Ok(sheet)
+        scalars(shape, &mut writer);
+        self.light_array(shape, &mut writer)?;
+        self.light_object(shape, &mut writer)?;
+        self.light_combinators(shape, &mut writer)?;
+        Ok(writer)
     }
 
-    fn light_notes(&mut self, notes: &Notes<'a>, sheet: &mut SchemaWriter) -> Step<()> {
+    fn light_notes(&mut self, notes: &Notes<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let mut description = notes.description.unwrap_or_default().to_owned();
-        for said in &notes.said {
-            describe::join(&mut description, said);
+        for constraint in &notes.constraints {
+            describe::join(&mut description, constraint);
         }
         self.spend(description.len())?;
         if let Some(title) = notes.title {
-            sheet.put("title", json!(title));
+            writer.put("title", json!(title));
         }
         if !description.is_empty() || notes.description.is_some() {
-            sheet.put("description", Value::String(description));
+            writer.put("description", Value::String(description));
         }
         if let Some(default) = notes.default {
-            sheet.put("default", default.clone());
+            writer.put("default", default.clone());
         }
         if let Some(examples) = notes.examples {
-            sheet.put("examples", Value::Array(examples.clone()));
+            writer.put("examples", Value::Array(examples.clone()));
         }
         for flag in &notes.flags {
-            sheet.put(flag, json!(true));
+            writer.put(flag, json!(true));
         }
         Ok(())
     }
 
-    fn light_array(&mut self, shape: &Shape<'a>, sheet: &mut SchemaWriter) -> Step<()> {
+    fn light_array(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let array = &shape.array;
         let mut max = array.max;
         if !array.prefix.is_empty() || array.items_given || shape.typed && shape.kinds.meets(Kinds::ARRAY) {
@@ -140,7 +140,7 @@ impl<'a> Lowering<'a, '_> {
                 backs.push(back);
             }
             if array.items.iter().any(super::conjunction::is_false) {
-                // Without a boolean schema: as many as the prefix has.
+                // Avoids a boolean schema: no items after the prefix.
                 max = Some(max.unwrap_or(u64::MAX).min(prefix.len() as u64));
             }
             let (items, back) = if max == Some(prefix.len() as u64) {
@@ -149,27 +149,27 @@ impl<'a> Lowering<'a, '_> {
                 self.light(&array.items)?
             };
             if prefix.is_empty() {
-                sheet.backs.push(Restore::array(back));
+                writer.backs.push(Restore::array(back));
             } else {
-                sheet.put("prefixItems", Value::Array(prefix));
+                writer.put("prefixItems", Value::Array(prefix));
                 let all_same = back.is_same() && backs.iter().all(Restore::is_same);
-                sheet.backs.push(if all_same { Restore::Identity } else { Restore::Items(backs, Box::new(back)) });
+                writer.backs.push(if all_same { Restore::Identity } else { Restore::Items(backs, Box::new(back)) });
             }
-            sheet.put("items", items);
+            writer.put("items", items);
         }
         if let Some(min) = array.min {
-            sheet.put("minItems", json!(min));
+            writer.put("minItems", json!(min));
         }
         if let Some(max) = max {
-            sheet.put("maxItems", json!(max));
+            writer.put("maxItems", json!(max));
         }
         if array.unique.is_some() {
-            sheet.put("uniqueItems", json!(true));
+            writer.put("uniqueItems", json!(true));
         }
         Ok(())
     }
 
-    fn light_object(&mut self, shape: &Shape<'a>, sheet: &mut SchemaWriter) -> Step<()> {
+    fn light_object(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let object = &shape.object;
         let (mut properties, mut members) = (Map::new(), Vec::new());
         for (name, conj) in &object.properties {
@@ -182,10 +182,10 @@ impl<'a> Lowering<'a, '_> {
             properties.insert(alias, schema);
         }
         if !properties.is_empty() {
-            sheet.put("properties", Value::Object(properties));
+            writer.put("properties", Value::Object(properties));
         }
         for name in &object.required {
-            // Required without being declared: still under its alias.
+            // A required but undeclared property also gets its alias.
             let alias = self.aliases.name(name).to_owned();
             if alias != *name && !members.iter().any(|member| member.name == alias) {
                 members.push(Member {
@@ -197,7 +197,7 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         if !object.required.is_empty() {
-            sheet.put("required", object.required.iter().map(|name| json!(self.aliases.name(name))).collect());
+            writer.put("required", object.required.iter().map(|name| json!(self.aliases.name(name))).collect());
         }
         let mut others = Vec::new();
         if !object.patterns.is_empty() {
@@ -207,45 +207,45 @@ impl<'a> Lowering<'a, '_> {
                 patterns.insert((*pattern).to_owned(), schema);
                 others.push(back);
             }
-            sheet.put("patternProperties", Value::Object(patterns));
+            writer.put("patternProperties", Value::Object(patterns));
         }
         if object.others.iter().any(super::conjunction::is_false) {
-            sheet.put("additionalProperties", json!(false));
+            writer.put("additionalProperties", json!(false));
         } else if !object.others.is_empty() {
             let (schema, back) = self.light(&object.others)?;
-            sheet.put("additionalProperties", schema);
+            writer.put("additionalProperties", schema);
             others.push(back);
         } else if object.others_at.is_some() {
-            sheet.put("additionalProperties", json!(true));
+            writer.put("additionalProperties", json!(true));
         }
         let others = Restore::all(others);
         let members = Restore::object(members);
-        sheet.backs.push(match (members, others) {
+        writer.backs.push(match (members, others) {
             (members, Restore::Identity) => members,
             (Restore::Object(members), others) => Restore::Open(members, Box::new(others)),
             (_, others) => Restore::Open(Vec::new(), Box::new(others)),
         });
         for (keyword, value) in [("minProperties", object.min), ("maxProperties", object.max)] {
             if let Some(value) = value {
-                sheet.put(keyword, json!(value));
+                writer.put(keyword, json!(value));
             }
         }
         if !object.names.is_empty() {
             let (schema, _) = self.light(&object.names)?;
-            sheet.put("propertyNames", schema);
+            writer.put("propertyNames", schema);
         }
         if let Some(part) = object.unevaluated {
             let (schema, back) =
                 if *part.schema == json!(false) { (json!(false), Restore::Identity) } else { self.light_part(part)? };
-            sheet.put("unevaluatedProperties", schema);
-            sheet.backs.push(back);
+            writer.put("unevaluatedProperties", schema);
+            writer.backs.push(back);
         }
         Ok(())
     }
 
-    fn light_combinators(&mut self, shape: &Shape<'a>, sheet: &mut SchemaWriter) -> Step<()> {
+    fn light_combinators(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
         for group in &shape.groups {
-            self.light_group(group, sheet)?;
+            self.light_group(group, writer)?;
         }
         for condition in &shape.conditions {
             let mut keywords = Map::new();
@@ -254,13 +254,13 @@ impl<'a> Lowering<'a, '_> {
                 if let Some(part) = part {
                     let (schema, back) = self.light_part(part)?;
                     keywords.insert(keyword.to_owned(), schema);
-                    sheet.backs.push(back);
+                    writer.backs.push(back);
                 }
             }
-            if sheet.keywords.contains_key("if") {
-                sheet.beside.push(Value::Object(keywords));
+            if writer.keywords.contains_key("if") {
+                writer.beside.push(Value::Object(keywords));
             } else {
-                sheet.keywords.extend(keywords);
+                writer.keywords.extend(keywords);
             }
         }
         for rest in &shape.rest {
@@ -276,37 +276,37 @@ impl<'a> Lowering<'a, '_> {
                             keywords.insert(keyword.to_owned(), value.clone());
                         }
                     }
-                    sheet.backs.push(Restore::array(back));
-                    if sheet.keywords.contains_key("contains") {
-                        sheet.beside.push(Value::Object(keywords));
+                    writer.backs.push(Restore::array(back));
+                    if writer.keywords.contains_key("contains") {
+                        writer.beside.push(Value::Object(keywords));
                     } else {
-                        sheet.keywords.extend(keywords);
+                        writer.keywords.extend(keywords);
                     }
                 }
-                "dependentRequired" | "dependentSchemas" | "dependencies" => self.light_dependent(rest, sheet)?,
+                "dependentRequired" | "dependentSchemas" | "dependencies" => self.light_dependent(rest, writer)?,
                 keyword => {
                     let (schema, back) = self.light_part(below(keyword))?;
-                    sheet.backs.push(back);
-                    sheet.add(keyword, schema);
+                    writer.backs.push(back);
+                    writer.add(keyword, schema);
                 }
             }
         }
         Ok(())
     }
 
-    fn light_group(&mut self, group: &Group<'a>, sheet: &mut SchemaWriter) -> Step<()> {
+    fn light_group(&mut self, group: &Group<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let mut schemas = Vec::with_capacity(group.branches.len());
         for branch in &group.branches {
             let (schema, back) = self.light(branch)?;
             schemas.push(schema);
-            sheet.backs.push(back);
+            writer.backs.push(back);
         }
-        sheet.add(group.keyword(), Value::Array(schemas));
+        writer.add(group.keyword(), Value::Array(schemas));
         Ok(())
     }
 
-    /// `dependencies` is today's `dependentRequired` and `dependentSchemas`.
-    fn light_dependent(&mut self, rest: &super::shape::Rest<'a>, sheet: &mut SchemaWriter) -> Step<()> {
+    /// Writes `dependencies` as `dependentRequired` and `dependentSchemas`.
+    fn light_dependent(&mut self, rest: &super::shape::Rest<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let (mut required, mut schemas) = (Map::new(), Map::new());
         for (name, needs) in rest.value.as_object().into_iter().flatten() {
             let alias = self.aliases.name(name).to_owned();
@@ -317,25 +317,25 @@ impl<'a> Lowering<'a, '_> {
                 let conj: Conjunction =
                     vec![super::merge::below(self.document, rest.part.at, rest.keyword, name, needs)];
                 let (schema, back) = self.light(&conj)?;
-                sheet.backs.push(back);
+                writer.backs.push(back);
                 schemas.insert(alias, schema);
             }
         }
         for (keyword, map) in [("dependentRequired", required), ("dependentSchemas", schemas)] {
             if !map.is_empty() {
-                sheet.add(keyword, Value::Object(map));
+                writer.add(keyword, Value::Object(map));
             }
         }
         Ok(())
     }
 }
 
-/// Keywords of strings and numbers.
-fn scalars(shape: &Shape, sheet: &mut SchemaWriter) {
+/// Writes the keywords of strings and numbers.
+fn scalars(shape: &Shape, writer: &mut SchemaWriter) {
     let bounds = [("minimum", "exclusiveMinimum", shape.number.min), ("maximum", "exclusiveMaximum", shape.number.max)];
     for (keyword, exclusive, bound) in bounds {
         if let Some(Bound { value, exclusive: is_exclusive, .. }) = bound {
-            sheet.put(if is_exclusive { exclusive } else { keyword }, Value::Number(value.clone()));
+            writer.put(if is_exclusive { exclusive } else { keyword }, Value::Number(value.clone()));
         }
     }
     let mut multiples: Vec<&Value> = Vec::new();
@@ -346,22 +346,22 @@ fn scalars(shape: &Shape, sheet: &mut SchemaWriter) {
         };
         if !multiples.iter().any(known) {
             multiples.push(value);
-            sheet.add("multipleOf", (*value).clone());
+            writer.add("multipleOf", (*value).clone());
         }
     }
     for (keyword, value) in [("minLength", shape.string.min), ("maxLength", shape.string.max)] {
         if let Some(value) = value {
-            sheet.put(keyword, json!(value));
+            writer.put(keyword, json!(value));
         }
     }
     for (keyword, texts) in [("pattern", &shape.string.patterns), ("format", &shape.string.formats)] {
         for (index, (text, _)) in texts.iter().enumerate() {
             if !texts[..index].iter().any(|(other, _)| other == text) {
-                sheet.add(keyword, json!(text));
+                writer.add(keyword, json!(text));
             }
         }
     }
     for (keyword, value) in &shape.string.content {
-        sheet.put(keyword, (*value).clone());
+        writer.put(keyword, (*value).clone());
     }
 }

@@ -1,10 +1,10 @@
-//! Types as a small set, and numbers compared.
+//! Sets of types, and comparison of numbers.
 
 use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-/// A set of JSON Schema types; `number` brings `integer` with it.
+/// A set of JSON Schema types; `number` includes `integer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds(u8);
 
@@ -16,7 +16,7 @@ impl Kinds {
     pub(super) const NULL: Self = Self(1);
     pub(super) const BOOLEAN: Self = Self(2);
     pub(super) const INTEGER: Self = Self(4);
-    /// Integers too.
+    /// All numbers, including integers.
     pub(super) const NUMBER: Self = Self(12);
     pub(super) const STRING: Self = Self(16);
     pub(super) const ARRAY: Self = Self(32);
@@ -35,7 +35,7 @@ impl Kinds {
         }
     }
 
-    /// The value of `type`.
+    /// Parses the value of `type`.
     pub(super) fn declared(value: &Value) -> Self {
         match value {
             Value::String(name) => Self::named(name),
@@ -46,7 +46,7 @@ impl Kinds {
         }
     }
 
-    /// The type of a value; a double without a fraction is an integer.
+    /// Returns the type of a value; a double without a fraction is an integer.
     pub(super) fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::NULL,
@@ -79,7 +79,7 @@ impl Kinds {
         self.0 & other.0 != 0
     }
 
-    /// The names, `integer` only where not every number is meant.
+    /// Returns the names; omits `integer` if the set contains `number`.
     pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
         let numbers = self.0 & 8 != 0;
         let bits = (0..7).filter(move |bit| self.0 & (1 << bit) != 0 && !(*bit == 2 && numbers));
@@ -87,12 +87,12 @@ impl Kinds {
     }
 }
 
-/// Whether a number has no fraction.
+/// Returns `true` if a number has no fraction.
 pub(super) fn is_whole(number: &Number) -> bool {
     !number.is_f64() || number.as_f64().is_some_and(|double| double.fract() == 0.0)
 }
 
-/// Orders numbers, exactly where both are integers of 64 bits.
+/// Compares numbers; exactly if both are 64-bit integers.
 pub(super) fn compare(one: &Number, other: &Number) -> Ordering {
     let integer = |number: &Number| number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
     match (integer(one), integer(other)) {
@@ -101,7 +101,7 @@ pub(super) fn compare(one: &Number, other: &Number) -> Ordering {
     }
 }
 
-/// Equality of JSON Schema: `1` is `1.0`.
+/// Compares values as JSON Schema does: `1` equals `1.0`.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => compare(one, other) == Ordering::Equal,
@@ -116,7 +116,7 @@ pub(super) fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// A length or a count, also if it is written as a double.
+/// Parses a length or a count, also if it is written as a double.
 pub(super) fn count(value: &Value) -> Option<u64> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let whole = |double: f64| (double.fract() == 0.0 && (0.0..1e15).contains(&double)).then_some(double as u64);

@@ -7,9 +7,9 @@ use super::Unlowerable;
 const MAX_PROPERTIES: usize = 5_000;
 const MAX_LEVELS: usize = 10;
 const MAX_VALUES: usize = 1_000;
-/// Characters of names, listed values and constants together.
+/// Maximum total number of characters in names and enum values.
 const MAX_CHARS: usize = 120_000;
-/// From so many strings on, a list has a limit of its own.
+/// Enums with more strings than this have a limit of their own.
 const LONG_LIST: usize = 250;
 const MAX_LIST_CHARS: usize = 15_000;
 
@@ -22,27 +22,27 @@ struct Counts {
     list_too_long: bool,
 }
 
-/// Holds a finished schema against the limits.
+/// Checks a finished schema against the limits.
 ///
 /// # Errors
-/// The limit that it is beyond.
+/// Returns [`Unlowerable`] with the first limit that is exceeded.
 pub(super) fn strict(schema: &Value) -> Result<(), Unlowerable> {
     let mut counts = Counts::default();
     counts.schema(schema, 0);
     let beyond = [
         (
             counts.properties > MAX_PROPERTIES,
-            format!("has {} properties, {MAX_PROPERTIES} are allowed", counts.properties),
+            format!("has {} properties, the maximum is {MAX_PROPERTIES}", counts.properties),
         ),
-        (counts.levels > MAX_LEVELS, format!("is nested {} levels deep, {MAX_LEVELS} are allowed", counts.levels)),
-        (counts.values > MAX_VALUES, format!("lists {} values in enums, {MAX_VALUES} are allowed", counts.values)),
+        (counts.levels > MAX_LEVELS, format!("is nested {} levels deep, the maximum is {MAX_LEVELS}", counts.levels)),
+        (counts.values > MAX_VALUES, format!("lists {} values in enums, the maximum is {MAX_VALUES}", counts.values)),
         (
             counts.chars > MAX_CHARS,
-            format!("has {} characters of names and values, {MAX_CHARS} are allowed", counts.chars),
+            format!("has {} characters in names and values, the maximum is {MAX_CHARS}", counts.chars),
         ),
         (
             counts.list_too_long,
-            format!("has an enum of over {LONG_LIST} strings with over {MAX_LIST_CHARS} characters"),
+            format!("has an enum of more than {LONG_LIST} strings with more than {MAX_LIST_CHARS} characters in total"),
         ),
     ];
     match beyond.into_iter().find(|(beyond, _)| *beyond) {

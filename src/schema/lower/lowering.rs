@@ -1,4 +1,4 @@
-//! One lowering while it is going on: its bounds, its losses, and the definitions that lead back into themselves.
+//! The state of one lowering: its bounds, its losses, and the definitions of recursive schemas.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,24 +12,24 @@ use super::shape::Shape;
 use super::{Loss, Lowered, Restore, Target, Unlowerable, limits};
 use crate::domain::json;
 
-/// Subschemas written out.
+/// Maximum number of subschemas in the result.
 const MAX_NODES: usize = 10_000;
-/// Bytes of descriptions and enums, roughly.
+/// Approximate maximum of bytes in descriptions and enums.
 const MAX_BYTES: usize = 1 << 20;
-/// Subschemas within one another; arguments are at most 128 levels deep, and each level costs stack.
+/// Maximum nesting of subschemas; each level costs stack. Arguments are at most 128 levels deep.
 const MAX_DEPTH: usize = 64;
-/// Losses that are listed.
+/// Maximum number of recorded losses.
 const MAX_LOSSES: usize = 1_000;
 
-/// How often a schema may stand within itself where references are not taken.
+/// How far recursive schemas are unrolled for a vendor that does not support references.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unrolled {
     pub(super) times: usize,
-    /// Subschemas that may be written out so.
+    /// Maximum number of subschemas in the result if the schema is recursive.
     pub(super) nodes: usize,
 }
 
-/// In the order in which they are tried: nobody is served by a tree of thousands.
+/// In the order of attempts: less depth allows more subschemas, because a huge tree helps no model.
 pub(super) const UNROLLED: [Unrolled; 4] = [
     Unrolled { times: 3, nodes: 60 },
     Unrolled { times: 2, nodes: 150 },
@@ -37,9 +37,9 @@ pub(super) const UNROLLED: [Unrolled; 4] = [
     Unrolled { times: 0, nodes: MAX_NODES },
 ];
 
-/// Why lowering ends early.
+/// The reason why a lowering stopped.
 pub(super) enum LowerError {
-    /// Perhaps not if what stands within itself (is there anything?) ends earlier.
+    /// The result is too large; if `recursive` is `true`, less unrolling may help.
     TooLarge {
         recursive: bool,
     },
@@ -52,7 +52,7 @@ pub(super) struct Lowering<'a, 'd> {
     pub(super) document: &'d Document<'a>,
     pub(super) target: Target,
     pub(super) aliases: Aliases,
-    /// The subschema in hand: where a subschema stands that is not written in the document.
+    /// The current subschema: the location reported for subschemas that are not in the document.
     pub(super) here: Location,
     losses: Vec<Loss>,
     lost: HashSet<(String, String)>,
@@ -60,9 +60,9 @@ pub(super) struct Lowering<'a, 'd> {
     bytes: usize,
     depth: usize,
     unrolled: Unrolled,
-    /// Whether something stands within itself.
+    /// Whether a subschema contains itself.
     recursive: bool,
-    /// Conjunctions that references led to and that are being lowered.
+    /// Conjunctions that are being lowered and were reached by reference.
     open: Vec<Key>,
     known: HashMap<Key, usize>,
     definitions: Vec<Definition>,
@@ -70,19 +70,19 @@ pub(super) struct Lowering<'a, 'd> {
 
 struct Definition {
     name: String,
-    /// Whether anything refers to it; only then it is one.
+    /// Whether anything refers to it; otherwise it is dropped.
     used: bool,
     schema: Value,
     back: Restore,
 }
 
-/// What a conjunction turns out to be when it is entered.
+/// The result of entering a conjunction.
 pub(super) enum Visit<'a> {
-    /// Lower it; with the definition that it may become.
+    /// A shape to lower, and the index of the definition that it may become.
     Shape(Box<Shape<'a>>, Option<usize>),
-    /// It is being lowered already, or has become a definition.
+    /// A reference to a definition that is complete or being lowered.
     Known(Value, Restore),
-    /// Recursion ends here.
+    /// The end of unrolled recursion.
     Truncated,
 }
 
@@ -132,28 +132,28 @@ impl<'a, 'd> Lowering<'a, 'd> {
         Ok(Lowered { schema, losses: self.losses, restorer: Restorer::new(back, definitions) })
     }
 
-    /// Tells the model, and whoever asks for losses, that a property has another name here.
+    /// Records the alias of a property in its description and as a loss.
     pub(super) fn rename(&mut self, at: Location, name: &str, alias: &str, schema: &mut Value) {
         if alias == name {
             return;
         }
-        let told = format!("Its own name is `{}`.", json::shorten(name, 200));
-        self.lose(at, "properties", format!("`{}` is called `{alias}`", json::shorten(name, 200)), false);
-        // Alternatives stand alone: it is said in the first.
-        let told_in = match schema.get("anyOf").is_some() {
+        let original = format!("Original name: `{}`.", json::shorten(name, 200));
+        self.lose(at, "properties", format!("`{}` is renamed to `{alias}`", json::shorten(name, 200)), false);
+        // A schema with alternatives has no description: the first alternative gets it.
+        let described = match schema.get("anyOf").is_some() {
             true => schema.pointer_mut("/anyOf/0"),
             false => Some(schema),
         };
-        if let Some(Value::Object(keywords)) = told_in {
+        if let Some(Value::Object(keywords)) = described {
             let text = match keywords.get("description").and_then(Value::as_str) {
-                Some(text) if !text.is_empty() => format!("{text} {told}"),
-                _ => told,
+                Some(text) if !text.is_empty() => format!("{text} {original}"),
+                _ => original,
             };
             keywords.insert("description".to_owned(), text.into());
         }
     }
 
-    /// Names a loss, once per place and keyword.
+    /// Records a loss, once per location and keyword.
     pub(super) fn lose(&mut self, at: Location, keyword: &str, message: impl Into<String>, widens: bool) {
         let pointer = self.document.pointer(at);
         if self.losses.len() < MAX_LOSSES && self.lost.insert((pointer.clone(), keyword.to_owned())) {
@@ -165,14 +165,14 @@ impl<'a, 'd> Lowering<'a, 'd> {
         Err(LowerError::Cannot(Unlowerable { pointer: self.document.pointer(at), message: message.into() }))
     }
 
-    /// Counts text that is written out.
+    /// Counts written text against the limit.
     pub(super) fn spend(&mut self, bytes: usize) -> Step<()> {
         self.bytes += bytes;
         if self.bytes > MAX_BYTES { Err(LowerError::TooLarge { recursive: self.recursive }) } else { Ok(()) }
     }
 
-    /// The shape of a conjunction, counted against the bounds. [`leave`](Self::leave) follows, or
-    /// [`close`](Self::close) where it may become a definition.
+    /// Enters a conjunction, counts it against the bounds and returns its shape. The caller then calls
+    /// [`leave`](Self::leave), or [`close`](Self::close) if the shape may become a definition.
     pub(super) fn enter(&mut self, conj: &[Term<'a>]) -> Step<Visit<'a>> {
         self.nodes += 1;
         self.depth += 1;
@@ -220,19 +220,20 @@ impl<'a, 'd> Lowering<'a, 'd> {
         self.depth -= 1;
     }
 
-    /// Leaves what references led to. Whether something refers back to it, so that it must be defined.
+    /// Leaves a conjunction that was reached by reference. Returns `true` if something refers to it and it needs a
+    /// definition.
     pub(super) fn close(&mut self, index: usize) -> bool {
         self.depth -= 1;
         let key = self.open.pop();
         let used = self.definitions.get(index).is_some_and(|definition| definition.used);
         if !used {
-            // Written out wherever it is referred to.
+            // It is expanded at each reference.
             self.known.remove(&key.unwrap_or_default());
         }
         used
     }
 
-    /// Makes a definition, and the reference to it.
+    /// Stores a definition and returns a reference to it.
     pub(super) fn define(&mut self, index: usize, schema: Value, back: Restore) -> (Value, Restore) {
         if let Some(definition) = self.definitions.get_mut(index) {
             (definition.schema, definition.back) = (schema, back);
@@ -255,7 +256,7 @@ impl<'a, 'd> Lowering<'a, 'd> {
     }
 }
 
-/// Members in the order in which they are given.
+/// Builds an object with its members in the given order.
 pub(super) fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

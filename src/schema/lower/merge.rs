@@ -1,4 +1,4 @@
-//! Merging: the keywords of all subschemas that apply to one value, read in the spelling of any draft.
+//! Merging: collects the keywords of all subschemas that apply to one value, as any draft spells them.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use super::document::{Document, Location};
 use super::kinds::{Kinds, compare, count, same};
 use super::shape::{Arrays, Bound, Condition, Group, Notes, Numbers, Objects, Rest, Shape, Strings};
 
-/// Asserting keywords that are kept as they are.
+/// Assertions that are kept unchanged.
 const REST: [&str; 9] = [
     "not",
     "contains",
@@ -138,7 +138,7 @@ fn list<'a>(values: &mut Option<Vec<&'a Value>>, listed: Vec<&'a Value>) {
         Some(values) => values.retain(|value| listed.iter().any(|other| same(value, other))),
         None => {
             let mut distinct: Vec<&Value> = Vec::with_capacity(listed.len());
-            // Duplicates are forbidden in principle; looking for them in a very long list is not worth it.
+            // Duplicates are removed only from short lists; in a long list the search costs more than it helps.
             for value in listed {
                 if distinct.len() > 200 || !distinct.iter().any(|other| same(value, other)) {
                     distinct.push(value);
@@ -160,7 +160,7 @@ fn smaller(bound: &mut Option<u64>, value: &Value) {
 fn bound<'a>(numbers: &mut Numbers<'a>, part: Part<'a>, keyword: &str, value: &'a Value) {
     let Value::Number(value) = value else { return };
     let lower = keyword.ends_with("inimum");
-    // Up to draft 4 a boolean beside the bound says that it is exclusive.
+    // Up to draft 4, a boolean next to the bound makes it exclusive.
     let beside = part.schema.get(if lower { "exclusiveMinimum" } else { "exclusiveMaximum" });
     let exclusive = keyword.starts_with("exclusive") || beside == Some(&Value::Bool(true));
     let new = Bound { value, exclusive, at: part.at };
@@ -179,7 +179,7 @@ fn map<'a>(part: &Part<'a>, keyword: &str) -> Option<&'a Map<String, Value>> {
     part.schema.get(keyword).filter(|_| part.counts(keyword))?.as_object()
 }
 
-/// Members: each subschema's `additionalProperties` is about what that subschema itself does not name.
+/// Merges the members; `additionalProperties` applies to members that the same subschema does not declare.
 fn objects<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
     let speaks = |part: &&Part| {
         ["properties", "patternProperties", "additionalProperties"]
@@ -215,7 +215,7 @@ fn objects<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
     }
 }
 
-/// What one subschema says of a member.
+/// Returns the constraints of one subschema on a member.
 fn of_member<'a>(document: &Document<'a>, part: &Part<'a>, name: &'a str, others: Option<Term<'a>>) -> Conjunction<'a> {
     let mut conj = Conjunction::new();
     if let Some(schema) = map(part, "properties").and_then(|properties| properties.get(name)) {
@@ -232,7 +232,7 @@ fn of_member<'a>(document: &Document<'a>, part: &Part<'a>, name: &'a str, others
     conj
 }
 
-/// Items: `prefixItems` and `items`, or up to 2019-09 an array of `items` and `additionalItems`.
+/// Merges the items: `prefixItems` and `items`, or up to 2019-09 an array of `items` and `additionalItems`.
 fn arrays<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
     let mut read: Vec<(Vec<Part<'a>>, Option<Part<'a>>)> = Vec::new();
     for part in &shape.parts {
@@ -242,7 +242,7 @@ fn arrays<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
             let each = schemas.iter().enumerate();
             each.map(|(index, schema)| Part::new(schema, document.index(part.at, keyword, index))).collect()
         };
-        // A newer draft's keyword means nothing in an older one.
+        // Older drafts ignore the keyword.
         let prefix = get("prefixItems").filter(|_| document.draft >= Draft::Draft202012);
         match (get("items"), prefix) {
             (Some(Value::Array(schemas)), _) => {
@@ -267,7 +267,7 @@ fn arrays<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
     array.items = after.filter(|part| *part.schema != Value::Bool(true)).map(Term::Part).collect();
 }
 
-/// The part at a place that a keyword's value holds.
+/// Returns the part for one named member of a keyword's value.
 pub(super) fn below<'a>(
     document: &Document<'a>,
     at: Location,

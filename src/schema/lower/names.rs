@@ -1,4 +1,4 @@
-//! Aliases of property names that a vendor refuses: stable, and unlike any other name in the schema.
+//! Aliases for property names that a vendor rejects: stable, and different from all other names in the schema.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,11 +8,11 @@ use super::Target;
 
 const MAX_CHARS: usize = 64;
 
-/// The aliases in one schema.
+/// The aliases in one schema, by original name.
 #[derive(Debug, Default)]
 pub(super) struct Aliases(HashMap<String, String>);
 
-/// Whether a vendor takes a property's name.
+/// Returns `true` if a vendor accepts a property name.
 fn is_taken(target: Target, name: &str) -> bool {
     let first_and_others = |first: fn(&u8) -> bool, others: fn(&u8) -> bool| {
         name.bytes().next().is_some_and(|byte| first(&byte)) && name.bytes().all(|byte| others(&byte))
@@ -24,7 +24,7 @@ fn is_taken(target: Target, name: &str) -> bool {
             let plain: fn(&u8) -> bool = |byte| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);
             first_and_others(plain, plain)
         }
-        // Those of Vertex AI, the stricter of Google's two APIs.
+        // The rules of Vertex AI, the stricter of Google's two APIs.
         Target::Gemini => first_and_others(
             |byte| byte.is_ascii_alphabetic() || *byte == b'_',
             |byte| byte.is_ascii_alphanumeric() || *byte == b'_',
@@ -65,7 +65,7 @@ impl Aliases {
         Self(aliases)
     }
 
-    /// What the vendor calls a property.
+    /// Returns the vendor's name of a property.
     pub(super) fn name<'n>(&'n self, name: &'n str) -> &'n str {
         self.0.get(name).map_or(name, String::as_str)
     }
@@ -82,7 +82,7 @@ fn plain(name: &str, target: Target) -> String {
     plain
 }
 
-/// Every name of a property; also of what only looks like one, which does no harm.
+/// Visits every property name. Data that looks like properties is visited as well, which is harmless.
 fn visit<'a>(schema: &'a Value, found: &mut impl FnMut(&'a str)) {
     match schema {
         Value::Object(keywords) => {

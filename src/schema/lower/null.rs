@@ -1,11 +1,11 @@
-//! Whether `null` is valid for a conjunction, which only a few keywords decide.
+//! Checks whether a conjunction allows `null`, which depends on only a few keywords.
 
 use serde_json::Value;
 
 use super::conjunction::{Conjunction, Part, Term, flatten};
 use super::document::Document;
 
-/// Deeper nesting of combinators counts as a refusal.
+/// Maximum nesting of combinators; deeper ones are assumed to reject `null`.
 const MAX_DEPTH: usize = 64;
 
 pub(super) fn is_valid<'a>(document: &Document<'a>, conj: &[Term<'a>]) -> bool {

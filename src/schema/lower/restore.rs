@@ -1,4 +1,4 @@
-//! The way back: arguments as a vendor's schema shapes them, put into the shape of the original.
+//! Restoring: converts arguments from the vendor's schema to the original schema.
 
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
@@ -8,70 +8,70 @@ use serde_json::{Map, Value};
 
 use super::kinds::Kinds;
 
-/// How arguments that follow the lowered schema become arguments for the original.
+/// Converts arguments for the lowered schema to arguments for the original.
 #[derive(Debug, Clone)]
 pub struct Restorer {
     root: Restore,
     definitions: Arc<Definitions>,
 }
 
-/// What references in the lowered schema lead to.
+/// The targets of references in the lowered schema.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     pub(super) schemas: Map<String, Value>,
     pub(super) backs: Vec<(String, Restore)>,
 }
 
-/// What is to be done with one value.
+/// The conversion of one value.
 #[derive(Debug, Clone)]
 pub(super) enum Restore {
     Identity,
     Object(Vec<Member>),
-    /// An object whose members that are not named all go the same way.
+    /// An object whose undeclared members all have the same conversion.
     Open(Vec<Member>, Box<Restore>),
     Array(Box<Restore>),
-    /// Items of a prefix, and those after it.
+    /// An array: the items of a prefix, and the items after it.
     Items(Vec<Restore>, Box<Restore>),
-    /// An object with a member per item becomes an array.
+    /// An object with one member per item, which becomes an array.
     Tuple(Vec<(String, Restore)>),
-    /// An array of `{"key", "value"}` becomes an object.
+    /// An array of `{"key", "value"}`, which becomes an object.
     Entries(Box<Restore>),
-    /// The object's member of that name is an array of entries, which become members of the object itself.
+    /// An object whose named member is an array of entries, which become members of the object itself.
     FromPairs(String, Box<Restore>),
-    /// Strings that stand for other values.
+    /// Strings that represent other values.
     Values(Arc<[(String, Value)]>),
-    /// That of the branch that takes the value.
+    /// The conversion of the branch that accepts the value.
     Any(Arc<[Branch]>),
-    /// All, one after another.
+    /// All conversions in sequence.
     All(Vec<Restore>),
     Definition(usize),
 }
 
-/// What is to be done with one member of an object.
+/// The conversion of one member of an object.
 #[derive(Debug, Clone)]
 pub(super) struct Member {
-    /// In the lowered schema.
+    /// The name in the lowered schema.
     pub(super) name: String,
-    /// In the original, if it differs.
+    /// The name in the original, if it differs.
     pub(super) original: Option<String>,
-    /// `null` says that it is left out.
+    /// Whether `null` stands for an omitted member.
     pub(super) null_is_absent: bool,
     pub(super) back: Restore,
 }
 
-/// One of several shapes.
+/// One of several alternatives.
 #[derive(Debug)]
 pub(super) struct Branch {
-    /// As plain JSON Schema.
+    /// The alternative as plain JSON Schema.
     pub(super) schema: Value,
     pub(super) back: Restore,
-    /// Compiled when it is first asked.
+    /// The compiled schema; compiled on first use.
     pub(super) validator: OnceLock<Option<Validator>>,
 }
 
-/// Values looked at for one call; arguments are at most 4 MiB.
+/// Maximum number of visited values of one call; arguments are at most 4 MiB.
 const STEPS: usize = 4_000_000;
-/// Deeper than any JSON that is read.
+/// Maximum depth; deeper than any JSON that the parser accepts.
 const DEPTH: usize = 256;
 
 impl Restorer {
@@ -80,14 +80,14 @@ impl Restorer {
         Self { root: if active { root } else { Restore::Identity }, definitions: Arc::new(definitions) }
     }
 
-    /// Whether there is never anything to do.
+    /// Returns `true` if no arguments need a conversion.
     #[must_use]
     pub fn is_identity(&self) -> bool {
         matches!(self.root, Restore::Identity)
     }
 
-    /// The arguments in the original's shape; `None` if they have it. Takes any JSON, also what the lowered schema does
-    /// not allow, and leaves alone what it does not understand.
+    /// Converts arguments; `None` if nothing changes. Accepts any JSON, even if the lowered schema rejects it, and
+    /// leaves unknown parts unchanged.
     #[must_use]
     pub fn apply(&self, arguments: &Value) -> Option<Value> {
         let walk = Walk { definitions: &self.definitions, steps: Cell::new(STEPS) };
@@ -96,7 +96,7 @@ impl Restorer {
 }
 
 impl Restore {
-    /// Whether it changes anything, references aside.
+    /// Returns `true` if the conversion can change a value, not counting references.
     pub(super) fn is_active(&self) -> bool {
         match self {
             Self::Identity | Self::Definition(_) => false,
@@ -110,12 +110,12 @@ impl Restore {
         }
     }
 
-    /// Whether nothing is to be done, whatever references lead to.
+    /// Returns `true` if the conversion never changes a value, including references.
     pub(super) fn is_same(&self) -> bool {
         matches!(self, Self::Identity)
     }
 
-    /// Of an object; of members that stay as they are nothing is kept.
+    /// Creates the conversion of an object; unchanged members are dropped.
     pub(super) fn object(mut members: Vec<Member>) -> Self {
         members.retain(|member| member.original.is_some() || member.null_is_absent || !member.back.is_same());
         if members.is_empty() { Self::Identity } else { Self::Object(members) }
@@ -150,7 +150,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The value in its new shape, if it changes.
+    /// Converts a value; `None` if it does not change.
     fn value(&self, back: &Restore, value: &Value, depth: usize) -> Option<Value> {
         let left = self.steps.get().checked_sub(1)?;
         self.steps.set(left);
@@ -160,7 +160,7 @@ impl Walk<'_> {
         match (back, value) {
             (Restore::Object(members), Value::Object(object)) => self.object(members, None, object, depth),
             (Restore::Open(members, rest), Value::Object(object)) => self.object(members, Some(rest), object, depth),
-            // A model may give the original's shape all the same: then only what is inside goes back.
+            // The model may use the original's shape: then only the members are converted.
             (Restore::Entries(inner), Value::Object(object)) => self.object(&[], Some(inner), object, depth),
             (Restore::Entries(inner), Value::Array(items)) => self.entries(inner, items, depth).map(Value::Object),
             (Restore::FromPairs(name, inner), Value::Object(object)) => self.spread(name, inner, object, depth),
@@ -197,9 +197,9 @@ impl Walk<'_> {
     ) -> Option<Value> {
         let (mut new, mut changed) = (Map::with_capacity(object.len()), false);
         for (name, value) in object {
-            // Strict schemas have no members of one name twice, so looking is short; the list is in their order.
+            // The search is short, because both lists are in the same order.
             let member = members.iter().find(|member| member.name == *name);
-            // Whoever knows the original's name may use it.
+            // The model may use the original name.
             let member = member.or_else(|| members.iter().find(|member| member.original.as_ref() == Some(name)));
             if value.is_null() && member.is_some_and(|member| member.null_is_absent) {
                 changed = true;
@@ -223,7 +223,7 @@ impl Walk<'_> {
         new.map(Value::Array)
     }
 
-    /// `None` if any item is no entry.
+    /// Converts entries to an object; `None` if any item is not an entry.
     fn entries(&self, inner: &Restore, items: &[Value], depth: usize) -> Option<Map<String, Value>> {
         let mut object = Map::with_capacity(items.len());
         for item in items {
@@ -257,13 +257,13 @@ impl Walk<'_> {
         items.collect::<Option<Vec<Value>>>().map(Value::Array)
     }
 
-    /// The branch that takes the value, or the one that it looks most like.
+    /// Returns the branch that accepts the value, or else the most similar branch.
     fn branch<'b>(&self, branches: &'b [Branch], value: &Value) -> Option<&'b Restore> {
         let taken = branches.iter().find(|branch| self.takes(branch, value));
         let like = || {
             let scores =
                 branches.iter().enumerate().map(|(index, branch)| (self.likeness(&branch.schema, value), index));
-            // The first of equals.
+            // Of equal scores, the first branch counts.
             let best = scores.max_by_key(|(score, index)| (*score, std::cmp::Reverse(*index)))?;
             (best.0 > 0).then(|| &branches[best.1])
         };
@@ -281,7 +281,7 @@ impl Walk<'_> {
         validator.as_ref().is_some_and(|validator| validator.is_valid(value))
     }
 
-    /// How much a value looks like what a schema asks for; 0: not at all.
+    /// Scores the similarity of a value to a schema; 0 means that they do not match at all.
     fn likeness(&self, schema: &Value, value: &Value) -> usize {
         let referred = schema.get("$ref").and_then(Value::as_str).and_then(|name| name.strip_prefix("#/$defs/"));
         let schema = referred.and_then(|name| self.definitions.schemas.get(name)).unwrap_or(schema);

@@ -1,4 +1,4 @@
-//! One subschema after merging: every keyword that applies to a value, from wherever it came, in one place.
+//! A merged subschema: all keywords that apply to one value.
 
 use serde_json::{Number, Value};
 
@@ -6,12 +6,12 @@ use super::conjunction::{Conjunction, Part, is_false};
 use super::document::Location;
 use super::kinds::Kinds;
 
-/// All that applies to one value. Subschemas below are merged when they are looked at, as they may lead back here.
+/// All constraints on one value. Nested subschemas are merged only on demand, because they may be recursive.
 pub(super) struct Shape<'a> {
-    /// Where it stands: the first of the merged ones.
+    /// The location of the first merged subschema.
     pub(super) at: Location,
     pub(super) parts: Vec<Part<'a>>,
-    /// Nothing is valid.
+    /// Whether no value is valid.
     pub(super) never: bool,
     pub(super) kinds: Kinds,
     /// Whether any `type` was given.
@@ -26,11 +26,11 @@ pub(super) struct Shape<'a> {
     pub(super) groups: Vec<Group<'a>>,
     /// `if`, `then`, `else`.
     pub(super) conditions: Vec<Condition<'a>>,
-    /// Keywords that only full JSON Schema can say, with their values.
+    /// Keywords that only full JSON Schema supports, with their values.
     pub(super) rest: Vec<Rest<'a>>,
 }
 
-/// What describes and does not assert.
+/// Annotations.
 #[derive(Default)]
 pub(super) struct Notes<'a> {
     pub(super) title: Option<&'a str>,
@@ -39,11 +39,11 @@ pub(super) struct Notes<'a> {
     pub(super) examples: Option<&'a Vec<Value>>,
     /// `deprecated`, `readOnly`, `writeOnly`, where true.
     pub(super) flags: Vec<&'static str>,
-    /// What could not be said otherwise.
-    pub(super) said: Vec<String>,
+    /// Descriptions of constraints that the subset cannot express.
+    pub(super) constraints: Vec<String>,
 }
 
-/// A bound of numbers.
+/// A minimum or maximum of a number.
 #[derive(Clone, Copy)]
 pub(super) struct Bound<'a> {
     pub(super) value: &'a Number,
@@ -71,9 +71,9 @@ pub(super) struct Strings<'a> {
 #[derive(Default)]
 pub(super) struct Arrays<'a> {
     pub(super) prefix: Vec<Conjunction<'a>>,
-    /// Of the items after the prefix.
+    /// The schema of the items after the prefix.
     pub(super) items: Conjunction<'a>,
-    /// Whether the items after the prefix were spoken of.
+    /// Whether a schema was given for the items after the prefix.
     pub(super) items_given: bool,
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
@@ -85,9 +85,9 @@ pub(super) struct Objects<'a> {
     pub(super) properties: Vec<(&'a str, Conjunction<'a>)>,
     pub(super) required: Vec<&'a str>,
     pub(super) patterns: Vec<(&'a str, Conjunction<'a>)>,
-    /// Of the members that are neither declared nor matched: `additionalProperties`.
+    /// The schema of members that are neither declared nor matched by a pattern: `additionalProperties`.
     pub(super) others: Conjunction<'a>,
-    /// Where `additionalProperties` was given.
+    /// The location of `additionalProperties`, if given.
     pub(super) others_at: Option<Location>,
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
@@ -98,9 +98,9 @@ pub(super) struct Objects<'a> {
 
 /// An `anyOf` or a `oneOf`.
 pub(super) struct Group<'a> {
-    /// The part that it stands in; a group of our own making stands in none.
+    /// The index of the part that contains it; `None` for a generated group.
     pub(super) part: Option<usize>,
-    /// Among those of our own making.
+    /// The index among the generated groups.
     pub(super) made: usize,
     pub(super) one: bool,
     pub(super) at: Location,
@@ -120,7 +120,7 @@ pub(super) struct Condition<'a> {
     pub(super) other: Option<Part<'a>>,
 }
 
-/// A keyword that asserts and has no place of its own in a [`Shape`].
+/// An assertion without a field of its own in [`Shape`].
 #[derive(Clone, Copy)]
 pub(super) struct Rest<'a> {
     pub(super) keyword: &'static str,
@@ -129,7 +129,7 @@ pub(super) struct Rest<'a> {
 }
 
 impl Shape<'_> {
-    /// The types that are meant: those declared, or those that the keywords speak of.
+    /// Returns the declared types, or else the types that the keywords apply to.
     pub(super) fn meant(&self) -> Option<Kinds> {
         if self.typed || self.values.is_some() {
             return Some(self.kinds);
@@ -152,7 +152,7 @@ impl Shape<'_> {
         (!kinds.is_empty()).then_some(kinds)
     }
 
-    /// Whether members beside the named ones are forbidden.
+    /// Returns `true` if undeclared members are forbidden.
     pub(super) fn is_closed(&self) -> bool {
         let forbids = |conj: &Conjunction| conj.iter().any(is_false);
         let object = &self.object;

@@ -1,5 +1,5 @@
-//! Lowering for vendors with a small subset: each subschema becomes a list of alternatives of one type each, and
-//! whether `null` is among them.
+//! Lowering for vendors that support a small subset: each subschema becomes a list of alternatives with one type each,
+//! and a flag for `null`.
 
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ mod scalars;
 
 pub(super) use render::render;
 
-/// What a subschema is lowered to.
+/// The result of lowering a subschema.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LoweredNode {
     pub(super) alternatives: Vec<Alternative>,
@@ -26,7 +26,7 @@ pub(super) struct LoweredNode {
     pub(super) description: String,
 }
 
-/// One of them: a schema with one type, or a reference.
+/// One alternative: a schema with one type, or a reference.
 #[derive(Debug, Clone)]
 pub(super) struct Alternative {
     pub(super) schema: Map<String, Value>,
@@ -45,14 +45,14 @@ impl<'a> Lowering<'a, '_> {
         self.fold_rest(&mut shape);
         let made = if shape.never { None } else { self.object(&mut shape, true)? };
         let Some(made) = made else {
-            return self.cannot(shape.at, "no arguments satisfy this schema, or only endless ones");
+            return self.cannot(shape.at, "no arguments satisfy this schema, or only infinite ones");
         };
         let out = LoweredNode { alternatives: vec![made], ..self.noted(&shape)? };
         let (schema, back) = render(self.target, out);
         Ok((if let Value::Object(schema) = schema { schema } else { Map::new() }, back))
     }
 
-    /// A subschema below the root; `None` if it takes no value.
+    /// Lowers a subschema below the root; `None` if it allows no value.
     pub(super) fn narrow(&mut self, conj: &[Term<'a>]) -> Step<Option<LoweredNode>> {
         let (mut shape, definition) = match self.enter(conj)? {
             Visit::Shape(shape, definition) => (shape, definition),
@@ -62,7 +62,7 @@ impl<'a> Lowering<'a, '_> {
                 self.lose(
                     at.unwrap_or(self.here),
                     "$ref",
-                    "it refers to itself, which ends here after a few levels",
+                    "the schema refers to itself; the recursion ends after a few levels",
                     false,
                 );
                 return Ok(None);
@@ -79,7 +79,7 @@ impl<'a> Lowering<'a, '_> {
             return Ok(out);
         }
         let Some(out) = out else {
-            return self.cannot(shape.at, "it refers to itself in a way that no value satisfies");
+            return self.cannot(shape.at, "the schema refers to itself in a way that no value satisfies");
         };
         let (schema, back) = render(self.target, out);
         let (reference, back) = self.define(index, schema, back);
@@ -100,14 +100,14 @@ impl<'a> Lowering<'a, '_> {
         Ok((!nothing).then_some(LoweredNode { title: noted.title, description: noted.description, ..out }))
     }
 
-    /// What stands beside an `anyOf` or `oneOf` goes into its branches.
+    /// Merges the siblings of an `anyOf` or `oneOf` into its branches.
     fn distribute(&mut self, shape: &mut Shape<'a>, group: &Group<'a>, out: &mut LoweredNode) -> Step<()> {
         let base = self.without(shape, group, NO_NOTES);
         let whole = group.branches.iter().map(|branch| base.iter().chain(branch).cloned().collect());
         let branches: Vec<Vec<Term>> = whole.collect();
         if group.one && branches.len() > 1 && !self.are_exclusive(&branches) {
-            let text = "Exactly one of the alternatives may hold.".to_owned();
-            self.unsaid(shape, group.at, "oneOf", text, true);
+            let text = "Exactly one of the alternatives must match.".to_owned();
+            self.describe_loss(shape, group.at, "oneOf", text, true);
         }
         for branch in &branches {
             self.spend(branch.len() * 8)?;
@@ -121,7 +121,8 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    /// Conditions, `not` and the like: taken in where that is simple, else said in words.
+    /// Folds conditions, `not` and similar keywords into the shape if that is simple, and otherwise describes them as
+    /// text.
     fn fold_rest(&mut self, shape: &mut Shape<'a>) {
         self.fold_conditions(shape);
         for rest in std::mem::take(&mut shape.rest) {
@@ -134,13 +135,13 @@ impl<'a> Lowering<'a, '_> {
             let moot = !concerns.meets(shape.kinds) || rest.keyword == "not" && excluded(shape, rest.value);
             if !moot {
                 let text = describe::keyword(rest.keyword, rest.value, rest.part.schema);
-                self.unsaid(shape, rest.part.at, rest.keyword, text, true);
+                self.describe_loss(shape, rest.part.at, rest.keyword, text, true);
             }
         }
         shape.never |= shape.kinds.is_empty();
     }
 
-    /// An alternative for each type.
+    /// Adds an alternative for each type.
     fn kinds(&mut self, shape: &mut Shape<'a>, out: &mut LoweredNode) -> Step<()> {
         if shape.values.is_some() {
             return self.listed(shape, out);
@@ -151,7 +152,7 @@ impl<'a> Lowering<'a, '_> {
         };
         if !shape.typed {
             let names: Vec<&str> = kinds.names().collect();
-            self.lose(shape.at, "type", format!("no type is given; taken to be {}", names.join(" or ")), false);
+            self.lose(shape.at, "type", format!("no type is given; assumed to be {}", names.join(" or ")), false);
         }
         for kind in kinds.intersect(shape.kinds).names() {
             let alternative = match kind {
@@ -170,7 +171,7 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    /// Any value at all: a subset has no word for it, and what is in an object or array could not be said.
+    /// Lowers a schema that allows any value: a subset cannot express it, nor the contents of an object or array.
     fn any_scalar(&mut self, shape: &Shape<'a>, out: &mut LoweredNode) {
         self.lose(shape.at, "type", "any value is allowed; narrowed to strings, numbers and booleans", false);
         for kind in [Kinds::STRING, Kinds::NUMBER, Kinds::BOOLEAN] {
@@ -181,12 +182,12 @@ impl<'a> Lowering<'a, '_> {
         out.null = self.target == Target::OpenAiStrict && shape.kinds.meets(Kinds::NULL);
     }
 
-    /// The notes of a shape in words.
+    /// Returns the annotations of a shape as title and description.
     fn noted(&mut self, shape: &Shape<'a>) -> Step<LoweredNode> {
         let notes = &shape.notes;
         let mut description = notes.description.unwrap_or_default().to_owned();
-        for said in &notes.said {
-            describe::join(&mut description, said);
+        for constraint in &notes.constraints {
+            describe::join(&mut description, constraint);
         }
         for flag in &notes.flags {
             let text = match *flag {
@@ -212,11 +213,11 @@ fn referring(reference: Value, back: Restore) -> LoweredNode {
     LoweredNode { alternatives: vec![Alternative { schema, back }], ..LoweredNode::default() }
 }
 
-/// Takes a `not` in, if it only excludes types or listed values.
+/// Folds a `not` into the shape and returns `true`, if it excludes only types or listed values.
 fn excluded(shape: &mut Shape, not: &Value) -> bool {
     let Some(keywords) = not.as_object().filter(|keywords| keywords.len() == 1) else { return false };
     if let Some(kinds) = keywords.get("type").map(Kinds::declared) {
-        // Numbers without the integers have no name.
+        // No type name means numbers except integers.
         let whole = !kinds.meets(Kinds::INTEGER) || kinds.intersect(Kinds::NUMBER) == Kinds::NUMBER;
         if whole || !shape.kinds.meets(Kinds::NUMBER.without(Kinds::INTEGER)) {
             shape.kinds = shape.kinds.without(kinds);
@@ -235,7 +236,7 @@ fn excluded(shape: &mut Shape, not: &Value) -> bool {
     }
 }
 
-/// A member under its own name that may not be left out.
+/// Creates a required member that keeps its name.
 pub(super) fn member(name: &str, back: Restore) -> Member {
     Member { name: name.to_owned(), original: None, null_is_absent: false, back }
 }

@@ -1,10 +1,10 @@
-//! One rule each; what holds for all schemas is in `tests/it/lowering`.
+//! Tests of single rules; `tests/it/lowering` tests the properties of all lowered schemas.
 
 use serde_json::{Value, json};
 
 use super::{Lowered, Target, lower};
 
-/// One property of a tool, required or not, for one vendor.
+/// Lowers a tool schema with one property, required or not.
 fn property(target: Target, schema: &Value, required: bool) -> (Value, Lowered) {
     let required = if required { json!(["p"]) } else { json!([]) };
     let whole = json!({"type": "object", "properties": {"p": schema}, "required": required});
@@ -25,7 +25,7 @@ fn keywords(lowered: &Lowered) -> Vec<(&str, bool)> {
 }
 
 #[test]
-fn a_strict_optional_is_nullable_and_its_null_is_absent() {
+fn strict_optional_property_is_nullable() {
     let (schema, lowered) = property(Target::OpenAiStrict, &json!({"enum": ["a", "b"]}), false);
     assert_eq!(schema, json!({"type": ["string", "null"], "enum": ["a", "b", null]}));
     assert_eq!(lowered.restorer.apply(&json!({"p": null})), Some(json!({})));
@@ -34,7 +34,7 @@ fn a_strict_optional_is_nullable_and_its_null_is_absent() {
 }
 
 #[test]
-fn null_stays_where_the_original_allows_it() {
+fn null_is_kept_if_the_original_allows_it() {
     let nullable = json!({"type": ["string", "null"]});
     let (schema, lowered) = property(Target::OpenAiStrict, &nullable, false);
     assert_eq!(schema, nullable);
@@ -45,7 +45,7 @@ fn null_stays_where_the_original_allows_it() {
 }
 
 #[test]
-fn strict_says_a_length_by_a_pattern() {
+fn strict_expresses_length_as_pattern() {
     let schema = json!({"type": "string", "minLength": 1, "maxLength": 10});
     assert_eq!(strict(&schema), json!({"type": "string", "pattern": r"^[\s\S]{1,10}$"}));
     let (schema, lowered) =
@@ -64,7 +64,7 @@ fn gemini_bounds_are_inclusive() {
 }
 
 #[test]
-fn the_boolean_bounds_of_draft_4_are_understood() {
+fn boolean_bounds_of_draft_4_are_supported() {
     let schema = json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "object", "properties": {
         "p": {"type": "integer", "minimum": 3, "exclusiveMinimum": true}}});
     let lowered = lower(&schema, Target::OpenAi).unwrap();
@@ -73,7 +73,7 @@ fn the_boolean_bounds_of_draft_4_are_understood() {
 }
 
 #[test]
-fn gemini_lists_strings_that_come_back_as_what_they_stand_for() {
+fn gemini_enum_strings_are_restored_to_their_values() {
     let (schema, lowered) = property(Target::Gemini, &json!({"enum": [1, 2.5, true, "", null]}), true);
     assert_eq!(schema, json!({"type": "string", "enum": ["(empty)", "1", "2.5", "true"], "nullable": true}));
     for (text, value) in [("1", json!(1)), ("2.5", json!(2.5)), ("true", json!(true)), ("(empty)", json!(""))] {
@@ -83,7 +83,7 @@ fn gemini_lists_strings_that_come_back_as_what_they_stand_for() {
 }
 
 #[test]
-fn free_form_objects_are_lists_of_entries() {
+fn free_form_object_becomes_list_of_entries() {
     let (schema, lowered) =
         property(Target::OpenAiStrict, &json!({"type": "object", "additionalProperties": {"type": "integer"}}), true);
     assert_eq!(schema["items"]["required"], json!(["key", "value"]));
@@ -95,7 +95,7 @@ fn free_form_objects_are_lists_of_entries() {
 }
 
 #[test]
-fn tuples_are_objects_with_a_member_per_place() {
+fn tuple_becomes_object_with_member_per_item() {
     let tuple = json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": false, "minItems": 2});
     let (schema, lowered) = property(Target::Gemini, &tuple, true);
     assert_eq!(schema["required"], json!(["item_1", "item_2"]));
@@ -108,7 +108,7 @@ fn tuples_are_objects_with_a_member_per_place() {
 }
 
 #[test]
-fn any_of_stands_alone() {
+fn any_of_has_no_siblings() {
     let schema = json!({"description": "Which.", "minimum": 1, "anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]});
     let alone = json!({"anyOf": [
         {"type": "integer", "description": "Which.", "minimum": 1, "nullable": true},
@@ -120,7 +120,7 @@ fn any_of_stands_alone() {
 }
 
 #[test]
-fn one_of_is_any_of_where_branches_exclude_each_other() {
+fn exclusive_one_of_becomes_any_of() {
     let branch = |kind: &str| json!({"type": "object", "required": ["kind"], "properties": {"kind": {"const": kind}}});
     let (_, lowered) = property(Target::OpenAiStrict, &json!({"oneOf": [branch("a"), branch("b")]}), true);
     assert!(lowered.losses.is_empty());
@@ -131,7 +131,7 @@ fn one_of_is_any_of_where_branches_exclude_each_other() {
 }
 
 #[test]
-fn the_way_back_takes_the_branch_that_takes_the_value() {
+fn value_is_restored_by_the_branch_that_accepts_it() {
     let schema = json!({"anyOf": [
         {"type": "object", "required": ["kind"], "properties": {"kind": {"const": "a"}, "x": {"type": "string"}}},
         {"type": "object", "required": ["kind"], "properties": {"kind": {"const": "b"}, "x": {"type": ["string", "null"]}}},
@@ -144,7 +144,7 @@ fn the_way_back_takes_the_branch_that_takes_the_value() {
 }
 
 #[test]
-fn recursion_stays_where_references_are_taken_and_ends_where_not() {
+fn recursion_is_kept_or_unrolled() {
     let schema = json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/Node"}}, "required": ["p"], "$defs": {"Node": {
         "type": "object", "required": ["children"], "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
         "label": {"type": "string"}}}}});
@@ -160,7 +160,7 @@ fn recursion_stays_where_references_are_taken_and_ends_where_not() {
 }
 
 #[test]
-fn names_that_a_vendor_refuses_have_aliases() {
+fn rejected_names_get_aliases() {
     let schema = json!({"type": "object", "properties": {"user name": {"type": "string"}, "user_name": {"type": "string"},
         "in": {"type": "object", "properties": {"ä/ö": {"type": "integer"}}}}, "required": ["user name"]});
     let lowered = lower(&schema, Target::Anthropic).unwrap();
@@ -184,7 +184,7 @@ fn the_root_has_no_combinators() {
             lowered.schema["description"]
                 .as_str()
                 .unwrap()
-                .starts_with("At least one of these must hold: (1) `a` must be given")
+                .starts_with("At least one of these must match: (1) `a` must be given")
         );
     }
     let merged = json!({"type": "object", "allOf": [{"properties": {"a": {"type": "string"}}}, {"required": ["a"]}]});
@@ -194,7 +194,7 @@ fn the_root_has_no_combinators() {
 }
 
 #[test]
-fn what_contradicts_itself_is_left_out_or_refused() {
+fn contradictory_schema_is_omitted_or_rejected() {
     let nothing = json!({"allOf": [{"type": "string"}, {"type": "integer"}]});
     for target in [Target::OpenAiStrict, Target::Gemini] {
         let whole = json!({"type": "object", "properties": {"p": nothing, "q": {"type": "string"}}});
@@ -218,7 +218,7 @@ fn strict_has_limits() {
 }
 
 #[test]
-fn what_doubles_is_refused_and_not_written_out() {
+fn exponential_schema_is_rejected() {
     let mut definitions = serde_json::Map::new();
     for level in 0..30 {
         let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});

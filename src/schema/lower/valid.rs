@@ -1,5 +1,5 @@
-//! Whether a listed object or array meets what stands beside the list; keywords that only full JSON Schema has are
-//! named losses anyway.
+//! Checks listed values against the constraints next to the list. Keywords of full JSON Schema are skipped, because
+//! they are recorded as losses anyway.
 
 use std::cmp::Ordering;
 
@@ -24,7 +24,7 @@ pub(super) fn takes<'a>(document: &Document<'a>, conj: &[Term<'a>], value: &Valu
         && fits(document, &shape, value, depth)
 }
 
-/// Whether a value meets what a shape says itself.
+/// Returns `true` if a value satisfies the shape's own constraints.
 pub(super) fn fits<'a>(document: &Document<'a>, shape: &Shape<'a>, value: &Value, depth: usize) -> bool {
     let within = |size: usize, min: Option<u64>, max: Option<u64>| {
         min.is_none_or(|min| size as u64 >= min) && max.is_none_or(|max| size as u64 <= max)

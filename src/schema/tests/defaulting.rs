@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn valid_arguments_come_back_as_they_are() {
+fn valid_arguments_are_returned_unchanged() {
     for compiled in [of_x(json!({"type": "string"})), of_x(json!({"type": "string", "default": "d"}))] {
         let given = Arc::new(json!({"x": "y"}));
         let checked = compiled.check(&given, true).unwrap();
@@ -11,7 +11,7 @@ fn valid_arguments_come_back_as_they_are() {
 }
 
 #[test]
-fn defaults_are_put_where_a_property_is_absent() {
+fn defaults_fill_absent_properties() {
     let compiled = input(json!({
         "type": "object",
         "properties": {
@@ -43,21 +43,21 @@ fn a_default_that_breaks_its_own_schema_is_skipped() {
 }
 
 #[test]
-fn defaults_that_break_the_whole_are_left_out() {
+fn defaults_that_break_the_whole_schema_are_skipped() {
     let compiled = input(json!({"type": "object", "maxProperties": 1, "properties": {"a": {"default": 1}, "b": {}}}));
     assert_eq!(*checked(&compiled, json!({})).arguments, json!({"a": 1}));
     assert_eq!(*checked(&compiled, json!({"b": 1})).arguments, json!({"b": 1}));
 }
 
 #[test]
-fn what_is_required_must_be_said_even_if_it_has_a_default() {
+fn required_property_with_default_must_be_given() {
     let compiled = input(json!({"type": "object", "properties": {"a": {"default": 1}}, "required": ["a"]}));
     let violations = compiled.check(&Arc::new(json!({})), true).unwrap_err();
     assert_eq!(violations[0].property.as_deref(), Some("a"));
 }
 
 #[test]
-fn defaults_come_to_an_end() {
+fn endless_defaults_are_skipped() {
     let compiled = input(json!({"type": "object", "properties": {
         "child": {"$ref": "#", "default": {}}, "n": {"default": 1}
     }}));

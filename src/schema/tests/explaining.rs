@@ -38,7 +38,7 @@ fn missing_and_unexpected_properties_belong_to_their_object() {
 }
 
 #[test]
-fn each_keyword_has_its_sentence() {
+fn each_keyword_has_its_message() {
     assert_says(json!({"type": "integer"}), json!("x"), "must be integer, got string \"x\"");
     assert_says(json!({"type": ["integer", "null"]}), json!([1]), "must be integer or null, got array");
     assert_says(
@@ -62,7 +62,7 @@ fn each_keyword_has_its_sentence() {
 }
 
 #[test]
-fn branches_are_told_in_one_sentence() {
+fn branches_are_explained_in_one_sentence() {
     let scalars = json!({"anyOf": [{"type": "integer"}, {"type": "null"}]});
     assert_says(scalars, json!("x"), "must be integer or null, got string \"x\"");
     assert_says(
@@ -179,7 +179,7 @@ fn at_most_twenty_and_each_is_small() {
 }
 
 #[test]
-fn pointers_are_right_whatever_the_names() {
+fn pointers_are_correct_for_unusual_names() {
     let compiled = input(json!({"type": "object", "additionalProperties": {"items": {"type": "integer"}}}));
     for (name, pointer) in [("a/b", "/a~1b/0"), ("~", "/~0/0"), ("\u{0}", "/\u{0}/0"), ("😀 %", "/😀 %/0"), ("", "//0")]
     {
@@ -188,7 +188,7 @@ fn pointers_are_right_whatever_the_names() {
 }
 
 #[test]
-fn an_output_is_checked_as_it_is() {
+fn output_is_checked_without_coercion() {
     let compiled = compile(&json!({"type": "integer"}), Role::Output).unwrap();
     assert!(compiled.violations(&json!(1)).is_empty());
     let violation = &compiled.violations(&json!("1"))[0];
@@ -199,7 +199,7 @@ fn an_output_is_checked_as_it_is() {
 }
 
 #[test]
-fn keywords_that_only_the_validator_knows_are_told_too() {
+fn keywords_without_graph_support_are_reported() {
     let compiled = input(json!({
         "type": "object",
         "allOf": [{"properties": {"a": {}}}],

@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_comes_out_is_valid_and_checking_it_again_changes_nothing(schema in any_input(), arguments in any_arguments()) {
+    fn checked_arguments_are_valid_and_stable(schema in any_input(), arguments in any_arguments()) {
         let Ok(compiled) = compile(&schema, Role::Input) else { return Ok(()) };
         let given = Arc::new(arguments);
         for coerce in [false, true] {
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn no_schema_makes_it_panic(schema in any_nonsense(), value in any_json()) {
+    fn no_schema_causes_a_panic(schema in any_nonsense(), value in any_json()) {
         for role in [Role::Input, Role::Output] {
             if let Ok(compiled) = compile(&schema, role) {
                 let _ = compiled.check(&Arc::new(value.clone()), true);

@@ -95,7 +95,7 @@ async fn a_way_back_is_taken_although_the_tool_would_take_anything() {
     let named = losses["losses"].as_array().unwrap().iter().find(|tool| tool["name"] == "named").expect("a loss");
     assert!(named.to_string().contains("城市"), "{named}");
     let told = losses["tools"].to_string();
-    assert!(told.contains("Its own name is `城市`."), "{told}");
+    assert!(told.contains("Original name: `城市`."), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Arrays in a small subset: items of one schema; a tuple becomes an object with a member for each place.
+//! Arrays in a small subset: lists with one item schema; a tuple becomes an object with one member per item.
 
 use serde_json::{Map, Value, json};
 
@@ -10,11 +10,11 @@ use crate::schema::lower::lowering::{Lowering, Step, object};
 use crate::schema::lower::shape::Shape;
 use crate::schema::lower::{Restore, Target};
 
-/// Places that a tuple may have.
+/// Maximum number of items of a tuple.
 const MAX_PLACES: usize = 64;
 
 impl<'a> Lowering<'a, '_> {
-    /// `None` if too many items are asked for.
+    /// Lowers an array; `None` if no array is valid.
     pub(super) fn array(&mut self, shape: &mut Shape<'a>) -> Step<Option<Alternative>> {
         let array = &shape.array;
         let (min, max) = (array.min.unwrap_or(0), array.max);
@@ -22,7 +22,7 @@ impl<'a> Lowering<'a, '_> {
             return Ok(None);
         }
         if let Some(at) = array.unique.filter(|_| max.is_none_or(|max| max > 1)) {
-            self.unsaid(shape, at, "uniqueItems", "All items are different.".to_owned(), true);
+            self.describe_loss(shape, at, "uniqueItems", "All items must be different.".to_owned(), true);
         }
         let around = std::mem::replace(&mut self.here, shape.at);
         let made = if shape.array.prefix.is_empty() {
@@ -68,14 +68,19 @@ impl<'a> Lowering<'a, '_> {
             return self.list(&prefix[0], min, longest);
         }
         if goes_on && shape.array.items_given {
-            self.lose(shape.at, "items", "items after the listed ones are allowed; narrowed to the listed ones", false);
+            self.lose(
+                shape.at,
+                "items",
+                "more items than the listed ones are allowed; narrowed to the listed ones",
+                false,
+            );
         }
         let length = longest.map_or(places, |longest| longest.min(places)).max(min);
         let Some(length) = usize::try_from(length).ok().filter(|length| *length <= MAX_PLACES) else {
-            return self.cannot(shape.at, format!("a list of places may have {MAX_PLACES} at most"));
+            return self.cannot(shape.at, format!("a tuple may have at most {MAX_PLACES} items"));
         };
         if min < length as u64 {
-            self.lose(shape.at, "minItems", "fewer items are allowed; all of the listed ones have to be given", false);
+            self.lose(shape.at, "minItems", "fewer items are allowed; narrowed to exactly the listed ones", false);
         }
         if length == 0 {
             return self.list(&[], 0, Some(0));
@@ -83,7 +88,7 @@ impl<'a> Lowering<'a, '_> {
         let (mut properties, mut required, mut backs) = (Map::new(), Vec::new(), Vec::new());
         for place in 0..length {
             let Some(out) = self.narrow(prefix.get(place).unwrap_or(items))? else {
-                // Shorter, if that is allowed.
+                // The tuple ends here if it may be shorter.
                 if (place as u64) < min {
                     return Ok(None);
                 }
@@ -100,7 +105,7 @@ impl<'a> Lowering<'a, '_> {
         }
         let mut schema = object([
             ("type", json!("object")),
-            ("description", json!("A list, written as an object with one member per place.")),
+            ("description", json!("A list, written as an object with one member per item.")),
             ("properties", Value::Object(properties)),
             ("required", Value::Array(required)),
         ]);
@@ -111,7 +116,7 @@ impl<'a> Lowering<'a, '_> {
     }
 }
 
-/// Whether two conjunctions are written alike.
+/// Returns `true` if two conjunctions consist of equal schemas.
 fn is_like(one: &Conjunction, other: &Conjunction) -> bool {
     let like = |(one, other): (&Term, &Term)| match (one, other) {
         (Term::Part(one), Term::Part(other)) => one.schema == other.schema && one.mask == other.mask,

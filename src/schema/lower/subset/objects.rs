@@ -1,4 +1,4 @@
-//! Objects in a small subset: closed, with every member named; what has no names becomes a list of entries.
+//! Objects in a small subset: closed, with all members declared; free-form members become a list of entries.
 
 use serde_json::{Map, Value, json};
 
@@ -10,11 +10,11 @@ use crate::schema::lower::restore::Member;
 use crate::schema::lower::shape::Shape;
 use crate::schema::lower::{Restore, Target, describe, null};
 
-/// The property of the root that holds what has no name.
+/// The root property for free-form arguments.
 const ENTRIES: &str = "entries";
 
 impl<'a> Lowering<'a, '_> {
-    /// `None` if a required member cannot be.
+    /// Lowers an object; `None` if no object is valid.
     pub(super) fn object(&mut self, shape: &mut Shape<'a>, root: bool) -> Step<Option<Alternative>> {
         for name in shape.object.required.clone() {
             if !shape.object.properties.iter().any(|(known, _)| *known == name) {
@@ -43,12 +43,12 @@ impl<'a> Lowering<'a, '_> {
         }
         if spoken && !closed {
             let keyword = if shape.object.others_at.is_some() { "additionalProperties" } else { "patternProperties" };
-            self.lose(shape.at, keyword, "members that are not named are allowed; narrowed to the named ones", false);
+            self.lose(shape.at, keyword, "undeclared members are allowed; narrowed to the declared ones", false);
         }
         self.named(shape, root)
     }
 
-    /// What applies to a required member that is not declared.
+    /// Returns the constraints on a required member that is not declared.
     fn undeclared(&self, shape: &Shape<'a>, name: &str) -> Conjunction<'a> {
         let matching = shape.object.patterns.iter().filter(|(pattern, _)| self.document.matches(pattern, name));
         let conj: Conjunction = matching.flat_map(|(_, conj)| conj.iter().cloned()).collect();
@@ -69,9 +69,9 @@ impl<'a> Lowering<'a, '_> {
                 continue;
             };
             if !strict && !needed && out.alternatives.is_empty() {
-                // Only `null`, for which Gemini has no type.
+                // Only `null` is allowed, and Gemini has no type for it.
                 let at = first(&conj).map_or(shape.at, |part| part.at);
-                self.lose(at, "type", "only null is allowed; it can only be left out", false);
+                self.lose(at, "type", "only null is allowed; the property can only be omitted", false);
                 continue;
             }
             let mut null_is_absent = false;
@@ -79,7 +79,12 @@ impl<'a> Lowering<'a, '_> {
                 null_is_absent = !null::is_valid(self.document, &conj);
                 if !null_is_absent && !self.defaults_to_null(&conj) {
                     let at = first(&conj).map_or(shape.at, |part| part.at);
-                    self.lose(at, "required", "optional, and null is a value of its own; it cannot be left out", false);
+                    self.lose(
+                        at,
+                        "required",
+                        "optional, and null is a distinct value; the property cannot be omitted",
+                        false,
+                    );
                 }
                 out.null = true;
             }
@@ -107,24 +112,24 @@ impl<'a> Lowering<'a, '_> {
         Ok(Some(Alternative { schema, back: Restore::object(members) }))
     }
 
-    /// Bounds on the number of members, unless they are met anyway.
+    /// Writes the bounds on the number of members, unless every object satisfies them.
     fn sizes(&mut self, shape: &mut Shape<'a>, schema: &mut Map<String, Value>, names: u64, needed: u64) {
         let min = shape.object.min.filter(|min| *min > needed);
         let max = shape.object.max.filter(|max| *max < names);
-        for (keyword, value, text) in [("minProperties", min, "At least"), ("maxProperties", max, "At most")] {
+        for (keyword, value, text) in [("minProperties", min, "at least"), ("maxProperties", max, "at most")] {
             let Some(value) = value else { continue };
             if self.target == Target::Gemini {
                 schema.insert(keyword.to_owned(), json!(value));
             } else {
-                self.unsaid(shape, shape.at, keyword, format!("{text} {value} of the members must be given."), true);
+                self.describe_loss(shape, shape.at, keyword, format!("Must have {text} {value} of the members."), true);
             }
         }
         if !shape.object.names.is_empty() {
-            self.unsaid(shape, shape.at, "propertyNames", String::new(), true);
+            self.describe_loss(shape, shape.at, "propertyNames", String::new(), true);
         }
     }
 
-    /// An object with just these members.
+    /// Returns an object schema with exactly these members.
     fn closed(&self, properties: Map<String, Value>, required: Vec<Value>) -> Map<String, Value> {
         let strict = self.target == Target::OpenAiStrict;
         let mut schema = object([("type", json!("object")), ("properties", Value::Object(properties))]);
@@ -137,7 +142,7 @@ impl<'a> Lowering<'a, '_> {
         schema
     }
 
-    /// `{}` where an object needs a member: a list without entries.
+    /// Returns an empty list of entries, for an empty object where the vendor requires a member.
     fn nothing(&self) -> Alternative {
         let entry = self.entry(json!({"type": "string"}), json!({"type": "string"}));
         let schema = object([("type", json!("array")), ("items", entry), ("maxItems", json!(0))]);
@@ -149,7 +154,7 @@ impl<'a> Lowering<'a, '_> {
         Value::Object(self.closed(properties, vec![json!("key"), json!("value")]))
     }
 
-    /// Free-form members as a list of entries.
+    /// Lowers free-form members to a list of entries.
     fn entries(&mut self, shape: &mut Shape<'a>, closed: bool) -> Step<Option<Alternative>> {
         let none = shape.object.min.unwrap_or(0) == 0;
         if closed {
@@ -168,17 +173,17 @@ impl<'a> Lowering<'a, '_> {
         if let Some(min) = shape.object.min {
             schema.insert("minItems".to_owned(), json!(min));
             if min > 1 {
-                self.lose(shape.at, "minProperties", "written as a list, in which a key may stand twice", true);
+                self.lose(shape.at, "minProperties", "written as a list, in which a key may occur twice", true);
             }
         }
         if let Some(max) = shape.object.max {
             schema.insert("maxItems".to_owned(), json!(max));
         }
-        shape.notes.said.push("An object, written as a list of entries with key and value.".to_owned());
+        shape.notes.constraints.push("An object, written as a list of entries with key and value.".to_owned());
         Ok(Some(Alternative { schema, back: Restore::Entries(Box::new(back)) }))
     }
 
-    /// The schema of the keys: strings that `propertyNames` allows.
+    /// Returns the schema of the keys: strings that `propertyNames` allows.
     fn narrow_key(&mut self, names: &[Term<'a>]) -> Step<Option<Value>> {
         if names.is_empty() {
             return Ok(Some(json!({"type": "string"})));
@@ -191,7 +196,7 @@ impl<'a> Lowering<'a, '_> {
         Ok((!out.alternatives.is_empty()).then(|| render(self.target, out).0))
     }
 
-    /// The schema of the values, and that of their keys where a pattern says it.
+    /// Returns the schema of the values, and the schema of their keys if a pattern gives it.
     #[allow(clippy::type_complexity)]
     fn values(&mut self, shape: &mut Shape<'a>) -> Step<Option<(Option<Value>, (Value, Restore))>> {
         let patterns = std::mem::take(&mut shape.object.patterns);
@@ -205,24 +210,24 @@ impl<'a> Lowering<'a, '_> {
             self.lose(
                 shape.at,
                 "patternProperties",
-                "other names are allowed too; narrowed to those of the pattern",
+                "other names are also allowed; narrowed to names that match the pattern",
                 false,
             );
         }
         if patterns.len() > 1 {
-            self.lose(shape.at, "patternProperties", "there are several patterns; narrowed to the first", false);
+            self.lose(shape.at, "patternProperties", "several patterns are given; narrowed to the first", false);
             let text = describe::names(patterns.iter().skip(1).map(|(pattern, _)| *pattern));
-            // A name may match another pattern as well, and then has to follow that too.
-            self.unsaid(shape, shape.at, "properties", format!("Names must not match {text}."), true);
+            // A name that also matches another pattern would have to satisfy its schema, too.
+            self.describe_loss(shape, shape.at, "properties", format!("Names must not match {text}."), true);
         }
         if !shape.object.names.is_empty() {
-            self.unsaid(shape, shape.at, "propertyNames", String::new(), true);
+            self.describe_loss(shape, shape.at, "propertyNames", String::new(), true);
         }
         let key = json!({"type": "string", "pattern": pattern});
         Ok(self.narrow(conj)?.map(|out| (Some(key), render(self.target, out))))
     }
 
-    /// Free-form arguments: the list of entries is the one property.
+    /// Lowers free-form arguments: the list of entries is the only property.
     fn spread(&mut self, shape: &mut Shape<'a>) -> Step<Option<Alternative>> {
         let Some(list) = self.entries(shape, false)? else { return Ok(None) };
         let back = match list.back {
@@ -234,7 +239,7 @@ impl<'a> Lowering<'a, '_> {
         Ok(Some(Alternative { schema: self.closed(properties, vec![json!(ENTRIES)]), back }))
     }
 
-    /// Whether leaving a property out is the same as `null`.
+    /// Returns `true` if omitting the property is equivalent to `null`.
     fn defaults_to_null(&self, conj: &[Term<'a>]) -> bool {
         let flat = crate::schema::lower::conjunction::flatten(self.document, conj);
         let default = flat.parts.iter().find_map(|part| part.schema.get("default").filter(|_| part.counts("default")));
@@ -242,7 +247,7 @@ impl<'a> Lowering<'a, '_> {
     }
 }
 
-/// What is rendered where nothing may be: an item of a list that stays empty.
+/// Returns the item schema of a list that must be empty.
 pub(super) fn nothing_there() -> LoweredNode {
     let schema = object([("type", json!(Kinds::STRING.names().next().unwrap_or("string")))]);
     LoweredNode { alternatives: vec![Alternative::same(schema)], ..LoweredNode::default() }

@@ -1,4 +1,4 @@
-//! Alternatives put together again, as one schema.
+//! Combines alternatives into one schema.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,11 +8,11 @@ use super::{Alternative, LoweredNode};
 use crate::schema::lower::restore::Branch;
 use crate::schema::lower::{Restore, Target, describe};
 
-/// The one schema that stands for all alternatives.
+/// Renders all alternatives as one schema.
 pub(in crate::schema::lower) fn render(target: Target, mut out: LoweredNode) -> (Value, Restore) {
     let gemini = target == Target::Gemini;
     if out.alternatives.is_empty() {
-        // Only `null`: a type that Gemini has not.
+        // Only `null` is allowed; Gemini has no type for it.
         let (kind, values) = if gemini { ("string", vec![json!("null")]) } else { ("null", Vec::new()) };
         let back =
             if gemini { Restore::Values(Arc::new([("null".to_owned(), Value::Null)])) } else { Restore::Identity };
@@ -40,7 +40,7 @@ pub(in crate::schema::lower) fn render(target: Target, mut out: LoweredNode) -> 
         }
     }
     let described = !out.description.is_empty() || out.title.is_some();
-    // Nothing may stand beside a `$ref`.
+    // A `$ref` must have no siblings.
     let refers = out.alternatives[0].schema.contains_key("$ref");
     if out.alternatives.len() == 1 && !(refers && described) {
         let mut schema = out.alternatives.swap_remove(0).schema;
@@ -69,7 +69,7 @@ fn admit_null(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Puts title and description before whatever the schema says itself.
+/// Adds a title and a description; the description precedes that of the schema.
 pub(super) fn note(target: Target, schema: &mut Map<String, Value>, title: Option<&str>, description: &str) {
     if schema.contains_key("$ref") && target == Target::OpenAiStrict {
         if title.is_none() && description.is_empty() {
@@ -87,7 +87,7 @@ pub(super) fn note(target: Target, schema: &mut Map<String, Value>, title: Optio
     if !text.is_empty() {
         schema.insert("description".to_owned(), Value::String(text));
     }
-    // Type, title and description first, as people read them.
+    // People read type, title and description first.
     let order = ["type", "title", "description"];
     let (mut first, rest): (Vec<_>, Vec<_>) =
         std::mem::take(schema).into_iter().partition(|(keyword, _)| order.contains(&keyword.as_str()));
@@ -95,7 +95,7 @@ pub(super) fn note(target: Target, schema: &mut Map<String, Value>, title: Optio
     schema.extend(first.into_iter().chain(rest));
 }
 
-/// Adds an alternative: not twice the same, and lists of values of one type in one.
+/// Adds an alternative; drops duplicates and merges enums of the same type.
 pub(super) fn push(alternatives: &mut Vec<Alternative>, new: Alternative) {
     if alternatives.iter().any(|known| known.schema == new.schema) {
         return;
@@ -118,7 +118,7 @@ pub(super) fn push(alternatives: &mut Vec<Alternative>, new: Alternative) {
     }
 }
 
-/// The way back of several alternatives.
+/// Returns the conversion of several alternatives.
 fn choice(target: Target, alternatives: &[Alternative]) -> Restore {
     match alternatives {
         [only] => only.back.clone(),
@@ -134,7 +134,7 @@ fn choice(target: Target, alternatives: &[Alternative]) -> Restore {
     }
 }
 
-/// Gemini's schema as JSON Schema: objects have the members that are declared, and `nullable` is a type.
+/// Converts Gemini's schema to JSON Schema: objects are closed, and `nullable` becomes a type.
 fn plain(schema: Value) -> Value {
     let Value::Object(mut keywords) = schema else { return schema };
     for keyword in ["items", "anyOf", "properties"] {

@@ -11,9 +11,9 @@ use crate::schema::lower::lowering::{Lowering, Step, object};
 use crate::schema::lower::shape::{Bound, Shape};
 use crate::schema::lower::{Restore, Target, describe, valid};
 
-/// Formats of strict schemas.
+/// Formats that strict schemas support.
 const STRICT: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
-/// Formats that validation knows; others are only hints.
+/// Formats that the validator asserts; others are only annotations.
 const ASSERTED: [&str; 19] = [
     "date",
     "time",
@@ -35,7 +35,7 @@ const ASSERTED: [&str; 19] = [
     "regex",
     "uuid",
 ];
-/// The longest text whose length a pattern counts; longer ones make patterns that are too large.
+/// Maximum length that is expressed as a pattern; longer ones make the pattern too large.
 const MAX_COUNTED: u64 = 500;
 
 impl<'a> Lowering<'a, '_> {
@@ -51,7 +51,13 @@ impl<'a> Lowering<'a, '_> {
             if index == 0 {
                 schema.insert("pattern".to_owned(), json!(pattern));
             } else {
-                self.unsaid(shape, *at, "pattern", describe::keyword("pattern", &json!(pattern), &Value::Null), true);
+                self.describe_loss(
+                    shape,
+                    *at,
+                    "pattern",
+                    describe::keyword("pattern", &json!(pattern), &Value::Null),
+                    true,
+                );
             }
         }
         if self.target == Target::Gemini {
@@ -65,12 +71,12 @@ impl<'a> Lowering<'a, '_> {
         }
         self.formats(shape, &mut schema);
         for (keyword, value) in std::mem::take(&mut shape.string.content) {
-            shape.notes.said.push(format!("{keyword}: {}.", value.as_str().unwrap_or_default()));
+            shape.notes.constraints.push(format!("{keyword}: {}.", value.as_str().unwrap_or_default()));
         }
         Some(Alternative::same(schema))
     }
 
-    /// A length as a pattern, if there is no other.
+    /// Writes a length as a pattern, unless another pattern is given.
     fn length(&mut self, shape: &mut Shape<'a>, schema: &mut Map<String, Value>, min: Option<u64>, max: Option<u64>) {
         let counted = min.max(max).is_none_or(|longest| longest <= MAX_COUNTED);
         if counted && !schema.contains_key("pattern") {
@@ -80,7 +86,7 @@ impl<'a> Lowering<'a, '_> {
         }
         for (keyword, value, how) in [("minLength", min, "At least"), ("maxLength", max, "At most")] {
             if let Some(value) = value {
-                self.unsaid(shape, shape.at, keyword, format!("{how} {value} characters."), true);
+                self.describe_loss(shape, shape.at, keyword, format!("{how} {value} characters."), true);
             }
         }
     }
@@ -95,7 +101,7 @@ impl<'a> Lowering<'a, '_> {
                 schema.insert("format".to_owned(), json!(format));
             } else if !NUMERIC.contains(&format) {
                 let text = describe::keyword("format", &json!(format), &Value::Null);
-                self.unsaid(shape, at, "format", text, ASSERTED.contains(&format));
+                self.describe_loss(shape, at, "format", text, ASSERTED.contains(&format));
             }
         }
     }
@@ -104,7 +110,7 @@ impl<'a> Lowering<'a, '_> {
         let mut multiples: Vec<&Number> = Vec::new();
         for (value, at) in shape.number.multiples.clone() {
             let Value::Number(number) = value else { continue };
-            // A multiple of a whole number is one.
+            // A multiple of an integer is an integer.
             let whole = is_whole(number);
             integer |= whole;
             let every = integer && compare(number, &Number::from(1)) == Ordering::Equal;
@@ -114,7 +120,7 @@ impl<'a> Lowering<'a, '_> {
             if self.target == Target::OpenAiStrict && multiples.is_empty() {
                 multiples.push(number);
             } else {
-                self.unsaid(shape, at, "multipleOf", describe::keyword("multipleOf", value, &Value::Null), true);
+                self.describe_loss(shape, at, "multipleOf", describe::keyword("multipleOf", value, &Value::Null), true);
             }
         }
         let mut schema = object([("type", json!(if integer { "integer" } else { "number" }))]);
@@ -138,7 +144,7 @@ impl<'a> Lowering<'a, '_> {
             } else {
                 let text = format!("Must be {} than {value}.", if lower { "greater" } else { "less" });
                 schema.insert(keyword.to_owned(), Value::Number(value));
-                self.unsaid(shape, bound.at, exclusive, text, true);
+                self.describe_loss(shape, bound.at, exclusive, text, true);
             }
         }
         if let (Some(multiple), true) = (multiples.first(), self.target == Target::OpenAiStrict) {
@@ -157,7 +163,8 @@ impl<'a> Lowering<'a, '_> {
         (!empty && !crossed).then_some(Alternative::same(schema))
     }
 
-    /// Listed values: strings as they are, numbers and booleans where there are enums of them, all others as text.
+    /// Lowers listed values: strings unchanged, numbers and booleans as enums if the vendor supports that, all others
+    /// as text.
     pub(super) fn listed(&mut self, shape: &mut Shape<'a>, out: &mut LoweredNode) -> Step<()> {
         let values = std::mem::take(&mut shape.values).unwrap_or_default();
         let strict = self.target == Target::OpenAiStrict;
@@ -192,13 +199,13 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    /// A list of strings, each of which is a value or stands for one.
+    /// Adds an enum of strings, each of which is a value or represents one.
     fn as_text(&mut self, shape: &Shape<'a>, values: &[&Value], out: &mut LoweredNode) {
         let (mut texts, mut meant): (Vec<Value>, Vec<(String, Value)>) = (Vec::new(), Vec::new());
         let mut other = false;
         for value in values {
             let text = match value {
-                // Gemini refuses an empty string in a list.
+                // Gemini rejects an empty string in an enum.
                 Value::String(text) if text.is_empty() => "(empty)".to_owned(),
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
@@ -207,7 +214,7 @@ impl<'a> Lowering<'a, '_> {
                 self.lose(
                     shape.at,
                     "enum",
-                    format!("{} cannot be told from another value", describe::value(value)),
+                    format!("{} cannot be distinguished from another value", describe::value(value)),
                     false,
                 );
                 continue;
@@ -227,7 +234,7 @@ impl<'a> Lowering<'a, '_> {
 /// Formats of numbers.
 const NUMERIC: [&str; 4] = ["int32", "int64", "float", "double"];
 
-/// A bound of integers, inclusive where that can be said exactly.
+/// Returns a bound of integers, inclusive if that is exact.
 fn whole_bound(bound: Bound, lower: bool) -> (Number, bool) {
     let step = match (bound.exclusive, lower) {
         (false, _) => 0,
