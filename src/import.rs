@@ -1,7 +1,8 @@
-//! Tools out of documents of others. Pure functions: a document in, definitions and refusals out; nothing is fetched.
+//! Import: converts OpenAPI documents to tool definitions. Pure functions; nothing is fetched.
 //!
-//! [`document`] reads the text within its bounds, [`openapi`] walks the operations, and each of them becomes the definition of
-//! an `http` tool or a refusal with its reason. Whether a definition can be registered is the registry's to say.
+//! [`document`] parses the text within bounds, and [`openapi`] visits the operations. Each operation becomes the
+//! definition of an `http` tool or is rejected with a reason. The registry decides whether a definition can be
+//! registered.
 
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -31,30 +32,30 @@ mod walk;
 pub use credentials::Credential;
 pub use walk::openapi;
 
-/// What is asked of an import.
+/// The options of an import.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Where requests go, instead of where the document says.
+    /// The URL of the server; overrides the servers of the document.
     pub server: Option<String>,
-    /// What operations are to be authorised with.
+    /// The credentials for the operations.
     pub credentials: Vec<Credential>,
-    /// Tags and operations; all of them if empty.
+    /// The tags and operations to import; all if empty.
     pub only: Vec<String>,
-    /// What the names of tools begin with.
+    /// The prefix for the names of the tools.
     pub prefix: Option<String>,
-    /// Where the document is from: its relative URLs begin there.
+    /// The URL of the document; its relative URLs are resolved against it.
     pub document_url: Option<Url>,
 }
 
-/// Why a document cannot be imported at all.
+/// The error for a document that cannot be imported at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ImportError {
-    /// The option that it concerns; `None`: the document.
+    /// The option at fault; `None` if the document is at fault.
     pub option: Option<&'static str>,
-    /// Where in the document or the option (RFC 6901).
+    /// The location in the document or in the option, as an RFC 6901 pointer.
     pub pointer: String,
-    /// What is wrong, and the way out.
+    /// The fault and how to fix it.
     pub message: String,
 }
 
@@ -63,7 +64,7 @@ impl ImportError {
         Self { option: None, pointer: pointer.into(), message: message.into() }
     }
 
-    /// Reading the document failed.
+    /// Creates the error for a document that could not be read.
     #[must_use]
     pub fn unreadable() -> Self {
         Self::new("", "the document cannot be read")
@@ -74,71 +75,71 @@ impl ImportError {
     }
 }
 
-/// What became of a document.
+/// The result of converting a document.
 #[derive(Debug, Default)]
 pub struct ImportPlan {
-    /// The name that the document has.
+    /// The title of the document.
     pub title: Option<String>,
-    /// The tools, in the order of the document.
+    /// The tools, in document order.
     pub offered: Vec<ImportedTool>,
-    /// Operations that cannot be tools.
+    /// The operations that cannot become tools.
     pub refused: Vec<RejectedOperation>,
-    /// What is not as the document has it.
+    /// The deviations from the document.
     pub warnings: Vec<Warning>,
 }
 
-/// An operation as a tool.
+/// An operation that becomes a tool.
 #[derive(Debug)]
 pub struct ImportedTool {
-    /// `GET /pets/{id}`.
+    /// The method and path, such as `GET /pets/{id}`.
     pub operation: String,
-    /// The tool.
+    /// The definition of the tool.
     pub definition: ToolDefinition,
 }
 
-/// An operation that is no tool.
+/// An operation that cannot become a tool
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Refused)]
 pub struct RejectedOperation {
-    /// `GET /pets/{id}`.
+    /// Method and path, such as `GET /pets/{id}`
     pub operation: String,
-    /// Why, and what could be done about it.
+    /// Reason and possible remedy
     pub reason: String,
 }
 
-/// Something that is not as the document has it.
+/// A deviation from the document
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Warning {
-    /// `GET /pets/{id}`; `null`: the whole document.
+    /// Method and path, such as `GET /pets/{id}`; `null` for the whole document
     pub operation: Option<String>,
-    /// What, and what could be done about it.
+    /// Deviation and possible remedy
     pub message: String,
 }
 
-/// What an import did.
+/// The result of an import
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default)]
 #[schema(as = ImportReport)]
 pub struct Report {
-    /// The name that the document has.
+    /// Title of the document
     pub title: Option<String>,
-    /// Tools that are new.
+    /// Names of the new tools
     pub created: Vec<String>,
-    /// Tools that were another before.
+    /// Names of the tools whose definition changed
     pub replaced: Vec<String>,
-    /// Tools that were the same before.
+    /// Names of the tools whose definition did not change
     pub unchanged: Vec<String>,
-    /// Operations that are no tools.
+    /// Operations that cannot become tools
     pub refused: Vec<RejectedOperation>,
-    /// What is not as the document has it.
+    /// Deviations from the document
     pub warnings: Vec<Warning>,
 }
 
-/// Most operations of one import.
-const MOST_OPERATIONS: usize = 2000;
+/// Maximum number of operations of one import.
+const MAX_OPERATIONS: usize = 2000;
 
-/// Most bytes of all definitions of one import, about.
-const MOST_BYTES: usize = 32 * 1024 * 1024;
+/// Approximate maximum size of all definitions of one import, in bytes.
+const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// Most warnings that are told.
-const MOST_WARNINGS: usize = 1000;
+/// Maximum number of warnings.
+const MAX_WARNINGS: usize = 1000;

@@ -1,4 +1,4 @@
-//! The request of one tool in the making: its arguments, and where each of them goes.
+//! Builds the request of one tool: its arguments, and where each of them is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,30 +8,30 @@ use super::names::Unique;
 use super::schema::Bundler;
 use crate::domain::serialization::ValueStyle;
 
-/// The argument that is a request's body.
+/// The name of the argument for the request body.
 pub const BODY: &str = "body";
 
-/// A request in the making.
+/// The request of a tool under construction.
 pub struct Request<'d> {
-    /// Makes the schemas of the arguments.
+    /// Converts the schemas of the arguments.
     pub bundler: Bundler<'d>,
-    /// What stands for each parameter of the path, as a template.
+    /// The template of each path parameter, by its name.
     pub path: BTreeMap<String, String>,
-    /// Query parameters.
+    /// The templates of the query parameters.
     pub query: Map<String, Value>,
-    /// Headers; their names are told apart without their case.
+    /// The templates of the headers.
     pub headers: Map<String, Value>,
-    /// Cookies.
+    /// The templates of the cookies.
     pub cookies: Map<String, Value>,
     /// The template of the body.
     pub body: Option<Value>,
-    /// What the body is sent as, where the template does not say it.
+    /// The type of the body, if the template does not imply it.
     pub body_type: Option<&'static str>,
-    /// How arguments are written that are arrays or objects.
+    /// The serialization of arguments that are arrays or objects.
     pub styles: BTreeMap<String, ValueStyle>,
-    /// The names of secrets by the arguments that they are the presets of.
+    /// The names of secrets, by the arguments that they preset.
     pub secrets: BTreeMap<String, String>,
-    /// What is not as the document has it.
+    /// The deviations from the document.
     pub warnings: Vec<String>,
     names: Unique,
     properties: Map<String, Value>,
@@ -39,7 +39,7 @@ pub struct Request<'d> {
 }
 
 impl<'d> Request<'d> {
-    /// A request without anything.
+    /// Creates an empty request.
     #[must_use]
     pub fn new(bundler: Bundler<'d>) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl<'d> Request<'d> {
         }
     }
 
-    /// Keeps the name of the body for it.
+    /// Reserves the argument name of the body.
     pub fn reserve_body(&mut self) {
         self.names.argument(BODY, BODY);
     }
@@ -69,7 +69,7 @@ impl<'d> Request<'d> {
         self.add_property(BODY.to_owned(), schema, description, required);
     }
 
-    /// Adds an argument for the parameter of this name and place; its own name.
+    /// Adds an argument for a parameter at a location. Returns the name of the argument.
     pub fn add(
         &mut self,
         parameter: &str,
@@ -83,7 +83,7 @@ impl<'d> Request<'d> {
         name
     }
 
-    /// Adds an argument that no model sees: a secret.
+    /// Adds an argument that is preset with a secret and hidden from the model. Returns the name of the argument.
     pub fn add_secret(&mut self, place: &str, secret: &str) -> String {
         let name = self.names.argument(&format!("auth_{place}"), "auth");
         self.secrets.insert(name.clone(), secret.to_owned());
@@ -91,7 +91,7 @@ impl<'d> Request<'d> {
     }
 
     fn add_property(&mut self, name: String, schema: Value, description: Option<&str>, required: bool) {
-        // `true` says nothing, and has no room for a description.
+        // The schema `true` cannot have a description.
         let mut schema = if schema == Value::Bool(true) { json!({}) } else { schema };
         if let (Some(members), Some(description)) = (schema.as_object_mut(), description) {
             let own = members.get("description").and_then(Value::as_str).unwrap_or_default();
@@ -108,10 +108,10 @@ impl<'d> Request<'d> {
         self.properties.insert(name, schema);
     }
 
-    /// The schema of all arguments. Nothing else can be given.
+    /// Returns the schema of all arguments; it forbids other arguments.
     ///
     /// # Errors
-    /// A schema that one of them refers to and that is none.
+    /// Returns the reason if a referenced schema is invalid.
     pub fn input_schema(self) -> Result<Value, String> {
         let required: Vec<&String> = self.properties.keys().filter(|name| self.required.contains(*name)).collect();
         let mut schema = json!({"type": "object", "properties": self.properties});
@@ -127,7 +127,7 @@ impl<'d> Request<'d> {
     }
 }
 
-/// The template that is this argument.
+/// Returns the template that consists of this argument.
 #[must_use]
 pub fn placeholder(name: &str) -> Value {
     format!("{{{name}}}").into()

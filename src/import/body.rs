@@ -1,5 +1,5 @@
-//! The body of an operation: JSON as one argument `body`, forms as an argument for each field (a file is an object), text
-//! and bytes as a string.
+//! The body of an operation. JSON becomes the argument `body`; a form becomes one argument per field (a file is an
+//! object); text and bytes become a string.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ use super::version::Version;
 use crate::domain::json;
 use crate::domain::serialization::{Style, ValueStyle};
 
-/// A body as an operation declares it, in one of its media types.
+/// The body of an operation, in one of its media types.
 #[derive(Debug, Clone, Copy)]
 pub struct Body<'d> {
     kind: Kind,
@@ -25,16 +25,16 @@ pub struct Body<'d> {
 }
 
 impl<'d> Body<'d> {
-    /// Whether it is an argument of its own.
+    /// Returns `true` if the body is a single argument.
     #[must_use]
     pub fn is_argument(&self) -> bool {
         !matches!(self.kind, Kind::Form | Kind::Multipart)
     }
 
-    /// The body of an operation of 3.0 or 3.1, in the media type that is sent best.
+    /// Reads the body of a 3.0 or 3.1 operation, in the media type that is supported best.
     ///
     /// # Errors
-    /// What is no body.
+    /// Returns the reason if the body is invalid.
     pub fn declared(document: &'d Value, operation: &'d Map<String, Value>) -> Result<Option<Self>, String> {
         let Some(value) = operation.get("requestBody").filter(|value| !value.is_null()) else { return Ok(None) };
         let body = reference::object(document, value, "`requestBody`")?;
@@ -52,10 +52,10 @@ impl<'d> Body<'d> {
         }))
     }
 
-    /// The body of an operation of 2.0: a parameter, or several that are a form.
+    /// Reads the body of a 2.0 operation from its body parameter or its form parameters.
     ///
     /// # Errors
-    /// What is no body.
+    /// Returns the reason if the body is invalid.
     pub fn of_parameters(
         parameters: &[Parameter<'d>],
         document: &'d Map<String, Value>,
@@ -78,7 +78,7 @@ impl<'d> Body<'d> {
         if !parameters.iter().any(|parameter| parameter.place == Place::Form) {
             return Ok(None);
         }
-        // Only the one can hold files.
+        // Only a multipart form can contain files.
         let has_file = parameters.iter().any(|parameter| files::is_declared(parameter.object));
         let (usual, default) = match has_file {
             true => (Kind::Multipart, (Kind::Multipart, MULTIPART)),
@@ -90,10 +90,10 @@ impl<'d> Body<'d> {
         Ok(Some(Self { kind, media_type, schema: None, encoding: None, description: None, required: true }))
     }
 
-    /// Adds the body to a request. The fields of a form of 2.0 are parameters and added as such.
+    /// Adds the body to a request. The fields of a 2.0 form are parameters and are added as such.
     ///
     /// # Errors
-    /// Why it cannot be sent.
+    /// Returns the reason if the body cannot be sent.
     pub fn add(&self, document: &'d Value, version: Version, request: &mut Request<'d>) -> Result<(), String> {
         match self.kind {
             Kind::Json | Kind::OtherJson => {
@@ -120,7 +120,7 @@ impl<'d> Body<'d> {
                     media_type => format!("bytes of {media_type}"),
                 };
                 let encoding = json!({"contentEncoding": "base64"});
-                self.add_string(request, "base64", format!("The {what} that are the body, in base64."), encoding);
+                self.add_string(request, "base64", format!("The body in base64 ({what})."), encoding);
                 Ok(())
             }
             Kind::OtherMultipart => {
@@ -144,10 +144,10 @@ impl<'d> Body<'d> {
         self.add_content_type(request);
     }
 
-    /// Each property of the schema as an argument.
+    /// Adds each property of the schema as an argument.
     fn add_fields(&self, document: &'d Value, request: &mut Request<'d>) -> Result<(), String> {
         let form = if self.kind == Kind::Multipart { MULTIPART } else { "a form" };
-        let unknown = "so that its fields are not known";
+        let unknown = "so its fields are unknown";
         let schema = self.schema.ok_or_else(|| format!("its body is {form} without a `schema`, {unknown}"))?;
         let schema = reference::object(document, schema, "the schema of a form")?;
         let is_composed = ["allOf", "anyOf", "oneOf"].iter().any(|keyword| schema.contains_key(*keyword));
@@ -194,7 +194,7 @@ impl<'d> Body<'d> {
 
 const JSON: ValueStyle = ValueStyle { style: Style::Json, explode: false };
 
-/// How a field of a form is written; `None` for a scalar.
+/// Returns the serialization of a form field; `None` for a scalar.
 fn form_style(
     bundler: &Bundler<'_>,
     schema: &Map<String, Value>,
@@ -206,11 +206,12 @@ fn form_style(
         (_, Shape::Scalar) => None,
         (Some(own), _) => Some(parameters::form_style(own)?),
         (None, Shape::Scalars) => Some(ValueStyle { style: Style::Form, explode: true }),
-        // Text of a field without a type is no JSON, and a list of such fields is no single one.
+        // A field without a type may hold text, which is not sent as JSON; a list of such fields is sent as several
+        // fields.
         (None, Shape::Composite) if bundler.is_open(schema) => {
             Some(ValueStyle { style: Style::Repeat, explode: false })
         }
-        // Objects are JSON unless something else is said (encoding object, `contentType`).
+        // By default, objects are sent as JSON (encoding object, `contentType`).
         (None, Shape::Composite) => Some(JSON),
     })
 }

@@ -1,51 +1,52 @@
-//! What requests are authorised with, as `--auth` and `auth` say it. Secrets are named, never given.
+//! Credentials for requests, as given with `--auth` and `auth`. They contain the names of secrets, never their values.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a secret goes in a request.
+/// The place of a secret in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
     /// `Authorization: Bearer …`.
     Bearer {
-        /// The name of the token's secret.
+        /// The name of the secret that holds the token.
         secret: String,
     },
     /// `Authorization: Basic …`.
     Basic {
-        /// The user.
+        /// The user name.
         username: String,
-        /// The name of the password's secret.
+        /// The name of the secret that holds the password.
         secret: String,
     },
     /// A header.
     Header {
-        /// Its name.
+        /// The name of the header.
         name: String,
-        /// The name of its secret.
+        /// The name of the secret.
         secret: String,
     },
     /// A query parameter.
     Query {
-        /// Its name.
+        /// The name of the parameter.
         name: String,
-        /// The name of its secret.
+        /// The name of the secret.
         secret: String,
     },
     /// A cookie.
     Cookie {
-        /// Its name.
+        /// The name of the cookie.
         name: String,
-        /// The name of its secret.
+        /// The name of the secret.
         secret: String,
     },
 }
 
-/// A text that is no credential. The text is not repeated: it may be a secret after all.
+/// The error for an invalid credential. It does not repeat the text, which may contain a secret by mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "must be bearer:SECRET, basic:USER:SECRET, header:NAME:SECRET, query:NAME:SECRET or cookie:NAME:SECRET, where SECRET is \
-     the name of a secret (1 to 128 letters, digits and underscores), never the secret itself: X is TOOLPOST_SECRET_X"
+    "must be bearer:SECRET, basic:USER:SECRET, header:NAME:SECRET, query:NAME:SECRET or cookie:NAME:SECRET, where \
+     SECRET is the name of a secret (1 to 128 letters, digits and underscores), never its value: the value of X is in \
+     TOOLPOST_SECRET_X"
 )]
 pub struct InvalidCredential;
 
@@ -89,7 +90,7 @@ impl fmt::Display for Credential {
 }
 
 impl Credential {
-    /// Whether it sets the parameter of this name, at `header`, `query` or `cookie`.
+    /// Returns `true` if the credential sets the named parameter in `place` (`header`, `query` or `cookie`).
     #[must_use]
     pub fn sets(&self, place: &str, parameter: &str) -> bool {
         match self {
@@ -102,9 +103,9 @@ impl Credential {
         }
     }
 
-    /// Whether both set the same.
+    /// Returns `true` if both credentials set the same parameter.
     #[must_use]
-    pub fn meets(&self, other: &Self) -> bool {
+    pub fn conflicts_with(&self, other: &Self) -> bool {
         match other {
             Self::Bearer { .. } | Self::Basic { .. } => self.sets("header", "authorization"),
             Self::Header { name, .. } => self.sets("header", name),
@@ -142,8 +143,11 @@ mod tests {
     #[test]
     fn credentials_for_the_same_parameter_conflict() {
         let of = |text: &str| text.parse::<Credential>().unwrap();
-        assert!(of("bearer:A").meets(&of("basic:u:B")) && of("bearer:A").meets(&of("header:AUTHORIZATION:B")));
-        assert!(of("query:k:A").meets(&of("query:k:B")) && !of("query:k:A").meets(&of("cookie:k:A")));
-        assert!(!of("query:k:A").meets(&of("query:K:A")));
+        assert!(
+            of("bearer:A").conflicts_with(&of("basic:u:B"))
+                && of("bearer:A").conflicts_with(&of("header:AUTHORIZATION:B"))
+        );
+        assert!(of("query:k:A").conflicts_with(&of("query:k:B")) && !of("query:k:A").conflicts_with(&of("cookie:k:A")));
+        assert!(!of("query:k:A").conflicts_with(&of("query:K:A")));
     }
 }

@@ -1,4 +1,4 @@
-//! From bytes to a JSON value: an OpenAPI document as JSON or YAML, within its bounds.
+//! Parses an OpenAPI document in JSON or YAML, within bounds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -14,20 +14,20 @@ use crate::schema::DOCUMENT_MAPS;
 /// Maximum number of warnings about the numbers of a document.
 const MAX_WARNINGS: usize = 100;
 
-/// A document, and what of it could not be kept as it is.
+/// A parsed document, with warnings about replaced values.
 #[derive(Debug)]
 pub struct Document {
-    /// The document.
+    /// The content of the document.
     pub value: Value,
-    /// What differs from the text.
+    /// The differences from the text.
     pub warnings: Vec<String>,
 }
 
 impl Document {
-    /// Makes tools of it, as [`super::openapi`]; its own warnings come first.
+    /// Converts the document to tools, as [`super::openapi`] does; the warnings of the document come first.
     ///
     /// # Errors
-    /// As [`super::openapi`].
+    /// Returns the errors of [`super::openapi`].
     pub fn import(&self, options: &Options) -> Result<ImportPlan, ImportError> {
         let mut imported = super::openapi(&self.value, options)?;
         let own = self.warnings.iter().map(|message| Warning { operation: None, message: message.clone() });
@@ -36,65 +36,65 @@ impl Document {
     }
 }
 
-/// What a document may cost.
+/// The maximum size of a document.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Bytes of its text.
+    /// Maximum length of the text, in bytes.
     pub bytes: usize,
-    /// Values, once every alias of YAML is written out.
+    /// Maximum number of values, after the expansion of YAML aliases.
     pub nodes: usize,
 }
 
-/// Bytes of a document: those of the largest public interfaces.
-const LONGEST: usize = 32 * 1024 * 1024;
+/// Maximum length of a document in bytes; the largest public APIs fit.
+const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 impl Bounds {
-    /// For documents that come over the network.
-    pub const SENT: Self = Self { bytes: LONGEST, nodes: 2_000_000 };
-    /// For a file of one's own.
-    pub const OWN: Self = Self { bytes: LONGEST, nodes: 4_000_000 };
+    /// The bounds for documents from the network.
+    pub const SENT: Self = Self { bytes: MAX_BYTES, nodes: 2_000_000 };
+    /// The bounds for local files.
+    pub const OWN: Self = Self { bytes: MAX_BYTES, nodes: 4_000_000 };
 }
 
-/// Characters that may begin or end a value in YAML: there are no more values than these, and the library makes an event of
-/// each before anything else can be counted.
+/// Characters that may begin or end a value in YAML. Their number bounds the number of values, and the YAML library
+/// creates an event for each before values can be counted.
 const MARKS: &[u8] = b",[]{}\n-?:&*!";
 
-/// Marks in usual documents for each value.
+/// Maximum ratio of such characters to values; above that of ordinary documents.
 const MARKS_PER_NODE: usize = 2;
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// What is neither JSON nor YAML, where, and what is beyond the bounds.
+/// Returns an [`ImportError`] if the document is neither JSON nor YAML, or exceeds the bounds.
 #[cfg(feature = "internals")]
 pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<Value, ImportError> {
     read(bytes, bounds).map(|document| document.value)
 }
 
-/// Reads a document, and says which bounds of its schemas were replaced because they are beyond 64 bits.
+/// Parses a document, and lists the numeric bounds of its schemas that were replaced because they exceed 64 bits.
 ///
 /// # Errors
-/// As [`parse`].
+/// Returns the errors of [`parse`].
 pub fn read(bytes: &[u8], bounds: Bounds) -> Result<Document, ImportError> {
     if bytes.len() > bounds.bytes {
-        let message = format!("the document has {} bytes; {} are read", bytes.len(), bounds.bytes);
+        let message = format!("the document has {} bytes, the maximum is {}", bytes.len(), bounds.bytes);
         return Err(ImportError::new("", message));
     }
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    // YAML has braces, too, but hardly quotes behind them.
+    // YAML may also begin with a brace, but rarely with a quote after it.
     let inner = text.trim_ascii_start().strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
     if inner.is_some_and(|inner| inner.starts_with(b"\"") || inner.starts_with(b"}")) {
         return parse_json(text, |_| 0)
-            .map_err(|error| ImportError::new("", format!("the document is no JSON: {error}")));
+            .map_err(|error| ImportError::new("", format!("the document is not valid JSON: {error}")));
     }
     yaml(text, bounds)
 }
 
-/// Parses JSON that is a document, or has one in it; `within` is how many tokens of a path
-/// lead to it.
+/// Parses JSON that is or contains a document; `within` returns the number of tokens of a path that lead to the
+/// document.
 ///
 /// # Errors
-/// As [`json::parse`].
+/// Returns the errors of [`json::parse`].
 pub fn parse_json(bytes: &[u8], within: impl Fn(&[String]) -> usize) -> Result<Document, json::JsonError> {
     let (value, replaced) =
         json::parse_with_schemas(bytes, |path| json::is_within_schema(&path[within(path)..], is_map))?;
@@ -102,7 +102,7 @@ pub fn parse_json(bytes: &[u8], within: impl Fn(&[String]) -> usize) -> Result<D
     Ok(Document { value, warnings })
 }
 
-/// Whether the members of the member of this name have names of their own.
+/// Returns `true` if the member of this name maps free names to values.
 fn is_map(key: &str) -> bool {
     SCHEMA_MAPS.contains(&key) || DOCUMENT_MAPS.contains(&key)
 }
@@ -123,51 +123,53 @@ fn yaml(text: &[u8], bounds: Bounds) -> Result<Document, ImportError> {
     let value = read.map_err(|error| match left.get() {
         ReadBudget { nodes: 0, .. } => too_much(),
         ReadBudget { bytes: 0, .. } => {
-            let message = format!("with its aliases written out, the document has more than {} bytes", bounds.bytes);
+            let message = format!("with its aliases expanded, the document has more than {} bytes", bounds.bytes);
             ImportError::new("", message)
         }
-        _ => ImportError::new("", format!("the document is no YAML: {}", json::shorten(&error.to_string(), 300))),
+        _ => {
+            ImportError::new("", format!("the document is not valid YAML: {}", json::shorten(&error.to_string(), 300)))
+        }
     })?;
-    // One of an alias is read each time that the alias is.
+    // A set, because the value of an alias is read once for each use.
     let warnings: BTreeSet<String> = reading.replaced.take().iter().map(ToString::to_string).collect();
     Ok(Document { value, warnings: warnings.into_iter().take(MAX_WARNINGS).collect() })
 }
 
-/// What reading one document has come to.
+/// The shared state while a document is parsed.
 struct Reading {
     left: Cell<ReadBudget>,
     replaced: RefCell<Vec<ReplacedBound>>,
 }
 
-/// What the members of a mapping are.
+/// The meaning of the members of a mapping.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
-    /// Keywords, or members of a document.
+    /// Keywords of a schema, or members of a document object.
     Schema,
-    /// Names.
+    /// Free names.
     Map,
-    /// Data, whatever it looks like.
+    /// Data without keywords.
     Data,
 }
 
-/// What may still be read. An alias (`*x`) costs as much as what it stands for, each time.
+/// The remaining bounds. Each use of an alias (`*x`) costs as much as its value.
 #[derive(Clone, Copy)]
 struct ReadBudget {
     nodes: usize,
     bytes: usize,
 }
 
-/// Reads one value.
+/// Deserializes one value.
 #[derive(Clone, Copy)]
 struct Node<'r> {
     reading: &'r Reading,
     place: Place,
-    /// The keyword whose value it is, if that bounds numbers.
+    /// The keyword of the value, if it is a numeric bound.
     bound: Option<Bound>,
 }
 
 impl Node<'_> {
-    /// The value of a member.
+    /// Returns the deserializer for the value of a member.
     fn below(self, key: &str) -> Self {
         let is_map = self.place == Place::Schema && is_map(key);
         let place = match (self.place, key) {
@@ -179,7 +181,7 @@ impl Node<'_> {
         Self { place, bound, ..self }
     }
 
-    /// An integer beyond 64 bits: only a bound may be one.
+    /// Replaces an integer beyond 64 bits, if it is the value of a numeric bound; otherwise fails.
     fn long<E: Error>(self, integer: &str) -> Result<Value, E> {
         let beyond = || E::custom(format!("the integer {integer} is beyond 64 bits"));
         let bound = self.bound.ok_or_else(beyond)?;
@@ -188,7 +190,7 @@ impl Node<'_> {
         self.number(taken)
     }
 
-    fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
+    fn charge<E: Error>(self, bytes: usize) -> Result<(), E> {
         let left = self.reading.left.get();
         let (nodes, bytes) = (left.nodes.saturating_sub(1), left.bytes.saturating_sub(bytes));
         self.reading.left.set(ReadBudget { nodes, bytes });
@@ -196,12 +198,12 @@ impl Node<'_> {
     }
 
     fn text<E: Error>(self, text: &str) -> Result<Value, E> {
-        self.take(text.len())?;
+        self.charge(text.len())?;
         Ok(Value::String(text.to_owned()))
     }
 
     fn number<E: Error>(self, number: impl Into<Number>) -> Result<Value, E> {
-        self.take(0)?;
+        self.charge(0)?;
         Ok(Value::Number(number.into()))
     }
 }
@@ -218,11 +220,11 @@ impl<'de> Visitor<'de> for Node<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value of JSON")
+        formatter.write_str("a JSON value")
     }
 
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        self.take(0)?;
+        self.charge(0)?;
         Ok(Value::Null)
     }
 
@@ -231,7 +233,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        self.take(0)?;
+        self.charge(0)?;
         Ok(Value::Bool(value))
     }
 
@@ -252,7 +254,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        let number = Number::from_f64(value).ok_or_else(|| E::custom(format!("{value} is no number of JSON")))?;
+        let number = Number::from_f64(value).ok_or_else(|| E::custom(format!("{value} is not a JSON number")))?;
         self.number(number)
     }
 
@@ -261,9 +263,9 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        self.take(0)?;
+        self.charge(0)?;
         let mut array = Vec::new();
-        // The elements of a bound bound nothing; those of a list of schemas are schemas.
+        // An element of an array is never a numeric bound itself; the elements of a list of schemas are schemas.
         let place = if self.place == Place::Map { Place::Schema } else { self.place };
         while let Some(item) = items.next_element_seed(Self { place, bound: None, ..self })? {
             array.push(item);
@@ -272,11 +274,11 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        self.take(0)?;
+        self.charge(0)?;
         let (mut object, mut merged, mut replaced) = (Map::new(), Vec::new(), Vec::new());
         while let Some(key) = members.next_key_seed(Self { bound: None, ..self })? {
             let key = key_of(key).map_err(A::Error::custom)?;
-            // A merge key is no name: what is behind it are members of this very mapping.
+            // A merge key is not a name: its value contains members of this mapping.
             let below = if key == "<<" { Self { bound: None, ..self } } else { self.below(&key) };
             let known = self.reading.replaced.borrow().len();
             let value = members.next_value_seed(below)?;
@@ -284,7 +286,7 @@ impl<'de> Visitor<'de> for Node<'_> {
                 replaced.extend(self.reading.replaced.borrow_mut().drain(known..));
             }
             match key {
-                // YAML's merge key: what it brings stands behind the mapping's own.
+                // YAML's merge key: the mapping's own members take precedence.
                 key if key == "<<" && (value.is_object() || value.is_array()) => merged.push(value),
                 key => drop(object.insert(key, value)),
             }
@@ -308,18 +310,18 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
-        Err(A::Error::custom("tags (!name) mean nothing in OpenAPI"))
+        Err(A::Error::custom("tags (!name) are not supported in OpenAPI documents"))
     }
 }
 
-/// Keys of responses are often written as numbers.
+/// Converts a key to a string: status codes of responses are often written as numbers.
 fn key_of(key: Value) -> Result<String, &'static str> {
     match key {
         Value::String(text) => Ok(text),
         Value::Number(number) => Ok(number.to_string()),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Null => Ok("null".to_owned()),
-        Value::Array(_) | Value::Object(_) => Err("a key must be a text"),
+        Value::Array(_) | Value::Object(_) => Err("a key must be a string"),
     }
 }
 
@@ -357,14 +359,14 @@ mod tests {
     #[test]
     fn invalid_document_is_rejected_with_reason_and_location() {
         for (text, told) in [
-            ("{\"a\": tru}", "no JSON: expected ident at line 1 column 10"),
-            ("a: [1", "no YAML"),
-            ("a: 'x", "no YAML"),
+            ("{\"a\": tru}", "not valid JSON: expected ident at line 1 column 10"),
+            ("a: [1", "not valid YAML"),
+            ("a: 'x", "not valid YAML"),
             ("a: 1\n---\nb: 2", "more than one document"),
             ("a: 123456789012345678901234567890", "beyond 64 bits"),
-            ("a: .inf", "no number of JSON"),
+            ("a: .inf", "not a JSON number"),
             ("a: !x 1", "tags"),
-            ("? [a]\n: 1", "a key must be a text"),
+            ("? [a]\n: 1", "a key must be a string"),
             ("a: *nobody", "unknown anchor"),
         ] {
             assert!(read(text).as_ref().is_err_and(|message| message.contains(told)), "{text}: {:?}", read(text));
@@ -410,21 +412,21 @@ mod tests {
     fn expansion_of_a_document_is_bounded() {
         let bounds = Bounds { bytes: 4 * 1024 * 1024, nodes: 500_000 };
         let read = |text: &str| parse(text.as_bytes(), bounds).map_err(|error| error.message);
-        // Nine lines stand for a thousand million values.
+        // Nine lines expand to a billion values.
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..9 {
             let alias = format!("*a{}", level - 1);
             bomb.push_str(&format!("a{level}: &a{level} [{}]\n", vec![alias; 10].join(", ")));
         }
         assert!(
-            read(&bomb).unwrap_err().contains("no YAML: repetition limit")
+            read(&bomb).unwrap_err().contains("not valid YAML: repetition limit")
                 || read(&bomb).unwrap_err().contains("values")
         );
         let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 60].join(", "));
-        assert!(read(&long).unwrap_err().contains("aliases written out"), "{}", read(&long).unwrap_err());
+        assert!(read(&long).unwrap_err().contains("aliases expanded"), "{}", read(&long).unwrap_err());
         let many = format!("a: [{}]", vec!["1"; 600_000].join(","));
         assert_eq!(read(&many).unwrap_err(), "the document has more than 500000 values");
         assert!(read(&format!("a: [{}]", ",".repeat(2_000_000))).unwrap_err().contains("more than 500000 values"));
-        assert!(read(&"x".repeat(5_000_000)).unwrap_err().contains("5000000 bytes; 4194304 are read"));
+        assert!(read(&"x".repeat(5_000_000)).unwrap_err().contains("5000000 bytes, the maximum is 4194304"));
     }
 }

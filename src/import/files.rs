@@ -1,4 +1,4 @@
-//! Files in forms: an argument that is an object with the bytes in base64 and a name.
+//! Files in forms: each is an argument that is an object with the bytes in base64 and a file name.
 
 use serde_json::{Map, Value, json};
 
@@ -6,20 +6,20 @@ use super::media::is_json;
 use super::reference::{self, text};
 use crate::domain::json::shorten;
 
-/// Longest list of media types that is shown, in characters.
-const LONGEST_TYPES: usize = 200;
+/// Maximum length of a list of media types in a description, in characters.
+const MAX_TYPES_LENGTH: usize = 200;
 
-/// Returns `true` if a parameter of 2.0 is a file.
+/// Returns `true` if a 2.0 parameter is a file.
 #[must_use]
 pub fn is_declared(parameter: &Map<String, Value>) -> bool {
     parameter.get("type").is_some_and(|name| name == "file")
 }
 
-/// Returns the schema of the argument for a field that is a file, or an array of files; `None` for any other field.
-/// `media_type` is the field's `contentType`.
+/// Returns the argument schema of a field that is a file or an array of files; `None` for any other field. `media_type`
+/// is the field's `contentType`.
 ///
 /// # Errors
-/// A reference of the array's items that leads to nothing.
+/// Returns the reason if the array's items have an invalid reference.
 pub fn argument(
     document: &Value,
     field: &Map<String, Value>,
@@ -44,8 +44,8 @@ pub fn argument(
     Ok(is_binary(field, media_type).then(|| schema(own)))
 }
 
-/// `format: binary` (3.0), `contentMediaType` without an encoding, or a media type of bytes for a field without a type
-/// (3.1).
+/// Returns `true` for `format: binary` (3.0), for `contentMediaType` without an encoding, and for a binary media type
+/// of a field without a type (3.1).
 fn is_binary(field: &Map<String, Value>, media_type: Option<&str>) -> bool {
     if field.get("format").is_some_and(|name| name == "binary") || is_declared(field) {
         return true;
@@ -60,13 +60,13 @@ fn is_binary(field: &Map<String, Value>, media_type: Option<&str>) -> bool {
         && !is_composed
 }
 
-/// The schema of one file; `media_type` is one media type, or several with commas between them.
+/// Returns the schema of one file; `media_type` may be several media types, separated by commas.
 #[must_use]
 pub fn schema(media_type: Option<&str>) -> Value {
     let mut content_type = json!({"type": "string", "description": "Its media type."});
     if let Some(media_type) = media_type {
         if media_type.contains(['*', ',']) {
-            let description = format!("Its media type: {}.", shorten(media_type, LONGEST_TYPES));
+            let description = format!("Its media type: {}.", shorten(media_type, MAX_TYPES_LENGTH));
             content_type["description"] = description.into();
         } else {
             content_type["default"] = media_type.into();

@@ -1,11 +1,11 @@
-//! The media types of bodies, and what an `http` tool can send each as.
+//! The media types of bodies, and how an `http` tool can send each.
 
 /// The media type of a form whose fields are URL-encoded.
 pub const FORM: &str = "application/x-www-form-urlencoded";
-/// The media type of a form with a part for each field.
+/// The media type of a form with one part per field.
 pub const MULTIPART: &str = "multipart/form-data";
 
-/// What a media type can be sent as, the best first.
+/// The way to send a media type, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Json,
@@ -30,7 +30,7 @@ pub fn essence(media_type: &str) -> String {
 }
 
 impl Kind {
-    /// Returns the kind of a media type, parameters aside.
+    /// Returns the kind of a media type, ignoring parameters.
     pub fn of(media_type: &str) -> Self {
         let essence = essence(media_type);
         match essence.as_str() {

@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest name of a tool.
-const LONGEST_TOOL: usize = 128;
-/// Longest name of an argument: what every vendor takes.
-const LONGEST_ARGUMENT: usize = 64;
+/// Maximum length of a tool name.
+const MAX_TOOL_NAME_LENGTH: usize = 128;
+/// Maximum length of an argument name, as accepted by every vendor.
+const MAX_ARGUMENT_NAME_LENGTH: usize = 64;
 
-/// Names that are each given once.
+/// A generator of unique names.
 #[derive(Debug, Default)]
 pub struct Unique {
     given: BTreeSet<String>,
-    /// The last number of a name that is wanted again and again.
+    /// The last number that was appended to each name.
     numbers: BTreeMap<String, usize>,
 }
 
 impl Unique {
-    /// This name, or the first of `NAME_2`, `NAME_3`, … that is not given yet.
-    pub fn take(&mut self, name: &str, longest: usize) -> String {
+    /// Reserves and returns this name, or the first of `NAME_2`, `NAME_3`, … that is free.
+    pub fn reserve(&mut self, name: &str, longest: usize) -> String {
         let mut candidate = cut(name, longest).to_owned();
         if self.given.insert(candidate.clone()) {
             return candidate;
@@ -31,28 +31,28 @@ impl Unique {
         candidate
     }
 
-    /// Whether this name is given.
+    /// Returns `true` if this name is reserved.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.given.contains(name)
     }
 
-    /// A name for a tool.
+    /// Reserves a name for a tool.
     pub fn tool(&mut self, name: &str) -> String {
-        self.take(name, LONGEST_TOOL)
+        self.reserve(name, MAX_TOOL_NAME_LENGTH)
     }
 
-    /// A name for an argument: its own, or with its place before it where another has that.
+    /// Reserves a name for an argument: its own, or prefixed with its location if that is taken.
     pub fn argument(&mut self, name: &str, place: &str) -> String {
         let plain = cleaned(name);
         let plain = if plain.is_empty() { place.to_owned() } else { plain };
-        let free = !self.has(cut(&plain, LONGEST_ARGUMENT));
+        let free = !self.has(cut(&plain, MAX_ARGUMENT_NAME_LENGTH));
         let wanted = if free { plain } else { format!("{place}_{plain}") };
-        self.take(&wanted, LONGEST_ARGUMENT)
+        self.reserve(&wanted, MAX_ARGUMENT_NAME_LENGTH)
     }
 }
 
-/// Only letters, digits, `_`, `.` and `-`; what stands between them is one `_`.
+/// Keeps letters, digits, `_`, `.` and `-`; replaces each run of other characters with one `_`.
 #[must_use]
 pub fn cleaned(text: &str) -> String {
     let mut name = String::new();
@@ -73,21 +73,21 @@ pub fn cleaned(text: &str) -> String {
     name
 }
 
-/// The name of a tool: the operation's id, else `get_pets_id`.
+/// Returns the name of a tool: the `operationId`, or else a name such as `get_pets_id`.
 #[must_use]
 pub fn of_operation(id: Option<&str>, method: &str, path: &str) -> String {
     let own = id.map(cleaned).filter(|name| !name.is_empty());
     own.unwrap_or_else(|| cleaned(format!("{method}/{}", path.trim_matches('/')).trim_end_matches('/')))
 }
 
-/// The prefix with a separator behind it.
+/// Returns the name with a prefix and a separator.
 #[must_use]
 pub fn prefixed(prefix: &str, name: &str) -> String {
     let between = if prefix.is_empty() || prefix.ends_with(['_', '.', '-']) { "" } else { "_" };
     format!("{prefix}{between}{name}")
 }
 
-/// The name is ASCII.
+/// Truncates a name, which must be ASCII.
 fn cut(name: &str, longest: usize) -> &str {
     name.get(..longest).unwrap_or(name)
 }

@@ -1,4 +1,4 @@
-//! One operation as the definition of a tool.
+//! Converts one operation to the definition of a tool.
 
 use std::cell::Cell;
 
@@ -18,56 +18,56 @@ use super::version::Version;
 use crate::domain::{ToolDefinition, json, tool};
 use crate::schema::{self, Role};
 
-/// Longest description for a model, in characters.
-const LONGEST_DESCRIPTION: usize = 4000;
-/// Longest title, in characters.
-const LONGEST_TITLE: usize = 200;
-/// Most tags, and the longest.
-const MOST_TAGS: usize = 20;
-/// Most patterns that are taken out of one schema.
-const MOST_PATTERNS: usize = 20;
+/// Maximum length of a description for the model, in characters.
+const MAX_DESCRIPTION_LENGTH: usize = 4000;
+/// Maximum length of a title, in characters.
+const MAX_TITLE_LENGTH: usize = 200;
+/// Maximum number of tags, and maximum length of a tag.
+const MAX_TAGS: usize = 20;
+/// Maximum number of patterns that are removed from one schema.
+const MAX_PATTERNS: usize = 20;
 
-/// What all operations of a document have in common.
+/// The context that all operations of a document share.
 pub struct ImportContext<'d> {
     /// The document.
     pub document: &'d Value,
-    /// Its members.
+    /// The members of the document.
     pub members: &'d Map<String, Value>,
-    /// Its version.
+    /// The OpenAPI version.
     pub version: Version,
-    /// The server of the options.
+    /// The server from the options.
     pub server: Option<String>,
-    /// Where the document is from.
+    /// The URL of the document.
     pub from: Option<&'d Url>,
-    /// What is authorised with what.
+    /// The security requirements and credentials.
     pub security: Security<'d>,
-    /// What all definitions may still cost.
+    /// The bytes that are left for all definitions.
     pub budget: Cell<usize>,
 }
 
-/// An operation where it stands.
+/// An operation with its location in the document.
 #[derive(Debug, Clone)]
 pub struct OperationRef<'d> {
-    /// `/pets/{id}`.
+    /// The path, such as `/pets/{id}`.
     pub path: &'d str,
-    /// `get`.
+    /// The method in lower case, such as `get`.
     pub method: &'d str,
-    /// What stands around it.
+    /// The path item that contains the operation.
     pub item: &'d Map<String, Value>,
     /// The operation.
     pub operation: &'d Map<String, Value>,
-    /// Its tags.
+    /// The tags of the operation.
     pub tags: Vec<String>,
-    /// The name of its tool.
+    /// The name of the tool.
     pub tool: String,
 }
 
-/// Why an operation is no tool.
+/// The reason why an operation cannot become a tool.
 #[derive(Debug)]
 pub enum OperationError {
-    /// Nothing of the document can be one: it names no server.
+    /// The document names no server, so none of its operations can become a tool.
     NoServer(String),
-    /// This one cannot.
+    /// This operation cannot become a tool.
     Refused(String),
 }
 
@@ -77,10 +77,10 @@ impl From<String> for OperationError {
     }
 }
 
-/// The definition of an operation's tool, and what is not as the document has it.
+/// Returns the definition of an operation's tool, and the deviations from the document.
 ///
 /// # Errors
-/// Why there is none.
+/// Returns an [`OperationError`] if the operation cannot become a tool.
 pub fn definition<'d>(
     common: &'d ImportContext<'d>,
     at: &OperationRef<'d>,
@@ -124,7 +124,9 @@ pub fn definition<'d>(
         Ok(schema) => schema,
         Err(reason) => {
             let reason = json::shorten(&reason, 300);
-            request.warnings.push(format!("the tool has no output schema; of the document's, {reason}"));
+            request
+                .warnings
+                .push(format!("the tool has no output schema, because the document's cannot be used: {reason}"));
             None
         }
     };
@@ -138,7 +140,7 @@ pub fn definition<'d>(
     let mut definition = json!({
         "name": at.tool, "title": title(at.operation), "description": description(at),
         "category": category(common.members), "version": document_version(common.members),
-        "tags": at.tags.iter().take(MOST_TAGS).collect::<Vec<_>>(),
+        "tags": at.tags.iter().take(MAX_TAGS).collect::<Vec<_>>(),
         "input_schema": input, "annotations": annotations(at.method), "executor": executor,
     });
     if !presets.is_empty() {
@@ -151,7 +153,7 @@ pub fn definition<'d>(
     Ok((definition, warnings))
 }
 
-/// All parameters. One that cannot be sent and need not be is left out.
+/// Adds all parameters; skips optional parameters that cannot be sent.
 fn add_parameters<'d>(
     common: &'d ImportContext<'d>,
     declared: &[Parameter<'d>],
@@ -162,31 +164,31 @@ fn add_parameters<'d>(
     for parameter in declared.iter().filter(|parameter| parameter.place != Place::Body) {
         let shown = json::shorten(parameter.name, 100);
         if parameter.place == Place::Path && !path.contains(&format!("{{{}}}", parameter.name)) {
-            request.warnings.push(format!("the parameter {shown} is left out: the path has no place for it"));
+            request.warnings.push(format!("the parameter {shown} is skipped: it does not occur in the path"));
             continue;
         }
         match parameters::add(parameter, common.document, common.version, credentials, request) {
             Ok(()) => {}
             Err(reason) if parameter.is_required() => return Err(format!("its parameter {shown}: {reason}")),
-            Err(reason) => request.warnings.push(format!("the parameter {shown} is left out: {reason}")),
+            Err(reason) => request.warnings.push(format!("the parameter {shown} is skipped: {reason}")),
         }
     }
     Ok(())
 }
 
-/// The path as a template. A place that no parameter describes takes a string.
+/// Returns the path as a template. A placeholder without a declared parameter becomes a string argument.
 fn path(path: &str, request: &mut Request<'_>) -> Result<String, String> {
     let (mut template, mut rest) = (String::new(), path);
     while let Some((before, after)) = rest.split_once('{') {
         let (name, behind) = after.split_once('}').ok_or("its path has a `{` without a `}`")?;
         if name.is_empty() || name.starts_with(['+', '#', '.', '/', ';', '?', '&']) || name.ends_with('*') {
-            return Err(format!("its path has {{{}}}, which is no parameter of OpenAPI", json::shorten(name, 100)));
+            return Err(format!("its path has {{{}}}, which is not an OpenAPI parameter", json::shorten(name, 100)));
         }
         if !request.path.contains_key(name) {
             let argument = request.add(name, "path", json!({"type": "string"}), None, true);
             request.path.insert(name.to_owned(), format!("{{{argument}}}"));
             let message =
-                format!("no parameter describes {{{}}} of the path: it is a string", json::shorten(name, 100));
+                format!("no parameter describes {{{}}} in the path: a string is assumed", json::shorten(name, 100));
             request.warnings.push(message);
         }
         template.push_str(&literal(before));
@@ -197,7 +199,8 @@ fn path(path: &str, request: &mut Request<'_>) -> Result<String, String> {
     Ok(template)
 }
 
-/// Credentials that are a header, a query parameter or a cookie are presets; the others are the executor's.
+/// Adds the credentials: headers, query parameters and cookies become presets; the others are returned for the
+/// executor.
 fn authorise(credentials: &[&Credential], request: &mut Request<'_>) -> Option<Value> {
     let mut auth = None;
     for credential in credentials {
@@ -242,9 +245,10 @@ fn executor(request: &Request<'_>, url: &str, method: &str, auth: Option<Value>)
     executor
 }
 
-/// A schema that compiles. A pattern that cannot be checked in linear time is left to the server.
+/// Returns a schema that compiles. Removes patterns that cannot be matched in linear time, which the server then
+/// checks.
 fn checked(mut input: Value, warnings: &mut Vec<String>) -> Result<Value, String> {
-    for _ in 0..=MOST_PATTERNS {
+    for _ in 0..=MAX_PATTERNS {
         let Err(error) = schema::compile(&input, Role::Input) else { return Ok(input) };
         let Some(parent) = error.pointer.strip_suffix("/pattern") else {
             return Err(format!("its arguments: {error}"));
@@ -254,12 +258,12 @@ fn checked(mut input: Value, warnings: &mut Vec<String>) -> Result<Value, String
         if removed.is_none() {
             return Err(format!("its arguments: {error}"));
         }
-        warnings.push(format!("a pattern is left to the server: {}", json::shorten(&error.to_string(), 300)));
+        warnings.push(format!("a pattern is checked only by the server: {}", json::shorten(&error.to_string(), 300)));
     }
-    Err(format!("its arguments have more than {MOST_PATTERNS} patterns that cannot be checked"))
+    Err(format!("its arguments have more than {MAX_PATTERNS} patterns that cannot be checked"))
 }
 
-/// The protocol's words about methods (RFC 9110, section 9.2) in those of MCP.
+/// Converts the properties of methods (RFC 9110, section 9.2) to MCP annotations.
 fn annotations(method: &str) -> Value {
     let read_only = matches!(method, "get" | "head" | "options");
     let idempotent = read_only || matches!(method, "put" | "delete");
@@ -268,10 +272,10 @@ fn annotations(method: &str) -> Value {
 
 fn title(operation: &Map<String, Value>) -> Option<String> {
     text(operation, "summary")
-        .map(|summary| json::shorten(summary.lines().next().unwrap_or_default(), LONGEST_TITLE - 1))
+        .map(|summary| json::shorten(summary.lines().next().unwrap_or_default(), MAX_TITLE_LENGTH - 1))
 }
 
-/// What a model is told. Where the document says nothing, the request itself has to do.
+/// Returns the description for the model; method and path if the document has none.
 fn description(at: &OperationRef<'_>) -> String {
     let operation = at.operation;
     let (summary, description) = (text(operation, "summary"), text(operation, "description"));
@@ -284,7 +288,7 @@ fn description(at: &OperationRef<'_>) -> String {
     }
     let mut told = match parts.is_empty() {
         true => format!("{} {}", at.method.to_ascii_uppercase(), json::shorten(at.path, 200)),
-        false => json::shorten(&parts.join("\n\n"), LONGEST_DESCRIPTION),
+        false => json::shorten(&parts.join("\n\n"), MAX_DESCRIPTION_LENGTH),
     };
     if is_true(operation, "deprecated") {
         told.push_str("\n\nDeprecated.");

@@ -1,4 +1,4 @@
-//! The parameters of an operation: where each goes, and how it is written there.
+//! The parameters of an operation: their locations and serialization.
 
 use serde_json::{Map, Value};
 
@@ -12,21 +12,21 @@ use super::version::Version;
 use crate::domain::json;
 use crate::domain::serialization::{RESERVED_HEADERS, Style, ValueStyle};
 
-/// Most parameters of an operation.
-const MOST: usize = 300;
+/// Maximum number of parameters of an operation.
+const MAX_PARAMETERS: usize = 300;
 
-/// Where a parameter goes; the first has the first choice of names.
+/// The location of a parameter; argument names are assigned in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// Into the path.
+    /// The path.
     Path,
-    /// Into the query.
+    /// The query string.
     Query,
-    /// Into a header.
+    /// A header.
     Header,
-    /// Into a cookie.
+    /// A cookie.
     Cookie,
-    /// Into the form that is the body (2.0).
+    /// A field of the form in the body (2.0).
     Form,
     /// The body itself (2.0).
     Body,
@@ -45,7 +45,7 @@ impl Place {
         }
     }
 
-    /// As arguments are named after it.
+    /// Returns the name of the location, as used in argument names.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -59,29 +59,30 @@ impl Place {
     }
 }
 
-/// A parameter as it is declared.
+/// A declared parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter<'d> {
-    /// Its name in the request.
+    /// The name in the request.
     pub name: &'d str,
-    /// Where it goes.
+    /// The location in the request.
     pub place: Place,
-    /// Everything that is said of it.
+    /// The parameter object.
     pub object: &'d Map<String, Value>,
 }
 
 impl Parameter<'_> {
-    /// Whether a request needs it.
+    /// Returns `true` if a request needs the parameter.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.place == Place::Path || is_true(self.object, "required")
     }
 }
 
-/// The parameters of an operation and of its path; the operation's come before those of the path of the same name and place.
+/// Collects the parameters of an operation and of its path. A parameter of the operation overrides a parameter of the
+/// path with the same name and location.
 ///
 /// # Errors
-/// What is no parameter.
+/// Returns the reason if a parameter is invalid.
 pub fn collect<'d>(
     document: &'d Value,
     path: &'d Map<String, Value>,
@@ -95,15 +96,15 @@ pub fn collect<'d>(
         let word =
             object.get("in").and_then(Value::as_str).ok_or_else(|| format!("the parameter {shown} has no `in`"))?;
         let place = Place::of(word).ok_or_else(|| {
-            format!("the parameter {shown} is `in` \"{}\", which is not known", json::shorten(word, 40))
+            format!("the parameter {shown} is `in` \"{}\", which is unknown", json::shorten(word, 40))
         })?;
         let parameter = Parameter { name, place, object };
         match found.iter_mut().find(|other| (other.place, other.name) == (place, name)) {
             Some(other) => *other = parameter,
             None => found.push(parameter),
         }
-        if found.len() > MOST {
-            return Err(format!("it has more than {MOST} parameters"));
+        if found.len() > MAX_PARAMETERS {
+            return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
         }
     }
     found.sort_by_key(|parameter| parameter.place);
@@ -113,7 +114,7 @@ pub fn collect<'d>(
 /// Adds a parameter to a request.
 ///
 /// # Errors
-/// Why it cannot be sent.
+/// Returns the reason if the parameter cannot be sent.
 pub fn add<'d>(
     parameter: &Parameter<'d>,
     document: &'d Value,
@@ -127,11 +128,11 @@ pub fn add<'d>(
     }
     if place == Place::Header {
         match name.to_ascii_lowercase().as_str() {
-            // Not for a parameter to say (parameter object, `in`).
+            // OpenAPI ignores such parameters (parameter object, `in`).
             "accept" | "content-type" => return Ok(()),
-            "authorization" => return Err("what a call is authorised with is given to the import (`auth`)".to_owned()),
+            "authorization" => return Err("credentials are set with the import option `auth`".to_owned()),
             header if RESERVED_HEADERS.contains(&header) => {
-                return Err("this header is set by the service itself".to_owned());
+                return Err("the service sets this header".to_owned());
             }
             _ => {}
         }
@@ -140,7 +141,7 @@ pub fn add<'d>(
         Version::V2 => {
             if files::is_declared(object) {
                 if place != Place::Form {
-                    return Err("a file can only be in a form (`in: formData`)".to_owned());
+                    return Err("a file is only allowed in a form (`in: formData`)".to_owned());
                 }
                 (files::schema(None), old_style(object, place)?, Shape::Scalar)
             } else {
@@ -198,8 +199,8 @@ pub fn add<'d>(
     }
     if style.style == Style::DeepObject && has_nested(document, object) {
         let message = format!(
-            "the parameter {} has arrays or objects within a deepObject, which OpenAPI leaves open: they are sent as \
-             name[key][]=value and name[key][key]=value",
+            "the parameter {} has arrays or objects within a deepObject, which OpenAPI does not define: they are sent \
+             as name[key][]=value and name[key][key]=value",
             json::shorten(name, 100)
         );
         request.warnings.push(message);
@@ -207,17 +208,17 @@ pub fn add<'d>(
     Ok(())
 }
 
-/// The schema of a parameter that has a media type: JSON is all that can be written.
+/// Returns the schema of a parameter with a media type, which must be JSON.
 fn content<'d>(document: &'d Value, object: &'d Map<String, Value>) -> Result<Option<Option<&'d Value>>, String> {
     let Some(content) = reference::member(object, "content")? else { return Ok(None) };
     let Some((media_type, value)) = content.iter().next() else { return Ok(None) };
     if !is_json(media_type) {
-        return Err(format!("it is to be written as {}; only JSON can be", json::shorten(media_type, 100)));
+        return Err(format!("its media type is {}; only JSON is supported", json::shorten(media_type, 100)));
     }
     Ok(Some(reference::object(document, value, "a media type")?.get("schema")))
 }
 
-/// `style` and `explode` of 3.0 and 3.1.
+/// Reads `style` and `explode` of 3.0 and 3.1.
 fn new_style(object: &Map<String, Value>, place: Place, shape: Shape) -> Result<ValueStyle, String> {
     let default = if matches!(place, Place::Path | Place::Header) { "simple" } else { "form" };
     let word = match object.get("style") {
@@ -231,27 +232,33 @@ fn new_style(object: &Map<String, Value>, place: Place, shape: Shape) -> Result<
         (Place::Path | Place::Header, "simple") => Style::Simple,
         (Place::Path, "label") => Style::Label,
         (Place::Path, "matrix") if explode && shape != Shape::Scalar => {
-            return Err("the style matrix cannot be exploded".to_owned());
+            return Err("the style matrix is not supported with `explode`".to_owned());
         }
         (Place::Path, "matrix") => Style::Simple,
         (Place::Query | Place::Cookie | Place::Form, "form") => Style::Form,
         (Place::Query | Place::Form, "spaceDelimited") => Style::SpaceDelimited,
         (Place::Query | Place::Form, "pipeDelimited") => Style::PipeDelimited,
         (Place::Query | Place::Form, "deepObject") => Style::DeepObject,
-        _ => return Err(format!("the style \"{}\" is none of a {} parameter", json::shorten(word, 40), place.word())),
+        _ => {
+            return Err(format!(
+                "the style \"{}\" is not valid for a {} parameter",
+                json::shorten(word, 40),
+                place.word()
+            ));
+        }
     };
     Ok(ValueStyle { style, explode })
 }
 
-/// `style` and `explode` of a field of a form, from its `encoding`.
+/// Reads `style` and `explode` of a form field from its `encoding`.
 ///
 /// # Errors
-/// A style that a form does not have.
+/// Returns the reason if the style is not valid for a form.
 pub fn form_style(encoding: &Map<String, Value>) -> Result<ValueStyle, String> {
     new_style(encoding, Place::Form, Shape::Composite)
 }
 
-/// `collectionFormat` of 2.0.
+/// Reads `collectionFormat` of 2.0.
 fn old_style(object: &Map<String, Value>, place: Place) -> Result<ValueStyle, String> {
     let joined = |style| Ok(ValueStyle { style, explode: false });
     match (text(object, "collectionFormat").unwrap_or("csv"), place) {
@@ -262,7 +269,7 @@ fn old_style(object: &Map<String, Value>, place: Place) -> Result<ValueStyle, St
         ("multi", Place::Query | Place::Form) => Ok(ValueStyle { style: Style::Form, explode: true }),
         (word, _) => {
             let word = json::shorten(word, 40);
-            Err(format!("the collectionFormat \"{word}\" is none of a {} parameter", place.word()))
+            Err(format!("the collectionFormat \"{word}\" is not valid for a {} parameter", place.word()))
         }
     }
 }
@@ -278,7 +285,7 @@ fn has_nested(document: &Value, object: &Map<String, Value>) -> bool {
         || properties.is_some_and(|properties| properties.values().any(is_nested))
 }
 
-/// Text of a path as a template has it.
+/// Escapes the text of a path for a template.
 #[must_use]
 pub fn literal(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")

@@ -1,42 +1,42 @@
-//! `$ref`: only what is in the document itself is ever looked at.
+//! Resolves `$ref` within the document.
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use crate::domain::json;
 
-/// Most references from one to the next.
-const LONGEST_CHAIN: usize = 16;
+/// Maximum length of a chain of references.
+const MAX_CHAIN: usize = 16;
 
-/// What a reference stands for, and its JSON Pointer.
+/// Returns the target of a reference and its JSON Pointer.
 ///
 /// # Errors
-/// A reference to something outside of the document, or to nothing.
+/// Returns the reason if the target is outside the document or does not exist.
 pub fn target<'d>(document: &'d Value, reference: &str) -> Result<(String, &'d Value), String> {
     let shown = json::shorten(reference, 200);
     let Some(fragment) = reference.strip_prefix('#') else {
         return Err(format!(
-            "it refers to \"{shown}\" outside of the document, and nothing is fetched: bundle the document into one file \
-             first, as with `redocly bundle`"
+            "it refers to \"{shown}\" outside the document, and nothing is fetched: bundle the document into one file \
+             first, for example with `redocly bundle`"
         ));
     };
     let pointer = percent_decode_str(fragment).decode_utf8_lossy().into_owned();
     if !pointer.is_empty() && !pointer.starts_with('/') {
-        return Err(format!("it refers to the anchor \"{shown}\"; only pointers (#/components/…) are followed"));
+        return Err(format!("it refers to the anchor \"{shown}\"; only pointers (#/components/…) are supported"));
     }
     match document.pointer(&pointer) {
         Some(found) => Ok((pointer, found)),
-        None => Err(format!("it refers to \"{shown}\", which there is not")),
+        None => Err(format!("it refers to \"{shown}\", which does not exist")),
     }
 }
 
-/// The object that a value is, or that its `$ref` leads to.
+/// Returns a value that is an object, or the object that its `$ref` leads to.
 ///
 /// # Errors
-/// As [`target`]; something that is no object; references in a circle.
+/// Returns the reason if a reference is invalid or circular, or if the value is not an object.
 pub fn object<'d>(document: &'d Value, value: &'d Value, what: &str) -> Result<&'d Map<String, Value>, String> {
     let mut found = value;
-    for _ in 0..LONGEST_CHAIN {
+    for _ in 0..MAX_CHAIN {
         let Value::Object(object) = found else {
             return Err(format!("{what} must be an object, not {}", json::type_name(found)));
         };
@@ -46,13 +46,13 @@ pub fn object<'d>(document: &'d Value, value: &'d Value, what: &str) -> Result<&
             None => return Ok(object),
         }
     }
-    Err(format!("{what} refers to itself, or through more than {LONGEST_CHAIN} references"))
+    Err(format!("{what} refers to itself, or through more than {MAX_CHAIN} references"))
 }
 
-/// The member of this name, if it is there and no `null`.
+/// Returns the named member; `None` if it is absent or `null`.
 ///
 /// # Errors
-/// If it is no object.
+/// Returns the reason if it is not an object.
 pub fn member<'d>(object: &'d Map<String, Value>, name: &str) -> Result<Option<&'d Map<String, Value>>, String> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -61,10 +61,10 @@ pub fn member<'d>(object: &'d Map<String, Value>, name: &str) -> Result<Option<&
     }
 }
 
-/// The elements of the member of this name; none if it is not there.
+/// Returns the elements of the named member; empty if it is absent.
 ///
 /// # Errors
-/// If it is no array.
+/// Returns the reason if it is not an array.
 pub fn elements<'d>(object: &'d Map<String, Value>, name: &str) -> Result<&'d [Value], String> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(&[]),
@@ -73,13 +73,13 @@ pub fn elements<'d>(object: &'d Map<String, Value>, name: &str) -> Result<&'d [V
     }
 }
 
-/// The text of the member of this name, if it is one with something in it.
+/// Returns the text of the named member; `None` if it is not a string or is blank.
 #[must_use]
 pub fn text<'d>(object: &'d Map<String, Value>, name: &str) -> Option<&'d str> {
     object.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// Whether the member of this name is `true`.
+/// Returns `true` if the named member is `true`.
 #[must_use]
 pub fn is_true(object: &Map<String, Value>, name: &str) -> bool {
     object.get(name) == Some(&Value::Bool(true))
@@ -98,9 +98,9 @@ mod tests {
         assert_eq!(object(&document, &document["one"], "it").unwrap()["x"], 1);
         assert_eq!(target(&document, "#/a~1b/c%20d").unwrap().0, "/a~1b/c d");
         for (value, told) in [
-            (json!({"$ref": "other.yaml#/x"}), "outside of the document"),
+            (json!({"$ref": "other.yaml#/x"}), "outside the document"),
             (json!({"$ref": "https://h/x"}), "nothing is fetched"),
-            (json!({"$ref": "#/nowhere"}), "which there is not"),
+            (json!({"$ref": "#/nowhere"}), "which does not exist"),
             (json!({"$ref": "#anchor"}), "anchor"),
             (json!({"$ref": "#/self"}), "refers to itself"),
             (json!({"$ref": "#/five"}), "must be an object, not integer"),

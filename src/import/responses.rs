@@ -1,4 +1,4 @@
-//! What a good answer looks like: the output schema, where it is JSON.
+//! The output schema of an operation: the JSON schema of its success response.
 
 use std::cell::Cell;
 
@@ -10,10 +10,10 @@ use super::schema::{Bundler, Direction};
 use super::version::Version;
 use crate::schema::{self, Role};
 
-/// The schema of the answer with the lowest status of success; `None` if it has none or is no JSON.
+/// Returns the schema of the response with the lowest success status; `None` if it has no schema or is not JSON.
 ///
 /// # Errors
-/// Why there is none although the document has one.
+/// Returns the reason if the schema of the document cannot be used.
 pub fn output_schema<'d>(
     document: &'d Value,
     version: Version,
@@ -52,7 +52,7 @@ pub fn output_schema<'d>(
     Ok(Some(made))
 }
 
-/// Whether an answer of 2.0 can be JSON.
+/// Returns `true` if a 2.0 response can be JSON.
 fn produced(document: &Value, operation: &Map<String, Value>) -> Result<bool, String> {
     let own = reference::elements(operation, "produces")?;
     let all = match document.as_object() {

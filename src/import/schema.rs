@@ -1,4 +1,5 @@
-//! Schemas of a document as JSON Schema 2020-12 that stands alone: references become `$defs`, recursive ones as well.
+//! Converts schemas of a document to self-contained JSON Schema 2020-12: references, also recursive ones, become
+//! `$defs`.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -13,84 +14,84 @@ use crate::domain::json;
 mod hidden;
 mod polymorphic;
 
-/// Most bytes of one tool's schema before it is looked at closely, about.
-const LARGEST: usize = 512 * 1024;
+/// Approximate maximum size of one tool's schema before compilation, in bytes.
+const MAX_SCHEMA_BYTES: usize = 512 * 1024;
 
-/// Deepest nesting of schemas: what is deeper is refused anyway.
+/// Maximum nesting of schemas; compilation rejects deeper ones anyway.
 const MAX_DEPTH: usize = 64;
 
-/// Longest example and default that are told, in bytes, about.
-const LONGEST_EXAMPLE: usize = 1000;
+/// Approximate maximum length of an example or default in a description, in bytes.
+const MAX_EXAMPLE_LENGTH: usize = 1000;
 
-/// Which way the values go.
+/// The direction in which values are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// To the server: without what is read-only, and nothing is filled in where the caller said nothing.
+    /// To the server: without read-only properties, and without inserting defaults.
     Request,
-    /// From the server: without what is write-only.
+    /// From the server: without write-only properties.
     Response,
 }
 
-/// Makes the schemas of one tool.
+/// Converts the schemas of one tool.
 pub struct Bundler<'d> {
     document: &'d Value,
     version: Version,
     direction: Direction,
-    /// The names of definitions by their pointers.
+    /// The names of definitions, by their pointers.
     names: HashMap<String, String>,
     given: Unique,
-    /// Definitions that are named and not made yet.
+    /// Definitions that are named but not converted yet.
     waiting: VecDeque<(String, &'d Value)>,
-    /// The schema that is being made, which a `$recursiveRef` in it refers to.
+    /// The current schema, which is the target of `$recursiveRef`.
     around: Around<'d>,
     left: usize,
     depth: usize,
-    /// What the whole import may still cost.
+    /// The bytes that are left for the whole import.
     budget: &'d Cell<usize>,
 }
 
-/// A schema that is being made.
+/// A schema that is being converted.
 #[derive(Debug, Clone)]
 enum Around<'d> {
-    /// One that has no name, or not yet.
+    /// A schema without a name so far.
     Inline(Option<&'d Value>),
-    /// A definition of this name.
+    /// The definition of this name.
     Definition(String),
 }
 
-/// What of an array or an object may be given to a parameter, which is text.
+/// The values that a parameter may have, which decide how it is serialized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Neither.
+    /// Only scalars.
     Scalar,
-    /// An array of scalars.
+    /// Arrays of scalars.
     Scalars,
     /// Anything else.
     Composite,
 }
 
 impl<'d> Bundler<'d> {
-    /// For the schemas of one tool.
+    /// Creates a converter for the schemas of one tool.
     #[must_use]
     pub fn new(document: &'d Value, version: Version, direction: Direction, budget: &'d Cell<usize>) -> Self {
         let (names, given, waiting) = (HashMap::new(), Unique::default(), VecDeque::new());
         let around = Around::Inline(None);
-        Self { document, version, direction, names, given, waiting, around, left: LARGEST, depth: 0, budget }
+        Self { document, version, direction, names, given, waiting, around, left: MAX_SCHEMA_BYTES, depth: 0, budget }
     }
 
-    /// One schema; what it refers to stands in [`Self::definitions`].
+    /// Converts one schema; its references lead to [`Self::definitions`].
     ///
     /// # Errors
-    /// A sentence about what is no schema, refers outside, or is too much.
+    /// Returns the reason if the schema is invalid or too large, or refers outside the document.
     pub fn schema(&mut self, schema: &'d Value) -> Result<Value, String> {
         self.around = Around::Inline(Some(schema));
         self.convert(schema, &BTreeSet::new())
     }
 
-    /// Everything that was referred to.
+    /// Converts and returns all referenced definitions.
     ///
     /// # Errors
-    /// As [`Self::schema`].
+    /// Returns the reason if a definition is invalid, as [`Self::schema`] does.
     pub fn definitions(mut self) -> Result<Map<String, Value>, String> {
         let mut definitions = Map::new();
         while let Some((name, schema)) = self.waiting.pop_front() {
@@ -101,15 +102,15 @@ impl<'d> Bundler<'d> {
         Ok(definitions)
     }
 
-    /// A schema that is an object.
+    /// Converts a schema that is an object.
     ///
     /// # Errors
-    /// As [`Self::schema`].
+    /// Returns the reason if the schema is invalid, as [`Self::schema`] does.
     pub fn of_object(&mut self, object: &'d Map<String, Value>) -> Result<Value, String> {
         self.convert_object(object, &BTreeSet::new())
     }
 
-    /// What may be given to a parameter with this schema.
+    /// Returns the shape of a parameter with this schema.
     #[must_use]
     pub fn shape(&self, schema: &Map<String, Value>) -> Shape {
         let Some(object) = self.resolved(schema) else { return Shape::Composite };
@@ -123,8 +124,8 @@ impl<'d> Bundler<'d> {
         }
     }
 
-    /// Returns `true` if a value of this schema may be a string, an array or an object, so that only the value itself
-    /// says how it is written; and for an array of such.
+    /// Returns `true` if a value of this schema may be a string, an array or an object, so that its serialization
+    /// depends on the value; also for an array of such values.
     #[must_use]
     pub fn is_open(&self, schema: &Map<String, Value>) -> bool {
         let Some(object) = self.resolved(schema) else { return false };
@@ -153,23 +154,23 @@ impl<'d> Bundler<'d> {
     fn charge(&mut self, bytes: usize) -> Result<(), String> {
         let total = self.budget.get();
         if bytes > self.left {
-            return Err(format!("its schema is larger than {} KiB", LARGEST / 1024));
+            return Err(format!("its schema is larger than {} KiB", MAX_SCHEMA_BYTES / 1024));
         }
         if bytes > total {
-            return Err("all operations together are too large: import some of them at a time, with `only`".to_owned());
+            return Err("the operations are too large in total: import fewer at a time with `only`".to_owned());
         }
         self.left -= bytes;
         self.budget.set(total - bytes);
         Ok(())
     }
 
-    /// A value as it is.
+    /// Copies a value unchanged and charges its size.
     fn copy(&mut self, value: &Value) -> Result<Value, String> {
         self.charge(weight(value, self.left))?;
         Ok(value.clone())
     }
 
-    /// `unseen` are properties that the schemas around this one, of the same value, do not show.
+    /// Converts a schema. `unseen` are the hidden properties from enclosing schemas of the same value.
     fn convert(&mut self, schema: &'d Value, unseen: &BTreeSet<&'d str>) -> Result<Value, String> {
         match schema {
             Value::Bool(_) => Ok(schema.clone()),
@@ -196,7 +197,7 @@ impl<'d> Bundler<'d> {
     ) -> Result<Value, String> {
         let mut unseen = unseen.clone();
         self.find_hidden(object, &mut unseen)?;
-        // Before 3.1 nothing else counts beside a reference; words do no harm.
+        // Before 3.1, keywords next to a reference are ignored; annotations can be kept.
         let only_words = object.contains_key("$ref") && self.version != Version::V31;
         let mut made = Map::new();
         for (keyword, value) in object {
@@ -208,7 +209,7 @@ impl<'d> Bundler<'d> {
         self.discriminate(object, &mut made);
         make_exclusive(object, &mut made);
         if self.direction == Direction::Request {
-            tell_default(object, &mut made);
+            describe_default(object, &mut made);
         }
         let is_nullable = reference::is_true(object, "nullable") || reference::is_true(object, "x-nullable");
         Ok(if is_nullable { nullable(made) } else { Value::Object(made) })
@@ -230,7 +231,7 @@ impl<'d> Bundler<'d> {
             | "multipleOf" | "minLength" | "maxLength" | "minItems" | "maxItems" | "minContains" | "maxContains"
             | "minProperties" | "maxProperties" | "uniqueItems" | "contentEncoding" | "contentMediaType"
             | "dependentRequired" => (keyword, self.copy(value)?),
-            // As numbers; as booleans they say something of `minimum` and `maximum`.
+            // Booleans modify `minimum` and `maximum` and are handled later.
             "exclusiveMinimum" | "exclusiveMaximum" if !value.is_boolean() => (keyword, self.copy(value)?),
             "deprecated" if *value == Value::Bool(true) => (keyword, Value::Bool(true)),
             "required" => match value {
@@ -243,7 +244,7 @@ impl<'d> Bundler<'d> {
                     }
                     (keyword, Value::Array(shown))
                 }
-                // A parameter of 2.0 is a schema, too, and says of itself whether it is required.
+                // A 2.0 parameter is also a schema; its boolean `required` concerns the parameter.
                 Value::Bool(_) => return Ok(()),
                 other => (keyword, self.copy(other)?),
             },
@@ -275,16 +276,18 @@ impl<'d> Bundler<'d> {
             "not" | "if" | "then" | "else" => (keyword, self.convert(value, unseen)?),
             "allOf" | "anyOf" | "oneOf" => (keyword, self.list(value, keyword, unseen)?),
             "prefixItems" => (keyword, self.list(value, keyword, &none)?),
-            "example" if weight(value, LONGEST_EXAMPLE) < LONGEST_EXAMPLE => ("examples", json!([self.copy(value)?])),
-            "examples" if value.is_array() && weight(value, LONGEST_EXAMPLE) < LONGEST_EXAMPLE => {
+            "example" if weight(value, MAX_EXAMPLE_LENGTH) < MAX_EXAMPLE_LENGTH => {
+                ("examples", json!([self.copy(value)?]))
+            }
+            "examples" if value.is_array() && weight(value, MAX_EXAMPLE_LENGTH) < MAX_EXAMPLE_LENGTH => {
                 (keyword, self.copy(value)?)
             }
-            // In a document, the schema around it is meant: it is the one that has the anchor.
+            // The target is the enclosing schema, which has the anchor.
             "$recursiveRef" if value == "#" && !object.contains_key("$ref") => ("$ref", self.recursion()?),
             "$dynamicRef" | "$recursiveRef" => {
-                return Err(format!("it has a `{keyword}`, which is not followed; a `$ref` is"));
+                return Err(format!("it has a `{keyword}`, which is not supported; use `$ref`"));
             }
-            // What says nothing of values, or nothing that JSON Schema knows.
+            // Not an assertion, or unknown to JSON Schema.
             _ => return Ok(()),
         };
         made.insert(name.to_owned(), converted);
@@ -298,13 +301,13 @@ impl<'d> Bundler<'d> {
         schemas.iter().map(|schema| self.convert(schema, unseen)).collect()
     }
 
-    /// A reference to the schema that is being made.
+    /// Returns a reference to the schema that is being converted.
     fn recursion(&mut self) -> Result<Value, String> {
         let name = match &self.around {
             Around::Definition(name) => name.clone(),
-            Around::Inline(None) => return Err("it has a `$recursiveRef` to no schema".to_owned()),
+            Around::Inline(None) => return Err("it has a `$recursiveRef` without a target schema".to_owned()),
             Around::Inline(Some(schema)) => {
-                let name = self.given.take("recursive", 100);
+                let name = self.given.reserve("recursive", 100);
                 self.waiting.push_back((name.clone(), schema));
                 self.around = Around::Definition(name.clone());
                 name
@@ -313,7 +316,7 @@ impl<'d> Bundler<'d> {
         Ok(format!("#/$defs/{name}").into())
     }
 
-    /// The name of a definition, which will be made if it is not yet.
+    /// Returns a reference to a definition, and queues the definition for conversion.
     fn reference(&mut self, reference: &Value) -> Result<Value, String> {
         let Value::String(reference) = reference else {
             return Err(format!("`$ref` must be a string, not {}", json::type_name(reference)));
@@ -324,7 +327,7 @@ impl<'d> Bundler<'d> {
             None => {
                 self.charge(pointer.len())?;
                 let last = cleaned(pointer.rsplit('/').next().unwrap_or_default());
-                let name = self.given.take(if last.is_empty() { "schema" } else { &last }, 100);
+                let name = self.given.reserve(if last.is_empty() { "schema" } else { &last }, 100);
                 self.names.insert(pointer, name.clone());
                 self.waiting.push_back((name.clone(), target));
                 name
@@ -345,11 +348,11 @@ fn is_scalar(object: &Map<String, Value>) -> bool {
 }
 
 fn within(name: &str, reason: String) -> String {
-    // Where it lies deep, the whole way would hide what is wrong.
+    // For a deeply nested schema, the full path would hide the fault.
     if reason.len() > 300 { reason } else { format!("{}: {reason}", json::shorten(name, 60)) }
 }
 
-/// About how many bytes a value has, or `most` if it is more.
+/// Estimates the size of a value in bytes; stops above `most`.
 fn weight(value: &Value, most: usize) -> usize {
     let (mut sum, mut waiting) = (0_usize, vec![value]);
     while let Some(value) = waiting.pop() {
@@ -370,7 +373,7 @@ fn weight(value: &Value, most: usize) -> usize {
     sum
 }
 
-/// `exclusiveMinimum: true` says of `minimum` that it is left out itself (2.0 and 3.0).
+/// Converts the boolean `exclusiveMinimum` of 2.0 and 3.0, which makes `minimum` exclusive, to a number.
 fn make_exclusive(object: &Map<String, Value>, made: &mut Map<String, Value>) {
     for (keyword, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         if reference::is_true(object, keyword)
@@ -381,22 +384,23 @@ fn make_exclusive(object: &Map<String, Value>, made: &mut Map<String, Value>) {
     }
 }
 
-/// The server knows what it takes where nothing is said. Sent along, a default of the document would be the caller's word,
-/// and a change of one member would reset the others.
-fn tell_default(object: &Map<String, Value>, made: &mut Map<String, Value>) {
-    let Some(default) = object.get("default").filter(|default| weight(default, LONGEST_EXAMPLE) < LONGEST_EXAMPLE)
+/// Moves a default to the description. If it was sent, the default would override the server's own value, and an update
+/// of one member would reset the others.
+fn describe_default(object: &Map<String, Value>, made: &mut Map<String, Value>) {
+    let Some(default) =
+        object.get("default").filter(|default| weight(default, MAX_EXAMPLE_LENGTH) < MAX_EXAMPLE_LENGTH)
     else {
         return;
     };
-    let told = format!("Default: {default}.");
+    let text = format!("Default: {default}.");
     let description = match made.get("description").and_then(Value::as_str).map(str::trim_end) {
-        Some(text) if !text.is_empty() => format!("{text} {told}"),
-        _ => told,
+        Some(existing) if !existing.is_empty() => format!("{existing} {text}"),
+        _ => text,
     };
     made.insert("description".to_owned(), description.into());
 }
 
-/// A schema that allows `null`, too.
+/// Returns a schema that also allows `null`.
 fn nullable(mut made: Map<String, Value>) -> Value {
     if ["$ref", "allOf", "anyOf", "oneOf", "not"].iter().any(|keyword| made.contains_key(*keyword)) {
         let description = made.shift_remove("description");

@@ -1,4 +1,4 @@
-//! Which operations are authorised with what: the document's requirements, and the credentials that were given.
+//! Assigns the given credentials to operations, by the security requirements of the document.
 
 use std::cell::Cell;
 
@@ -10,32 +10,32 @@ use super::version::Version;
 use super::{ImportError, Warning};
 use crate::domain::json;
 
-/// What a document asks for, and what there is to give.
+/// The security requirements of a document, and the given credentials.
 pub struct Security<'d> {
     document: &'d Value,
     schemes: Option<&'d Map<String, Value>>,
     everywhere: Option<&'d Value>,
-    /// Whether any requirement stands in the document; if none does, it says nothing, and what is given is sent always.
-    says_something: bool,
+    /// Whether the document has any security requirement; otherwise, all credentials are always sent.
+    has_requirements: bool,
     given: &'d [Credential],
     used: Vec<Cell<bool>>,
 }
 
 impl<'d> Security<'d> {
-    /// Looks at a document.
+    /// Reads the security schemes of a document.
     ///
     /// # Errors
-    /// Two credentials for the same place.
+    /// Returns an [`ImportError`] if two credentials set the same parameter.
     pub fn new(
         document: &'d Value,
         version: Version,
         members: &'d Map<String, Value>,
-        says_something: bool,
+        has_requirements: bool,
         given: &'d [Credential],
     ) -> Result<Self, ImportError> {
         for (place, one) in given.iter().enumerate() {
-            if given[..place].iter().any(|other| one.meets(other)) {
-                let message = format!("{one} sets what another credential sets already");
+            if given[..place].iter().any(|other| one.conflicts_with(other)) {
+                let message = format!("{one} sets the same parameter as another credential");
                 return Err(ImportError::option("auth", format!("/{place}"), message));
             }
         }
@@ -46,20 +46,20 @@ impl<'d> Security<'d> {
         };
         let everywhere = members.get("security").filter(|security| !security.is_null());
         let used = given.iter().map(|_| Cell::new(false)).collect();
-        let says_something = says_something || everywhere.is_some();
-        Ok(Self { document, schemes: schemes.unwrap_or_default(), everywhere, says_something, given, used })
+        let has_requirements = has_requirements || everywhere.is_some();
+        Ok(Self { document, schemes: schemes.unwrap_or_default(), everywhere, has_requirements, given, used })
     }
 
-    /// What an operation is authorised with, and what it lacks.
+    /// Returns the credentials for an operation, and a warning if credentials are missing.
     ///
     /// # Errors
-    /// What is no requirement.
+    /// Returns the reason if a security requirement is invalid.
     pub fn of_operation(
         &self,
         operation: &'d Map<String, Value>,
     ) -> Result<(Vec<&'d Credential>, Option<String>), String> {
-        if !self.says_something {
-            return Ok((self.take(|_| true), None));
+        if !self.has_requirements {
+            return Ok((self.select(|_| true), None));
         }
         let own = operation.get("security").filter(|security| !security.is_null());
         let alternatives = match own.or(self.everywhere) {
@@ -75,30 +75,30 @@ impl<'d> Security<'d> {
             is_optional |= schemes.is_empty();
             let found: Option<Vec<usize>> = schemes.keys().map(|scheme| self.fitting(scheme)).collect();
             if let Some(found) = found.filter(|found| !found.is_empty()) {
-                return Ok((self.take(|place| found.contains(&place)), None));
+                return Ok((self.select(|place| found.contains(&place)), None));
             }
         }
         if is_optional {
             return Ok((Vec::new(), None));
         }
-        let all: Vec<String> = alternatives.iter().take(5).map(|one| self.told(one)).collect();
+        let all: Vec<String> = alternatives.iter().take(5).map(|one| self.describe(one)).collect();
         let message = format!(
-            "it asks for credentials, {}, and none were given for it: calls may be refused (`auth`, --auth)",
+            "it requires credentials, {}, but none were given: calls may be rejected (`auth`, --auth)",
             all.join(" or ")
         );
         Ok((Vec::new(), Some(message)))
     }
 
-    /// What was given and fitted nothing.
+    /// Returns warnings about credentials that no operation uses.
     #[must_use]
     pub fn unused(&self) -> Vec<Warning> {
         let unused = self.given.iter().zip(&self.used).filter(|(_, used)| !used.get());
         let message =
-            |credential: &Credential| format!("{credential} fits no operation's security scheme and is not used");
+            |credential: &Credential| format!("{credential} matches no operation's security scheme and is not used");
         unused.map(|(credential, _)| Warning { operation: None, message: message(credential) }).collect()
     }
 
-    fn take(&self, takes: impl Fn(usize) -> bool) -> Vec<&'d Credential> {
+    fn select(&self, takes: impl Fn(usize) -> bool) -> Vec<&'d Credential> {
         let taken = self.given.iter().enumerate().filter(|(place, _)| takes(*place));
         taken.inspect(|(place, _)| self.used[*place].set(true)).map(|(_, credential)| credential).collect()
     }
@@ -108,7 +108,7 @@ impl<'d> Security<'d> {
         reference::object(self.document, scheme, "").ok()
     }
 
-    /// The place of the credential that a scheme takes.
+    /// Returns the index of the credential that matches a scheme.
     fn fitting(&self, name: &str) -> Option<usize> {
         let scheme = self.scheme(name)?;
         let (kind, http) = (text(scheme, "type")?, text(scheme, "scheme").unwrap_or_default());
@@ -127,8 +127,8 @@ impl<'d> Security<'d> {
         })
     }
 
-    /// An alternative in words.
-    fn told(&self, alternative: &Value) -> String {
+    /// Describes one alternative of a requirement.
+    fn describe(&self, alternative: &Value) -> String {
         let names = alternative.as_object().into_iter().flat_map(Map::keys).take(5);
         let told = names.map(|name| {
             let shown = json::shorten(name, 60);
@@ -197,7 +197,7 @@ mod tests {
         assert!(security.unused().is_empty());
         let strict = Security::new(&document, Version::V31, members, true, &given).unwrap();
         assert_eq!(strict.of_operation(&Map::new()).unwrap().0.len(), 0);
-        assert!(strict.unused()[0].message.starts_with("bearer:T fits no operation"));
+        assert!(strict.unused()[0].message.starts_with("bearer:T matches no operation"));
     }
 
     #[test]

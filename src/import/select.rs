@@ -1,39 +1,39 @@
-//! Which operations are imported.
+//! Selects the operations to import.
 
 use super::ImportError;
 use crate::domain::json;
 use crate::schema;
 
-/// Tags and operations that are wanted; all if there are none.
+/// The selected tags and operations; all operations if empty.
 #[derive(Debug)]
 pub struct Selection<'o> {
     wanted: Vec<(&'o str, bool)>,
 }
 
-/// By what an operation is known.
+/// The keys by which an operation can be selected.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationKeys<'a> {
-    /// Its tags.
+    /// The tags.
     pub tags: &'a [String],
-    /// Its `operationId`.
+    /// The `operationId`.
     pub id: Option<&'a str>,
-    /// The name of its tool.
+    /// The name of the tool.
     pub tool: &'a str,
-    /// `GET`.
+    /// The method, such as `GET`.
     pub method: &'a str,
-    /// `/pets/{id}`.
+    /// The path, such as `/pets/{id}`.
     pub path: &'a str,
 }
 
 impl<'o> Selection<'o> {
-    /// These.
+    /// Creates a selection from the option `only`.
     #[must_use]
     pub fn new(only: &'o [String]) -> Self {
         Self { wanted: only.iter().map(|one| (one.trim(), false)).collect() }
     }
 
-    /// Whether an operation is among them.
-    pub fn takes(&mut self, operation: OperationKeys<'_>) -> bool {
+    /// Returns `true` if an operation is selected.
+    pub fn selects(&mut self, operation: OperationKeys<'_>) -> bool {
         let mut taken = self.wanted.is_empty();
         for (wanted, found) in &mut self.wanted {
             if operation.is(wanted) {
@@ -44,17 +44,17 @@ impl<'o> Selection<'o> {
         taken
     }
 
-    /// Refuses what fits no operation: it is misspelt. `known` are tags and ids that there are.
+    /// Checks that each entry selects an operation. `known` are the tags and ids of the document, for suggestions.
     ///
     /// # Errors
-    /// The first that fits none.
+    /// Returns an [`ImportError`] for the first entry that selects nothing.
     pub fn check<'k>(&self, known: impl Iterator<Item = &'k str>) -> Result<(), ImportError> {
         let Some(place) = self.wanted.iter().position(|(_, found)| !found) else { return Ok(()) };
         let (wanted, _) = self.wanted[place];
         let hint =
             schema::nearest(wanted, known).map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
         let message = format!(
-            "\"{}\" is no tag, operationId, path or METHOD /path of the document{hint}",
+            "\"{}\" is not a tag, operationId, path or METHOD /path of the document{hint}",
             json::shorten(wanted, 100)
         );
         Err(ImportError::option("only", format!("/{place}"), message))
@@ -87,12 +87,12 @@ mod tests {
         for wanted in ["pets", "getPet", "shop_getPet", "/pets/{id}", "get /pets/{id}"] {
             let only = [wanted.to_owned()];
             let mut selection = Selection::new(&only);
-            assert!(selection.takes(known) && selection.check(["pets"].into_iter()).is_ok(), "{wanted}");
+            assert!(selection.selects(known) && selection.check(["pets"].into_iter()).is_ok(), "{wanted}");
         }
-        assert!(Selection::new(&[]).takes(known));
+        assert!(Selection::new(&[]).selects(known));
         let only = ["pets".to_owned(), "pest".to_owned()];
         let mut selection = Selection::new(&only);
-        assert!(selection.takes(known));
+        assert!(selection.selects(known));
         let error = selection.check(["pets"].into_iter()).unwrap_err();
         assert_eq!((error.option, error.pointer.as_str()), (Some("only"), "/1"));
         assert!(error.message.ends_with("did you mean \"pets\"?"), "{error}");

@@ -1,4 +1,4 @@
-//! Where requests go.
+//! The server URL of each operation.
 
 use serde_json::{Map, Value};
 use url::Url;
@@ -8,20 +8,20 @@ use super::version::Version;
 use super::{ImportError, Options};
 use crate::domain::json;
 
-/// Why an operation has no server.
+/// The reason why an operation has no server URL.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServerUrlError {
-    /// The document names none, so that nothing of it can be imported.
+    /// The document names no server, so none of its operations can be imported.
     Unnamed(String),
-    /// The one of this operation cannot be used.
+    /// The server of this operation cannot be used.
     Unusable(String),
 }
 
-/// The server that the options name.
+/// Returns the server URL from the options.
 ///
 /// # Errors
-/// If that is none.
-pub fn given(options: &Options) -> Result<Option<String>, ImportError> {
+/// Returns an [`ImportError`] if the URL is invalid.
+pub fn from_options(options: &Options) -> Result<Option<String>, ImportError> {
     let Some(server) = &options.server else { return Ok(None) };
     let found = absolute(server.trim(), options.document_url.as_ref()).map(Some);
     found.map_err(|reason| {
@@ -30,10 +30,10 @@ pub fn given(options: &Options) -> Result<Option<String>, ImportError> {
     })
 }
 
-/// Where the requests of one operation go, without a slash at the end.
+/// Returns the server URL of one operation, without a slash at the end.
 ///
 /// # Errors
-/// Why that is not known.
+/// Returns a [`ServerUrlError`] if no usable server is named.
 pub fn of_operation(
     version: Version,
     document: &Map<String, Value>,
@@ -55,7 +55,7 @@ pub fn of_operation(
     absolute(url.trim(), from)
 }
 
-/// A server's URL with its variables' defaults.
+/// Returns a server's URL with the defaults of its variables.
 fn filled(server: &Map<String, Value>) -> Result<String, String> {
     let mut rest = text(server, "url").unwrap_or("/");
     let variables = reference::member(server, "variables")?;
@@ -69,7 +69,7 @@ fn filled(server: &Map<String, Value>) -> Result<String, String> {
             _ => {
                 let name = json::shorten(name, 60);
                 return Err(format!(
-                    "the variable {name} of the server's URL has no default: name the server (`server`)"
+                    "the variable {name} of the server's URL has no default: set the URL with `server`"
                 ));
             }
         };
@@ -81,7 +81,7 @@ fn filled(server: &Map<String, Value>) -> Result<String, String> {
     Ok(url)
 }
 
-/// `schemes`, `host` and `basePath` of 2.0.
+/// Builds the URL from `schemes`, `host` and `basePath` of 2.0.
 fn old(
     document: &Map<String, Value>,
     operation: &Map<String, Value>,
@@ -106,27 +106,28 @@ fn absolute(text: &str, from: Option<&Url>) -> Result<String, ServerUrlError> {
         (Ok(url), _) => url,
         (Err(url::ParseError::RelativeUrlWithoutBase), Some(from)) => from
             .join(text)
-            .map_err(|error| ServerUrlError::Unusable(format!("the server's URL \"{shown}\" is none: {error}")))?,
+            .map_err(|error| ServerUrlError::Unusable(format!("the server's URL \"{shown}\" is invalid: {error}")))?,
         (Err(url::ParseError::RelativeUrlWithoutBase), None) => {
             let message = if text == "/" {
-                "the document names no server: give its URL as `server` (--server URL)".to_owned()
+                "the document names no server: set its URL with `server` (--server URL)".to_owned()
             } else {
                 format!(
-                    "the document names its server by \"{shown}\" alone: give the whole URL as `server` (--server URL)"
+                    "the document's server \"{shown}\" is a relative URL: set the full URL with `server` (--server \
+                        URL)"
                 )
             };
             return Err(ServerUrlError::Unnamed(message));
         }
         (Err(error), _) => {
-            return Err(ServerUrlError::Unusable(format!("the server's URL \"{shown}\" is none: {error}")));
+            return Err(ServerUrlError::Unusable(format!("the server's URL \"{shown}\" is invalid: {error}")));
         }
     };
     let fault = if !matches!(url.scheme(), "http" | "https") {
         Some("is not http:// or https://")
     } else if !url.username().is_empty() || url.password().is_some() {
-        Some("has a user or a password, which `auth` is for")
+        Some("contains a user or a password: use `auth` instead")
     } else if url.query().is_some() || url.fragment().is_some() {
-        Some("has a query or a fragment, behind which no path can stand")
+        Some("has a query or a fragment, so no path can be appended")
     } else {
         None
     };
@@ -200,10 +201,10 @@ mod tests {
     #[test]
     fn server_option_is_checked() {
         let options = |server: &str| Options { server: Some(server.to_owned()), ..Options::default() };
-        assert_eq!(given(&options("https://h/v1/")), Ok(Some("https://h/v1".to_owned())));
-        assert_eq!(given(&Options::default()), Ok(None));
+        assert_eq!(from_options(&options("https://h/v1/")), Ok(Some("https://h/v1".to_owned())));
+        assert_eq!(from_options(&Options::default()), Ok(None));
         for server in ["", "h.example", "file:///x", "/v1"] {
-            assert_eq!(given(&options(server)).unwrap_err().option, Some("server"), "{server}");
+            assert_eq!(from_options(&options(server)).unwrap_err().option, Some("server"), "{server}");
         }
     }
 }

@@ -1,32 +1,32 @@
-//! Which version of OpenAPI a document is.
+//! The OpenAPI version of a document.
 
 use serde_json::{Map, Value};
 
 use super::ImportError;
 use crate::domain::json;
 
-/// What differs between versions.
+/// The supported versions, as far as they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// Swagger 2.0.
     V2,
-    /// OpenAPI 3.0: schemas of its own.
+    /// OpenAPI 3.0, which has its own schema dialect.
     V30,
-    /// OpenAPI 3.1, and 3.2 as far as it is the same: JSON Schema 2020-12.
+    /// OpenAPI 3.1, and the compatible part of 3.2: JSON Schema 2020-12.
     V31,
 }
 
 impl Version {
-    /// The version of a document.
+    /// Returns the version and the members of a document.
     ///
     /// # Errors
-    /// What is no OpenAPI document, or one of another version.
+    /// Returns an [`ImportError`] if it is not an OpenAPI document or its version is not supported.
     pub fn of(document: &Value) -> Result<(Self, &Map<String, Value>), ImportError> {
         let Value::Object(members) = document else {
             let found = json::type_name(document);
-            return Err(ImportError::new("", format!("an OpenAPI document is an object, not {found}")));
+            return Err(ImportError::new("", format!("an OpenAPI document must be an object, not {found}")));
         };
-        // YAML takes 2.0 for a number.
+        // YAML parses an unquoted 2.0 as a number.
         let text = |name: &str| match members.get(name)? {
             Value::String(text) => Some(text.clone()),
             Value::Number(number) => Some(number.to_string()),
@@ -36,8 +36,7 @@ impl Version {
             (Some(version), _) => ("openapi", version),
             (None, Some(version)) => ("swagger", version),
             (None, None) => {
-                let message =
-                    "this is no OpenAPI document: it says neither `openapi` nor `swagger`, which hold the version";
+                let message = "not an OpenAPI document: it has no version in `openapi` or `swagger`";
                 return Err(ImportError::new("", message));
             }
         };
@@ -47,7 +46,7 @@ impl Version {
             "openapi" if is("3.0") => Self::V30,
             "openapi" if is("3.1") || is("3.2") => Self::V31,
             _ => {
-                let message = format!("{name} \"{}\" is not known; 2.0, 3.0 and 3.1 are", json::shorten(&found, 40));
+                let message = format!("{name} \"{}\" is not supported; use 2.0, 3.0 or 3.1", json::shorten(&found, 40));
                 return Err(ImportError::new(format!("/{name}"), message));
             }
         };

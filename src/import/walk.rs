@@ -1,4 +1,4 @@
-//! Through all operations of a document.
+//! Visits all operations of a document.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use super::security::Security;
 use super::select::{OperationKeys, Selection};
 use super::version::Version;
 use super::{
-    ImportError, ImportPlan, ImportedTool, MOST_BYTES, MOST_OPERATIONS, MOST_WARNINGS, Options, RejectedOperation,
+    ImportError, ImportPlan, ImportedTool, MAX_BYTES, MAX_OPERATIONS, MAX_WARNINGS, Options, RejectedOperation,
     Warning, servers,
 };
 use crate::domain::json;
@@ -19,36 +19,37 @@ use crate::schema;
 
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-/// Longest prefix of tools' names.
-const LONGEST_PREFIX: usize = 64;
+/// Maximum length of the prefix of tool names.
+const MAX_PREFIX_LENGTH: usize = 64;
 
-/// Makes tools of the operations of an OpenAPI document: 2.0, 3.0 or 3.1.
+/// Converts the operations of an OpenAPI document (2.0, 3.0 or 3.1) to tools. Operations that cannot become tools are
+/// listed in the plan.
 ///
 /// # Errors
-/// If nothing of it can be imported: it is no such document, names no server, or the options do not fit it. An operation that
-/// cannot be a tool is among those refused.
+/// Returns an [`ImportError`] if nothing can be imported: the document is invalid or names no server, or the options do
+/// not match it.
 pub fn openapi(document: &Value, options: &Options) -> Result<ImportPlan, ImportError> {
     let (version, _) = Version::of(document)?;
-    // Only schemas of 3.1 have identities and anchors.
+    // Only 3.1 schemas have identities and anchors.
     let local = if version == Version::V31 { schema::localize_document(document) } else { None };
     let document = local.as_ref().unwrap_or(document);
     let (version, members) = Version::of(document)?;
     let prefix = checked_prefix(options)?;
-    let server = servers::given(options)?;
+    let server = servers::from_options(options)?;
     let mut imported = ImportPlan { title: title(members), ..ImportPlan::default() };
     let all = places(document, members, prefix, &mut imported.refused)?;
     let mut selection = Selection::new(&options.only);
-    let chosen: Vec<&OperationRef<'_>> = all.iter().filter(|at| selection.takes(known(at))).collect();
+    let chosen: Vec<&OperationRef<'_>> = all.iter().filter(|at| selection.selects(known(at))).collect();
     let words = all.iter().flat_map(|at| at.tags.iter().map(String::as_str).chain(text(at.operation, "operationId")));
     selection.check(words)?;
-    if chosen.len() > MOST_OPERATIONS {
+    if chosen.len() > MAX_OPERATIONS {
         let message =
-            format!("{} operations are wanted, {MOST_OPERATIONS} can be imported at a time: choose some", chosen.len());
+            format!("{} operations are selected, the maximum is {MAX_OPERATIONS}: select fewer", chosen.len());
         return Err(ImportError::option("only", "", message));
     }
-    let says_something = all.iter().any(|at| at.operation.contains_key("security"));
-    let security = Security::new(document, version, members, says_something, &options.credentials)?;
-    let (from, budget) = (options.document_url.as_ref(), Cell::new(MOST_BYTES));
+    let has_requirements = all.iter().any(|at| at.operation.contains_key("security"));
+    let security = Security::new(document, version, members, has_requirements, &options.credentials)?;
+    let (from, budget) = (options.document_url.as_ref(), Cell::new(MAX_BYTES));
     let common = ImportContext { document, members, version, server, from, security, budget };
     for at in chosen {
         let operation = shown(at.method, at.path);
@@ -65,10 +66,10 @@ pub fn openapi(document: &Value, options: &Options) -> Result<ImportPlan, Import
         }
     }
     imported.warnings.extend(common.security.unused());
-    let more = imported.warnings.len().saturating_sub(MOST_WARNINGS);
+    let more = imported.warnings.len().saturating_sub(MAX_WARNINGS);
     if more > 0 {
-        imported.warnings.truncate(MOST_WARNINGS);
-        imported.warnings.push(Warning { operation: None, message: format!("{more} more warnings are not told") });
+        imported.warnings.truncate(MAX_WARNINGS);
+        imported.warnings.push(Warning { operation: None, message: format!("{more} more warnings are omitted") });
     }
     Ok(imported)
 }
@@ -76,10 +77,10 @@ pub fn openapi(document: &Value, options: &Options) -> Result<ImportPlan, Import
 fn checked_prefix(options: &Options) -> Result<&str, ImportError> {
     let prefix = options.prefix.as_deref().unwrap_or_default();
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    if prefix.len() <= LONGEST_PREFIX && prefix.bytes().all(is_good) {
+    if prefix.len() <= MAX_PREFIX_LENGTH && prefix.bytes().all(is_good) {
         return Ok(prefix);
     }
-    let message = format!("must be at most {LONGEST_PREFIX} of A-Z, a-z, 0-9, `_`, `.` and `-`");
+    let message = format!("must have at most {MAX_PREFIX_LENGTH} characters of A-Z, a-z, 0-9, `_`, `.` and `-`");
     Err(ImportError::option("prefix", "", message))
 }
 
@@ -88,7 +89,7 @@ fn title(members: &Map<String, Value>) -> Option<String> {
     text(info, "title").map(|title| json::shorten(title, 200))
 }
 
-/// Every operation, with the name that its tool has whatever else is imported.
+/// Collects all operations. The name of a tool does not depend on the selection.
 fn places<'d>(
     document: &'d Value,
     members: &'d Map<String, Value>,
@@ -100,13 +101,13 @@ fn places<'d>(
         Some(other) => {
             return Err(ImportError::new("/paths", format!("must be an object, not {}", json::type_name(other))));
         }
-        None => return Err(ImportError::new("", "the document has no `paths`, so there is nothing to import")),
+        None => return Err(ImportError::new("", "the document has no `paths`: nothing can be imported")),
     };
     let (mut found, mut taken) = (Vec::new(), Unique::default());
     for (path, item) in paths.iter().filter(|(path, _)| !path.starts_with("x-")) {
         let mut refuse = |operation: String, reason: String| {
-            // A document of nothing but mistakes is told of its first ones.
-            if refused.len() < MOST_OPERATIONS {
+            // For a document full of errors, only the first ones are reported.
+            if refused.len() < MAX_OPERATIONS {
                 refused.push(RejectedOperation { operation, reason });
             }
         };

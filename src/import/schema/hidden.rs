@@ -1,4 +1,4 @@
-//! Properties that a direction does not have: read-only ones in requests, write-only ones in responses.
+//! Properties that are hidden in one direction: read-only ones in requests, write-only ones in responses.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 use super::{Bundler, Direction};
 use crate::import::reference;
 
-/// Most parts (`allOf`) that are looked through for hidden properties of one schema.
-const MOST_PARTS: usize = 200;
+/// Maximum number of `allOf` parts of one schema that are searched for hidden properties; further parts are skipped.
+const MAX_PARTS: usize = 200;
 
 impl<'d> Bundler<'d> {
-    /// Adds the names of hidden properties of the schema and of all its parts, since one part may require what another
-    /// declares.
+    /// Adds the names of hidden properties of the schema and of all its parts; one part may require a property that
+    /// another part declares.
     ///
     /// # Errors
-    /// If there is too much to look at.
+    /// Returns the reason if the schema is too large.
     pub(super) fn find_hidden(
         &mut self,
         object: &'d Map<String, Value>,
@@ -24,7 +24,7 @@ impl<'d> Bundler<'d> {
         let (mut waiting, mut seen) = (vec![object], 0);
         while let Some(part) = waiting.pop() {
             seen += 1;
-            if seen > MOST_PARTS {
+            if seen > MAX_PARTS {
                 break;
             }
             for (name, property) in part.get("properties").and_then(Value::as_object).into_iter().flatten() {

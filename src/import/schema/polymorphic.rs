@@ -1,4 +1,4 @@
-//! `discriminator`: which of several schemas a value is for. JSON Schema says it with a constant in each of them.
+//! Converts a `discriminator`, which selects one of several schemas, to a constant in each alternative.
 
 use serde_json::{Map, Value, json};
 
@@ -6,8 +6,8 @@ use super::Bundler;
 use crate::import::reference;
 
 impl Bundler<'_> {
-    /// Ties each alternative to the values that the discriminator's mapping has for it. Without a mapping the alternatives'
-    /// own constants have to do: documents differ too much in what they mean by the names of schemas.
+    /// Adds the values of the discriminator's mapping to each alternative. Without a mapping, only the alternatives'
+    /// own constants apply: documents disagree on the meaning of schema names.
     pub(super) fn discriminate(&self, object: &Map<String, Value>, made: &mut Map<String, Value>) {
         let Some(Value::Object(discriminator)) = object.get("discriminator") else { return };
         let (Some(property), Some(mapping)) =
@@ -43,7 +43,7 @@ impl Bundler<'_> {
         }
     }
 
-    /// Where a reference leads, or the name of a schema, which a mapping may have instead.
+    /// Returns the pointer of a reference, or of a schema name, which a mapping may contain instead.
     fn pointer(&self, text: &str) -> Option<String> {
         let by_name = || reference::target(self.document, &format!("#/components/schemas/{text}")).ok();
         let found = if text.starts_with('#') { reference::target(self.document, text).ok() } else { by_name() };

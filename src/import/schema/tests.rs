@@ -119,7 +119,7 @@ fn invalid_schema_is_rejected_with_its_location() {
         (json!({"properties": []}), "`properties` must be an object, not array"),
         (json!({"allOf": {}}), "`allOf` must be an array, not object"),
         (json!({"items": {"$ref": "x.json#/A"}}), "nothing is fetched"),
-        (json!({"$ref": "#/nowhere"}), "which there is not"),
+        (json!({"$ref": "#/nowhere"}), "which does not exist"),
         (json!({"$ref": 1}), "`$ref` must be a string"),
         (json!({"$dynamicRef": "#x"}), "$dynamicRef"),
         (json!({"enum": ["x".repeat(600_000)]}), "larger than 512 KiB"),

@@ -77,7 +77,7 @@ async fn a_document_is_fetched_through_the_egress_guard() {
     assert_eq!(names(&import(&app, json!({"url": url})).await, "created").len(), 3);
     assert_eq!(app.get("/tools/list").await.ok()["executor"]["url"], server.url("/api/v2/pets"));
     for (target, told) in
-        [("/nowhere", "answered HTTP 404"), ("/large", "more than 33554432 bytes"), ("/no-document", "no YAML")]
+        [("/nowhere", "answered HTTP 404"), ("/large", "more than 33554432 bytes"), ("/no-document", "not valid YAML")]
     {
         let problem = app.post("/imports/openapi", &json!({"url": server.url(target)})).await.problem(422);
         points_at(&problem, "/url");

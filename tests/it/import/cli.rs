@@ -101,7 +101,7 @@ fn what_cannot_be_imported_is_exit_code_2_with_the_way_out() {
     let broken = home.file("broken.json", "{\"openapi\": ");
     let other = home.file("other.yaml", "a: 1\n");
     for (words, told) in [
-        (vec![file.as_str()], "--server: the document names no server: give its URL as `server` (--server URL)"),
+        (vec![file.as_str()], "--server: the document names no server: set its URL with `server` (--server URL)"),
         (vec![&file, "--server", "h.example"], "--server: must be an http:// or https:// URL"),
         (vec![&file, "--server", "https://h", "--only", "c"], "--only: \"c\" is no tag"),
         (vec![&file, "--auth", "sk-live-123"], "never the secret itself"),
