@@ -97,41 +97,41 @@ pub struct ImportedTool {
     pub definition: ToolDefinition,
 }
 
-/// An operation that cannot become a tool
+/// An operation that cannot become a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Refused)]
 pub struct RejectedOperation {
-    /// Method and path, such as `GET /pets/{id}`
+    /// Method and path, such as `GET /pets/{id}`.
     pub operation: String,
-    /// Reason and possible remedy
+    /// Reason and possible remedy.
     pub reason: String,
 }
 
-/// A deviation from the document
+/// A deviation from the document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Warning {
-    /// Method and path, such as `GET /pets/{id}`; `null` for the whole document
+    /// Method and path, such as `GET /pets/{id}`; `null` for the whole document.
     pub operation: Option<String>,
-    /// Deviation and possible remedy
+    /// Deviation and possible remedy.
     pub message: String,
 }
 
-/// The result of an import
+/// The result of an import.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default)]
 #[schema(as = ImportReport)]
 pub struct Report {
-    /// Title of the document
+    /// Title of the document.
     pub title: Option<String>,
-    /// Names of the new tools
+    /// Names of the new tools.
     pub created: Vec<String>,
-    /// Names of the tools whose definition changed
+    /// Names of the tools whose definition changed.
     pub replaced: Vec<String>,
-    /// Names of the tools whose definition did not change
+    /// Names of the tools whose definition did not change.
     pub unchanged: Vec<String>,
-    /// Operations that cannot become tools
+    /// Operations that cannot become tools.
     pub refused: Vec<RejectedOperation>,
-    /// Deviations from the document
+    /// Deviations from the document.
     pub warnings: Vec<Warning>,
 }
 

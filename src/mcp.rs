@@ -1,5 +1,5 @@
-//! The Model Context Protocol, served: the same tools and calls as over HTTP. Everything that knows rmcp's server is in
-//! here; this page is what a client may ask.
+//! The MCP server: offers the same tools and calls as the HTTP API. Only this module depends on rmcp's server types;
+//! this file lists the supported requests.
 
 use std::sync::Arc;
 
@@ -36,31 +36,31 @@ pub use stdio::serve_stdio;
 
 use list::Tools;
 
-/// Answers the clients of one service. Cheap to clone.
+/// The MCP server of one service. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Server(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     engine: Arc<Engine>,
-    /// What there is for a client that is known by nothing; a client over HTTP is known by what the gate found.
+    /// The access of a client without credentials; `None` over HTTP, where the gate authenticates the client.
     known: Option<Access>,
     bus: Bus,
     tools: Tools,
 }
 
-/// Methods that there are: a request for one of them that rmcp cannot read has wrong parameters.
+/// Supported methods. rmcp passes a request for one of them to `on_custom_request` only if its parameters are invalid.
 const METHODS: [&str; 6] =
     ["tools/call", "tools/list", "tasks/get", "tasks/update", "tasks/cancel", "subscriptions/listen"];
 
 impl Server {
-    /// A server of this app's tools, for clients over HTTP that the gate has let in.
+    /// Creates a server for HTTP clients that the gate has authenticated.
     #[must_use]
     pub fn new(app: &App) -> Self {
         Self::with(app, None)
     }
 
-    /// A server for the one who started this program.
+    /// Creates a server whose client has the operator's permissions, for the user who started this program.
     #[must_use]
     pub fn of_operator(app: &App) -> Self {
         Self::with(app, Some(Access::operator(app.store.stores(), app.engine.registry())))
@@ -70,11 +70,13 @@ impl Server {
         Self(Arc::new(Inner { engine: app.engine.clone(), known, bus: app.bus.clone(), tools: Tools::default() }))
     }
 
-    /// Who asks.
+    /// Returns the access of the client.
     fn access(&self, extensions: &Extensions) -> Result<Access, ErrorData> {
         let parts = extensions.get::<axum::http::request::Parts>();
         let admitted = parts.and_then(|parts| parts.extensions.get::<Access>()).cloned();
-        admitted.or_else(|| self.0.known.clone()).ok_or_else(|| ErrorData::invalid_request("a key is needed", None))
+        admitted
+            .or_else(|| self.0.known.clone())
+            .ok_or_else(|| ErrorData::invalid_request("an API key is required", None))
     }
 }
 
@@ -119,7 +121,7 @@ impl ServerHandler for Server {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        // No tool asks for anything on its way: there is nothing that an answer could belong to.
+        // No tool asks its client for input, so the response belongs to nothing; only the task is checked.
         self.task(&self.access(&context.extensions)?, &request.task_id).await.map(drop)
     }
 
@@ -137,13 +139,13 @@ impl ServerHandler for Server {
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         let access = self.access(&subscription.request_context().extensions)?;
-        self.tell_subscription(access, subscription).await;
+        self.notify_subscription(access, subscription).await;
         Ok(())
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if let Ok(access) = self.access(&context.extensions) {
-            tokio::spawn(self.clone().tell_session(access, context.peer));
+            tokio::spawn(self.clone().notify_session(access, context.peer));
         }
     }
 
@@ -153,13 +155,13 @@ impl ServerHandler for Server {
         _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         if METHODS.contains(&request.method.as_str()) {
-            let what = format!("the params of {} do not have their shape", request.method);
+            let what = format!("the params of {} are invalid", request.method);
             return Err(ErrorData::invalid_params(what, None));
         }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
     }
 
-    // There are tools only; unless refused here, rmcp would answer these with empty lists.
+    // Only tools are offered. By default, rmcp would answer these requests with empty lists.
 
     async fn complete(
         &self,

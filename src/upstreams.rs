@@ -1,8 +1,8 @@
-//! Upstream MCP servers: which there are, by the settings or over the API, and what becomes of the tools that they offer.
+//! Upstream MCP servers: the servers declared in the settings or registered over the API, and their tools.
 //!
-//! `executor::mcp` keeps each server up and says what it offers. `desk` does one thing after the other with that: it compares
-//! it with what was there before, holds it against the pins, and shows it in the registry. `declared` reads what stands in the
-//! settings, `sealed` and `follow` what is stored, and `ask` is what the API asks for.
+//! `executor::mcp` keeps each server running and reports its tools. `reconcile` compares them with the previous list
+//! and the pins, one server at a time, and publishes them in the registry. `declared` reads the servers of the
+//! settings, `sealed` and `sync` the stored servers, and `commands` contains the operations of the API.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,25 +29,25 @@ pub use view::{UpstreamDetails, UpstreamView};
 
 use reconcile::ReconcileJob;
 
-/// Most servers that are registered over the API.
+/// Maximum number of servers that are registered over the API.
 pub const MOST: usize = 100;
-/// Jobs that wait for the desk.
+/// Capacity of the queue of reconcile jobs.
 const WAITING: usize = 64;
-/// Most changes of a server's tools that are remembered.
+/// Maximum number of recorded changes of a server's tools.
 const MOST_CHANGES: usize = 100;
 
-/// Who has declared a server.
+/// The declaration of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = UpstreamSource)]
 pub enum Origin {
-    /// The service's settings, or the file that they name.
+    /// Declared in the settings, or in the file that they name.
     Config,
-    /// The API.
+    /// Registered over the API.
     Api,
 }
 
-/// A change of what a server offers.
+/// A change of a server's tools.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     tool: String,
@@ -57,38 +57,38 @@ pub(crate) struct Change {
     at: Time,
 }
 
-/// What has become of a tool.
+/// The kind of a change of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = UpstreamChangeKind)]
 pub enum ChangeKind {
-    /// It is new.
+    /// The tool is new.
     Added,
-    /// It is gone.
+    /// The server no longer offers the tool.
     Removed,
-    /// It is another.
+    /// The definition of the tool changed.
     Changed,
-    /// Its change was accepted.
+    /// The changed definition was accepted.
     Accepted,
 }
 
-/// A server and what is known of its tools.
+/// A server and the state of its tools.
 struct UpstreamRecord {
     origin: Origin,
-    /// Which server of this name it is.
+    /// Distinguishes servers that had the same name one after another.
     id: Uuid,
-    /// `None` where it cannot be used.
+    /// `None` if the declaration is invalid.
     server: Option<Arc<Server>>,
-    /// Why it cannot be used, if it cannot.
+    /// The reason why the declaration is invalid.
     fault: Option<String>,
     created_at: Time,
-    /// What it has offered last, also while it is gone.
+    /// The last list of tools, also while the server is unavailable.
     listed: Option<Arc<ToolList>>,
-    /// Whether it is gone for good.
+    /// Whether the server is unavailable and its tools are withdrawn.
     is_gone: bool,
-    /// The tools that are shown, by their names there; those that rest are among them.
+    /// The published tools, by their names at the server; includes quarantined tools.
     offered: Vec<String>,
-    /// What was refused of it: the tool, and why.
+    /// The tools that were rejected, with the reasons.
     refused: Vec<(String, String)>,
     pins: BTreeMap<String, String>,
     withheld: HashSet<String>,
@@ -132,11 +132,11 @@ pub struct Upstreams {
     jobs: mpsc::Sender<ReconcileJob>,
 }
 
-/// All servers by name.
+/// All servers, by name.
 #[derive(Default)]
 struct UpstreamTable {
     held: BTreeMap<String, UpstreamRecord>,
-    /// The version of the stored servers and pins that is known.
+    /// The version of the stored servers and pins that this node has read.
     version: i64,
 }
 
@@ -146,37 +146,37 @@ impl std::fmt::Debug for Upstreams {
     }
 }
 
-/// Why something was not done with a server.
+/// The error of a request concerning an upstream server.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamRequestError {
-    /// There is no such server.
-    #[error("there is no upstream server of this name")]
+    /// No server has this name.
+    #[error("unknown upstream server")]
     NotFound,
-    /// There is one already.
-    #[error("there is an upstream server of this name already")]
+    /// A server has this name already.
+    #[error("an upstream server with this name already exists")]
     NameTaken,
-    /// It stands in the settings.
+    /// The server is declared in the settings.
     #[error("the server is declared in the settings; remove it there")]
     Declared,
-    /// It cannot be used.
+    /// The declaration of the server is invalid.
     #[error("the server cannot be used: {0}")]
     Unusable(String),
-    /// There are too many.
-    #[error("there are {MOST} upstream servers; delete one first")]
+    /// The limit of registered servers is reached.
+    #[error("the limit of {MOST} upstream servers is reached; delete one first")]
     TooMany,
-    /// A tool that it does not offer, and its place in the request.
+    /// The server does not offer this tool; with the index of the tool in the request.
     #[error("the server does not offer a tool \"{1}\"")]
     NoSuchTool(usize, String),
-    /// Nothing can be sealed.
+    /// The secrets of the server cannot be sealed.
     #[error("{0}")]
     Vault(String),
-    /// The database.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Upstreams {
-    /// With the servers that are declared; none of them is started yet.
+    /// Creates the servers that the settings declare, without starting them.
     #[must_use]
     pub fn new(
         declarations: Declarations,
@@ -224,18 +224,18 @@ impl Upstreams {
         held
     }
 
-    /// The version of the stored servers and pins that is known.
+    /// Returns the version of the stored servers and pins that this node has read.
     #[must_use]
     pub fn version(&self) -> i64 {
         self.book().version
     }
 
-    /// Starts all servers that do not run yet.
+    /// Starts all servers that are not running.
     pub fn start(&self) {
         self.servers.list().iter().for_each(Server::start);
     }
 
-    /// Waits until each has been started or could not be, for so long at most.
+    /// Waits until the first start of each server has succeeded or failed, for at most `wait`.
     pub async fn wait_first_attempt(&self, wait: Duration) {
         let servers = self.servers.list();
         let all = async {
@@ -246,7 +246,7 @@ impl Upstreams {
         let _ = tokio::time::timeout(wait, all).await;
     }
 
-    /// The same for one server.
+    /// Waits until the first start of one server has succeeded or failed, for at most `wait`.
     pub async fn settled(&self, name: &str, wait: Duration) {
         if let Some(server) = self.servers.get(name) {
             let _ = tokio::time::timeout(wait, server.wait_first_attempt()).await;
@@ -260,7 +260,7 @@ impl Upstreams {
     }
 }
 
-/// A tool's name at its server, of that or of ours.
+/// Returns a tool's name at its server; accepts that name or the name in the registry.
 fn tool_name<'a>(server: &str, tool: &'a str) -> &'a str {
     tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.')).unwrap_or(tool)
 }

@@ -188,7 +188,7 @@ mod tests {
             (Version::V2, json!({"basePath": "/v1"})),
         ] {
             let Err(ServerUrlError::Unnamed(message)) = of(version, document, json!({}), None) else {
-                panic!("there is one")
+                panic!("expected an error")
             };
             assert!(message.contains("--server URL"), "{message}");
         }

@@ -1,4 +1,4 @@
-//! `tools/call`: one call on its way through the same pipeline as any other.
+//! `tools/call`: submits a call to the engine, as every other entry point does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use crate::access::Access;
 use crate::domain::{Call, CallRequest, Code, json};
 use crate::engine::{AcceptError, Footprint, InFlightCalls, RecordError, Submission, SubmitError, Wait};
 
-/// How long the last progress may take to arrive after the end itself.
+/// Maximum time to send the last progress after the call has ended.
 const LAST_PROGRESS: Duration = Duration::from_secs(5);
-/// JSON-RPC's code for what goes wrong on the server's side and may go well later.
-const TRY_AGAIN: ErrorCode = ErrorCode(-32000);
+/// JSON-RPC code for temporary server errors.
+const RETRY_LATER: ErrorCode = ErrorCode(-32000);
 
-/// What is known of a client beside its message; an extension of its HTTP request.
+/// The client's context apart from its message; an extension of the HTTP request.
 #[derive(Debug, Clone, Default)]
 pub struct ClientContext {
     /// W3C Trace Context.
     pub traceparent: Option<Arc<str>>,
-    /// The size of the message.
+    /// The size of the message in bytes; 0 if unknown.
     pub bytes: usize,
-    /// What its values take.
+    /// The memory that the parsed values take, in bytes.
     pub weight: usize,
-    /// Fires when the client of a session has gone away and does not come back.
+    /// Cancelled when the client of a session has disconnected and not reconnected in time.
     pub gone: CancellationToken,
 }
 
@@ -42,7 +42,7 @@ impl ClientContext {
 }
 
 impl Server {
-    /// Runs a call; with a client that knows tasks, one of an `async` tool becomes a task.
+    /// Runs a call. A call of an `async` tool becomes a task if the client supports tasks.
     pub(super) async fn call(
         &self,
         request: CallToolRequestParams,
@@ -50,11 +50,11 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let knows_tasks = context.client_capabilities().is_some_and(|client| client.supports_tasks());
         let access = self.access(&context.extensions)?;
-        let kind = Self::kind_of(&access, &request.name);
+        let kind = Self::traits_of(&access, &request.name);
         let is_task = knows_tasks && kind.is_asynchronous;
         let caller = ClientContext::of(&context);
         let arguments = request.arguments.unwrap_or_default();
-        // Over standard input nobody has counted.
+        // Over standard input, the message has not been measured.
         let bytes = if caller.bytes == 0 { json::size_of(&arguments) } else { caller.bytes };
         let size = Footprint { bytes, weight: caller.weight.max(bytes), ..Footprint::default() };
         let arguments = Some(Value::Object(arguments));
@@ -69,15 +69,15 @@ impl Server {
             return Self::created(&access, id).await.map(CallToolResponse::Task);
         }
         let token = context.meta.get_progress_token();
-        // Whoever is to be told of everything listens before it begins.
+        // Subscribes before the call starts, to miss no report.
         let watch = token.map(|token| {
             let reader = self.0.bus.subscribe(vec![id]);
             ProgressForwarder { reader, token, peer: context.peer.clone() }
         });
         let submitted = self.0.engine.submit(&access, submission, vec![id], size).await.map_err(refused)?;
-        let call = self.ended(&access, submitted, id, watch, [&context.ct, &caller.gone]).await?;
+        let call = self.wait_for_end(&access, submitted, id, watch, [&context.ct, &caller.gone]).await?;
         match &call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref()) {
-            // The protocol has an error of its own for it.
+            // MCP has a separate error for unknown tools.
             Some(failure) if failure.code == Code::ToolNotFound => {
                 Err(ErrorData::invalid_params(failure.text.clone(), None))
             }
@@ -85,8 +85,8 @@ impl Server {
         }
     }
 
-    /// Waits for the end, tells of progress, and cancels the call if its client wants no more of it.
-    async fn ended(
+    /// Waits for the end of a call, sends progress, and cancels the call if the client cancels it or is lost.
+    async fn wait_for_end(
         &self,
         access: &Access,
         submitted: InFlightCalls,
@@ -96,29 +96,29 @@ impl Server {
     ) -> Result<Arc<Call>, ErrorData> {
         let mut ended = std::pin::pin!(submitted.wait_all());
         let is_watched = watch.is_some();
-        // Beside the call and never before it: a client that reads slowly slows nothing.
+        // Runs next to the call: a client that reads slowly does not slow it down.
         let mut watching = std::pin::pin!(async {
             if let Some(watch) = watch {
-                watch.tell().await;
+                watch.forward().await;
             }
         });
-        let (mut is_cancelled, mut is_told) = (false, !is_watched);
+        let (mut is_cancelled, mut is_forwarded) = (false, !is_watched);
         let end = loop {
             tokio::select! {
                 biased;
                 end = &mut ended => break end,
                 () = async { tokio::select! { () = unwanted.cancelled() => {}, () = gone.cancelled() => {} } }, if !is_cancelled => {
                     is_cancelled = true;
-                    // What cannot be cancelled now has ended, or ends by its own clocks.
+                    // If the cancellation fails, the call ends on its own or by its timeouts.
                     if let Err(error) = self.0.engine.cancel(access.tenant(), id).await {
-                        tracing::warn!(%error, call = %id, "a call could not be cancelled");
+                        tracing::warn!(%error, call = %id, "cannot cancel a call");
                     }
                 }
-                () = &mut watching, if !is_told => is_told = true,
+                () = &mut watching, if !is_forwarded => is_forwarded = true,
             }
         };
-        if !is_told && !is_cancelled {
-            // A commit is acknowledged before it is published: what is missing is only not shown.
+        if !is_forwarded && !is_cancelled {
+            // The commit is acknowledged before it is published. On a timeout, the last progress is not sent.
             let _ = tokio::time::timeout(LAST_PROGRESS, watching).await;
         }
         end.map_err(not_recorded)?.into_iter().next().ok_or_else(|| not_recorded(RecordError { accepted: true }))
@@ -127,26 +127,26 @@ impl Server {
 
 pub(super) fn refused(refusal: SubmitError) -> ErrorData {
     let (code, what) = match refusal {
-        SubmitError::ShuttingDown => ("SHUTTING_DOWN", "the service is stopping and takes no new calls"),
+        SubmitError::ShuttingDown => ("SHUTTING_DOWN", "the service is shutting down; no call was accepted"),
         SubmitError::Failed => return ErrorData::internal_error("the call could not be checked", None),
-        _ => ("OVERLOADED", "too many calls are in flight; nothing was accepted, try again"),
+        _ => ("OVERLOADED", "too many calls are in flight; no call was accepted, retry later"),
     };
-    ErrorData::new(TRY_AGAIN, what, Some(serde_json::json!({"code": code, "retryable": true})))
+    ErrorData::new(RETRY_LATER, what, Some(serde_json::json!({"code": code, "retryable": true})))
 }
 
 fn not_accepted(not: AcceptError) -> ErrorData {
     match not {
         AcceptError::NotRecorded(not) => not_recorded(not),
-        // Only keys can be taken, and these calls have none.
+        // Only idempotency keys can be claimed, and these calls have none.
         AcceptError::Claimed => ErrorData::internal_error("the call could not be accepted", None),
     }
 }
 
 fn not_recorded(RecordError { accepted }: RecordError) -> ErrorData {
     let what = if accepted {
-        "the database is away; the call was accepted, and its end is not known yet"
+        "the database is unavailable; the call was accepted, but its outcome is unknown"
     } else {
-        "the database is away; the call was not recorded"
+        "the database is unavailable; the call was not recorded"
     };
-    ErrorData::new(TRY_AGAIN, what, Some(serde_json::json!({"code": "STORE_UNAVAILABLE", "retryable": !accepted})))
+    ErrorData::new(RETRY_LATER, what, Some(serde_json::json!({"code": "STORE_UNAVAILABLE", "retryable": !accepted})))
 }

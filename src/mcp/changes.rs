@@ -1,4 +1,5 @@
-//! `notifications/tools/list_changed`: to subscriptions of today's clients, and to the sessions of older ones.
+//! `notifications/tools/list_changed`: sent to the subscriptions of current clients and to the sessions of older
+//! clients.
 
 use std::time::Duration;
 
@@ -8,14 +9,14 @@ use tokio::sync::watch;
 use super::Server;
 use crate::access::Access;
 
-/// How often it is looked whether the client of a quiet session has gone.
-const LOOK_FOR_CLIENT: Duration = Duration::from_secs(30);
+/// Interval of the check whether the client of a quiet session has disconnected.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Follows what everybody can call.
+/// Detects changes of the tools that a client can call.
 struct Changes {
     access: Access,
     changed: watch::Receiver<u64>,
-    /// The list that was told of last.
+    /// The ETag of the last known list.
     etag: String,
 }
 
@@ -25,7 +26,7 @@ impl Changes {
         Self { etag: etag(&access), access, changed }
     }
 
-    /// Returns when the list is another one; never, once nothing can change any more.
+    /// Waits until the list changes; forever, if it cannot change any more.
     async fn next(&mut self) {
         loop {
             if self.changed.changed().await.is_err() {
@@ -45,8 +46,8 @@ fn etag(access: &Access) -> String {
 }
 
 impl Server {
-    /// Tells one subscription until it is cancelled.
-    pub(super) async fn tell_subscription(&self, access: Access, subscription: SubscriptionContext) {
+    /// Notifies one subscription until it is cancelled.
+    pub(super) async fn notify_subscription(&self, access: Access, subscription: SubscriptionContext) {
         let wants_tools = subscription.accepted().tools_list_changed == Some(true);
         if !wants_tools {
             return subscription.cancelled().await;
@@ -63,8 +64,8 @@ impl Server {
         }
     }
 
-    /// Tells one session until its client has gone.
-    pub(super) async fn tell_session(self, access: Access, peer: Peer<RoleServer>) {
+    /// Notifies one session until its client disconnects.
+    pub(super) async fn notify_session(self, access: Access, peer: Peer<RoleServer>) {
         let mut changes = Changes::new(&self, access);
         loop {
             tokio::select! {
@@ -73,7 +74,7 @@ impl Server {
                         return;
                     }
                 }
-                () = tokio::time::sleep(LOOK_FOR_CLIENT) => {
+                () = tokio::time::sleep(CLIENT_CHECK_INTERVAL) => {
                     if peer.is_transport_closed() {
                         return;
                     }

@@ -1,5 +1,5 @@
-//! Clients of sessions that go away in the middle of a call: a broken stream can be taken up again for a while, and then
-//! the call is cancelled.
+//! Tracks clients of sessions that disconnect during a call. They can resume a broken stream for a while; then the call
+//! is cancelled.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -14,23 +14,24 @@ use hyper::body::{Body as HttpBody, Frame};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How long a client may take to come back; it is told to try again after 3 s.
+/// Time for a client to reconnect; the client is asked to retry after 3 s.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Sessions with a broken stream, each with the word that its client is back. Cheap to clone.
+/// Sessions with a broken stream. Dropping the sender of a session signals that its client is back. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DisconnectTracker(Arc<Mutex<HashMap<String, watch::Sender<()>>>>);
 
 impl DisconnectTracker {
-    /// The client of this session takes up a stream again.
-    pub fn is_back(&self, session: &str) {
-        // Whoever waits for it hears that nobody can say it any more.
+    /// Records that the client of this session resumes a stream.
+    pub fn reconnected(&self, session: &str) {
+        // Closing the channel wakes the waiting guards.
         drop(self.waiting().remove(session));
     }
 
-    /// The answer to one call of this session; if its stream breaks and nobody comes back, `gone` fires.
-    pub fn watched(&self, answer: Body, session: String, gone: CancellationToken) -> Body {
-        let guard = Guard { away: self.clone(), session, gone };
+    /// Wraps the response to a call of this session; cancels `gone` if the stream breaks and the client does not
+    /// reconnect.
+    pub fn watch(&self, answer: Body, session: String, gone: CancellationToken) -> Body {
+        let guard = Guard { disconnects: self.clone(), session, gone };
         Body::new(Watched { inner: answer, guard: Some(guard) })
     }
 
@@ -38,36 +39,36 @@ impl DisconnectTracker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns once the client is back, or its time is over: then `false`.
-    async fn comes_back(&self, session: &str) -> bool {
+    /// Waits until the client reconnects. Returns `false` on a timeout.
+    async fn wait_for_reconnect(&self, session: &str) -> bool {
         let mut back = self.waiting().entry(session.to_owned()).or_default().subscribe();
-        let is_back = tokio::time::timeout(GRACE, async { while back.changed().await.is_ok() {} }).await.is_ok();
-        if !is_back {
+        let is_connected = tokio::time::timeout(GRACE, async { while back.changed().await.is_ok() {} }).await.is_ok();
+        if !is_connected {
             let mut waiting = self.waiting();
             // Another stream of the session may have broken later.
             if waiting.get(session).is_some_and(|sender| sender.receiver_count() == 1) {
                 waiting.remove(session);
             }
         }
-        is_back
+        is_connected
     }
 }
 
 struct Guard {
-    away: DisconnectTracker,
+    disconnects: DisconnectTracker,
     session: String,
     gone: CancellationToken,
 }
 
 impl Guard {
     async fn wait(self) {
-        if !self.away.comes_back(&self.session).await {
+        if !self.disconnects.wait_for_reconnect(&self.session).await {
             self.gone.cancel();
         }
     }
 }
 
-/// A body that knows whether it came to its end.
+/// A response body that starts the guard if it is dropped before its end.
 struct Watched {
     inner: Body,
     guard: Option<Guard>,
@@ -104,38 +105,38 @@ impl Drop for Watched {
 mod tests {
     use super::*;
 
-    fn broken(away: &DisconnectTracker) -> CancellationToken {
+    fn broken(tracker: &DisconnectTracker) -> CancellationToken {
         let gone = CancellationToken::new();
         let never = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
-        drop(away.watched(never, "s".into(), gone.clone()));
+        drop(tracker.watch(never, "s".into(), gone.clone()));
         gone
     }
 
     #[tokio::test(start_paused = true)]
     async fn client_that_does_not_reconnect_is_lost() {
-        let away = DisconnectTracker::default();
-        let (one, other) = (broken(&away), broken(&away));
+        let tracker = DisconnectTracker::default();
+        let (one, other) = (broken(&tracker), broken(&tracker));
         one.cancelled().await;
         other.cancelled().await;
-        assert!(away.waiting().is_empty());
+        assert!(tracker.waiting().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn client_that_reconnects_is_not_lost() {
-        let away = DisconnectTracker::default();
-        let gone = broken(&away);
+        let tracker = DisconnectTracker::default();
+        let gone = broken(&tracker);
         tokio::time::sleep(GRACE / 2).await;
-        away.is_back("s");
+        tracker.reconnected("s");
         tokio::time::sleep(GRACE * 2).await;
-        assert!(!gone.is_cancelled() && away.waiting().is_empty());
+        assert!(!gone.is_cancelled() && tracker.waiting().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn completed_response_is_not_tracked() {
-        let (away, gone) = (DisconnectTracker::default(), CancellationToken::new());
-        let body = away.watched(Body::from("a"), "s".into(), gone.clone());
+        let (tracker, gone) = (DisconnectTracker::default(), CancellationToken::new());
+        let body = tracker.watch(Body::from("a"), "s".into(), gone.clone());
         assert_eq!(body.collect().await.unwrap().to_bytes(), "a");
         tokio::time::sleep(GRACE * 2).await;
-        assert!(!gone.is_cancelled() && away.waiting().is_empty());
+        assert!(!gone.is_cancelled() && tracker.waiting().is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! Streamable HTTP: who may ask, and which requests belong to a session. Clients of 2026-07-28 have none; older ones get
-//! one with `initialize`, since they cancel calls and hear of changes through it.
+//! Streamable HTTP: access and sessions. Clients of 2026-07-28 have no session. Older clients get one with
+//! `initialize`, because they use it to cancel calls and to receive notifications.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -29,51 +29,51 @@ use crate::access::Access;
 use crate::domain::Tenant;
 use crate::engine::{Footprint, MemoryBudget, SubmitError, Unread};
 
-/// How long a session may be silent. A call that runs and says nothing is silent too, and no call takes longer than this.
+/// Idle timeout of a session. A running call without reports counts as idle; no call runs longer than this.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Hosts under which a client on this machine knows it.
+/// Host names of this machine for local clients.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
-/// Names the session of a request.
+/// The header with the session id.
 const SESSION: &str = "mcp-session-id";
-/// Where a message says its version (2026-07-28).
+/// The member of `_meta` with the protocol version (2026-07-28).
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// What the endpoint is told at its start.
+/// The settings of the endpoint.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// Hosts under which it is known beside those of this machine; `*` is any.
+    /// Allowed host names in addition to those of this machine; `*` allows any.
     pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may ask, beside those of these hosts.
+    /// Allowed origins of web pages, in addition to those of the allowed hosts.
     pub allowed_origins: Vec<String>,
-    /// Most sessions at once; 0 for none.
+    /// Maximum number of sessions; 0 disables sessions.
     pub sessions: usize,
-    /// Largest message.
+    /// Maximum size of a message, in bytes.
     pub max_body_bytes: usize,
 }
 
-/// Answers MCP over HTTP. Cheap to clone.
+/// The HTTP endpoint of the MCP server. Cheap to clone.
 pub struct Endpoint<S = Server> {
     room: MemoryBudget,
     stateless: StreamableHttpService<S, NeverSessionManager>,
     stateful: StreamableHttpService<S, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
-    away: DisconnectTracker,
-    /// Whose each session is.
+    disconnects: DisconnectTracker,
+    /// The owner of each session.
     owners: Arc<Mutex<HashMap<String, Owner>>>,
     max_sessions: usize,
 }
 
-/// A tenant and the id of a key; none where the service is open.
+/// The tenant and the id of the key; no key if authentication is disabled.
 type Owner = (Tenant, Option<Uuid>);
 
 impl<S> std::fmt::Debug for Endpoint<S> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Endpoint").field("most_sessions", &self.max_sessions).finish_non_exhaustive()
+        formatter.debug_struct("Endpoint").field("max_sessions", &self.max_sessions).finish_non_exhaustive()
     }
 }
 
 impl<S: ServerHandler + Clone> Endpoint<S> {
-    /// An endpoint of this server, whose streams end when `closing` fires.
+    /// Creates an endpoint whose streams end when `closing` is cancelled.
     #[must_use]
     pub fn new(server: S, room: MemoryBudget, settings: &Settings, closing: CancellationToken) -> Self {
         let any_host = settings.allowed_hosts.iter().any(|host| host == "*");
@@ -99,13 +99,13 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
                 config.with_legacy_session_mode(true),
             ),
             sessions,
-            away: DisconnectTracker::default(),
+            disconnects: DisconnectTracker::default(),
             owners: Arc::default(),
             max_sessions: settings.sessions,
         }
     }
 
-    /// Answers one request of this caller, whose body is there, and counted.
+    /// Responds to one request, whose body has been read and counted.
     pub async fn answer(
         &self,
         mut parts: Parts,
@@ -116,12 +116,12 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let owner = owner_of(&parts);
         if session.as_ref().is_some_and(|session| !self.is_of(session, &owner)) {
-            // Another caller's session is none: a client begins anew.
-            return (StatusCode::NOT_FOUND, "there is no such session").into_response();
+            // A session of another caller is reported as unknown, so the client starts a new one.
+            return (StatusCode::NOT_FOUND, "unknown session").into_response();
         }
         if parts.method != Method::POST {
             if let Some(session) = session.as_deref().filter(|_| parts.headers.contains_key("last-event-id")) {
-                self.away.is_back(session);
+                self.disconnects.reconnected(session);
             }
             return self.within(session.is_some(), parts, body).await;
         }
@@ -138,10 +138,11 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         };
         caller.weight = footprint.weight;
         if !message.is_object() {
-            let error = ErrorData::invalid_request("a message is one object; batches are not taken", None);
+            let error =
+                ErrorData::invalid_request("a message must be a single object; batches are not supported", None);
             return refused(StatusCode::BAD_REQUEST, &Value::Null, &error);
         }
-        // What it asks for is read again by those who answer it.
+        // rmcp parses the message again.
         let (method, id) = (message["method"].take(), message["id"].take());
         let begins = method == "initialize";
         if begins && is_modern(&message) {
@@ -149,14 +150,14 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
             return refused(StatusCode::NOT_FOUND, &id, &error);
         }
         drop(message);
-        // Where there is no room for one more, the client does without.
+        // At the limit, the client gets no session.
         let gets_one = begins && self.sessions.sessions.read().await.len() < self.max_sessions;
         let gone = caller.gone.clone();
         parts.extensions.insert(caller);
         let answer = self.within(session.is_some() || gets_one, parts, body).await;
         if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && !is_json(&answer) {
-            // It is JSON, and no message.
-            let error = ErrorData::invalid_request("the body is no message of JSON-RPC 2.0", None);
+            // The body is valid JSON, but not a message.
+            let error = ErrorData::invalid_request("the body is not a JSON-RPC 2.0 message", None);
             return refused(StatusCode::BAD_REQUEST, &id, &error);
         }
         if let Some(begun) = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).filter(|_| gets_one) {
@@ -167,7 +168,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         }
         match session {
             Some(session) if method == "tools/call" && answer.status().is_success() => {
-                answer.map(|body| self.away.watched(body, session, gone))
+                answer.map(|body| self.disconnects.watch(body, session, gone))
             }
             _ => answer,
         }
@@ -175,14 +176,14 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
 
     fn is_of(&self, session: &str, owner: &Owner) -> bool {
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that nobody knows is told so by those who keep them.
+        // The session manager rejects unknown sessions.
         owners.get(session).is_none_or(|known| known == owner)
     }
 
     async fn note_owner(&self, session: &str, owner: Owner) {
         let there = self.sessions.sessions.read().await;
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that have ended are forgotten here, so there are never more than there may be sessions.
+        // Removes ended sessions, which bounds the map by the maximum number of sessions.
         if owners.len() >= self.max_sessions {
             owners.retain(|known, _| there.keys().any(|there| **there == **known));
         }
@@ -205,7 +206,7 @@ fn owner_of(parts: &Parts) -> Owner {
     caller.map_or_else(Owner::default, |caller| (caller.tenant.clone(), caller.key))
 }
 
-/// Web pages of these hosts, and these origins.
+/// Returns the origins of web pages on these hosts, and the additional origins.
 fn origins(hosts: &[String], more: &[String]) -> Vec<String> {
     let named = hosts.iter().filter(|host| *host != "*");
     let of_hosts = named.flat_map(|host| {
@@ -218,7 +219,7 @@ fn origins(hosts: &[String], more: &[String]) -> Vec<String> {
     of_hosts.chain(more.iter().cloned()).collect()
 }
 
-/// Whether a message says by itself that it is of 2026-07-28 or later, where there is no `initialize`.
+/// Returns `true` if a message declares version 2026-07-28 or later, which has no `initialize`.
 fn is_modern(message: &Value) -> bool {
     let version = message["params"]["_meta"][META_VERSION].as_str();
     version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
@@ -228,7 +229,7 @@ fn is_json(answer: &Response<Body>) -> bool {
     answer.headers().get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/json"))
 }
 
-/// An error of JSON-RPC.
+/// Creates a JSON-RPC error response.
 fn refused(status: StatusCode, id: &Value, error: &ErrorData) -> Response<Body> {
     let id = if id.is_string() || id.is_number() { id.clone() } else { Value::Null };
     let body = json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();

@@ -1,4 +1,4 @@
-//! `tools/list`: the tools as `GET /tools?format=mcp` has them, in pages.
+//! `tools/list`: the tools as in `GET /tools?format=mcp`, in pages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -17,26 +17,26 @@ use crate::executor::mcp::annotations;
 use crate::formats::definitions::{Format, mcp};
 use crate::registry::{Lookup, Snapshot};
 
-/// Tools in one page.
+/// Maximum number of tools in one page.
 const PAGE: usize = 500;
-/// How long a client may take a list for what there is, in milliseconds: tools come and go.
-const FRESH_MS: u64 = 5_000;
+/// Time that a client may cache a list, in milliseconds; the tools can change.
+const LIST_TTL_MS: u64 = 5_000;
 
-/// The list as it was made last.
+/// The cached list of tools.
 #[derive(Debug, Default)]
 pub(super) struct Tools(ArcSwapOption<List>);
 
 #[derive(Debug)]
 struct List {
-    /// Of these tools.
+    /// The snapshot that the list was built from.
     of: Weak<Snapshot>,
-    /// In the order of their own names.
+    /// The tools, sorted by their names in the registry.
     tools: Vec<ListedTool>,
-    /// By their own names.
+    /// The index of each tool, by its name in the registry.
     places: HashMap<Arc<str>, usize>,
 }
 
-/// A tool as it is shown, and its own name.
+/// The name of a tool in the registry, and the tool as clients see it.
 type ListedTool = (Arc<str>, Tool);
 
 #[derive(Deserialize)]
@@ -53,7 +53,7 @@ impl List {
         });
         let tools = read.map_or_else(
             |error| {
-                tracing::error!(%error, "the list of tools cannot be read back");
+                tracing::error!(%error, "cannot decode the list of tools");
                 Vec::new()
             },
             |list| list.tools,
@@ -70,7 +70,7 @@ impl List {
 }
 
 impl Server {
-    /// One page of the tools that everybody can call.
+    /// Returns one page of the tools that the client can call.
     pub(super) async fn list(&self, access: &Access, cursor: Option<String>) -> Result<ListToolsResult, ErrorData> {
         let after = cursor.as_deref().map(name_of).transpose()?;
         let list = self.listed(access).await?;
@@ -80,7 +80,7 @@ impl Server {
         let last = page.last().filter(|_| !is_last);
         let next_cursor = last.map(|(name, _)| URL_SAFE_NO_PAD.encode(name.as_bytes()));
         let mut result = ListToolsResult::with_all_items(page.iter().map(|(_, tool)| tool.clone()).collect());
-        (result.next_cursor, result.ttl_ms) = (next_cursor, Some(FRESH_MS));
+        (result.next_cursor, result.ttl_ms) = (next_cursor, Some(LIST_TTL_MS));
         result.cache_scope = Some(CacheScope::Private);
         Ok(result)
     }
@@ -93,14 +93,14 @@ impl Server {
         if let Some(list) = self.0.tools.0.load_full().filter(|list| list.is_of(&snapshot)) {
             return Ok(list);
         }
-        // With many tools this takes a while, and others would wait.
+        // Building a long list takes a while and would block other tasks.
         let made = tokio::task::spawn_blocking(move || Arc::new(List::new(&snapshot))).await;
-        let list = made.map_err(|_| ErrorData::internal_error("the list of tools could not be made", None))?;
+        let list = made.map_err(|_| ErrorData::internal_error("the list of tools could not be built", None))?;
         self.0.tools.0.store(Some(list.clone()));
         Ok(list)
     }
 
-    /// The list for those who may not have all tools; it is kept for nobody.
+    /// Builds the list for a client that is restricted to some tools; it is not cached.
     async fn allowed(&self, access: Access, snapshot: Arc<Snapshot>) -> Result<Arc<List>, ErrorData> {
         let made = tokio::task::spawn_blocking(move || {
             let view = access.view(&snapshot, None);
@@ -108,12 +108,12 @@ impl Server {
             list.tools.retain(|(name, _)| matches!(view.find(name), Lookup::Available(_)));
             Arc::new(list)
         });
-        made.await.map_err(|_| ErrorData::internal_error("the list of tools could not be made", None))
+        made.await.map_err(|_| ErrorData::internal_error("the list of tools could not be built", None))
     }
 
-    /// One tool, for what of its arguments is to stand in headers.
+    /// Returns one tool; rmcp checks headers against its input schema.
     pub(super) fn tool(&self, name: &str) -> Option<Tool> {
-        // It is not told who asks: only what is everybody's, or the operator's, is known by it.
+        // The caller is not known here: only the operator's tools and shared tools are found.
         let snapshot = self.0.engine.registry().default_shelf().snapshot().clone();
         if let Some(list) = self.0.tools.0.load_full().filter(|list| list.is_of(&snapshot)) {
             let name = &snapshot.find(name)?.name;
@@ -123,8 +123,8 @@ impl Server {
         Some(Tool::new(name.to_owned(), "", Arc::new(schema)))
     }
 
-    /// Whether callers of this tool are not kept waiting, and whether it says what its results look like.
-    pub(super) fn kind_of(access: &Access, name: &str) -> ToolTraits {
+    /// Returns whether a tool is `async` and whether it has an output schema.
+    pub(super) fn traits_of(access: &Access, name: &str) -> ToolTraits {
         let snapshot = access.snapshot();
         let view = access.view(&snapshot, None);
         let Lookup::Available(entry) = view.find(name) else { return ToolTraits::default() };
@@ -135,7 +135,7 @@ impl Server {
     }
 }
 
-/// See [`Server::kind_of`].
+/// The properties of a tool that decide how its calls are answered; see [`Server::traits_of`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ToolTraits {
     pub is_asynchronous: bool,
@@ -144,7 +144,7 @@ pub(super) struct ToolTraits {
 
 fn name_of(cursor: &str) -> Result<String, ErrorData> {
     let name = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    name.ok_or_else(|| ErrorData::invalid_params("the cursor is none of this server: begin without one", None))
+    name.ok_or_else(|| ErrorData::invalid_params("the cursor is invalid: start without a cursor", None))
 }
 
 #[cfg(test)]

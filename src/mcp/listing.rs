@@ -1,4 +1,4 @@
-//! Lists of tools as they are sent: with the annotations that rmcp's types have no member for.
+//! Adds the annotations to sent lists of tools that rmcp's types do not support.
 
 use axum::body::{Body, to_bytes};
 use axum::http::header::CONTENT_LENGTH;
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use crate::executor::mcp::annotations::{CARRIER, unpack_all};
 
-/// An answer to `tools/list` over HTTP, be it JSON or a stream of events.
+/// Completes an HTTP response to `tools/list`, either JSON or an event stream.
 pub(super) async fn complete(answer: Response<Body>) -> Response<Body> {
     let (mut parts, body) = answer.into_parts();
-    // It was made here, and ends with the list.
+    // The body was created by this process and ends with the list.
     let Ok(bytes) = to_bytes(body, usize::MAX).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
@@ -41,7 +41,7 @@ fn unpacked(json: &str) -> Option<String> {
     Some(message.to_string())
 }
 
-/// A transport whose lists are complete.
+/// A transport that completes the lists that it sends.
 pub(super) struct Completing<T>(pub T);
 
 impl<T: Transport<RoleServer>> Transport<RoleServer> for Completing<T> {

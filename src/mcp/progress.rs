@@ -1,4 +1,4 @@
-//! What a running call tells its client: `notifications/progress`.
+//! `notifications/progress`: forwards the reports of a running call to its client.
 
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
@@ -7,7 +7,7 @@ use crate::domain::Call;
 use crate::domain::event::{EventKind, Stage};
 use crate::events::bus::CallSubscription;
 
-/// Follows one call.
+/// Forwards the progress of one call.
 pub(super) struct ProgressForwarder {
     pub reader: CallSubscription,
     pub token: ProgressToken,
@@ -15,14 +15,14 @@ pub(super) struct ProgressForwarder {
 }
 
 impl ProgressForwarder {
-    /// Tells what there is to tell until the call has ended, or the client is not there any more.
-    pub async fn tell(mut self) {
+    /// Sends progress until the call has ended or the client disconnects.
+    pub async fn forward(mut self) {
         let mut steps = Steps::default();
         while let Some(framed) = self.reader.events.recv().await {
             match &framed.event.stage {
                 Stage::Result => return,
                 Stage::Reported(reported) if reported.kind == EventKind::Status => {}
-                // The last report may be told with the end.
+                // The event of the end may carry the last report.
                 Stage::Settled if framed.event.call.progress.is_some() => {}
                 _ => continue,
             }
@@ -34,11 +34,11 @@ impl ProgressForwarder {
     }
 }
 
-/// Progress only ever grows, as the protocol has it.
+/// Drops progress that does not increase, as the protocol requires.
 #[derive(Default)]
 struct Steps {
     last: Option<f64>,
-    /// Reports of a tool that says no numbers.
+    /// The number of reports; used as progress by tools that report no numbers.
     reports: u32,
 }
 
@@ -76,15 +76,15 @@ mod tests {
         call
     }
 
-    fn told(updates: Vec<StatusUpdate>) -> Vec<(f64, Option<f64>, Option<String>)> {
+    fn sent(updates: Vec<StatusUpdate>) -> Vec<(f64, Option<f64>, Option<String>)> {
         let (mut call, mut steps) = (running(), Steps::default());
         let token = ProgressToken(NumberOrString::Number(1));
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         for update in updates {
             call.update(update).unwrap();
-            told.extend(steps.next(&call, &token).map(|step| (step.progress, step.total, step.message)));
+            sent.extend(steps.next(&call, &token).map(|step| (step.progress, step.total, step.message)));
         }
-        told
+        sent
     }
 
     fn at(current: f64, message: Option<&str>) -> StatusUpdate {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn only_growing_progress_is_sent() {
-        let steps = told(vec![at(0.0, Some("begun")), at(2.0, None), at(2.0, None), at(1.0, None), at(3.0, Some("c"))]);
+        let steps = sent(vec![at(0.0, Some("begun")), at(2.0, None), at(2.0, None), at(1.0, None), at(3.0, Some("c"))]);
         let numbers: Vec<f64> = steps.iter().map(|(current, ..)| *current).collect();
         assert_eq!(numbers, [0.0, 2.0, 3.0]);
         assert_eq!(steps[0], (0.0, Some(9.0), Some("begun".into())));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn reports_without_numbers_are_counted() {
-        let steps = told(vec![tip("one"), tip("two")]);
+        let steps = sent(vec![tip("one"), tip("two")]);
         assert_eq!(steps, [(1.0, None, Some("one".into())), (2.0, None, Some("two".into()))]);
     }
 }

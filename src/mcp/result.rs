@@ -1,22 +1,22 @@
-//! An ended call as the result of `tools/call`: what the model reads, the data, and whether it is an error. What is for
-//! people stays where it is.
+//! Converts an ended call to the result of `tools/call`: the content for the model, the structured data, and the error
+//! flag. Display data is not sent.
 
 use rmcp::model::{CallToolResult, ContentBlock as Block, MetaObject};
 use serde_json::{Map, Value, json};
 
 use crate::domain::{Call, ContentBlock, Outcome};
 
-/// Names the call, so that whoever has the client can find it in the service.
+/// The `_meta` member with the id of the call.
 const CALL: &str = "toolpost/call_id";
-/// The code of a failure.
+/// The `_meta` member with the code of a failure.
 const ERROR_CODE: &str = "toolpost/error_code";
 
-/// The result of a call; `has_schema` is whether clients hold its data against a schema.
+/// Returns the result of a call; `has_schema` tells whether clients check its data against an output schema.
 pub(super) fn of(call: &Call, has_schema: bool) -> CallToolResult {
     let mut meta = MetaObject::new();
     meta.0.insert(CALL.to_owned(), call.id.to_string().into());
     let Some(outcome) = call.outcome.as_deref() else {
-        // Only what has ended is asked for.
+        // Unreachable: only ended calls are converted.
         return CallToolResult::error(Vec::new());
     };
     let content = blocks(outcome);
@@ -49,7 +49,7 @@ fn block(block: &ContentBlock) -> Block {
     }
 }
 
-/// Audio and resources are the protocol's own; what it does not know is told as text.
+/// Converts audio and resource blocks to the types of the protocol, and unknown blocks to text.
 fn other(members: &Map<String, Value>) -> Block {
     let mut renamed = members.clone();
     if let Some(mime_type) = renamed.remove("mime_type") {
@@ -59,8 +59,8 @@ fn other(members: &Map<String, Value>) -> Block {
         .unwrap_or_else(|_| Block::text(Value::Object(members.clone()).to_string()))
 }
 
-/// `structuredContent` is an object. Of a result that was cut it would be the whole, so it is left out, unless clients
-/// look for it.
+/// Returns `structuredContent`, which must be an object. It is omitted if the output was truncated, because it would be
+/// the full output; unless clients check it against a schema.
 fn data(outcome: &Outcome, has_schema: bool) -> Option<Value> {
     if outcome.full_output.is_some() && !has_schema {
         return None;
@@ -101,17 +101,17 @@ mod tests {
         let resource = json!({"type": "resource", "resource": {"uri": "a:b", "text": "t"}});
         let audio = json!({"type": "audio", "data": "AA==", "mime_type": "audio/wav"});
         let unknown = json!({"type": "chart", "points": [1]});
-        let told = answered(json!({"content": [resource, audio, unknown]}));
-        assert_eq!(told["content"][0], resource);
-        assert_eq!(told["content"][1], json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}));
-        assert_eq!(told["content"][2], json!({"type": "text", "text": unknown.to_string()}));
+        let sent = answered(json!({"content": [resource, audio, unknown]}));
+        assert_eq!(sent["content"][0], resource);
+        assert_eq!(sent["content"][1], json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}));
+        assert_eq!(sent["content"][2], json!({"type": "text", "text": unknown.to_string()}));
     }
 
     #[test]
     fn failure_becomes_result_with_text_and_code() {
-        let told = result(Failure::blocked(Some("no"), "h").into());
-        assert_eq!((&told["isError"], &told["content"][0]["text"]), (&json!(true), &json!("Error: no")));
-        assert_eq!(told["_meta"][ERROR_CODE], "TOOL_BLOCKED");
-        assert_eq!(told["_meta"][CALL], Uuid::nil().to_string());
+        let sent = result(Failure::blocked(Some("no"), "h").into());
+        assert_eq!((&sent["isError"], &sent["content"][0]["text"]), (&json!(true), &json!("Error: no")));
+        assert_eq!(sent["_meta"][ERROR_CODE], "TOOL_BLOCKED");
+        assert_eq!(sent["_meta"][CALL], Uuid::nil().to_string());
     }
 }

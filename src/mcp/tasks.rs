@@ -1,4 +1,4 @@
-//! Calls that nobody waits for, as tasks of the protocol (SEP-2663): a task is a call, and its id is the call's.
+//! Tasks of the protocol (SEP-2663) for `async` calls: a task is a call with the same id.
 
 use rmcp::ErrorData;
 use rmcp::model::{CreateTaskResult, DetailedTask, GetTaskResult, JsonObject, Task, TaskPayload, TaskStatus};
@@ -11,37 +11,37 @@ use crate::domain::{Call, Code};
 use crate::engine::ControlOutcome;
 use crate::store::StoreError;
 
-/// How long a client is asked to wait before it looks again, in milliseconds.
-const LOOK_AGAIN_MS: u64 = 1_000;
+/// Polling interval for clients, in milliseconds.
+const POLL_INTERVAL_MS: u64 = 1_000;
 
 impl Server {
-    /// A task that is on disk.
+    /// Returns the task of an accepted call.
     pub(super) async fn created(access: &Access, id: Uuid) -> Result<CreateTaskResult, ErrorData> {
         let call = Self::stored(access, id).await?;
         Ok(CreateTaskResult::new(task(&call, TaskStatus::Working)))
     }
 
-    /// How a task stands, with its result once it has one.
+    /// Returns the status of a task, with its result once it has ended.
     pub(super) async fn task(&self, access: &Access, id: &str) -> Result<GetTaskResult, ErrorData> {
         let call = Self::stored(access, id_of(id)?).await?;
-        let payload = payload(&call, Self::kind_of(access, &call.name).has_output_schema);
+        let payload = payload(&call, Self::traits_of(access, &call.name).has_output_schema);
         Ok(GetTaskResult::new(DetailedTask::new(task(&call, payload.status()), payload)))
     }
 
-    /// Wants a task to end; one that has ended is left as it is.
+    /// Requests the cancellation of a task; has no effect on an ended task.
     pub(super) async fn cancel(&self, access: &Access, id: &str) -> Result<(), ErrorData> {
         let call = id_of(id)?;
-        if !access.may_reach_id(call).await.map_err(|error| away(&error))? {
+        if !access.may_reach_id(call).await.map_err(|error| store_error(&error))? {
             return Err(no_such_task(id));
         }
-        match self.0.engine.cancel(access.tenant(), call).await.map_err(|error| away(&error))? {
+        match self.0.engine.cancel(access.tenant(), call).await.map_err(|error| store_error(&error))? {
             ControlOutcome::NoSuchCall => Err(no_such_task(id)),
             _ => Ok(()),
         }
     }
 
     async fn stored(access: &Access, id: Uuid) -> Result<Call, ErrorData> {
-        let call = access.call(id).await.map_err(|error| away(&error))?;
+        let call = access.call(id).await.map_err(|error| store_error(&error))?;
         call.ok_or_else(|| no_such_task(&id.to_string()))
     }
 }
@@ -49,13 +49,14 @@ impl Server {
 fn task(call: &Call, status: TaskStatus) -> Task {
     let updated_at = call.ended_at.or(call.started_at).unwrap_or(call.created_at);
     let mut task = Task::new(call.id.to_string(), status, call.created_at.to_string(), updated_at.to_string())
-        .with_poll_interval_ms(LOOK_AGAIN_MS);
+        .with_poll_interval_ms(POLL_INTERVAL_MS);
     let progress = call.progress.as_ref().and_then(|progress| progress.message.clone());
     task.status_message = call.tip.clone().or(progress);
     task
 }
 
-/// A tool that failed has ended well as a task: its result says so. Where the service itself failed, the task did.
+/// Returns the payload of a task. A failed tool call completes the task with an error result; only a failure of the
+/// service fails the task.
 fn payload(call: &Call, has_schema: bool) -> TaskPayload {
     let Some(outcome) = call.outcome.as_deref() else { return TaskPayload::Working };
     match &outcome.error {
@@ -65,7 +66,7 @@ fn payload(call: &Call, has_schema: bool) -> TaskPayload {
             TaskPayload::Failed { error: object(error) }
         }
         _ => {
-            // All of it came from JSON: nothing can fail to serialise.
+            // The value came from JSON, so serialization cannot fail.
             let result = serde_json::to_value(result::of(call, has_schema)).unwrap_or_default();
             TaskPayload::Completed { result: object(result) }
         }
@@ -85,10 +86,10 @@ fn id_of(text: &str) -> Result<Uuid, ErrorData> {
 
 fn no_such_task(id: &str) -> ErrorData {
     let id = crate::domain::json::shorten(id, 64);
-    ErrorData::invalid_params(format!("there is no task {id}"), None)
+    ErrorData::invalid_params(format!("unknown task {id}"), None)
 }
 
-fn away(error: &StoreError) -> ErrorData {
+fn store_error(error: &StoreError) -> ErrorData {
     tracing::error!(%error, "the store failed");
-    ErrorData::internal_error("the database is away; try again", None)
+    ErrorData::internal_error("the database is unavailable; retry later", None)
 }

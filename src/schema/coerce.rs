@@ -108,7 +108,7 @@ impl Coercer<'_> {
         converted
     }
 
-    /// Returns `true` if a `null` stands for a declared optional property that was omitted.
+    /// Returns `true` if a `null` represents an omitted optional property that is declared.
     fn is_absent(&mut self, name: &str, parts: &[NodeId], below: &[NodeId]) -> bool {
         let mut nodes = parts.iter().map(|part| &self.graph.nodes[*part]);
         let required = nodes.clone().any(|node| node.required.iter().any(|required| required == name));

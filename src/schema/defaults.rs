@@ -10,7 +10,7 @@ const MAX_ADDED: usize = 1 << 20;
 /// Maximum number of subschemas visited while defaults are checked at registration, and while a small value is filled.
 const STEPS: u32 = 1_000_000;
 
-/// Collects the defaults to apply: those that their own schema accepts and that do not nest endlessly.
+/// Collects the defaults to apply; skips invalid and endless defaults.
 pub(super) fn prepare(graph: &mut Graph) {
     let mut budget = Budget::new(STEPS);
     for id in 0..graph.nodes.len() {

@@ -15,7 +15,7 @@ pub(in crate::schema) use build::build;
 /// The index of a node in its graph.
 pub(super) type NodeId = usize;
 
-/// All subschemas of a document, including those that are only defined.
+/// All subschemas of a document, including unused definitions.
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,

@@ -48,14 +48,14 @@ pub enum Target {
 /// A constraint that a vendor's subset cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Loss {
-    /// Location of the subschema in the original, as an RFC 6901 pointer
+    /// Location of the subschema in the original, as an RFC 6901 pointer.
     pub pointer: String,
-    /// Keyword of the original that was dropped or changed
+    /// Keyword of the original that was dropped or changed.
     pub keyword: String,
-    /// Difference for the model
+    /// Difference for the model.
     pub message: String,
     /// Whether the lowered schema may allow arguments that the original rejects. If `false`, it only allows fewer
-    /// arguments
+    /// arguments.
     pub widens: bool,
 }
 

@@ -1,4 +1,4 @@
-//! References by URI: those that point into the document are rewritten as plain JSON pointers. Nothing is ever fetched.
+//! References by URI: rewritten as plain JSON pointers if they point into the document. Nothing is ever fetched.
 //!
 //! A schema whose references are all fragments (`#…`) is left unchanged.
 

@@ -8,15 +8,15 @@ use crate::domain::json;
 /// One violation of a schema by a value. Its size is bounded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Violation {
-    /// Location of the value, as an RFC 6901 pointer. For a missing or unexpected property, the location of its object
+    /// Location of the value, as an RFC 6901 pointer. For a missing or unexpected property, the location of its object.
     pub pointer: String,
-    /// Message for the model: the fault and, if known, a suggestion
+    /// Message for the model: the fault and, if known, a suggestion.
     pub message: String,
-    /// Violated keyword of the schema
+    /// Violated keyword of the schema.
     pub keyword: String,
-    /// Value of the keyword; shortened if it is long
+    /// Value of the keyword; shortened if it is long.
     pub expected: Value,
-    /// Name of the missing or unexpected property
+    /// Name of the missing or unexpected property.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub property: Option<String>,
 }

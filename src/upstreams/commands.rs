@@ -1,4 +1,4 @@
-//! What can be asked for: servers are registered, started again, deleted, and changes of their tools accepted.
+//! The operations of the API: register, restart and delete servers, and accept changes of their tools.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::registry::Snapshot;
 use crate::store::upstreams::PinMode;
 
 impl Upstreams {
-    /// Starts the server of which a tool of this name among these could be, if there is one, and waits for it.
+    /// Starts the server of the named tool, if there is any, and waits for its first start, for at most `wait`.
     pub async fn reach(&self, snapshot: &Snapshot, tool: &str, wait: Duration) {
         let of_definition = snapshot.find(tool).and_then(|entry| match &entry.declared.executor {
             ExecutorSpec::Mcp { server, .. } => Some(server.clone()),
@@ -23,10 +23,11 @@ impl Upstreams {
         }
     }
 
-    /// Puts up a server that was registered over the API, and starts it.
+    /// Registers and starts a server.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns an [`UpstreamRequestError`] if the name is taken, the limit is reached, the server cannot be sealed, or
+    /// the database fails.
     pub async fn register(&self, name: &str, upstream: &Upstream) -> Result<(), UpstreamRequestError> {
         self.reload(true).await?;
         {
@@ -47,10 +48,10 @@ impl Upstreams {
         Ok(())
     }
 
-    /// Takes down a server that was registered over the API.
+    /// Deletes a server that was registered over the API.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns an [`UpstreamRequestError`] if the server is unknown or declared in the settings, or the database fails.
     pub async fn delete(&self, name: &str) -> Result<(), UpstreamRequestError> {
         if self.book().held.get(name).is_some_and(|held| held.origin == Origin::Config) {
             return Err(UpstreamRequestError::Declared);
@@ -63,10 +64,10 @@ impl Upstreams {
         Ok(())
     }
 
-    /// Starts a server again, at once. Calls that it is working on fail.
+    /// Restarts a server immediately. Its running calls fail.
     ///
     /// # Errors
-    /// If there is none, or it cannot be used.
+    /// Returns an [`UpstreamRequestError`] if the server is unknown or its declaration is invalid.
     pub fn restart(&self, name: &str) -> Result<(), UpstreamRequestError> {
         let book = self.book();
         let held = book.held.get(name).ok_or(UpstreamRequestError::NotFound)?;
@@ -80,10 +81,10 @@ impl Upstreams {
         }
     }
 
-    /// Accepts the definitions that tools have now; without names, of all that rest.
+    /// Accepts the current definitions of the named tools, or of all quarantined tools.
     ///
     /// # Errors
-    /// If there is no such server or tool, or the database fails.
+    /// Returns an [`UpstreamRequestError`] if the server or a tool is unknown, or the database fails.
     pub async fn accept(&self, name: &str, tools: Option<&[String]>) -> Result<(), UpstreamRequestError> {
         let pins = {
             let book = self.book();
@@ -115,13 +116,13 @@ impl Upstreams {
                 }
             }
             self.reload(true).await?;
-            // Somebody else may have read it first: what follows from it is done when this is.
+            // Another task may have read the pins first; this waits until they are applied.
             reconcile::settle(&self.jobs, name).await;
         }
         Ok(())
     }
 
-    /// Gives a definition that names a server's tool the words and schemas of that where it has none of its own.
+    /// Completes a definition that refers to a server's tool with the description and schemas of that tool.
     pub fn complete(&self, definition: &mut ToolDefinition) {
         let ExecutorSpec::Mcp { server, tool } = &definition.executor else { return };
         let listed = self.book().held.get(server).and_then(|held| held.listed.clone());
@@ -129,7 +130,7 @@ impl Upstreams {
         let Some(Ok(theirs)) = told.map(|told| mcp::definition(server, told, definition.output_check)) else { return };
         if definition.input_schema.is_null() {
             definition.input_schema = theirs.input_schema;
-            // A schema of one's own may have other results as well.
+            // A definition with its own input schema may have other results as well.
             definition.output_schema = definition.output_schema.take().or(theirs.output_schema);
         }
         if definition.description.is_empty() {

@@ -1,4 +1,4 @@
-//! The servers that the settings declare, and the file of `mcpServers` that people have for other programs.
+//! Servers that are declared in the settings or in an `mcpServers` file, the format of other MCP clients.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,19 +8,19 @@ use serde_json::{Map, Value};
 use crate::domain::json;
 use crate::domain::upstream::{Declared, Upstream, read_settings, server_name};
 
-/// Largest file.
+/// Maximum size of the file, in bytes.
 const LARGEST: u64 = 1024 * 1024;
 
-/// Servers by name, each usable or why not. Those that are switched off are not among them.
+/// Servers by name, each valid or with the reason why it is invalid. Disabled servers are omitted.
 #[derive(Debug, Default)]
 pub struct Declarations(pub BTreeMap<String, Result<Upstream, String>>);
 
 impl Declarations {
-    /// Those of the settings, and of the file if one is named. What is wrong with one server is no reason not to have the
-    /// others; a file that is none is.
+    /// Reads the servers of the settings, and of the file if `file` is not blank. An invalid server does not affect the
+    /// others.
     ///
     /// # Errors
-    /// What is wrong with the file, or with names.
+    /// Returns the reason if the file or a name is invalid.
     pub fn read(settings: &BTreeMap<String, Map<String, Value>>, file: &str) -> Result<Self, String> {
         let mut found = Self::default();
         for (name, members) in settings {
@@ -49,20 +49,20 @@ impl Declarations {
             Err(fault) => Err(fault),
         };
         if self.0.insert(cleaned.clone(), declared).is_some() {
-            return Err(format!("there are two servers \"{cleaned}\""));
+            return Err(format!("duplicate server name \"{cleaned}\""));
         }
         Ok(())
     }
 }
 
-/// `mcpServers` of a file; some programs call it `servers`, and some have nothing around it.
+/// Reads the member `mcpServers` of a file, which some programs call `servers`.
 fn servers_of(path: &Path) -> Result<Map<String, Value>, String> {
     let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
     if size > LARGEST {
         return Err(format!("it is larger than {LARGEST} bytes"));
     }
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    let value = json::parse(&bytes).map_err(|error| format!("it is no JSON: {error}"))?;
+    let value = json::parse(&bytes).map_err(|error| format!("it is not valid JSON: {error}"))?;
     let Value::Object(mut members) = value else {
         return Err(format!("it must be an object, not {}", json::type_name(&value)));
     };
@@ -101,10 +101,10 @@ mod tests {
     #[test]
     fn invalid_file_is_reported_with_its_name() {
         for (text, reason) in [
-            ("{", "no JSON"),
+            ("{", "not valid JSON"),
             ("[]", "must be an object"),
             ("{}", "no \"mcpServers\""),
-            (r#"{"mcpServers": {"a b": {"command": "x"}, "a_b": {"command": "x"}}}"#, "two servers \"a_b\""),
+            (r#"{"mcpServers": {"a b": {"command": "x"}, "a_b": {"command": "x"}}}"#, "duplicate server name \"a_b\""),
         ] {
             let error = of_file(text).unwrap_err();
             assert!(error.contains(reason) && error.contains("mcp.json"), "{error}");

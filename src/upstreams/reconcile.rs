@@ -1,4 +1,4 @@
-//! One thing after the other: what a server offers is compared with what it did before, held against the pins, and shown.
+//! Reconciles the tools of each server with the previous list and the pins, one server at a time, and publishes them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -11,23 +11,24 @@ use crate::executor::mcp::{ListedTool, ToolList, definition};
 use crate::registry::upstream::UpstreamTool;
 use crate::store::upstreams::PinMode;
 
-/// What is to be done, and who waits for it.
+/// A job of the reconcile task.
 pub(super) struct ReconcileJob {
     server: String,
-    /// What the server has said, if it has said anything, and which one of that name it is.
+    /// The id of the server and its new list of tools (`None` if the server is unavailable); `None` if only pins
+    /// changed.
     news: Option<(Uuid, Option<Arc<ToolList>>)>,
     done: oneshot::Sender<()>,
 }
 
-/// Hears what one server says.
+/// Receives the lists of tools of one server.
 pub(super) struct ReconcileObserver {
-    /// Who does something about it.
+    /// The queue of the reconcile task.
     pub jobs: mpsc::Sender<ReconcileJob>,
-    /// Which server it is: there may have been another one of its name.
+    /// The id of the server, because another server may have had its name before.
     pub id: Uuid,
 }
 
-/// A server has said what it offers; `None`: it is gone.
+/// Applies a new list of tools, or `None` if the server is unavailable. Returns when the tools are published.
 pub(super) async fn tools_listed(
     jobs: &mpsc::Sender<ReconcileJob>,
     server: String,
@@ -37,7 +38,7 @@ pub(super) async fn tools_listed(
     enqueue(jobs, server, Some((id, listed))).await;
 }
 
-/// Pins have changed, or a server is no more.
+/// Applies changed pins or the removal of a server. Returns when the tools are published.
 pub(super) async fn settle(jobs: &mpsc::Sender<ReconcileJob>, server: &str) {
     enqueue(jobs, server.to_owned(), None).await;
 }
@@ -49,7 +50,7 @@ async fn enqueue(jobs: &mpsc::Sender<ReconcileJob>, server: String, news: Option
     }
 }
 
-/// Until nobody has servers any more.
+/// Runs the jobs until [`Upstreams`] is dropped.
 pub(super) async fn run(upstreams: Weak<Upstreams>, mut jobs: mpsc::Receiver<ReconcileJob>) {
     while let Some(ReconcileJob { server, news, done }) = jobs.recv().await {
         let Some(upstreams) = upstreams.upgrade() else { return };
@@ -61,13 +62,13 @@ pub(super) async fn run(upstreams: Weak<Upstreams>, mut jobs: mpsc::Receiver<Rec
     }
 }
 
-/// What stands for a definition.
+/// Returns the hash of a definition, for its pin.
 pub(super) fn hash(told: &ListedTool) -> String {
     told.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Upstreams {
-    /// Takes note of what a server offers, and of what is different.
+    /// Stores the list of tools of a server, and records the changes.
     fn take(&self, server: &str, id: Uuid, listed: Option<Arc<ToolList>>) {
         let now = self.context.clock.now();
         let mut book = self.book();
@@ -90,7 +91,7 @@ impl Upstreams {
             match of_before(&told.name) {
                 Some(old) if old.fingerprint == told.fingerprint => {}
                 Some(old) => change(&told.name, ChangeKind::Changed, told.differs(old), is_withheld),
-                // It was another one when it was seen last, be it before a restart.
+                // The tool changed after it was pinned, possibly before a restart of this service.
                 None if is_withheld => change(&told.name, ChangeKind::Changed, Vec::new(), true),
                 None if before.is_some() => change(&told.name, ChangeKind::Added, Vec::new(), false),
                 None => {}
@@ -108,7 +109,7 @@ impl Upstreams {
         }
     }
 
-    /// Shows what a server offers, as far as it may be.
+    /// Publishes the tools of a server, as far as the pins allow.
     async fn show(&self, server: &str) {
         let Some((listed, unpinned, withheld)) = self.evaluate_pins(server) else {
             self.shown(server, Vec::new()).await;
@@ -116,7 +117,7 @@ impl Upstreams {
         };
         if !unpinned.is_empty() {
             let now = self.context.clock.now();
-            // A database that is away is told of elsewhere; they are pinned when the server is listed again.
+            // On a failure, the tools are pinned when the server is listed again; the store reports the failure.
             if self.store.pin(server, &unpinned, PinMode::First, now).await.is_ok()
                 && let Some(held) = self.book().held.get_mut(server)
             {
@@ -133,13 +134,13 @@ impl Upstreams {
                 Err(reason) => refused.push((told.name.clone(), reason)),
             }
         }
-        // Whoever uses such a tool under a name of their own is not to use it either.
+        // Also blocks the tools under names that other definitions give them.
         running.quarantine(withheld.clone());
         let mut names: Vec<String> = offered.iter().map(|offered| offered.definition.name.clone()).collect();
         for (name, reason) in self.shown(server, offered).await {
             names.retain(|offered| *offered != name);
             let tool = super::tool_name(server, &name).to_owned();
-            tracing::warn!(upstream = server, tool, reason, "a tool is left out");
+            tracing::warn!(upstream = server, tool, reason, "a tool is skipped");
             refused.push((tool, reason));
         }
         if let Some(held) = self.book().held.get_mut(server) {
@@ -148,8 +149,8 @@ impl Upstreams {
         }
     }
 
-    /// What a server offers, what of it is to be pinned as it is, and what rests.
-    #[expect(clippy::type_complexity, reason = "three lists, taken apart at once")]
+    /// Returns the tools of a server, the tools to pin, and the quarantined tools; `None` if the server is unavailable.
+    #[expect(clippy::type_complexity, reason = "three lists, destructured by the caller")]
     fn evaluate_pins(&self, server: &str) -> Option<(Arc<ToolList>, Vec<(String, String)>, HashSet<String>)> {
         let book = self.book();
         let held = book.held.get(server).filter(|held| !held.is_gone)?;
@@ -167,12 +168,13 @@ impl Upstreams {
         Some((listed, unpinned, withheld))
     }
 
-    /// Schemas can be made to take long, so they are not compiled where others wait.
+    /// Publishes the tools in the registry and returns the rejected tools. Compiling their schemas can take long, so it
+    /// runs on a blocking thread.
     async fn shown(&self, server: &str, offered: Vec<UpstreamTool>) -> Vec<(String, String)> {
         let (registry, server) = (self.registry.clone(), server.to_owned());
         let shown = tokio::task::spawn_blocking(move || registry.show_upstream(&server, offered)).await;
         shown.unwrap_or_else(|_| {
-            tracing::error!("the tools of an upstream server could not be shown");
+            tracing::error!("cannot publish the tools of an upstream server");
             Vec::new()
         })
     }

@@ -1,4 +1,4 @@
-//! Registered servers at rest: what may hold secrets is sealed.
+//! Stored servers: the parts that may contain secrets are sealed.
 
 use serde_json::{Value, json};
 
@@ -8,13 +8,13 @@ use crate::executor::Vault;
 use crate::executor::vault::SealContext;
 use crate::store::upstreams::StoredUpstream;
 
-/// What is sealed of a server.
+/// The name of the sealed parts, for the seal context.
 const SEALED: &str = "url and headers";
 
-/// A server as it is stored.
+/// Converts a server to its stored form.
 ///
 /// # Errors
-/// If nothing can be sealed.
+/// Returns the reason if the server is not an HTTP server or cannot be sealed.
 pub fn seal(
     name: &str,
     upstream: &Upstream,
@@ -23,7 +23,7 @@ pub fn seal(
     now: Time,
 ) -> Result<StoredUpstream, String> {
     let UpstreamTransport::Http { url, headers } = &upstream.transport else {
-        return Err("a server that is a program is not stored".to_owned());
+        return Err("a stdio server cannot be stored".to_owned());
     };
     let secret = json!({ "url": url, "headers": headers }).to_string();
     let tool = place(name);
@@ -33,15 +33,15 @@ pub fn seal(
     Ok(StoredUpstream { name: name.to_owned(), definition, sealed, created_at: now })
 }
 
-/// The way back.
+/// Converts a stored server back.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the reason if the server cannot be opened or is invalid.
 pub fn open(stored: &StoredUpstream, vault: &Vault, tenant: &Tenant) -> Result<Upstream, String> {
     let tool = place(&stored.name);
     let opened = vault.open(&stored.sealed, &SealContext { tenant, tool: &tool, name: SEALED });
     let opened = opened.map_err(|error| error.to_string())?;
-    let broken = |_| "what is stored of it is broken".to_owned();
+    let broken = |_| "the stored server is corrupt".to_owned();
     let secret: Value = serde_json::from_slice(&opened).map_err(broken)?;
     let mut whole: Value = serde_json::from_str(&stored.definition).map_err(broken)?;
     whole["name"] = stored.name.clone().into();
@@ -51,7 +51,7 @@ pub fn open(stored: &StoredUpstream, vault: &Vault, tenant: &Tenant) -> Result<U
     read_registered(&whole).map(|(_, upstream)| upstream).map_err(|error| error.to_string())
 }
 
-/// No tool has a name with a blank, so no preset can be sealed for the same place.
+/// Returns the tool name for the seal context. Tool names contain no space, so it never equals that of a preset.
 fn place(name: &str) -> String {
     format!("upstream {name}")
 }

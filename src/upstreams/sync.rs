@@ -1,5 +1,4 @@
-//! From the database to the servers of this node: what is stored there, by whichever node, is put up here, and what is gone is
-//! taken down.
+//! Applies the stored servers to this node: starts the servers that any node registered, and stops deleted ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,20 +8,20 @@ use crate::executor::mcp::Server;
 use crate::store::StoreError;
 use crate::store::upstreams::{StoredPin, StoredUpstream};
 
-/// What was done with the book.
+/// The changes of the table.
 #[derive(Default)]
 struct SyncPlan {
-    /// The servers that are no more, to be stopped.
+    /// The removed servers, which must be stopped.
     gone: Vec<(String, Option<Arc<Server>>)>,
-    /// Those whose pins are others.
+    /// The servers with changed pins.
     changed: Vec<String>,
 }
 
 impl Upstreams {
-    /// Reads the stored servers and pins: new servers are put up, and started if `starts`; those that are gone are stopped.
+    /// Reads the stored servers and pins: adds new servers, starts them if `starts` is `true`, and stops deleted ones.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn reload(&self, starts: bool) -> Result<(), StoreError> {
         let (stored, pins, version) = self.store.upstreams().await?;
         let SyncPlan { gone, changed } = self.follow(&stored, &pins, version);
@@ -41,8 +40,8 @@ impl Upstreams {
         Ok(())
     }
 
-    /// Makes the book say what is stored, unless that is older than what it says: the servers that are no more, and those
-    /// whose pins are others.
+    /// Updates the table from the stored servers and pins, unless the table is newer. Returns the removed servers and
+    /// the servers with changed pins.
     fn follow(&self, stored: &[StoredUpstream], pins: &[StoredPin], version: i64) -> SyncPlan {
         let mut book = self.book();
         if version < book.version {

@@ -1,4 +1,4 @@
-//! Servers as the API shows them: never a value that they are given.
+//! Servers as the API shows them, without the values of environment variables and headers.
 
 use serde::Serialize;
 
@@ -12,114 +12,114 @@ use crate::executor::mcp::ServerState;
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Upstream)]
 pub struct UpstreamView {
-    /// Its name: its tools are `NAME.tool`.
+    /// Name of the server; its tools are called `NAME.tool`.
     pub name: String,
-    /// Who has declared it.
+    /// Where the server is declared.
     pub source: Origin,
-    /// `stdio` or `http`; `null` where it cannot be used.
+    /// `stdio` or `http`; `null` if the declaration is invalid.
     pub transport: Option<&'static str>,
     /// The program, without its arguments.
     pub command: Option<String>,
-    /// The address, without its query.
+    /// The URL, without its query.
     pub url: Option<String>,
-    /// The names of its environment variables.
+    /// The names of the environment variables.
     pub env: Vec<String>,
-    /// The names of its headers.
+    /// The names of the headers.
     pub headers: Vec<String>,
-    /// Whether a changed tool rests until it is accepted.
+    /// Whether a changed tool is quarantined until it is accepted.
     pub pin: bool,
-    /// What a result means that does not match its tool's output schema.
+    /// How results are treated that do not match the output schema of their tool.
     pub output_check: OutputCheck,
-    /// How it stands.
+    /// The current state.
     pub state: ServerState,
-    /// Since when.
+    /// The time of the last change of the state.
     pub since: Time,
-    /// The process that keeps its program, on this node.
+    /// The id of the process that supervises the program, on this node.
     pub pid: Option<u32>,
-    /// How often it was started again, by this node.
+    /// The number of restarts by this node.
     pub restarts: u64,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<LastError>,
-    /// The revision of the protocol that is spoken.
+    /// The negotiated protocol version.
     pub protocol_version: Option<String>,
-    /// What it calls itself.
+    /// The name and version that the server reports.
     pub implementation: Option<Implementation>,
-    /// Its tools that are there, by our names.
+    /// The available tools, by their names in Toolpost.
     pub tools: Vec<String>,
-    /// Those that rest until their changed definition is accepted.
+    /// The tools that are quarantined until their changed definition is accepted.
     pub quarantined: Vec<String>,
-    /// What it offers and cannot be had here.
+    /// The tools that the server offers and that cannot be used.
     pub left_out: Vec<LeftOut>,
-    /// When it was declared; for one of the settings, when the service started.
+    /// The time of the registration; for a server of the settings, the start of the service.
     pub created_at: Time,
 }
 
-/// An upstream MCP server with what happened to it.
+/// An upstream MCP server with its recent output and changes.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = UpstreamDetails)]
 pub struct UpstreamDetails {
     #[serde(flatten)]
     view: UpstreamView,
-    /// The last lines of its program's standard error, without what it was given.
+    /// The last lines of the program's standard error, without secret values.
     stderr: Vec<String>,
-    /// The last changes of what it offers, oldest first; since this node started.
+    /// The last changes of the tools since the start of this node, oldest first.
     changes: Vec<ChangeView>,
 }
 
-/// What went wrong.
+/// The last error of a server.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = UpstreamError)]
 pub struct LastError {
-    /// What.
+    /// The message.
     pub message: String,
-    /// When.
+    /// The time of the error.
     pub at: Time,
 }
 
-/// What a server calls itself.
+/// The name and version that a server reports.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = UpstreamImplementation)]
 pub struct Implementation {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
 }
 
-/// A tool that cannot be had.
+/// A tool that cannot be used.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = UpstreamLeftOut)]
 pub struct LeftOut {
-    /// Its name there.
+    /// The name of the tool at the server.
     pub tool: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A change of what a server offers.
+/// A change of a server's tools.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = UpstreamChange)]
 pub struct ChangeView {
-    /// The tool, by our name.
+    /// The name of the tool in Toolpost.
     tool: String,
-    /// What has become of it.
+    /// The kind of the change.
     change: ChangeKind,
-    /// Which of its members are different, where that is known.
+    /// The changed members of the definition, if known.
     members: Vec<&'static str>,
-    /// Whether it rests until it is accepted.
+    /// Whether the tool is quarantined until the change is accepted.
     quarantined: bool,
-    /// When.
+    /// The time of the change.
     at: Time,
 }
 
 impl Upstreams {
-    /// All servers, by name.
+    /// Returns all servers, sorted by name.
     #[must_use]
     pub fn list(&self) -> Vec<UpstreamView> {
         self.book().held.iter().map(|(name, held)| view(name, held)).collect()
     }
 
-    /// One server.
+    /// Returns one server.
     #[must_use]
     pub fn details(&self, name: &str) -> Option<UpstreamDetails> {
         let book = self.book();
@@ -150,7 +150,7 @@ fn view(name: &str, held: &UpstreamRecord) -> UpstreamView {
             transport = Some("stdio");
         }
         Some(UpstreamTransport::Http { url: address, headers: named }) => {
-            // What stands behind it is often a key.
+            // The query often contains a key.
             url = Some(address.split(['?', '#']).next().unwrap_or_default().to_owned());
             headers = named.keys().cloned().collect();
             transport = Some("http");

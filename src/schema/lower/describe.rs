@@ -67,7 +67,7 @@ pub(super) fn schema(schema: &Value) -> String {
     if texts.is_empty() { "any value is allowed".to_owned() } else { json::shorten(&texts.join(", "), 2 * MAX_CHARS) }
 }
 
-/// Describes schemas of which at least one, or exactly one, must match.
+/// Describes alternatives: at least one or, with `one`, exactly one must match.
 pub(super) fn branches(schemas: &[Value], one: bool) -> String {
     let some: Vec<String> = schemas
         .iter()

@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 64;
 /// Maximum number of recorded losses.
 const MAX_LOSSES: usize = 1_000;
 
-/// How far recursive schemas are unrolled for a vendor that does not support references.
+/// The unrolling of recursive schemas for a vendor that does not support references.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unrolled {
     pub(super) times: usize,

@@ -54,7 +54,7 @@ pub(super) struct Member {
     pub(super) name: String,
     /// The name in the original, if it differs.
     pub(super) original: Option<String>,
-    /// Whether `null` stands for an omitted member.
+    /// Whether `null` represents an omitted member.
     pub(super) null_is_absent: bool,
     pub(super) back: Restore,
 }

@@ -31,7 +31,7 @@ fn defaults_fill_absent_properties() {
         assert_eq!(*checked.arguments, filled);
         assert!(checked.coerced.is_empty());
     }
-    assert_eq!(checked(&compiled, json!({})).arguments.get("b"), None, "only an object that is there is filled");
+    assert_eq!(checked(&compiled, json!({})).arguments.get("b"), None, "only an existing object is filled");
 }
 
 #[test]

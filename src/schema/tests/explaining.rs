@@ -30,7 +30,7 @@ fn missing_and_unexpected_properties_belong_to_their_object() {
         ("/at", Some("lon"), "missing required property \"lon\""),
         ("/at", Some("lta"), "unexpected property \"lta\", did you mean \"lat\"?"),
     ] {
-        assert!(told.contains(&expected), "{expected:?} is not among {told:#?}");
+        assert!(told.contains(&expected), "{expected:?} is not in {told:#?}");
     }
     assert_eq!(violations.len(), 6);
     let json = serde_json::to_value(&violations[0]).unwrap();

@@ -199,7 +199,7 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    /// Adds an enum of strings, each of which is a value or represents one.
+    /// Adds an enum of strings that are or represent the values.
     fn as_text(&mut self, shape: &Shape<'a>, values: &[&Value], out: &mut LoweredNode) {
         let (mut texts, mut meant): (Vec<Value>, Vec<(String, Value)>) = (Vec::new(), Vec::new());
         let mut other = false;
