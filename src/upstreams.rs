@@ -32,9 +32,9 @@ use reconcile::ReconcileJob;
 /// Maximum number of servers that are registered over the API.
 pub const MOST: usize = 100;
 /// Capacity of the queue of reconcile jobs.
-const WAITING: usize = 64;
+const QUEUE_CAPACITY: usize = 64;
 /// Maximum number of recorded changes of a server's tools.
-const MOST_CHANGES: usize = 100;
+const MAX_CHANGES: usize = 100;
 
 /// The declaration of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
@@ -53,7 +53,7 @@ pub(crate) struct Change {
     tool: String,
     kind: ChangeKind,
     members: Vec<&'static str>,
-    is_withheld: bool,
+    is_quarantined: bool,
     at: Time,
 }
 
@@ -91,7 +91,7 @@ struct UpstreamRecord {
     /// The tools that were rejected, with the reasons.
     refused: Vec<(String, String)>,
     pins: BTreeMap<String, String>,
-    withheld: HashSet<String>,
+    quarantined: HashSet<String>,
     changes: VecDeque<Change>,
 }
 
@@ -108,13 +108,13 @@ impl UpstreamRecord {
             offered: Vec::new(),
             refused: Vec::new(),
             pins: BTreeMap::new(),
-            withheld: HashSet::new(),
+            quarantined: HashSet::new(),
             changes: VecDeque::new(),
         }
     }
 
     fn remember(&mut self, change: Change) {
-        if self.changes.len() == MOST_CHANGES {
+        if self.changes.len() == MAX_CHANGES {
             self.changes.pop_front();
         }
         self.changes.push_back(change);
@@ -135,7 +135,7 @@ pub struct Upstreams {
 /// All servers, by name.
 #[derive(Default)]
 struct UpstreamTable {
-    held: BTreeMap<String, UpstreamRecord>,
+    records: BTreeMap<String, UpstreamRecord>,
     /// The version of the stored servers and pins that this node has read.
     version: i64,
 }
@@ -181,53 +181,58 @@ impl Upstreams {
     pub fn new(
         declarations: Declarations,
         servers: Servers,
-        outfit: ServerContext,
+        context: ServerContext,
         registry: Arc<Registry>,
         store: Store,
         vault: Vault,
     ) -> Arc<Self> {
-        let (jobs, heard) = mpsc::channel(WAITING);
+        let (jobs, receiver) = mpsc::channel(QUEUE_CAPACITY);
         let upstreams = Arc::new(Self {
             servers,
-            context: outfit,
+            context,
             registry,
             store,
             vault,
             table: Mutex::new(UpstreamTable { version: -1, ..UpstreamTable::default() }),
             jobs,
         });
-        tokio::spawn(reconcile::run(Arc::downgrade(&upstreams), heard));
+        tokio::spawn(reconcile::run(Arc::downgrade(&upstreams), receiver));
         let now = upstreams.context.clock.now();
         for (name, declared) in declarations.0 {
-            let held = upstreams.start_server(&name, declared, UpstreamRecord::new(Origin::Config, now));
-            upstreams.book().held.insert(name, held);
+            let record = upstreams.start_server(&name, declared, UpstreamRecord::new(Origin::Config, now));
+            upstreams.table().records.insert(name, record);
         }
         upstreams
     }
 
-    fn book(&self) -> MutexGuard<'_, UpstreamTable> {
+    fn table(&self) -> MutexGuard<'_, UpstreamTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start_server(&self, name: &str, declared: Result<Upstream, String>, mut held: UpstreamRecord) -> UpstreamRecord {
+    fn start_server(
+        &self,
+        name: &str,
+        declared: Result<Upstream, String>,
+        mut record: UpstreamRecord,
+    ) -> UpstreamRecord {
         match declared {
             Ok(upstream) => {
-                held.id = self.context.ids.next();
-                let audience = Arc::new(reconcile::ReconcileObserver { jobs: self.jobs.clone(), id: held.id });
-                held.server = Some(self.servers.add(name, upstream, self.context.clone(), audience));
+                record.id = self.context.ids.next();
+                let audience = Arc::new(reconcile::ReconcileObserver { jobs: self.jobs.clone(), id: record.id });
+                record.server = Some(self.servers.add(name, upstream, self.context.clone(), audience));
             }
             Err(fault) => {
                 tracing::error!(upstream = name, fault, "an upstream server cannot be used");
-                held.fault = Some(fault);
+                record.fault = Some(fault);
             }
         }
-        held
+        record
     }
 
     /// Returns the version of the stored servers and pins that this node has read.
     #[must_use]
     pub fn version(&self) -> i64 {
-        self.book().version
+        self.table().version
     }
 
     /// Starts all servers that are not running.

@@ -31,11 +31,11 @@ impl Upstreams {
     pub async fn register(&self, name: &str, upstream: &Upstream) -> Result<(), UpstreamRequestError> {
         self.reload(true).await?;
         {
-            let book = self.book();
-            if book.held.contains_key(name) {
+            let table = self.table();
+            if table.records.contains_key(name) {
                 return Err(UpstreamRequestError::NameTaken);
             }
-            if book.held.values().filter(|held| held.origin == Origin::Api).count() >= MOST {
+            if table.records.values().filter(|record| record.origin == Origin::Api).count() >= MOST {
                 return Err(UpstreamRequestError::TooMany);
             }
         }
@@ -53,7 +53,7 @@ impl Upstreams {
     /// # Errors
     /// Returns an [`UpstreamRequestError`] if the server is unknown or declared in the settings, or the database fails.
     pub async fn delete(&self, name: &str) -> Result<(), UpstreamRequestError> {
-        if self.book().held.get(name).is_some_and(|held| held.origin == Origin::Config) {
+        if self.table().records.get(name).is_some_and(|record| record.origin == Origin::Config) {
             return Err(UpstreamRequestError::Declared);
         }
         if !self.store.delete_upstream(name).await? {
@@ -69,15 +69,15 @@ impl Upstreams {
     /// # Errors
     /// Returns an [`UpstreamRequestError`] if the server is unknown or its declaration is invalid.
     pub fn restart(&self, name: &str) -> Result<(), UpstreamRequestError> {
-        let book = self.book();
-        let held = book.held.get(name).ok_or(UpstreamRequestError::NotFound)?;
-        match &held.server {
+        let table = self.table();
+        let record = table.records.get(name).ok_or(UpstreamRequestError::NotFound)?;
+        match &record.server {
             Some(server) => {
                 server.start();
                 server.restart();
                 Ok(())
             }
-            None => Err(UpstreamRequestError::Unusable(held.fault.clone().unwrap_or_default())),
+            None => Err(UpstreamRequestError::Unusable(record.fault.clone().unwrap_or_default())),
         }
     }
 
@@ -87,14 +87,14 @@ impl Upstreams {
     /// Returns an [`UpstreamRequestError`] if the server or a tool is unknown, or the database fails.
     pub async fn accept(&self, name: &str, tools: Option<&[String]>) -> Result<(), UpstreamRequestError> {
         let pins = {
-            let book = self.book();
-            let held = book.held.get(name).ok_or(UpstreamRequestError::NotFound)?;
-            let offered = held.listed.iter().flat_map(|listed| &listed.tools);
+            let table = self.table();
+            let record = table.records.get(name).ok_or(UpstreamRequestError::NotFound)?;
+            let offered = record.listed.iter().flat_map(|listed| &listed.tools);
             let hashes: BTreeMap<&str, String> =
-                offered.map(|told| (told.name.as_str(), reconcile::hash(told))).collect();
+                offered.map(|item| (item.name.as_str(), reconcile::hash(item))).collect();
             let wanted: Vec<String> = match tools {
                 Some(tools) => tools.iter().map(|tool| tool_name(name, tool).to_owned()).collect(),
-                None => held.withheld.iter().cloned().collect(),
+                None => record.quarantined.iter().cloned().collect(),
             };
             let mut pins = Vec::with_capacity(wanted.len());
             for (place, tool) in wanted.into_iter().enumerate() {
@@ -110,9 +110,9 @@ impl Upstreams {
             self.store.pin(name, &pins, PinMode::Accepted, now).await?;
             for (tool, _) in pins {
                 let change =
-                    Change { tool, kind: ChangeKind::Accepted, members: Vec::new(), is_withheld: false, at: now };
-                if let Some(held) = self.book().held.get_mut(name) {
-                    held.remember(change);
+                    Change { tool, kind: ChangeKind::Accepted, members: Vec::new(), is_quarantined: false, at: now };
+                if let Some(record) = self.table().records.get_mut(name) {
+                    record.remember(change);
                 }
             }
             self.reload(true).await?;
@@ -125,9 +125,9 @@ impl Upstreams {
     /// Completes a definition that refers to a server's tool with the description and schemas of that tool.
     pub fn complete(&self, definition: &mut ToolDefinition) {
         let ExecutorSpec::Mcp { server, tool } = &definition.executor else { return };
-        let listed = self.book().held.get(server).and_then(|held| held.listed.clone());
-        let told = listed.iter().flat_map(|listed| &listed.tools).find(|told| told.name == *tool);
-        let Some(Ok(theirs)) = told.map(|told| mcp::definition(server, told, definition.output_check)) else { return };
+        let listed = self.table().records.get(server).and_then(|record| record.listed.clone());
+        let item = listed.iter().flat_map(|listed| &listed.tools).find(|item| item.name == *tool);
+        let Some(Ok(theirs)) = item.map(|item| mcp::definition(server, item, definition.output_check)) else { return };
         if definition.input_schema.is_null() {
             definition.input_schema = theirs.input_schema;
             // A definition with its own input schema may have other results as well.

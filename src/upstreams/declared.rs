@@ -9,7 +9,7 @@ use crate::domain::json;
 use crate::domain::upstream::{Declared, Upstream, read_settings, server_name};
 
 /// Maximum size of the file, in bytes.
-const LARGEST: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Servers by name, each valid or with the reason why it is invalid. Disabled servers are omitted.
 #[derive(Debug, Default)]
@@ -58,8 +58,8 @@ impl Declarations {
 /// Reads the member `mcpServers` of a file, which some programs call `servers`.
 fn servers_of(path: &Path) -> Result<Map<String, Value>, String> {
     let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if size > LARGEST {
-        return Err(format!("it is larger than {LARGEST} bytes"));
+    if size > MAX_FILE_BYTES {
+        return Err(format!("it is larger than {MAX_FILE_BYTES} bytes"));
     }
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let value = json::parse(&bytes).map_err(|error| format!("it is not valid JSON: {error}"))?;

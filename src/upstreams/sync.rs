@@ -24,7 +24,7 @@ impl Upstreams {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn reload(&self, starts: bool) -> Result<(), StoreError> {
         let (stored, pins, version) = self.store.upstreams().await?;
-        let SyncPlan { gone, changed } = self.follow(&stored, &pins, version);
+        let SyncPlan { gone, changed } = self.apply_stored(&stored, &pins, version);
         for (name, server) in gone {
             if let Some(server) = server {
                 server.stop().await;
@@ -42,37 +42,37 @@ impl Upstreams {
 
     /// Updates the table from the stored servers and pins, unless the table is newer. Returns the removed servers and
     /// the servers with changed pins.
-    fn follow(&self, stored: &[StoredUpstream], pins: &[StoredPin], version: i64) -> SyncPlan {
-        let mut book = self.book();
-        if version < book.version {
+    fn apply_stored(&self, stored: &[StoredUpstream], pins: &[StoredPin], version: i64) -> SyncPlan {
+        let mut table = self.table();
+        if version < table.version {
             return SyncPlan::default();
         }
-        book.version = version;
-        let is_gone = |name: &str, held: &UpstreamRecord| {
-            held.origin == Origin::Api
-                && !stored.iter().any(|one| one.name == name && one.created_at == held.created_at)
+        table.version = version;
+        let is_gone = |name: &str, record: &UpstreamRecord| {
+            record.origin == Origin::Api
+                && !stored.iter().any(|one| one.name == name && one.created_at == record.created_at)
         };
         let gone: Vec<String> =
-            book.held.iter().filter(|(name, held)| is_gone(name, held)).map(|(name, _)| name.clone()).collect();
+            table.records.iter().filter(|(name, record)| is_gone(name, record)).map(|(name, _)| name.clone()).collect();
         let mut stopped = Vec::new();
         for name in gone {
-            book.held.remove(&name);
+            table.records.remove(&name);
             let server = self.servers.remove(&name);
             stopped.push((name, server));
         }
         for one in stored {
-            if !book.held.contains_key(&one.name) {
+            if !table.records.contains_key(&one.name) {
                 let upstream = sealed::open(one, &self.vault, self.store.tenant());
-                let held = self.start_server(&one.name, upstream, UpstreamRecord::new(Origin::Api, one.created_at));
-                book.held.insert(one.name.clone(), held);
+                let record = self.start_server(&one.name, upstream, UpstreamRecord::new(Origin::Api, one.created_at));
+                table.records.insert(one.name.clone(), record);
             }
         }
         let mut changed = Vec::new();
-        for (name, held) in &mut book.held {
+        for (name, record) in &mut table.records {
             let own = pins.iter().filter(|pin| pin.upstream == *name);
             let own: BTreeMap<String, String> = own.map(|pin| (pin.tool.clone(), pin.hash.clone())).collect();
-            if held.pins != own {
-                held.pins = own;
+            if record.pins != own {
+                record.pins = own;
                 changed.push(name.clone());
             }
         }

@@ -116,32 +116,32 @@ impl Upstreams {
     /// Returns all servers, sorted by name.
     #[must_use]
     pub fn list(&self) -> Vec<UpstreamView> {
-        self.book().held.iter().map(|(name, held)| view(name, held)).collect()
+        self.table().records.iter().map(|(name, record)| view(name, record)).collect()
     }
 
     /// Returns one server.
     #[must_use]
     pub fn details(&self, name: &str) -> Option<UpstreamDetails> {
-        let book = self.book();
-        let held = book.held.get(name)?;
-        let changes = held.changes.iter().map(|change| ChangeView {
+        let table = self.table();
+        let record = table.records.get(name)?;
+        let changes = record.changes.iter().map(|change| ChangeView {
             tool: format!("{name}.{}", change.tool),
             change: change.kind,
             members: change.members.clone(),
-            quarantined: change.is_withheld,
+            quarantined: change.is_quarantined,
             at: change.at,
         });
-        let stderr = held.server.as_ref().map(|server| server.stderr()).unwrap_or_default();
-        Some(UpstreamDetails { view: view(name, held), stderr, changes: changes.collect() })
+        let stderr = record.server.as_ref().map(|server| server.stderr()).unwrap_or_default();
+        Some(UpstreamDetails { view: view(name, record), stderr, changes: changes.collect() })
     }
 }
 
-fn view(name: &str, held: &UpstreamRecord) -> UpstreamView {
-    let shown = held.server.as_ref().map(|server| server.shown());
-    let upstream = held.server.as_ref().map(|server| &server.upstream);
+fn view(name: &str, record: &UpstreamRecord) -> UpstreamView {
+    let shown = record.server.as_ref().map(|server| server.shown());
+    let upstream = record.server.as_ref().map(|server| &server.upstream);
     let full = |tool: &str| format!("{name}.{tool}");
-    let offered = held.offered.iter().filter(|_| !held.is_gone).map(String::as_str);
-    let (withheld, free): (Vec<&str>, Vec<&str>) = offered.partition(|tool| held.withheld.contains(*tool));
+    let offered = record.offered.iter().filter(|_| !record.is_gone).map(String::as_str);
+    let (quarantined, free): (Vec<&str>, Vec<&str>) = offered.partition(|tool| record.quarantined.contains(*tool));
     let (mut command, mut url, mut env, mut headers, mut transport) = (None, None, Vec::new(), Vec::new(), None);
     match upstream.map(|upstream| &upstream.transport) {
         Some(UpstreamTransport::Stdio { command: program, env: variables, .. }) => {
@@ -157,12 +157,12 @@ fn view(name: &str, held: &UpstreamRecord) -> UpstreamView {
         }
         None => {}
     }
-    let fault = held.fault.clone().map(|message| LastError { message, at: held.created_at });
+    let fault = record.fault.clone().map(|message| LastError { message, at: record.created_at });
     let last_error = shown.as_ref().and_then(|shown| shown.last_error.clone());
     let implementation = shown.as_ref().and_then(|shown| shown.implementation.clone());
     UpstreamView {
         name: name.to_owned(),
-        source: held.origin,
+        source: record.origin,
         transport,
         command,
         url,
@@ -171,19 +171,19 @@ fn view(name: &str, held: &UpstreamRecord) -> UpstreamView {
         pin: upstream.is_some_and(|upstream| upstream.pin),
         output_check: upstream.map(|upstream| upstream.output_check).unwrap_or_default(),
         state: shown.as_ref().map_or(ServerState::Failed, |shown| shown.state),
-        since: shown.as_ref().map_or(held.created_at, |shown| shown.since),
+        since: shown.as_ref().map_or(record.created_at, |shown| shown.since),
         pid: shown.as_ref().and_then(|shown| shown.pid),
         restarts: shown.as_ref().map_or(0, |shown| shown.restarts),
         last_error: fault.or_else(|| last_error.map(|(message, at)| LastError { message, at })),
         protocol_version: shown.as_ref().and_then(|shown| shown.protocol_version.clone()),
         implementation: implementation.map(|(name, version)| Implementation { name, version }),
         tools: free.into_iter().map(full).collect(),
-        quarantined: withheld.into_iter().map(full).collect(),
-        left_out: held
+        quarantined: quarantined.into_iter().map(full).collect(),
+        left_out: record
             .refused
             .iter()
             .map(|(tool, reason)| LeftOut { tool: tool.clone(), reason: reason.clone() })
             .collect(),
-        created_at: held.created_at,
+        created_at: record.created_at,
     }
 }
