@@ -27,7 +27,7 @@ impl<'a> Lowering<'a, '_> {
         if depth > MAX_DEPTH {
             return false;
         }
-        if from.never || other.never || !meant(&from).meets(other.kinds) {
+        if from.never || other.never || !implied_kinds(&from).meets(other.kinds) {
             return true;
         }
         if let Some(group) = from.groups.pop() {
@@ -53,7 +53,7 @@ impl<'a> Lowering<'a, '_> {
             };
             return !values.iter().any(taken);
         }
-        if meant(&from).intersect(other.kinds) != Kinds::OBJECT {
+        if implied_kinds(&from).intersect(other.kinds) != Kinds::OBJECT {
             return false;
         }
         let declared = |name: &str| from.object.properties.iter().find(|(known, _)| *known == name);
@@ -81,6 +81,6 @@ impl<'a> Lowering<'a, '_> {
 }
 
 /// Returns the types of the values that are built for a shape.
-fn meant(shape: &Shape) -> Kinds {
-    if shape.groups.is_empty() { shape.meant().unwrap_or(shape.kinds) } else { shape.kinds }
+fn implied_kinds(shape: &Shape) -> Kinds {
+    if shape.groups.is_empty() { shape.implied_kinds().unwrap_or(shape.kinds) } else { shape.kinds }
 }

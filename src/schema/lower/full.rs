@@ -42,13 +42,13 @@ impl SchemaWriter {
 }
 
 impl<'a> Lowering<'a, '_> {
-    pub(super) fn light_root(&mut self, mut shape: Shape<'a>) -> Step<(Map<String, Value>, Restore)> {
+    pub(super) fn full_root(&mut self, mut shape: Shape<'a>) -> Step<(Map<String, Value>, Restore)> {
         if shape.never {
             return self.cannot(shape.at, "no arguments satisfy this schema");
         }
         shape.kinds = Kinds::OBJECT;
         shape.typed = true;
-        let (mut keywords, back) = self.light_shape(&shape)?.finish();
+        let (mut keywords, back) = self.write_shape(&shape)?.finish();
         if let Some(beside) = keywords.shift_remove("allOf") {
             self.lose(shape.at, "allOf", "allOf is not supported at the root; the description states it instead", true);
             let mut description = keywords.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -60,7 +60,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// Lowers a subschema below the root.
-    fn light(&mut self, conj: &[Term<'a>]) -> Step<(Value, Restore)> {
+    fn lower_full(&mut self, conj: &[Term<'a>]) -> Step<(Value, Restore)> {
         let (shape, definition) = match self.enter(conj)? {
             Visit::Shape(shape, definition) => (shape, definition),
             Visit::Known(reference, back) => return Ok((reference, back)),
@@ -69,7 +69,7 @@ impl<'a> Lowering<'a, '_> {
         let lowered = if shape.never {
             (json!({"not": {}}), Restore::Identity)
         } else {
-            let (keywords, back) = self.light_shape(&shape)?.finish();
+            let (keywords, back) = self.write_shape(&shape)?.finish();
             (Value::Object(keywords), back)
         };
         let Some(index) = definition else {
@@ -79,17 +79,17 @@ impl<'a> Lowering<'a, '_> {
         Ok(if self.close(index) { self.define(index, lowered.0, lowered.1) } else { lowered })
     }
 
-    fn light_part(&mut self, part: Part<'a>) -> Step<(Value, Restore)> {
-        self.light(&[Term::Part(part)])
+    fn write_part(&mut self, part: Part<'a>) -> Step<(Value, Restore)> {
+        self.lower_full(&[Term::Part(part)])
     }
 
-    fn light_shape(&mut self, shape: &Shape<'a>) -> Step<SchemaWriter> {
+    fn write_shape(&mut self, shape: &Shape<'a>) -> Step<SchemaWriter> {
         let mut writer = SchemaWriter::default();
         if shape.typed {
             let names: Vec<&str> = shape.kinds.names().collect();
             writer.put("type", if names.len() == 1 { json!(names[0]) } else { json!(names) });
         }
-        self.light_notes(&shape.notes, &mut writer)?;
+        self.write_notes(&shape.notes, &mut writer)?;
         if let Some(values) = &shape.values {
             self.spend(values.iter().map(|value| value.as_str().map_or(8, str::len)).sum())?;
             let known = shape.parts.iter().any(|part| part.counts("const") && part.schema.get("const").is_some());
@@ -99,13 +99,13 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         scalars(shape, &mut writer);
-        self.light_array(shape, &mut writer)?;
-        self.light_object(shape, &mut writer)?;
-        self.light_combinators(shape, &mut writer)?;
+        self.write_array(shape, &mut writer)?;
+        self.write_object(shape, &mut writer)?;
+        self.write_combinators(shape, &mut writer)?;
         Ok(writer)
     }
 
-    fn light_notes(&mut self, notes: &Notes<'a>, writer: &mut SchemaWriter) -> Step<()> {
+    fn write_notes(&mut self, notes: &Notes<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let mut description = notes.description.unwrap_or_default().to_owned();
         for constraint in &notes.constraints {
             describe::join(&mut description, constraint);
@@ -129,13 +129,13 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    fn light_array(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
+    fn write_array(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let array = &shape.array;
         let mut max = array.max;
         if !array.prefix.is_empty() || array.items_given || shape.typed && shape.kinds.meets(Kinds::ARRAY) {
             let (mut prefix, mut backs) = (Vec::new(), Vec::new());
             for place in &array.prefix {
-                let (schema, back) = self.light(place)?;
+                let (schema, back) = self.lower_full(place)?;
                 prefix.push(schema);
                 backs.push(back);
             }
@@ -146,7 +146,7 @@ impl<'a> Lowering<'a, '_> {
             let (items, back) = if max == Some(prefix.len() as u64) {
                 (json!({}), Restore::Identity)
             } else {
-                self.light(&array.items)?
+                self.lower_full(&array.items)?
             };
             if prefix.is_empty() {
                 writer.backs.push(Restore::array(back));
@@ -169,11 +169,11 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    fn light_object(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
+    fn write_object(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let object = &shape.object;
         let (mut properties, mut members) = (Map::new(), Vec::new());
         for (name, conj) in &object.properties {
-            let (mut schema, back) = self.light(conj)?;
+            let (mut schema, back) = self.lower_full(conj)?;
             let alias = self.aliases.name(name).to_owned();
             self.rename(first(conj).map_or(shape.at, |part| part.at), name, &alias, &mut schema);
             let original = (alias != *name).then(|| (*name).to_owned());
@@ -203,7 +203,7 @@ impl<'a> Lowering<'a, '_> {
         if !object.patterns.is_empty() {
             let mut patterns = Map::new();
             for (pattern, conj) in &object.patterns {
-                let (schema, back) = self.light(conj)?;
+                let (schema, back) = self.lower_full(conj)?;
                 patterns.insert((*pattern).to_owned(), schema);
                 others.push(back);
             }
@@ -212,7 +212,7 @@ impl<'a> Lowering<'a, '_> {
         if object.others.iter().any(super::conjunction::is_false) {
             writer.put("additionalProperties", json!(false));
         } else if !object.others.is_empty() {
-            let (schema, back) = self.light(&object.others)?;
+            let (schema, back) = self.lower_full(&object.others)?;
             writer.put("additionalProperties", schema);
             others.push(back);
         } else if object.others_at.is_some() {
@@ -231,28 +231,28 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         if !object.names.is_empty() {
-            let (schema, _) = self.light(&object.names)?;
+            let (schema, _) = self.lower_full(&object.names)?;
             writer.put("propertyNames", schema);
         }
         if let Some(part) = object.unevaluated {
             let (schema, back) =
-                if *part.schema == json!(false) { (json!(false), Restore::Identity) } else { self.light_part(part)? };
+                if *part.schema == json!(false) { (json!(false), Restore::Identity) } else { self.write_part(part)? };
             writer.put("unevaluatedProperties", schema);
             writer.backs.push(back);
         }
         Ok(())
     }
 
-    fn light_combinators(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
+    fn write_combinators(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
         for group in &shape.groups {
-            self.light_group(group, writer)?;
+            self.write_group(group, writer)?;
         }
         for condition in &shape.conditions {
             let mut keywords = Map::new();
             let sides = [("if", Some(condition.when)), ("then", condition.then), ("else", condition.other)];
             for (keyword, part) in sides {
                 if let Some(part) = part {
-                    let (schema, back) = self.light_part(part)?;
+                    let (schema, back) = self.write_part(part)?;
                     keywords.insert(keyword.to_owned(), schema);
                     writer.backs.push(back);
                 }
@@ -268,7 +268,7 @@ impl<'a> Lowering<'a, '_> {
             match rest.keyword {
                 "minContains" | "maxContains" => {}
                 "contains" => {
-                    let (schema, back) = self.light_part(below("contains"))?;
+                    let (schema, back) = self.write_part(below("contains"))?;
                     let mut keywords = Map::new();
                     keywords.insert("contains".to_owned(), schema);
                     for keyword in ["minContains", "maxContains"] {
@@ -283,9 +283,9 @@ impl<'a> Lowering<'a, '_> {
                         writer.keywords.extend(keywords);
                     }
                 }
-                "dependentRequired" | "dependentSchemas" | "dependencies" => self.light_dependent(rest, writer)?,
+                "dependentRequired" | "dependentSchemas" | "dependencies" => self.write_dependent(rest, writer)?,
                 keyword => {
-                    let (schema, back) = self.light_part(below(keyword))?;
+                    let (schema, back) = self.write_part(below(keyword))?;
                     writer.backs.push(back);
                     writer.add(keyword, schema);
                 }
@@ -294,10 +294,10 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    fn light_group(&mut self, group: &Group<'a>, writer: &mut SchemaWriter) -> Step<()> {
+    fn write_group(&mut self, group: &Group<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let mut schemas = Vec::with_capacity(group.branches.len());
         for branch in &group.branches {
-            let (schema, back) = self.light(branch)?;
+            let (schema, back) = self.lower_full(branch)?;
             schemas.push(schema);
             writer.backs.push(back);
         }
@@ -306,7 +306,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// Writes `dependencies` as `dependentRequired` and `dependentSchemas`.
-    fn light_dependent(&mut self, rest: &super::shape::Rest<'a>, writer: &mut SchemaWriter) -> Step<()> {
+    fn write_dependent(&mut self, rest: &super::shape::Rest<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let (mut required, mut schemas) = (Map::new(), Map::new());
         for (name, needs) in rest.value.as_object().into_iter().flatten() {
             let alias = self.aliases.name(name).to_owned();
@@ -316,7 +316,7 @@ impl<'a> Lowering<'a, '_> {
             } else {
                 let conj: Conjunction =
                     vec![super::merge::below(self.document, rest.part.at, rest.keyword, name, needs)];
-                let (schema, back) = self.light(&conj)?;
+                let (schema, back) = self.lower_full(&conj)?;
                 writer.backs.push(back);
                 schemas.insert(alias, schema);
             }

@@ -112,8 +112,8 @@ impl<'a, 'd> Lowering<'a, 'd> {
         let mut shape = Shape::of(self.document, flat);
         self.fold_root(&mut shape)?;
         let (mut schema, back) = match self.target {
-            Target::OpenAi | Target::Anthropic => self.light_root(shape)?,
-            Target::OpenAiStrict | Target::Gemini => self.narrow_root(shape)?,
+            Target::OpenAi | Target::Anthropic => self.full_root(shape)?,
+            Target::OpenAiStrict | Target::Gemini => self.subset_root(shape)?,
         };
         let mut definitions = Definitions::default();
         for definition in self.definitions {

@@ -130,7 +130,7 @@ pub(super) struct Rest<'a> {
 
 impl Shape<'_> {
     /// Returns the declared types, or else the types that the keywords apply to.
-    pub(super) fn meant(&self) -> Option<Kinds> {
+    pub(super) fn implied_kinds(&self) -> Option<Kinds> {
         if self.typed || self.values.is_some() {
             return Some(self.kinds);
         }

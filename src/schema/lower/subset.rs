@@ -40,20 +40,20 @@ impl Alternative {
 }
 
 impl<'a> Lowering<'a, '_> {
-    pub(super) fn narrow_root(&mut self, mut shape: Shape<'a>) -> Step<(Map<String, Value>, Restore)> {
+    pub(super) fn subset_root(&mut self, mut shape: Shape<'a>) -> Step<(Map<String, Value>, Restore)> {
         shape.kinds = Kinds::OBJECT;
         self.fold_rest(&mut shape);
         let made = if shape.never { None } else { self.object(&mut shape, true)? };
         let Some(made) = made else {
             return self.cannot(shape.at, "no arguments satisfy this schema, or only infinite ones");
         };
-        let out = LoweredNode { alternatives: vec![made], ..self.noted(&shape)? };
+        let out = LoweredNode { alternatives: vec![made], ..self.annotations(&shape)? };
         let (schema, back) = render(self.target, out);
         Ok((if let Value::Object(schema) = schema { schema } else { Map::new() }, back))
     }
 
     /// Lowers a subschema below the root; `None` if it allows no value.
-    pub(super) fn narrow(&mut self, conj: &[Term<'a>]) -> Step<Option<LoweredNode>> {
+    pub(super) fn lower_subset(&mut self, conj: &[Term<'a>]) -> Step<Option<LoweredNode>> {
         let (mut shape, definition) = match self.enter(conj)? {
             Visit::Shape(shape, definition) => (shape, definition),
             Visit::Known(reference, back) => return Ok(Some(referring(reference, back))),
@@ -96,7 +96,7 @@ impl<'a> Lowering<'a, '_> {
             self.distribute(shape, &group, &mut out)?;
         }
         let nothing = out.alternatives.is_empty() && !out.null;
-        let noted = self.noted(shape)?;
+        let noted = self.annotations(shape)?;
         Ok((!nothing).then_some(LoweredNode { title: noted.title, description: noted.description, ..out }))
     }
 
@@ -111,7 +111,7 @@ impl<'a> Lowering<'a, '_> {
         }
         for branch in &branches {
             self.spend(branch.len() * 8)?;
-            let Some(inner) = self.narrow(branch)? else { continue };
+            let Some(inner) = self.lower_subset(branch)? else { continue };
             out.null |= inner.null;
             for mut alternative in inner.alternatives {
                 render::note(self.target, &mut alternative.schema, inner.title.as_deref(), &inner.description);
@@ -146,7 +146,7 @@ impl<'a> Lowering<'a, '_> {
         if shape.values.is_some() {
             return self.listed(shape, out);
         }
-        let Some(kinds) = shape.meant() else {
+        let Some(kinds) = shape.implied_kinds() else {
             self.any_scalar(shape, out);
             return Ok(());
         };
@@ -183,7 +183,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// Returns the annotations of a shape as title and description.
-    fn noted(&mut self, shape: &Shape<'a>) -> Step<LoweredNode> {
+    fn annotations(&mut self, shape: &Shape<'a>) -> Step<LoweredNode> {
         let notes = &shape.notes;
         let mut description = notes.description.unwrap_or_default().to_owned();
         for constraint in &notes.constraints {

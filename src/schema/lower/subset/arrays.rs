@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::objects::nothing_there;
+use super::objects::empty_item;
 use super::{Alternative, render};
 use crate::schema::lower::conjunction::is_false;
 use crate::schema::lower::conjunction::{Conjunction, Term};
@@ -36,14 +36,14 @@ impl<'a> Lowering<'a, '_> {
     }
 
     fn list(&mut self, items: &[Term<'a>], min: u64, mut max: Option<u64>) -> Step<Option<Alternative>> {
-        let out = if max == Some(0) { None } else { self.narrow(items)? };
+        let out = if max == Some(0) { None } else { self.lower_subset(items)? };
         if out.is_none() {
             if min > 0 {
                 return Ok(None);
             }
             max = Some(0);
         }
-        let (items, back) = render(self.target, out.unwrap_or_else(nothing_there));
+        let (items, back) = render(self.target, out.unwrap_or_else(empty_item));
         let mut schema = object([("type", json!("array")), ("items", items)]);
         if min > 0 {
             schema.insert("minItems".to_owned(), json!(min));
@@ -87,7 +87,7 @@ impl<'a> Lowering<'a, '_> {
         }
         let (mut properties, mut required, mut backs) = (Map::new(), Vec::new(), Vec::new());
         for place in 0..length {
-            let Some(out) = self.narrow(prefix.get(place).unwrap_or(items))? else {
+            let Some(out) = self.lower_subset(prefix.get(place).unwrap_or(items))? else {
                 // The tuple ends here if it may be shorter.
                 if (place as u64) < min {
                     return Ok(None);

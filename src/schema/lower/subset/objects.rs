@@ -61,7 +61,7 @@ impl<'a> Lowering<'a, '_> {
         let here = std::mem::replace(&mut self.here, shape.at);
         for (name, conj) in std::mem::take(&mut shape.object.properties) {
             let needed = shape.object.required.contains(&name);
-            let Some(mut out) = self.narrow(&conj)? else {
+            let Some(mut out) = self.lower_subset(&conj)? else {
                 if needed {
                     self.here = here;
                     return Ok(None);
@@ -101,7 +101,7 @@ impl<'a> Lowering<'a, '_> {
         }
         self.here = here;
         if properties.is_empty() && self.target == Target::Gemini && !root {
-            return Ok(Some(self.nothing()));
+            return Ok(Some(self.empty_entries()));
         }
         if shape.object.min.is_some_and(|min| min > properties.len() as u64) {
             return Ok(None);
@@ -143,7 +143,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// Returns an empty list of entries, for an empty object where the vendor requires a member.
-    fn nothing(&self) -> Alternative {
+    fn empty_entries(&self) -> Alternative {
         let entry = self.entry(json!({"type": "string"}), json!({"type": "string"}));
         let schema = object([("type", json!("array")), ("items", entry), ("maxItems", json!(0))]);
         Alternative { schema, back: Restore::Entries(Box::new(Restore::Identity)) }
@@ -158,14 +158,14 @@ impl<'a> Lowering<'a, '_> {
     fn entries(&mut self, shape: &mut Shape<'a>, closed: bool) -> Step<Option<Alternative>> {
         let none = shape.object.min.unwrap_or(0) == 0;
         if closed {
-            return Ok(none.then(|| self.nothing()));
+            return Ok(none.then(|| self.empty_entries()));
         }
         let around = std::mem::replace(&mut self.here, shape.at);
-        let key = self.narrow_key(&shape.object.names.clone())?;
+        let key = self.lower_key(&shape.object.names.clone())?;
         let value = self.values(shape)?;
         self.here = around;
         let (Some(key), Some((key_by_pattern, value))) = (key, value) else {
-            return Ok(none.then(|| self.nothing()));
+            return Ok(none.then(|| self.empty_entries()));
         };
         let key = key_by_pattern.unwrap_or(key);
         let (value, back) = value;
@@ -184,11 +184,11 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// Returns the schema of the keys: strings that `propertyNames` allows.
-    fn narrow_key(&mut self, names: &[Term<'a>]) -> Step<Option<Value>> {
+    fn lower_key(&mut self, names: &[Term<'a>]) -> Step<Option<Value>> {
         if names.is_empty() {
             return Ok(Some(json!({"type": "string"})));
         }
-        let Some(mut out) = self.narrow(names)? else { return Ok(None) };
+        let Some(mut out) = self.lower_subset(names)? else { return Ok(None) };
         let is_string =
             |kind: &Alternative| kind.schema.get("type").is_some_and(|kind| kind == "string") && kind.back.is_same();
         out.alternatives.retain(is_string);
@@ -204,7 +204,7 @@ impl<'a> Lowering<'a, '_> {
             let others = shape.object.others.clone();
             let unevaluated = shape.object.unevaluated.map(|part| Term::Part(part.without(NO_NOTES)));
             let others = if others.is_empty() { unevaluated.into_iter().collect() } else { others };
-            return Ok(self.narrow(&others)?.map(|out| (None, render(self.target, out))));
+            return Ok(self.lower_subset(&others)?.map(|out| (None, render(self.target, out))));
         };
         if !shape.object.others.iter().any(crate::schema::lower::conjunction::is_false) {
             self.lose(
@@ -224,7 +224,7 @@ impl<'a> Lowering<'a, '_> {
             self.describe_loss(shape, shape.at, "propertyNames", String::new(), true);
         }
         let key = json!({"type": "string", "pattern": pattern});
-        Ok(self.narrow(conj)?.map(|out| (Some(key), render(self.target, out))))
+        Ok(self.lower_subset(conj)?.map(|out| (Some(key), render(self.target, out))))
     }
 
     /// Lowers free-form arguments: the list of entries is the only property.
@@ -248,7 +248,7 @@ impl<'a> Lowering<'a, '_> {
 }
 
 /// Returns the item schema of a list that must be empty.
-pub(super) fn nothing_there() -> LoweredNode {
+pub(super) fn empty_item() -> LoweredNode {
     let schema = object([("type", json!(Kinds::STRING.names().next().unwrap_or("string")))]);
     LoweredNode { alternatives: vec![Alternative::same(schema)], ..LoweredNode::default() }
 }
