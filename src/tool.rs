@@ -1,5 +1,5 @@
-//! Writing tools in Rust: a [`Tool`] is a type with one async function, a function alone will do for a simple one, and
-//! [`BuiltinTool`] is what either becomes.
+//! Tools written in Rust: a [`Tool`] is a type with one async function, and simple tools can be single functions. Both
+//! become a [`BuiltinTool`].
 
 use std::future::Future;
 
@@ -25,10 +25,11 @@ pub use output::{IntoToolOutput, Json};
 pub use run::{Run, object};
 pub use typed::{BuiltinTool, Validate, async_tool_fn, blocking_tool_fn, tool_fn};
 
-/// A tool.
+/// A tool with typed arguments.
 ///
-/// Its arguments are a type, from which the schema comes: what is documented on the type and its fields is what the model
-/// reads, `#[serde(deny_unknown_fields)]` closes it, and `#[schemars(range(min = 1))]` and its like go into the schema.
+/// The input schema is derived from [`Tool::Args`]: the model reads the doc comments of the type and its fields,
+/// `#[serde(deny_unknown_fields)]` rejects unknown members, and attributes like `#[schemars(range(min = 1))]` become
+/// constraints.
 ///
 /// ```
 /// use toolpost::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError};
@@ -37,10 +38,10 @@ pub use typed::{BuiltinTool, Validate, async_tool_fn, blocking_tool_fn, tool_fn}
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// #[serde(deny_unknown_fields)]
 /// struct Dice {
-///     /// How many.
+///     /// Number of dice.
 ///     #[schemars(range(min = 1, max = 100))]
 ///     count: u32,
-///     /// How many sides each has.
+///     /// Number of sides of each die.
 ///     sides: u32,
 /// }
 ///
@@ -73,40 +74,40 @@ pub use typed::{BuiltinTool, Validate, async_tool_fn, blocking_tool_fn, tool_fn}
 /// }
 /// ```
 pub trait Tool: Send + Sync + 'static {
-    /// Its name: `^[A-Za-z0-9_.-]{1,128}$`.
+    /// The name, which matches `^[A-Za-z0-9_.-]{1,128}$`.
     const NAME: &'static str;
 
-    /// What it takes: a type whose schema is an object. [`NoArgs`] if it takes nothing.
+    /// The type of the arguments. Its schema must be that of an object; use [`NoArgs`] for a tool without arguments.
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
 
-    /// What it gives.
+    /// The type of the result.
     type Output: IntoToolOutput;
 
-    /// Says more about the tool. Unless changed, the description is the documentation of [`Tool::Args`], the title is the
-    /// name, and the annotations are the careful ones: not read-only, destructive, not idempotent, open world.
+    /// Completes the definition. By default, the description is the documentation of [`Tool::Args`], the title is the
+    /// name, and the annotations are the cautious ones: not read-only, destructive, not idempotent, open world.
     fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
     }
 
-    /// Checks what a schema cannot say. It comes after the schema's own checks and should be quick and change nothing: it
-    /// may be asked more than once for one call.
+    /// Checks what a schema cannot express, after the arguments passed the schema. It must be quick and free of side
+    /// effects, because it may run more than once per call.
     ///
     /// # Errors
-    /// What is wrong and where; the call ends `TOOL_VALIDATION_ERROR`, and [`Tool::call`] is not reached.
+    /// Returns the invalid arguments. The call then ends with `TOOL_VALIDATION_ERROR` and [`Tool::call`] does not run.
     fn validate(&self, args: &Self::Args) -> Result<(), Vec<InvalidArgument>> {
         let _ = args;
         Ok(())
     }
 
-    /// Runs one call; write it as `async fn call(…)`. The future is dropped when the call is cancelled or its time is up,
-    /// so whatever it awaits stops there. Work that blocks the thread belongs into [`Run::blocking`].
+    /// Runs one call; implement it as `async fn call(…)`. The future is dropped when the call is cancelled or times
+    /// out, so everything that it awaits stops as well. Run blocking work with [`Run::blocking`].
     ///
     /// # Errors
-    /// A [`ToolError`] ends the call `TOOL_EXECUTION_ERROR` with the error's message; so does a panic.
+    /// A [`ToolError`] ends the call with `TOOL_EXECUTION_ERROR` and the message of the error. A panic does the same.
     fn call(&self, args: Self::Args, run: Run) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 }
 
-/// The arguments of a tool that takes none.
+/// The arguments of a tool that has no arguments.
 #[derive(Debug, Clone, Copy, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoArgs {}

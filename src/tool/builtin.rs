@@ -1,4 +1,4 @@
-//! The tools that are always there, one file each.
+//! Built-in tools that are always available, one per file.
 
 use super::BuiltinTool;
 use crate::domain::Clock;
@@ -15,10 +15,10 @@ pub use echo::Echo;
 pub use read_result::ReadResult;
 pub use wait::Wait;
 
-/// The heading that they are listed under.
+/// The category of the built-in tools.
 const CATEGORY: &str = "builtin";
 
-/// All of them that need nothing but the time, in the order of their names. [`ReadResult`] needs the store.
+/// Creates the built-in tools that need only a clock, sorted by name. [`ReadResult`] also needs the store.
 #[must_use]
 pub fn standard(clock: &Clock) -> Vec<BuiltinTool> {
     vec![

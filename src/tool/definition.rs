@@ -1,4 +1,4 @@
-//! What there is to say about a tool: a builder over its definition.
+//! A builder for tool definitions.
 
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -8,154 +8,159 @@ use crate::domain::{ExecutorSpec, LimitsSpec, Preset, ToolDefinition};
 
 mod schema;
 
-/// A definition in the making.
+/// A builder for a [`ToolDefinition`].
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct DefinitionBuilder(ToolDefinition);
 
 impl DefinitionBuilder {
-    /// A built-in tool called `name` that takes `A`.
+    /// Creates the definition of a built-in tool `name` with arguments of type `A`.
     pub fn of<A: JsonSchema>(name: &str) -> Self {
         let (description, input_schema) = schema::of_arguments::<A>();
         Self::with_schema(name, input_schema).description(description)
     }
 
-    /// A built-in tool called `name` with a schema written by hand.
+    /// Creates the definition of a built-in tool `name` with a handwritten schema.
     pub fn with_schema(name: &str, input_schema: Value) -> Self {
         let executor = ExecutorSpec::Builtin { name: name.to_owned() };
         Self(ToolDefinition::plain(name.to_owned(), input_schema, executor))
     }
 
-    /// The name for people.
+    /// Sets the display name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.0.title = Some(title.into());
         self
     }
 
-    /// What the model reads.
+    /// Sets the description, which the model reads.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.0.description = description.into();
         self
     }
 
-    /// The heading to list it under.
+    /// Sets the category under which the tool is listed.
     pub fn category(mut self, category: impl Into<String>) -> Self {
         self.0.category = Some(category.into());
         self
     }
 
-    /// One more word to find it by.
+    /// Adds a tag, which searches match.
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.0.tags.push(tag.into());
         self
     }
 
-    /// One more group that it belongs to.
+    /// Adds the tool to a group.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.0.groups.push(group.into());
         self
     }
 
-    /// The author's version.
+    /// Sets the version of the tool.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.0.version = Some(version.into());
         self
     }
 
-    /// One more worked example.
+    /// Adds an example: arguments and their result.
     pub fn example(mut self, arguments: Value, output: impl Into<Value>) -> Self {
         self.0.examples.push(Example { arguments, output: Some(output.into()) });
         self
     }
 
-    /// It changes nothing: neither destructive nor different when repeated, and safe beside other calls.
+    /// Marks the tool as read-only, which includes non-destructive, idempotent and safe to run concurrently.
     pub fn read_only(mut self) -> Self {
         let open_world = self.0.annotations.open_world;
         self.0.annotations = Annotations { read_only: true, destructive: false, idempotent: true, open_world };
         self
     }
 
-    /// It destroys nothing.
+    /// Marks the tool as non-destructive.
     pub fn harmless(mut self) -> Self {
         self.0.annotations.destructive = false;
         self
     }
 
-    /// Running it again with the same arguments changes nothing more, so it may be repeated.
+    /// Marks the tool as idempotent: a repetition with the same arguments has no further effect, so the call may be
+    /// retried.
     pub fn idempotent(mut self) -> Self {
         self.0.annotations.idempotent = true;
         self
     }
 
-    /// It reaches nothing outside of the service.
+    /// Marks the tool as closed world: it has no effect outside the service.
     pub fn closed_world(mut self) -> Self {
         self.0.annotations.open_world = false;
         self
     }
 
-    /// Whether it may run beside others in a batch; follows [`DefinitionBuilder::read_only`] unless given.
+    /// Sets whether the tool may run concurrently with other calls of a batch. The default follows
+    /// [`DefinitionBuilder::read_only`].
     pub fn concurrency_safe(mut self, safe: bool) -> Self {
         self.0.concurrency_safe = Some(safe);
         self
     }
 
-    /// Its calls are accepted and queued; callers are not kept waiting.
+    /// Makes the tool asynchronous: its calls are accepted and queued, and callers do not wait for the result.
     pub fn asynchronous(mut self) -> Self {
         self.0.asynchronous = true;
         self
     }
 
-    /// The longest run of one attempt, in milliseconds.
+    /// Sets the maximum duration of one attempt, in milliseconds.
     pub fn timeout_ms(mut self, timeout_ms: u64) -> Self {
         self.0.limits.timeout_ms = Some(timeout_ms);
         self
     }
 
-    /// All of its bounds.
+    /// Sets all limits.
     pub fn limits(mut self, limits: LimitsSpec) -> Self {
         self.0.limits = limits;
         self
     }
 
-    /// How retryable failures are tried again (see [`ToolError::retryable`](super::ToolError::retryable)).
+    /// Sets how retryable failures are retried (see [`ToolError::retryable`](super::ToolError::retryable)).
     pub fn retry(mut self, retry: RetrySpec) -> Self {
         self.0.retry = retry;
         self
     }
 
-    /// Its good results serve equal calls for so long. Only for tools that are [`DefinitionBuilder::idempotent`].
+    /// Caches successful results for equal arguments for `ttl_ms` milliseconds. Only for
+    /// [idempotent](DefinitionBuilder::idempotent) tools.
     pub fn cached(mut self, ttl_ms: u64, scope: CacheScope) -> Self {
         self.0.cache = Some(CacheSpec { ttl_ms, scope });
         self
     }
 
-    /// An argument that the operator gives: `about.preset("api_key", Preset::secret("MAIL_API_KEY"))`.
+    /// Adds a preset, an argument that the operator supplies:
+    /// `about.preset("api_key", Preset::secret("MAIL_API_KEY"))`.
     pub fn preset(mut self, argument: impl Into<String>, preset: Preset) -> Self {
         self.0.presets.insert(argument.into(), preset);
         self
     }
 
-    /// One more context object that it needs (see [`Run::context`](super::Run::context)).
+    /// Declares a context object that the tool needs (see [`Run::context`](super::Run::context)).
     pub fn context(mut self, name: impl Into<String>) -> Self {
         self.0.context.push(name.into());
         self
     }
 
-    /// The schema of its result, from a type; a mismatch is noted or, with [`OutputCheck::Strict`], is an error.
+    /// Sets the schema of the result from a type. A mismatch is recorded, or fails the call with
+    /// [`OutputCheck::Strict`].
     pub fn returns<T: JsonSchema>(mut self, check: OutputCheck) -> Self {
         self.0.output_schema = Some(schema::of_result::<T>());
         self.0.output_check = check;
         self
     }
 
-    /// Title, description and schemas come from this URL, and are asked for again after `ttl_ms`; until there is an answer,
-    /// its own serve.
+    /// Sets a URL that supplies the title, description and schemas, and is fetched again after `ttl_ms` milliseconds.
+    /// Until the first response, the values of this definition apply.
     pub fn definition_url(mut self, url: impl Into<String>, ttl_ms: u64) -> Self {
         (self.0.definition_url, self.0.definition_ttl_ms) = (Some(url.into()), Some(ttl_ms));
         self
     }
 
-    /// The definition.
+    /// Returns the definition.
     #[must_use]
     pub fn into_definition(self) -> ToolDefinition {
         self.0

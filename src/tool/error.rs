@@ -1,4 +1,4 @@
-//! How a tool fails, and how its arguments do.
+//! Errors of tools and of their arguments.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -9,10 +9,10 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::domain::{Failure, json};
 
-/// Why a tool could not do it, in words for the model.
+/// An error of a tool, with a message for the model.
 ///
-/// Whatever can be displayed becomes one, so `?` works on every error, and `Err("no such city".into())` does too. Only the
-/// message is passed on: no source, no backtrace.
+/// Every type that implements [`Display`] converts into it, so `?` works on every error, and so does
+/// `Err("no such city".into())`. Only the message is kept, without source and backtrace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolError {
     message: String,
@@ -21,37 +21,37 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// An error that will not pass by itself.
+    /// Creates an error that is not retryable.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), retry: None, details: None }
     }
 
-    /// The same call may succeed later.
+    /// Marks the error as retryable: the same call may succeed later.
     #[must_use]
     pub fn retryable(self) -> Self {
         Self { retry: Some(None), ..self }
     }
 
-    /// The same call may succeed in `retry_after_ms` milliseconds.
+    /// Marks the error as retryable after `retry_after_ms` milliseconds.
     #[must_use]
     pub fn retryable_after_ms(self, retry_after_ms: u64) -> Self {
         Self { retry: Some(Some(retry_after_ms)), ..self }
     }
 
-    /// Adds facts for people and programs; the model does not see them.
+    /// Adds details for people and programs; the model does not see them.
     #[must_use]
     pub fn with_details(self, details: Value) -> Self {
         Self { details: Some(details), ..self }
     }
 
-    /// The words for the model.
+    /// Returns the message for the model.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The failure of a call of the tool `name`.
+    /// Converts the error into the failure of a call of the tool `name`.
     #[must_use]
     pub fn into_failure(self, name: &str) -> Failure {
         let failure = Failure { details: self.details, ..Failure::execution(name, self.message) };
@@ -62,38 +62,39 @@ impl ToolError {
     }
 }
 
-// This is why `ToolError` itself is neither `Display` nor `Error`: it would be its own source.
+// Because of this conversion `ToolError` implements neither `Display` nor `Error`: it would conflict with
+// `From<T> for T`.
 impl<E: Display> From<E> for ToolError {
     fn from(error: E) -> Self {
         Self::new(error.to_string())
     }
 }
 
-/// How many faults a failure names.
+/// Maximum number of invalid arguments in a failure.
 const MAX_SHOWN: usize = 20;
 
-/// How much of a fault's message a failure shows: a value in it could be as long as the arguments are.
+/// Maximum length of one message in a failure, in bytes. A message may quote a value as long as the arguments.
 const MAX_MESSAGE_BYTES: usize = 499;
 
-/// One thing that is wrong with a call's arguments.
+/// An invalid argument of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidArgument {
-    /// Where, as a JSON Pointer (RFC 6901); empty for the arguments as a whole.
+    /// JSON Pointer (RFC 6901) to the argument; empty for the arguments as a whole.
     pub pointer: String,
-    /// What is wrong there, for the model.
+    /// Explanation for the model.
     pub message: String,
-    /// The rule that is broken, in JSON Schema's words where it has one.
+    /// The violated rule: a keyword of JSON Schema where one applies.
     pub keyword: &'static str,
 }
 
 impl InvalidArgument {
-    /// A fault found by a tool's own validation.
+    /// Creates an error found by a tool's own validation.
     #[must_use]
     pub fn at(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into(), keyword: "validate" }
     }
 
-    /// `TOOL_VALIDATION_ERROR` for a call of the tool `name`, with all that is wrong.
+    /// Creates the `TOOL_VALIDATION_ERROR` for a call of the tool `name`.
     #[must_use]
     pub fn failure(invalid: &[Self], name: &str, received: &Value, expected_schema: &Value) -> Failure {
         let shown = &invalid[..invalid.len().min(MAX_SHOWN)];
@@ -118,13 +119,13 @@ impl InvalidArgument {
     }
 }
 
-/// Reads arguments as the tool's own type.
+/// Deserializes arguments into the type of the tool.
 ///
 /// # Errors
-/// What the type refuses although the schema let it pass, and where.
+/// Returns the first argument that the schema allows but the type rejects.
 pub(super) fn read<A: DeserializeOwned>(arguments: &Value) -> Result<A, Vec<InvalidArgument>> {
-    // JSON Schema takes 1.0 for an integer (2020-12 validation, section 6.1.1), Rust's integers do not; and keeping track
-    // of the path costs more than the reading itself. Both are done only for those that fail.
+    // JSON Schema accepts 1.0 as an integer (2020-12 validation, section 6.1.1), serde does not. Converting such
+    // numbers and tracking the path cost more than deserializing, so both are done only after a failure.
     A::deserialize(arguments).or_else(|_| A::deserialize(with_whole_numbers(arguments.clone()))).or_else(|_| {
         serde_path_to_error::deserialize(arguments).map_err(|error| {
             vec![InvalidArgument {
@@ -136,10 +137,10 @@ pub(super) fn read<A: DeserializeOwned>(arguments: &Value) -> Result<A, Vec<Inva
     })
 }
 
-/// Largest whole number that every double below it tells exactly: 2^53.
+/// Largest number up to which every whole number is exact as a double: 2^53.
 const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// The value with doubles that are whole numbers as integers.
+/// Converts doubles that are whole numbers to integers.
 fn with_whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => match number.as_f64() {
@@ -164,10 +165,10 @@ fn pointer(path: &Path) -> String {
         .collect()
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(super) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no panic message")
 }
 
 #[cfg(test)]

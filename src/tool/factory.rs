@@ -1,4 +1,4 @@
-//! Tools that are made for whom they work: a [`ToolFactory`] makes an instance for a call, a session, or for all.
+//! Tools with instances: a [`ToolFactory`] creates an instance per call, per session or per tenant.
 
 use std::any::Any;
 use std::future::{Future, ready};
@@ -18,24 +18,23 @@ mod pool;
 
 use pool::{InstanceHandle, InstancePool};
 
-/// How long one disposal may take.
+/// Timeout of one disposal.
 const DISPOSAL: Duration = Duration::from_secs(10);
 
-/// Makes instances of a tool.
+/// A factory that creates tool instances per call, per session or per tenant.
 ///
-/// An instance is made when the first call of its scope runs, with that call's [`Run`], from which it learns for whom it
-/// works. However many calls of one scope come at once, one instance is made for all of them; if making it fails, that call
-/// fails, and the next one tries again. A call has one instance for all of its attempts, and nothing is made while its
-/// arguments still come.
+/// An instance is created when the first call of its scope runs, from that call's [`Run`], which names the tenant, the
+/// session and the agent. Concurrent calls of one scope share one creation. If it fails, the call fails, and the next
+/// call tries again. All attempts of a call use one instance, which is not created before the arguments are complete.
 ///
-/// At the end of its scope, when the last call that uses it has ended, an instance is disposed of: a call's own after the
-/// call, a session's when the session is deleted or did nothing for long (`instances.idle_ms`), any of them when the tool is
-/// replaced and when the service stops.
+/// An instance is disposed of when its scope has ended and no call uses it any longer. The scope of a call ends with the
+/// call; the scope of a session ends when the session is deleted or idle (`instances.idle_ms`). All instances are
+/// disposed of when the tool is replaced or the service stops.
 ///
 /// ```
 /// use toolpost::tool::{BuiltinTool, NoArgs, Run, InstanceScope, Tool, ToolError, ToolFactory};
 ///
-/// /// A basket that its session fills.
+/// /// The basket of one session.
 /// struct Basket {
 ///     owner: String,
 ///     items: std::sync::atomic::AtomicU32,
@@ -77,33 +76,34 @@ const DISPOSAL: Duration = Duration::from_secs(10);
 /// # }
 /// ```
 pub trait ToolFactory: Send + Sync + 'static {
-    /// What it makes.
+    /// The tool that the factory creates.
     type Tool: Tool;
 
-    /// How long an instance lasts, and who shares it.
+    /// Lifetime of an instance, and the calls that share it.
     const SCOPE: InstanceScope = InstanceScope::Call;
 
-    /// Says more about the tool, as [`Tool::about`], which is not asked: there is no instance yet.
+    /// Completes the definition. It replaces [`Tool::definition`], which needs an instance.
     fn about(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
     }
 
-    /// Whether a session has the tool at all. It is asked for every list and call of a session, and must be quick.
+    /// Returns `true` if the tool is available in a session. It runs for every list and call of a session, and must be
+    /// quick.
     fn is_available(&self, session: &Session) -> bool {
         let _ = session;
         true
     }
 
-    /// Makes an instance for the call that runs. What is shared must not depend on whose call happens to be the first.
+    /// Creates an instance for the running call. A shared instance must not depend on which call created it.
     ///
     /// # Errors
-    /// The call ends `TOOL_EXECUTION_ERROR` with the error's message; so it does after a panic.
+    /// An error or a panic ends the call with `TOOL_EXECUTION_ERROR`.
     fn make(&self, run: Run) -> impl Future<Output = Result<Self::Tool, ToolError>> + Send;
 
-    /// Lets an instance close what it has opened. It is bounded to 10 s.
+    /// Releases the resources of an instance, within 10 s.
     ///
     /// # Errors
-    /// An error, or a panic, goes to the log and has no other consequence.
+    /// An error or a panic is logged and has no other effect.
     fn dispose(&self, tool: Self::Tool) -> impl Future<Output = Result<(), ToolError>> + Send {
         drop(tool);
         ready(Ok(()))
@@ -111,18 +111,18 @@ pub trait ToolFactory: Send + Sync + 'static {
 }
 
 impl BuiltinTool {
-    /// From a [`ToolFactory`].
+    /// Creates a tool from a [`ToolFactory`].
     pub fn from_factory<F: ToolFactory>(factory: F) -> Self {
         let about = DefinitionBuilder::of::<<F::Tool as Tool>::Args>(<F::Tool as Tool>::NAME);
         let definition = factory.about(about).into_definition();
         let schema = definition.input_schema.clone().into();
         let executor = FactoryExecutor::new(Arc::new(factory), schema, Instances::default());
-        // The instance's own validation needs an instance; until then the type of the arguments has to do.
+        // The tool's own validation needs an instance. Before a run, only the type of the arguments is checked.
         let validate = |arguments: &serde_json::Value| read::<<F::Tool as Tool>::Args>(arguments).map(drop);
         Self { definition, executor: Arc::new(executor), validate: Some(Arc::new(validate)) }
     }
 
-    /// Hides the tool from sessions for which `is_available` is false: from their lists, and from their calls.
+    /// Hides the tool from the lists and calls of sessions for which `is_available` returns `false`.
     #[must_use]
     pub fn available_if(self, is_available: impl Fn(&Session) -> bool + Send + Sync + 'static) -> Self {
         let executor = AvailabilityFilter { inner: self.executor, is_available: Arc::new(is_available) };
@@ -130,7 +130,7 @@ impl BuiltinTool {
     }
 }
 
-/// The executor of a tool that is made by a factory.
+/// The executor of a tool with a factory.
 struct FactoryExecutor<F: ToolFactory> {
     factory: Arc<F>,
     schema: Arc<serde_json::Value>,
@@ -185,7 +185,7 @@ impl<F: ToolFactory> Executor for FactoryExecutor<F> {
     }
 }
 
-/// An executor with a say in who has its tool.
+/// An executor that restricts its tool to some sessions.
 struct AvailabilityFilter {
     inner: Arc<dyn Executor>,
     is_available: Available,
@@ -215,7 +215,7 @@ impl Executor for AvailabilityFilter {
     }
 }
 
-/// What came of a disposal, for the log.
+/// Disposes of an instance and logs a failure.
 async fn disposal<F: ToolFactory>(factory: Arc<F>, tool: F::Tool) {
     let name = <F::Tool as Tool>::NAME;
     let done = AssertUnwindSafe(async { factory.dispose(tool).await }).catch_unwind();
@@ -226,7 +226,7 @@ async fn disposal<F: ToolFactory>(factory: Arc<F>, tool: F::Tool) {
         Ok(Err(payload)) => panicked(payload),
         Err(_) => format!("it took longer than {} s", DISPOSAL.as_secs()),
     };
-    tracing::warn!(tool = name, fault, "an instance of a tool was not disposed of as it should have been");
+    tracing::warn!(tool = name, fault, "disposing of a tool instance failed");
 }
 
 #[cfg(test)]

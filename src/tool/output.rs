@@ -1,4 +1,4 @@
-//! What a tool may give back, and what becomes of it.
+//! Conversion of tool results to [`ToolOutput`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,33 +9,33 @@ use serde_json::{Map, Value};
 use super::ToolError;
 use crate::domain::{ContentBlock, Outcome, ToolOutput};
 
-/// Whatever a tool can give.
+/// A type that a tool can return.
 ///
 /// | Rust | for the model | for programs (`structured`) |
 /// |---|---|---|
-/// | text | the text as it is | – |
+/// | text | the text unchanged | – |
 /// | numbers, `bool` | as in JSON | the value |
-/// | [`Json<T>`](Json) | compact JSON | the value, whatever its shape |
-/// | [`Value`] | by the rules for every executor: `{"output": …}` is an outcome, `{"success": false}` an error | |
+/// | [`Json<T>`](Json) | compact JSON | the value |
+/// | [`Value`] | as for every executor: `{"output": …}` is an outcome, `{"success": false}` an error | |
 /// | `()`, `None` | `Done` | – |
 /// | [`ContentBlock`]s | the blocks | – |
-/// | [`Outcome`], [`ToolOutput`] | as given | as given |
+/// | [`Outcome`], [`ToolOutput`] | unchanged | unchanged |
 pub trait IntoToolOutput: Send + 'static {
-    /// Makes an answer of it.
+    /// Converts the value to a tool output.
     ///
     /// # Errors
-    /// If it cannot be written as JSON.
+    /// Returns an error if the value cannot be serialized as JSON.
     fn into_answer(self) -> Result<ToolOutput, ToolError>;
 }
 
-/// Data: its compact JSON is the output, and it is `structured`, whatever its shape.
+/// A value that is always `structured` data, with its compact JSON as the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Json<T>(pub T);
 
 impl<T: Serialize + Send + 'static> IntoToolOutput for Json<T> {
     fn into_answer(self) -> Result<ToolOutput, ToolError> {
         let value = serde_json::to_value(self.0)
-            .map_err(|error| ToolError::new(format!("the result cannot be written as JSON: {error}")))?;
+            .map_err(|error| ToolError::new(format!("the result cannot be serialized as JSON: {error}")))?;
         Ok(ToolOutput::Data(Arc::new(value)))
     }
 }
@@ -46,7 +46,7 @@ impl<T: IntoToolOutput> IntoToolOutput for Option<T> {
     }
 }
 
-/// Types that are an answer without further ado.
+/// Implements [`IntoToolOutput`] for types with a simple conversion.
 macro_rules! answers {
     ($($type:ty: $value:ident => $answer:expr;)*) => {$(
         impl IntoToolOutput for $type {
@@ -84,7 +84,7 @@ answers! {
     f64: number => ToolOutput::Json(finite(number)?);
 }
 
-/// JSON has no infinities, and `null` in their place would be a lie.
+/// Rejects infinities and NaN, which JSON cannot represent and `null` would misrepresent.
 fn finite(number: f64) -> Result<Value, ToolError> {
     let number = serde_json::Number::from_f64(number);
     number.map(Value::Number).ok_or_else(|| ToolError::new("the result is not a finite number"))

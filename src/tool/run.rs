@@ -1,4 +1,4 @@
-//! A tool's handle on its own run: what it reports, and whether it is still wanted.
+//! The handle of a tool to its own run: progress reports, context and cancellation.
 
 use std::panic::resume_unwind;
 
@@ -13,99 +13,99 @@ use crate::domain::limits::Bounds;
 use crate::domain::{Agent, ContentBlock, Progress, Tenant};
 use crate::executor::Invocation;
 
-/// One run of a tool. Cheap to clone; all clones are handles on the same run.
+/// A handle to one run of a tool. Clones are cheap and refer to the same run.
 ///
-/// What it reports goes to those who watch the call. Only the answer goes to the model.
+/// Reports go to the subscribers of the call. Only the result goes to the model.
 #[derive(Debug, Clone)]
 pub struct Run(Invocation);
 
 impl Run {
-    /// The run that an executor was asked for.
+    /// Creates the handle for an invocation of an executor.
     #[must_use]
     pub fn new(invocation: Invocation) -> Self {
         Self(invocation)
     }
 
-    /// Returns `true` if there is a tool of this name for the caller: the key that the call came with may be for some only.
+    /// Returns `true` if the API key of the caller allows the tool `tool`.
     pub(super) fn may_have(&self, tool: &str) -> bool {
         self.0.allowed.as_ref().is_none_or(|allowed| allowed.has(tool))
     }
 
-    /// Shows one line for people about what is being done; it replaces the one before.
+    /// Shows people a line about the current activity; it replaces the previous line.
     pub fn tip(&self, tip: impl Into<String>) {
         self.0.emitter.status(StatusUpdate { tip: Some(tip.into()), ..StatusUpdate::default() });
     }
 
-    /// Shows parameters, as `run.params([("city", "Bern")])`; merged deeply over the whole call.
+    /// Merges fields deeply into the displayed parameters of the call: `run.params([("city", "Bern")])`.
     pub fn params(&self, fields: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) {
         self.0.emitter.status(StatusUpdate { params: object(fields), ..StatusUpdate::default() });
     }
 
-    /// Adds facts to the call's metadata, as `run.metadata([("rows", 3)])`; merged deeply over the whole call.
+    /// Merges fields deeply into the metadata of the call: `run.metadata([("rows", 3)])`.
     pub fn metadata(&self, fields: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) {
         self.0.emitter.status(StatusUpdate { metadata: object(fields), ..StatusUpdate::default() });
     }
 
-    /// Only says that the work goes on, where silence is bounded.
+    /// Resets the idle timeout without reporting anything.
     pub fn keep_alive(&self) {
         self.0.emitter.status(StatusUpdate::default());
     }
 
-    /// Whether there are secrets among the arguments, which are taken out of whatever it says, a piece at a time.
+    /// Returns `true` if the arguments contain secrets, which are redacted from every emitted chunk.
     pub(super) fn has_secrets(&self) -> bool {
         self.0.redaction.is_some()
     }
 
-    /// Says how far it is: `current` of `total` steps.
+    /// Reports progress: `current` of `total` steps.
     pub fn progress(&self, current: impl Into<f64>, total: impl Into<f64>, message: impl Into<String>) {
         self.report(current.into(), Some(total.into()), message.into());
     }
 
-    /// Says how many steps are done where nobody knows how many there will be.
+    /// Reports the number of completed steps if the total is unknown.
     pub fn steps_done(&self, current: impl Into<f64>, message: impl Into<String>) {
         self.report(current.into(), None, message.into());
     }
 
     fn report(&self, current: f64, total: Option<f64>, message: String) {
-        // JSON has no infinities: 0 of 0 bytes must not become `null` of something.
+        // JSON cannot represent infinities and NaN; "0 of 0 bytes" must not become `null`.
         if current.is_finite() {
             let progress = Progress { current, total: total.filter(|total| total.is_finite()), message: Some(message) };
             self.0.emitter.status(StatusUpdate { progress: Some(progress), ..StatusUpdate::default() });
         }
     }
 
-    /// Shows something to whoever watches: a text, blocks, or an [`Emission`] with details. It waits while too much of it
-    /// is not yet recorded.
+    /// Sends intermediate output to subscribers: a text, blocks, or an [`Emission`] with details. Waits while too much
+    /// output is not yet recorded.
     pub async fn emit(&self, emission: impl Into<Emission>) {
         self.0.emitter.emit(emission.into()).await;
     }
 
-    /// [`Run::emit`] from within [`Run::blocking`].
+    /// Calls [`Run::emit`] from within [`Run::blocking`].
     ///
     /// # Panics
-    /// On an async thread.
+    /// Panics on an async thread.
     pub fn emit_blocking(&self, emission: impl Into<Emission>) {
         self.0.emitter.emit_blocking(emission.into());
     }
 
-    /// Does work that blocks its thread on a thread of its own.
+    /// Runs blocking work on a thread of its own.
     ///
-    /// A thread cannot be stopped from outside: long work looks at [`Run::is_cancelled`] of the run that it is given, which
-    /// is true once the call has ended for whatever reason.
+    /// A thread cannot be stopped from outside: long work must check [`Run::is_cancelled`] of the run that it receives,
+    /// which is `true` once the call has ended for any reason.
     ///
     /// # Errors
-    /// Those of `work`, or that the service has stopped.
+    /// Returns the error of `work`, or an error if the service has stopped.
     ///
     /// # Panics
-    /// If `work` does.
+    /// Panics if `work` panics.
     pub async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(Self) -> Result<T, ToolError> + Send + 'static,
     ) -> Result<T, ToolError> {
-        // Dropping the future is how a call ends early; the guard is how the thread hears of it.
+        // A call ends early by dropping this future. The guard then cancels the token of the thread.
         let cancel = self.0.cancel.child_token();
         let run = Self(Invocation { cancel: cancel.clone(), ..self.0.clone() });
-        let _tell_the_thread = cancel.drop_guard();
+        let _cancel_on_drop = cancel.drop_guard();
         match tokio::task::spawn_blocking(move || work(run)).await {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
@@ -115,59 +115,60 @@ impl Run {
         }
     }
 
-    /// Completes when the run must stop. Seldom needed: what a tool awaits stops by itself.
+    /// Waits until the run must stop. Rarely needed, because everything that a tool awaits is dropped then.
     pub async fn cancelled(&self) {
         self.0.cancel.cancelled().await;
     }
 
-    /// Whether the run must stop.
+    /// Returns `true` if the run must stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancel.is_cancelled()
     }
 
-    /// The service's id of the call.
+    /// Returns the call id that the service assigned.
     #[must_use]
     pub fn id(&self) -> Uuid {
         self.0.id
     }
 
-    /// The caller's id of the call.
+    /// Returns the call id that the caller assigned.
     #[must_use]
     pub fn call_id(&self) -> &str {
         &self.0.call_id
     }
 
-    /// The conversation that the call belongs to.
+    /// Returns the id of the session of the call.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
         self.0.session.as_deref()
     }
 
-    /// The name that the tool was called by.
+    /// Returns the name by which the tool was called.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The id of its conversation, to be kept.
-    /// Whose the call is. What a tool keeps between calls it keeps for each tenant apart.
+    /// Returns the tenant of the call. A tool must keep its state separate for each tenant.
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.0.tenant
     }
 
+    /// Returns the id of the session as a shared string.
     pub(super) fn shared_session(&self) -> Option<&std::sync::Arc<str>> {
         self.0.session.as_ref()
     }
 
-    /// The arguments as JSON.
+    /// Returns the arguments as JSON.
     #[must_use]
     pub fn arguments(&self) -> &Value {
         &self.0.arguments
     }
 
-    /// The context object `name` as its type. The tool has to say that it needs it: [`DefinitionBuilder::context`](super::DefinitionBuilder::context).
+    /// Returns the context object `name`, deserialized. The tool must declare that it needs the object with
+    /// [`DefinitionBuilder::context`](super::DefinitionBuilder::context).
     ///
     /// ```
     /// use serde_json::json;
@@ -193,49 +194,50 @@ impl Run {
     /// ```
     ///
     /// # Errors
-    /// If there is none, or it is not of that type. The message names the object and where it does not fit, not its values.
+    /// Returns an error if the object is missing or does not match the type. The message names the object and the path
+    /// of the mismatch, but no values.
     pub fn context<T: DeserializeOwned>(&self, name: &str) -> Result<T, ToolError> {
         let object = self.0.context.get(name);
-        let object = object.ok_or_else(|| ToolError::new(format!("the context \"{name}\" is missing")))?;
+        let object = object.ok_or_else(|| ToolError::new(format!("the context object \"{name}\" is missing")))?;
         serde_path_to_error::deserialize(object).map_err(|error| {
             let path = error.path().to_string();
             let place = if path == "." { String::new() } else { format!(" at {path}") };
-            ToolError::new(format!("the context \"{name}\" is not what the tool takes{place}"))
+            ToolError::new(format!("the context object \"{name}\" does not have the type that the tool expects{place}"))
         })
     }
 
-    /// On whose behalf the call is made, if the caller says so.
+    /// Returns the agent that makes the call, if the caller named one.
     #[must_use]
     pub fn agent(&self) -> Option<&Agent> {
         self.0.agent.as_deref()
     }
 
-    /// Which attempt this is, counted from 1.
+    /// Returns the number of this attempt, starting at 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.attempt
     }
 
-    /// How long the run may take in all, in milliseconds.
+    /// Returns the maximum duration of the run, in milliseconds.
     #[must_use]
     pub fn timeout_ms(&self) -> u64 {
         self.0.timeout_ms
     }
 
-    /// How much of its answer a model is shown.
+    /// Returns how much of the output the model is shown.
     #[must_use]
     pub fn output_bounds(&self) -> Bounds {
         self.0.output
     }
 
-    /// W3C Trace Context of the request, to be passed on.
+    /// Returns the W3C `traceparent` of the request, for outgoing requests.
     #[must_use]
     pub fn traceparent(&self) -> Option<&str> {
         self.0.traceparent.as_deref()
     }
 }
 
-/// A JSON object from its fields: `object([("rows", 3)])`.
+/// Creates a JSON object from its fields: `object([("rows", 3)])`.
 #[must_use]
 pub fn object(fields: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Map<String, Value> {
     fields.into_iter().map(|(key, value)| (key.into(), value.into())).collect()

@@ -1,4 +1,4 @@
-//! The system tools, one file each: they act on the session of their call, and are there only in sessions that name them.
+//! System tools, one per file. They act on the session of their call and are available only in sessions that name them.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ pub use attempt_completion::AttemptCompletion;
 pub use new_task::NewTask;
 pub use reset_equipped_tools::ResetEquippedTools;
 
-/// The heading that they are listed under.
+/// The category of the system tools.
 const CATEGORY: &str = "session";
 
-/// Their names.
+/// The names of the system tools.
 pub const NAMES: [&str; 3] = [attempt_completion::NAME, new_task::NAME, reset_equipped_tools::NAME];
 
-/// Names the groups of a tenant that a model may switch.
+/// A function that returns the groups of a tenant that models may switch.
 pub type Manageable = Arc<dyn Fn(&Tenant) -> Vec<String> + Send + Sync>;
 
-/// All of them, in the order of their names.
+/// Creates the system tools, sorted by name.
 #[must_use]
 pub fn tools(stores: &Stores, clock: &Clock, manageable: Manageable) -> Vec<BuiltinTool> {
     vec![
@@ -34,7 +34,7 @@ pub fn tools(stores: &Stores, clock: &Clock, manageable: Manageable) -> Vec<Buil
     ]
 }
 
-/// A tool that says of itself what it is.
+/// An executor that identifies its system tool by its role.
 struct SystemExecutor {
     executor: Arc<dyn Executor>,
     system: SystemTool,
@@ -54,21 +54,21 @@ impl Executor for SystemExecutor {
     }
 }
 
-/// What a call outside of any session is told.
-const NO_SESSION: &str = "it works in a session only, and this call names none";
+/// Error message for a call outside of a session.
+const NO_SESSION: &str = "it can be called only in a session; set `session` on the request";
 
-/// The session of a run.
+/// Returns the session of a run.
 async fn session_of(stores: &Stores, run: &Run) -> Result<Session, ToolError> {
     let Some(id) = run.session() else { return Err(ToolError::new(NO_SESSION)) };
     let found = stores.of(run.tenant()).session(id).await.map_err(|error| away(&error))?;
     found.ok_or_else(|| ToolError::new("the session was deleted"))
 }
 
-/// The database fails: nothing of that is for a model.
+/// Logs a database error and returns an error for the model without its details.
 fn away(error: &StoreError) -> ToolError {
     if let StoreError::TooMany { .. } = error {
         return ToolError::new(format!("{error}, and no more can be made"));
     }
     tracing::error!(%error, "a session cannot be read or changed");
-    ToolError::new("the database is away; try again")
+    ToolError::new("the database is unavailable; retry later")
 }

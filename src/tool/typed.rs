@@ -1,4 +1,4 @@
-//! What a tool becomes: a definition, an executor that reads its arguments as their type, and its own validation.
+//! [`BuiltinTool`]: a definition, a typed executor and optional validation.
 
 use std::fmt;
 use std::future::Future;
@@ -18,17 +18,17 @@ use super::{DefinitionBuilder, IntoToolOutput, InvalidArgument, Run, Tool, ToolE
 use crate::domain::{Failure, ToolDefinition, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation, ResultSlot, emitter};
 
-/// Says what is wrong with arguments that the schema let pass.
+/// A function that checks arguments that the schema allows.
 pub type Validate = Arc<dyn Fn(&Value) -> Result<(), Vec<InvalidArgument>> + Send + Sync>;
 
-/// A tool in this process, ready to be registered.
+/// A tool in this process, ready for registration.
 #[derive(Clone)]
 pub struct BuiltinTool {
-    /// What the model reads and what is checked.
+    /// The definition of the tool.
     pub definition: ToolDefinition,
-    /// What runs it.
+    /// The code that runs the tool.
     pub executor: Arc<dyn Executor>,
-    /// What can be known to be wrong before a run. The executor checks it again: no way in goes around it.
+    /// Validation before the run. The executor repeats it, so no path to the tool bypasses it.
     pub validate: Option<Validate>,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for BuiltinTool {
 }
 
 impl BuiltinTool {
-    /// From a [`Tool`].
+    /// Creates a built-in tool from a [`Tool`].
     pub fn new<T: Tool>(tool: T) -> Self {
         let about = tool.definition(DefinitionBuilder::of::<T::Args>(T::NAME));
         let tool = Arc::new(tool);
@@ -54,25 +54,26 @@ impl BuiltinTool {
         )
     }
 
-    /// Says more about a tool that was made from a function: `tool.with_definition(|definition| definition.read_only())`.
+    /// Changes the definition of a tool created from a function:
+    /// `tool.with_definition(|definition| definition.read_only())`.
     #[must_use]
     pub fn with_definition(self, change: impl FnOnce(DefinitionBuilder) -> DefinitionBuilder) -> Self {
         Self { definition: change(self.definition.into()).into_definition(), ..self }
     }
 
-    /// Runs it once, outside of any service: for the tests of a tool. The schema is not looked at, what the tool reports
-    /// is not kept, and no clock runs.
+    /// Runs the tool once without a service, for the tests of a tool. The schema is not checked, reports are discarded,
+    /// and no timeout applies.
     ///
     /// # Errors
-    /// As its calls would fail.
+    /// Returns the failure of the call.
     pub async fn invoke(&self, arguments: Value) -> Result<ToolOutput, Failure> {
         self.invoke_with(arguments, Value::Null).await
     }
 
-    /// The same with context: an object of the objects that the tool names.
+    /// Runs the tool like [`BuiltinTool::invoke`], with context objects by name.
     ///
     /// # Errors
-    /// As its calls would fail.
+    /// Returns the failure of the call.
     pub async fn invoke_with(&self, arguments: Value, context: Value) -> Result<ToolOutput, Failure> {
         let context = match context {
             Value::Object(objects) => Arc::new(objects),
@@ -135,7 +136,7 @@ impl BuiltinTool {
     }
 }
 
-/// A tool of one quick function, run where it stands: `|args: Sum| Ok(args.a + args.b)`.
+/// Creates a tool from a quick function, which runs on the async thread: `|args: Sum| Ok(args.a + args.b)`.
 pub fn tool_fn<A, O>(
     name: &str,
     description: &str,
@@ -148,7 +149,7 @@ where
     async_tool_fn(name, description, move |args, _| std::future::ready(function(args)))
 }
 
-/// A tool of one async function: `|args: Page, run| async move { … }`.
+/// Creates a tool from an async function: `|args: Page, run| async move { … }`.
 pub fn async_tool_fn<A, O, R>(
     name: &str,
     description: &str,
@@ -162,7 +163,7 @@ where
     BuiltinTool::typed(DefinitionBuilder::of::<A>(name).description(description), |_| Ok(()), function)
 }
 
-/// A tool of one function that blocks its thread, so it gets a thread of its own: see [`Run::blocking`].
+/// Creates a tool from a blocking function, which gets a thread of its own (see [`Run::blocking`]).
 pub fn blocking_tool_fn<A, O>(
     name: &str,
     description: &str,
@@ -191,7 +192,7 @@ where
     A: DeserializeOwned,
     V: Fn(&A) -> Result<(), Vec<InvalidArgument>>,
 {
-    /// The arguments as their type, if they pass the tool's own validation.
+    /// Deserializes the arguments and applies the tool's own validation.
     fn check(&self, arguments: &Value) -> Result<A, Vec<InvalidArgument>> {
         let args = read(arguments)?;
         (self.validate)(&args)?;
@@ -220,8 +221,8 @@ where
                 let result = (typed.call)(args, Run::new(invocation)).await;
                 result.and_then(O::into_answer).map_err(|error| error.into_failure(&name))
             };
-            // A tool that panics is one failed call. Nothing of ours is left half done by it, hence `AssertUnwindSafe`;
-            // what the tool itself shares between its calls is its own to keep in order, as with any panic.
+            // A panic fails only this call. It leaves no state of the service inconsistent, hence `AssertUnwindSafe`. A
+            // tool must keep its own shared state consistent, as with any panic.
             match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(result) => result,
                 Err(payload) => {

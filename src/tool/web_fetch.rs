@@ -100,13 +100,14 @@ impl Tool for WebFetch {
 
 /// An address that may be asked.
 fn address(text: &str) -> Result<Url, String> {
-    let mut url = Url::parse(text.trim())
-        .map_err(|error| format!("is no URL ({error}); give the whole address, as \"https://example.com/page\""))?;
+    let mut url = Url::parse(text.trim()).map_err(|error| {
+        format!("is not a valid URL ({error}); give the full URL, as in \"https://example.com/page\"")
+    })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("is {}: only http: and https: can be fetched", url.scheme()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not hold a user or a password".to_owned());
+        return Err("must not contain a user name or a password".to_owned());
     }
     url.set_fragment(None);
     Ok(url)
@@ -136,7 +137,7 @@ fn outcome(page: Page, format: Format) -> Result<Outcome, ToolError> {
                 Format::Html => html,
                 Format::Markdown | Format::Text => {
                     preflight::check(&html).map_err(|preflight::TooComplex| {
-                        let hint = "it can be had as it is with \"format\": \"html\"";
+                        let hint = "fetch it unchanged with \"format\": \"html\"";
                         ToolError::new(format!("the page is too large or too deeply nested to be converted; {hint}"))
                     })?;
                     convert::converted(&html, format == Format::Text)?
@@ -149,10 +150,10 @@ fn outcome(page: Page, format: Format) -> Result<Outcome, ToolError> {
             Outcome::blocks(vec![ContentBlock::Image { data, mime_type: page.media_type }])
         }
         Kind::Other => {
-            let what = if page.media_type.is_empty() { "of an unknown kind" } else { &page.media_type };
+            let what = if page.media_type.is_empty() { "of an unknown type" } else { &page.media_type };
             let bytes = grouped(page.bytes.len());
             let message =
-                format!("{} is {what} ({bytes} bytes); only pages, texts, JSON and images can be read", page.url);
+                format!("{} is {what} ({bytes} bytes); only web pages, text, JSON and images can be read", page.url);
             return Err(ToolError::new(message));
         }
     };

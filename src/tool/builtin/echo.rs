@@ -18,7 +18,7 @@ impl Echo {
     pub fn tool() -> BuiltinTool {
         let about = DefinitionBuilder::with_schema("echo", json!({ "type": "object" }))
             .title("Echo")
-            .description("Gives back its arguments as they are. Takes any object.")
+            .description("Returns its arguments unchanged. Accepts any object.")
             .category(super::CATEGORY)
             .example(json!({"text": "Hello"}), r#"{"text":"Hello"}"#)
             .read_only()

@@ -76,7 +76,7 @@ impl ReadResult {
             let asked = text::shorten(asked, 100);
             let place = if run.session().is_some() { "in this session" } else { "outside of sessions" };
             ToolError::new(format!(
-                "there is no call \"{asked}\" {place}; call_id is the id in the notice of a shortened result, as in \
+                "call \"{asked}\" was not found {place}; call_id is the id in the notice of a shortened result, as in \
                  {{\"call_id\":\"0197a2c4-…\"}}, not the id of your own tool call"
             ))
         };
@@ -120,7 +120,7 @@ impl Tool for ReadResult {
         let pattern = args.pattern.as_deref().map(compiled).transpose()?;
         let call = self.call(&args.call_id, &run).await?;
         let Some(outcome) = call.outcome.clone() else {
-            return Err(ToolError::new("that call has not ended yet; there is no result to read"));
+            return Err(ToolError::new("the call has not ended yet, so it has no result to read"));
         };
         let at_least_one = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).max(1);
         let asked = ExcerptRequest {
@@ -144,11 +144,13 @@ impl Tool for ReadResult {
 
 fn compiled(pattern: &str) -> Result<Arc<Regex>, ToolError> {
     let compiled = RegexBuilder::new(pattern).size_limit(LARGEST_PATTERN).build();
-    compiled.map(Arc::new).map_err(|error| ToolError::new(format!("the pattern is no regular expression: {error}")))
+    compiled
+        .map(Arc::new)
+        .map_err(|error| ToolError::new(format!("the pattern is not a valid regular expression: {error}")))
 }
 
 /// The database fails: nothing of that is for a model.
 fn away(error: &StoreError) -> ToolError {
     tracing::error!(%error, "a result cannot be read again");
-    ToolError::new("the database is away; try again")
+    ToolError::new("the database is unavailable; retry later")
 }

@@ -1,29 +1,29 @@
-//! From a Rust type to what a model reads: its documentation and its schema.
+//! Conversion of Rust types to the documentation and schema that a model reads.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
 use serde_json::{Map, Value};
 
-/// The documentation of a type of arguments, and its schema, which is an object's in any case.
+/// Returns the documentation and the schema of an argument type. The schema always has a `type`, by default `object`.
 pub(super) fn of_arguments<T: JsonSchema>() -> (String, Value) {
     let (description, mut schema) = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
-    // Absent for an enum's `oneOf`, a reference, or anything at all.
+    // Missing for an enum's `oneOf`, a reference, and any value.
     schema.entry("type").or_insert_with(|| "object".into());
     (description, Value::Object(schema))
 }
 
-/// The schema of a type of results.
+/// Returns the schema of a result type.
 pub(super) fn of_result<T: JsonSchema>() -> Value {
     Value::Object(schema_of::<T>(SchemaSettings::draft2020_12().for_serialize()).1)
 }
 
-/// A type's documentation and its schema (JSON Schema 2020-12), without what only repeats Rust's own names.
+/// Returns the documentation and the schema (JSON Schema 2020-12) of a type, without the names of Rust types.
 fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> (String, Map<String, Value>) {
     let settings = settings.with(|settings| settings.meta_schema = None);
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     RecursiveTransform(|schema: &mut schemars::Schema| {
-        // "uint32" and "double" are no formats of JSON Schema, and some vendors refuse those that they do not know.
+        // "uint32" and "double" are not formats of JSON Schema, and some vendors reject unknown formats.
         if schema.get("format").and_then(Value::as_str).is_some_and(is_rust_number) {
             schema.remove("format");
         }
@@ -34,10 +34,10 @@ fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> (String, Map<String, Va
     .transform(&mut schema);
     let mut schema = match Value::from(schema) {
         Value::Object(schema) => schema,
-        // `true`: anything goes.
+        // The schema `true`, which accepts any value.
         _ => Map::new(),
     };
-    // The type's name says nothing to a model; its documentation becomes the tool's description.
+    // The name of the type is useless to a model; its documentation becomes the tool's description.
     schema.remove("title");
     let description = match schema.remove("description") {
         Some(Value::String(description)) => description,
@@ -46,7 +46,7 @@ fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> (String, Map<String, Va
     (description, schema)
 }
 
-/// Documentation without the line breaks that only keep source code narrow; paragraphs, lists and code keep theirs.
+/// Joins the lines of paragraphs, which are wrapped only for the source code. Lists and code keep their lines.
 fn unwrapped(documentation: &str) -> String {
     let mut text = String::with_capacity(documentation.len());
     let mut fenced = false;
@@ -69,7 +69,7 @@ fn unwrapped(documentation: &str) -> String {
     text
 }
 
-/// Whether a line of Markdown begins something new: nothing, an item, a heading, a quotation, a table's row.
+/// Returns `true` if a line of Markdown starts a new block: an empty line, item, heading, quotation or table row.
 fn starts_block(line: &str) -> bool {
     let numbered = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let is_item = ["- ", "* ", "+ "].iter().any(|mark| line.starts_with(mark))

@@ -1,4 +1,5 @@
-//! The instances of one tool by their scope. One is made for all that ask at once, and goes when its last user lets it.
+//! The pool of one tool's instances by scope. Concurrent calls share one creation; an instance is disposed of when its
+//! last user drops it.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -16,7 +17,7 @@ use crate::executor::instances::{InstanceScope, Instances, Pool};
 use crate::tool::error::panic_message;
 use crate::tool::{Run, ToolError};
 
-/// Whose an instance is.
+/// The owner of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Owner {
     Call(Uuid),
@@ -24,15 +25,15 @@ enum Owner {
     Shared(Tenant),
 }
 
-/// An instance. Whoever drops the last handle has it disposed of.
+/// A tool instance, which is disposed of when the last handle is dropped.
 pub struct InstanceHandle<F: ToolFactory> {
-    /// `None` only while it is dropped.
+    /// `None` only during `drop`.
     tool: Option<F::Tool>,
     factory: Arc<F>,
     instances: Instances,
 }
 
-/// A place for an instance: it is there once somebody has made it.
+/// A slot for an instance, empty until the instance is created.
 struct InstanceSlot<F: ToolFactory> {
     made: Arc<OnceCell<Arc<InstanceHandle<F>>>>,
     used_at: Instant,
@@ -46,8 +47,8 @@ pub struct InstancePool<F: ToolFactory> {
 }
 
 impl<F: ToolFactory> InstanceHandle<F> {
-    /// The tool.
-    #[expect(clippy::expect_used, reason = "it is taken by `drop` alone")]
+    /// Returns the tool.
+    #[expect(clippy::expect_used, reason = "only `drop` takes it")]
     pub fn tool(&self) -> &F::Tool {
         self.tool.as_ref().expect("an instance that is not dropped")
     }
@@ -66,10 +67,10 @@ impl<F: ToolFactory> InstancePool<F> {
         Self { factory, instances, places: Mutex::default() }
     }
 
-    /// The instance for this run.
+    /// Returns the instance for a run, and creates it if necessary.
     ///
     /// # Errors
-    /// If it could not be made.
+    /// Returns an error if the instance cannot be created.
     pub async fn get(&self, run: &Run) -> Result<Arc<InstanceHandle<F>>, ToolError> {
         let owner = match (F::SCOPE, run.shared_session()) {
             (InstanceScope::Shared, _) => Owner::Shared(run.tenant().clone()),
@@ -83,14 +84,17 @@ impl<F: ToolFactory> InstancePool<F> {
             place.used_at = Instant::now();
             place.made.clone()
         };
-        // If whoever makes it gives up, the next in the line makes it.
+        // If the creating call is dropped, the next waiting call creates the instance.
         place.get_or_try_init(|| self.make(run.clone())).await.cloned()
     }
 
     async fn make(&self, run: Run) -> Result<Arc<InstanceHandle<F>>, ToolError> {
         let made = AssertUnwindSafe(async { self.factory.make(run).await }).catch_unwind().await;
         let tool = made.unwrap_or_else(|payload| {
-            Err(ToolError::new(format!("it could not be made: the factory panicked: {}", panic_message(&*payload))))
+            Err(ToolError::new(format!(
+                "the tool instance could not be created: the factory panicked: {}",
+                panic_message(&*payload)
+            )))
         })?;
         Ok(Arc::new(InstanceHandle {
             tool: Some(tool),
@@ -105,13 +109,13 @@ impl<F: ToolFactory> InstancePool<F> {
 
     fn release(&self, owner: &Owner) {
         let gone = self.places().remove(owner);
-        // Disposed of outside of the lock.
+        // Dropped outside of the lock, because it starts the disposal.
         drop(gone);
     }
 }
 
 impl<F: ToolFactory> InstanceSlot<F> {
-    /// Nobody uses it, or is about to make it.
+    /// Returns `true` if no call uses or creates the instance, and the last use was at least `idle` ago.
     fn is_idle(&self, idle: Duration) -> bool {
         let is_used =
             Arc::strong_count(&self.made) > 1 || self.made.get().is_some_and(|held| Arc::strong_count(held) > 1);

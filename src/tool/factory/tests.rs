@@ -10,7 +10,7 @@ use crate::tool::typed::tests::invocation;
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Knows its number.
+/// A tool that returns its number.
 struct Numbered(usize);
 
 impl Tool for Numbered {
@@ -23,7 +23,7 @@ impl Tool for Numbered {
     }
 }
 
-/// Makes one a session, and writes down what it does.
+/// A factory with one instance per session and a log of its actions.
 struct Numbers {
     log: Log,
     fault: &'static str,

@@ -1,4 +1,4 @@
-//! `attempt_completion`: the task of the session is done.
+//! `attempt_completion`: completes the task of the session.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,18 +9,18 @@ use crate::domain::{Clock, Completion, SessionState};
 use crate::store::Stores;
 use crate::tool::{DefinitionBuilder, Run, Tool, ToolError};
 
-/// Its name.
+/// The name of the tool.
 pub const NAME: &str = "attempt_completion";
 
-/// Ends the task of its session. That it is the only call of its batch is seen to before it runs.
+/// The tool `attempt_completion`. The engine rejects it before the run if it is not the only call of its batch.
 #[derive(Debug, Clone)]
 pub struct AttemptCompletion {
     stores: Stores,
     clock: Clock,
 }
 
-/// Ends the task and presents its result. Call it once everything is done and its outcome is known, and alone: beside other
-/// calls it is refused and completes nothing.
+/// Ends the task and presents its result. Call it only when everything is done and its outcome is known, and as the
+/// only call of the message: next to other calls it is rejected and completes nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompletionArgs {
@@ -55,7 +55,7 @@ impl Tool for AttemptCompletion {
         let ended = store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
         match ended.await.map_err(|error| away(&error))? {
             true => Ok(result),
-            false => Err(ToolError::new("the session has ended already")),
+            false => Err(ToolError::new("the session has already ended")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `new_task`: makes a session for a task, and waits for that to be completed.
+//! `new_task`: creates a session for a task and waits for its completion.
 
 use std::sync::Arc;
 
@@ -13,31 +13,31 @@ use crate::executor::{BoxFuture, Executor, Invocation};
 use crate::store::Stores;
 use crate::tool::{BuiltinTool, DefinitionBuilder, object};
 
-/// Its name.
+/// The name of the tool.
 pub const NAME: &str = "new_task";
 
-/// As long as any call may run: a task takes its time.
+/// The timeout: the maximum for any call, because tasks may run long.
 const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Makes the session of a task. Its id is that of the call, so that a call that is run again makes no second one.
+/// The tool `new_task`. The id of the child session is the id of the call, so a repeated run creates no second session.
 #[derive(Debug, Clone)]
 pub struct NewTask {
     stores: Stores,
     clock: Clock,
 }
 
-/// Hands a task to another agent, which works on it by itself. The result comes when the task is completed; go on with
-/// something else meanwhile, or wait for it.
+/// Delegates a task to another agent, which works on it independently. The result arrives when the task is completed;
+/// continue with other work in the meantime, or wait for it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskArgs {
-    /// The agent that is to do it.
+    /// The agent that should do the task.
     #[schemars(length(min = 1, max = 512))]
     pub agent_name: String,
     /// A short name for the task.
     #[schemars(length(min = 1, max = 512))]
     pub task_name: String,
-    /// What is to be done, with all that the agent has to know: it sees nothing of this conversation.
+    /// The task, with everything that the agent needs to know: it sees nothing of this conversation.
     pub input: String,
 }
 
@@ -56,7 +56,7 @@ impl NewTask {
         BuiltinTool { definition: about.into_definition(), executor, validate: None }
     }
 
-    /// Makes the session, unless an earlier run of this call has.
+    /// Creates the session, unless an earlier run of this call created it.
     async fn make(&self, invocation: &Invocation) -> Result<(), Failure> {
         let failed = |message: String| Failure::execution(&invocation.name, message);
         let store = &self.stores.of(&invocation.tenant);
@@ -85,7 +85,7 @@ impl NewTask {
         let before = read(child.id.clone()).await?;
         match before.is_some_and(|before| before.parent_call == child.parent_call) {
             true => Ok(()),
-            false => Err(failed("the session of the task cannot be made: its id is taken".to_owned())),
+            false => Err(failed("the session of the task cannot be created: its id is already in use".to_owned())),
         }
     }
 }
@@ -97,7 +97,7 @@ impl Executor for NewTask {
             if !invocation.awaits_external {
                 task.make(&invocation).await?;
             }
-            // From now on its end can come.
+            // From now on a result of the task is accepted.
             invocation.result_slot.open();
             invocation.emitter.status(StatusUpdate {
                 phase: Some(Phase::External),

@@ -1,4 +1,4 @@
-//! `reset_equipped_tools`: which of the manageable groups are on in the session.
+//! `reset_equipped_tools`: switches the manageable groups of the session.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,10 +11,10 @@ use super::{Manageable, away, session_of};
 use crate::store::Stores;
 use crate::tool::{DefinitionBuilder, Json, Run, Tool, ToolError};
 
-/// Its name.
+/// The name of the tool.
 pub const NAME: &str = "reset_equipped_tools";
 
-/// Switches the manageable groups of its session.
+/// The tool `reset_equipped_tools`.
 #[derive(Clone)]
 pub struct ResetEquippedTools {
     stores: Stores,
@@ -27,12 +27,12 @@ impl fmt::Debug for ResetEquippedTools {
     }
 }
 
-/// Chooses the tools to work with. The groups that are named are on from now on, all other groups that can be switched are
-/// off: it is the final set, not a change of the last one.
+/// Chooses the groups of tools to work with. The given groups are activated, and all other manageable groups are
+/// deactivated: the list is the final set, not a change of the current set.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EquipArgs {
-    /// The groups that are to be on; none switches all of them off.
+    /// The groups to activate; an empty list deactivates all manageable groups.
     pub to_activate: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl Tool for ResetEquippedTools {
             let there = if manageable.is_empty() { "none".to_owned() } else { names(&manageable).join(", ") };
             let details = json!({"unknown": unknown, "manageable": manageable});
             let message = format!(
-                "no group that can be switched: {}; nothing was changed. Groups that can be switched: {there}",
+                "unknown or unmanageable groups: {}; nothing was changed. Manageable groups: {there}",
                 unknown.join(", ")
             );
             return Err(ToolError::new(message).with_details(details));

@@ -12,7 +12,7 @@ use crate::executor::ResultSlot;
 use crate::executor::emitter::{Report, ReportReceiver};
 use crate::tool::{Json, NoArgs, object};
 
-/// A run of a tool called `t`, and what it reports.
+/// Creates an invocation of a tool called `t`, and the receiver of its reports.
 pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, ReportReceiver) {
     let (emitter, reports) = emitter::channel();
     let invocation = Invocation {
@@ -50,7 +50,7 @@ struct Span {
     to: u32,
 }
 
-/// The length of a span; counts its calls.
+/// A tool that returns the length of a span and counts its calls.
 #[derive(Default)]
 struct Length {
     calls: Arc<Mutex<u32>>,
@@ -153,7 +153,7 @@ async fn an_error_is_the_tools_own_message() {
     assert!(tool.invoke(json!({"x": 1})).await.is_err_and(|failure| failure.code == Code::ToolValidationError));
 }
 
-/// Panics if it is told to.
+/// Panics if the arguments request it.
 async fn moody(arguments: Value) -> Result<Value, ToolError> {
     assert_eq!(arguments["mood"], "good", "in a bad mood");
     Ok(arguments)
@@ -178,10 +178,10 @@ async fn a_panic_is_the_failure_of_its_own_call_only() {
         assert_eq!(good, Ok(ToolOutput::Json(json!({"mood": "good"}))));
     }
     let silent = tool_fn("t", "", |_: NoArgs| -> Result<(), ToolError> { std::panic::panic_any(7) });
-    assert_eq!(silent.invoke(json!({})).await.unwrap_err().message, "the tool panicked: it did not say why");
+    assert_eq!(silent.invoke(json!({})).await.unwrap_err().message, "the tool panicked: no panic message");
 }
 
-/// Says so when it is dropped.
+/// A guard that sends a message when it is dropped.
 struct Trap(Option<oneshot::Sender<()>>);
 
 impl Drop for Trap {
@@ -215,7 +215,7 @@ async fn dropping_the_future_stops_an_async_tool() {
     assert!(!went_on.load(Ordering::Relaxed));
 }
 
-/// Blocks its thread until it is told to stop, and then says whether it was.
+/// Creates a tool that blocks its thread until it is cancelled and then reports it.
 fn stubborn() -> (BuiltinTool, oneshot::Receiver<bool>) {
     let (sender, stopped) = oneshot::channel();
     let sender = Mutex::new(Some(sender));

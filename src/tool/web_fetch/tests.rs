@@ -25,7 +25,7 @@ fn other_things_are_given_as_they_are_or_refused() {
     let image = outcome(page("image/png", &[1, 2]), Format::Markdown).unwrap();
     assert_eq!(image.content, [ContentBlock::Image { data: "AQI=".into(), mime_type: "image/png".into() }]);
     let refused = outcome(page("application/pdf", b"%PDF"), Format::Text).unwrap_err();
-    let message = "http://h/p?q=1 is application/pdf (4 bytes); only pages, texts, JSON and images can be read";
+    let message = "http://h/p?q=1 is application/pdf (4 bytes); only web pages, text, JSON and images can be read";
     assert_eq!(refused.message(), message);
     let wild = outcome(page("text/html", &b"<div>".repeat(10_000)), Format::Text).unwrap_err();
     assert!(wild.message().contains("\"format\": \"html\""), "{}", wild.message());
@@ -36,9 +36,9 @@ fn other_things_are_given_as_they_are_or_refused() {
 fn only_whole_web_addresses_are_taken() {
     assert_eq!(address(" https://Example.com/a#b ").unwrap().as_str(), "https://example.com/a");
     for (text, message) in [
-        ("example.com", "is no URL"),
+        ("example.com", "is not a valid URL"),
         ("file:///etc/passwd", "is file: only http: and https:"),
-        ("http://user:pw@h/", "must not hold a user or a password"),
+        ("http://user:pw@h/", "must not contain a user name or a password"),
         ("javascript:alert(1)", "only http: and https:"),
     ] {
         let said = address(text).unwrap_err();

@@ -98,9 +98,9 @@ impl Tool for Bash {
 
     fn validate(&self, args: &BashArgs) -> Result<(), Vec<InvalidArgument>> {
         let fault = match &args.command {
-            command if command.contains('\0') => "must not hold U+0000".to_owned(),
+            command if command.contains('\0') => "must not contain U+0000".to_owned(),
             command if command.len() > LONGEST_COMMAND => {
-                format!("is longer than {LONGEST_COMMAND} bytes; write it into a file and run that")
+                format!("is longer than {LONGEST_COMMAND} bytes; write it to a file and run the file")
             }
             _ => return Ok(()),
         };
@@ -120,7 +120,7 @@ impl Tool for Bash {
                     Ok(ProcessEvent::Exited(ended)) => break ended,
                     Err(error) => {
                         tracing::warn!(id = %run.id(), %error, "the helper of a command is broken");
-                        return Err(ToolError::new("the command's helper has ended without a word"));
+                        return Err(ToolError::new("the command's helper has ended unexpectedly"));
                     }
                 },
                 () = sleep_until(deadline), if !is_late => {

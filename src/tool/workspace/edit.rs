@@ -121,14 +121,14 @@ fn refusal(place: &WorkspacePath, text: &str, old: &str, not_one: MatchError) ->
             let told: Vec<String> = lines.iter().take(TOLD).map(ToString::to_string).collect();
             let more = if lines.len() > TOLD { ", …" } else { "" };
             format!(
-                "old_text stands {count} times in \"{place}\" (lines {}{more}), and must stand there once: give more of the \
-                 lines around the one that is meant",
+                "old_text occurs {count} times in \"{place}\" (lines {}{more}) and must occur exactly once: include \
+                 more of the surrounding lines",
                 told.join(", ")
             )
         }
         MatchError::None => {
             let near = similar::nearest(text, old);
-            format!("old_text does not stand in \"{place}\"{near}")
+            format!("old_text was not found in \"{place}\"{near}")
         }
     };
     ToolError::new(message)

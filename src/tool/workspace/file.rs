@@ -58,11 +58,11 @@ fn regular(metadata: &Metadata) -> Result<(), OpenError> {
 
 pub(super) fn folder(place: &WorkspacePath) -> ToolError {
     let example = serde_json::json!({"path": place.to_string()});
-    ToolError::new(format!("\"{place}\" is a folder; what is in it is told by the tool list, as in {example}"))
+    ToolError::new(format!("\"{place}\" is a folder; list its contents with the tool `list`, as in {example}"))
 }
 
 pub(super) fn special(place: &WorkspacePath) -> ToolError {
-    ToolError::new(format!("\"{place}\" is no regular file but a pipe, a socket or a device"))
+    ToolError::new(format!("\"{place}\" is a pipe, a socket or a device, not a regular file"))
 }
 
 /// [`fault`] for what happens to an open file.

@@ -97,7 +97,7 @@ impl Tool for List {
             let is_whole = !is_full && end == WalkEnd::Complete;
             if !is_whole {
                 lines.push(format!(
-                    "[there is more than these {}: list a folder of it, or use search]",
+                    "[only the first {} entries are shown: list a subfolder, or use search]",
                     grouped(entries.len())
                 ));
             }
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(list(folder.path(), json!({})).await, expected);
         assert_eq!(list(folder.path(), json!({"path": "src"})).await, "src/deep/\nsrc/lib.rs (1,234 bytes)");
         assert!(list(folder.path(), json!({"all": true})).await.starts_with(".env (0 bytes)\n"));
-        assert_eq!(list(folder.path(), json!({"path": "scr"})).await, "there is no \"scr\"; did you mean \"src\"?");
+        assert_eq!(list(folder.path(), json!({"path": "scr"})).await, "\"scr\" was not found; did you mean \"src\"?");
         let file = list(folder.path(), json!({"path": "src/lib.rs"})).await;
         assert_eq!(file, "\"src/lib.rs\" is a file, not a folder");
         let empty = list(folder.path(), json!({"path": "src/deep"})).await;
@@ -202,6 +202,6 @@ mod tests {
         (0..=MOST).for_each(|number| fs::write(folder.path().join(format!("{number:05}")), "").unwrap());
         let listed = list(folder.path(), json!({})).await;
         assert_eq!(listed.lines().count(), MOST + 1);
-        assert!(listed.starts_with("00000 (0 bytes)\n") && listed.contains("[there is more than these 1,000"));
+        assert!(listed.starts_with("00000 (0 bytes)\n") && listed.contains("[only the first 1,000 entries are shown"));
     }
 }

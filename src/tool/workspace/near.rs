@@ -23,7 +23,7 @@ pub(super) fn missing(workspace: &Workspace, place: &WorkspacePath, error: &io::
         return fault(place, error);
     }
     if workspace.root.symlink_metadata(place.path()).is_ok_and(|metadata| metadata.is_symlink()) {
-        return ToolError::new(format!("\"{place}\" is a symbolic link to something that is not there"));
+        return ToolError::new(format!("\"{place}\" is a symbolic link whose target does not exist"));
     }
     // The last place on the way that is a folder, and what is missing in it.
     let way = place.way();
@@ -31,10 +31,11 @@ pub(super) fn missing(workspace: &Workspace, place: &WorkspacePath, error: &io::
     let Some((number, (folder, dir))) = folders.enumerate().last() else { return fault(place, error) };
     let Some(absent) = way.get(number + 1) else { return fault(place, error) };
     if workspace.root.metadata(absent.path()).is_ok() {
-        return ToolError::new(format!("\"{absent}\" is a file, not a folder, so there is no \"{place}\""));
+        return ToolError::new(format!("\"{absent}\" is a file, not a folder, so \"{place}\" does not exist"));
     }
     let is_last = absent == place;
-    let what = if is_last { format!("there is no \"{place}\"") } else { format!("there is no folder \"{absent}\"") };
+    let what =
+        if is_last { format!("\"{place}\" was not found") } else { format!("folder \"{absent}\" was not found") };
     let hint = hint(workspace, place, absent, folder, &dir);
     ToolError::new(format!("{what}{hint}"))
 }
@@ -111,14 +112,14 @@ mod tests {
     #[test]
     fn what_is_near_is_told() {
         for (asked, message) in [
-            ("src/mian.rs", "there is no \"src/mian.rs\"; did you mean \"src/main.rs\"?"),
-            ("readme.md", "there is no \"readme.md\"; did you mean \"README.md\"?"),
-            ("scr/main.rs", "there is no folder \"scr\"; did you mean \"src\"?"),
-            ("engine.rs", "there is no \"engine.rs\"; did you mean \"src/deep/engine.rs\"?"),
-            ("src/zzzzzz", "there is no \"src/zzzzzz\"; the folder \"src\" has deep, lib.rs, main.rs"),
-            ("empty/zzzzzz", "there is no \"empty/zzzzzz\"; the folder \"empty\" is empty"),
-            ("src/main.rs/x", "\"src/main.rs\" is a file, not a folder, so there is no \"src/main.rs/x\""),
-            ("dangling", "\"dangling\" is a symbolic link to something that is not there"),
+            ("src/mian.rs", "\"src/mian.rs\" was not found; did you mean \"src/main.rs\"?"),
+            ("readme.md", "\"readme.md\" was not found; did you mean \"README.md\"?"),
+            ("scr/main.rs", "folder \"scr\" was not found; did you mean \"src\"?"),
+            ("engine.rs", "\"engine.rs\" was not found; did you mean \"src/deep/engine.rs\"?"),
+            ("src/zzzzzz", "\"src/zzzzzz\" was not found; the folder \"src\" has deep, lib.rs, main.rs"),
+            ("empty/zzzzzz", "\"empty/zzzzzz\" was not found; the folder \"empty\" is empty"),
+            ("src/main.rs/x", "\"src/main.rs\" is a file, not a folder, so \"src/main.rs/x\" does not exist"),
+            ("dangling", "\"dangling\" is a symbolic link whose target does not exist"),
         ] {
             assert_eq!(said(asked), message, "{asked}");
         }

@@ -78,7 +78,7 @@ impl Workspace {
     pub(super) fn place(&self, asked: &str) -> Result<WorkspacePath, ToolError> {
         let shown = shorten(asked, SHOWN);
         if asked.contains('\0') {
-            return Err(ToolError::new(format!("the path \"{}\" holds U+0000", shown.escape_debug())));
+            return Err(ToolError::new(format!("the path \"{}\" contains U+0000", shown.escape_debug())));
         }
         let path = Path::new(asked);
         let relative = if path.is_absolute() {
@@ -115,13 +115,13 @@ pub(super) fn fault(place: &WorkspacePath, error: &io::Error) -> ToolError {
         (io::ErrorKind::PermissionDenied, None) => {
             format!("\"{place}\" leads out of the workspace through a symbolic link")
         }
-        (io::ErrorKind::PermissionDenied, _) => format!("there is no permission for \"{place}\""),
-        (io::ErrorKind::NotFound, _) => format!("there is no \"{place}\""),
+        (io::ErrorKind::PermissionDenied, _) => format!("permission denied for \"{place}\""),
+        (io::ErrorKind::NotFound, _) => format!("\"{place}\" was not found"),
         (io::ErrorKind::NotADirectory, _) => format!("a part of \"{place}\" is a file, not a folder"),
         (io::ErrorKind::ReadOnlyFilesystem, _) => "the workspace is read-only".to_owned(),
-        (_, Some(ELOOP)) => format!("the symbolic links of \"{place}\" have no end"),
-        (_, Some(ENAMETOOLONG)) => format!("\"{place}\" is too long for a path"),
-        (_, Some(number)) if FULL.contains(&number) => "there is no room left in the workspace".to_owned(),
+        (_, Some(ELOOP)) => format!("\"{place}\" has too many levels of symbolic links"),
+        (_, Some(ENAMETOOLONG)) => format!("the path \"{place}\" is too long"),
+        (_, Some(number)) if FULL.contains(&number) => "no space is left in the workspace".to_owned(),
         _ => format!("\"{place}\" cannot be used: {error}"),
     };
     ToolError::new(message)

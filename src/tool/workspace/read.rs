@@ -145,7 +145,7 @@ fn text(place: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run
         taken(reader, start, end, MOST, || run.is_cancelled()).map_err(broken(place))?;
     if stop == Stop::BeforeStart && start > 1 {
         let word = if line == 1 { "line" } else { "lines" };
-        let message = format!("line {start} is behind the {} {word} of \"{place}\"", grouped(of(line)));
+        let message = format!("line {start} is past the end of \"{place}\" ({} {word})", grouped(of(line)));
         return Err(ToolError::new(message));
     }
     let mut text = utf8(place, bytes, start, stop == Stop::Full)?;
@@ -170,11 +170,11 @@ fn how_to_go_on(place: &WorkspacePath, bytes: u64, start: u64, line: u64, is_who
     let (bytes, most) = (grouped(of(bytes)), grouped(MOST));
     let newline = if is_whole { "" } else { "\n" };
     let how = if line > start || is_whole {
-        format!("go on with {}", json!({"path": place.to_string(), "lines": {"start": line}}))
+        format!("continue with {}", json!({"path": place.to_string(), "lines": {"start": line}}))
     } else {
         format!("line {line} alone is longer than that")
     };
-    format!("{newline}[the file has {bytes} bytes, of which one call reads {most}; {how}]\n")
+    format!("{newline}[the file has {bytes} bytes, and one call reads at most {most}; {how}]\n")
 }
 
 fn of(number: u64) -> usize {
@@ -194,7 +194,7 @@ fn utf8(place: &WorkspacePath, bytes: Vec<u8>, first: u64, is_cut: bool) -> Resu
         return String::from_utf8(bytes).map_err(ToolError::from);
     }
     let line = first + bytes[..good].iter().filter(|byte| **byte == b'\n').count() as u64;
-    let message = format!("\"{place}\" is not UTF-8: line {line} has a byte 0x{:02x} that is none", bytes[good]);
+    let message = format!("\"{place}\" is not UTF-8: line {line} contains the invalid byte 0x{:02x}", bytes[good]);
     Err(ToolError::new(message))
 }
 

@@ -69,7 +69,7 @@ impl Workspace {
     fn made_way(&self, place: &WorkspacePath) -> Result<WorkspacePath, ToolError> {
         let at = |error: io::Error| fault(place, &error);
         if self.root.symlink_metadata(place.path()).is_ok() {
-            return Err(ToolError::new(format!("\"{place}\" is a symbolic link to something that is not there")));
+            return Err(ToolError::new(format!("\"{place}\" is a symbolic link whose target does not exist")));
         }
         let (Some(parent), Some(name)) = (place.parent(), place.name()) else { return Err(file::folder(place)) };
         if !parent.is_root() {
@@ -190,7 +190,7 @@ mod tests {
             ("d", "is a folder"),
             (".", "is a folder"),
             ("f", "\"f\" is read-only"),
-            ("pipe", "is no regular file"),
+            ("pipe", "not a regular file"),
             ("f/x", "is a file, not a folder"),
         ] {
             let said = put(folder.path(), path, "y").unwrap_err();

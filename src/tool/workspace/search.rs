@@ -147,15 +147,15 @@ fn matcher(args: &SearchArgs) -> Result<RegexMatcher, String> {
     let mut builder = RegexMatcherBuilder::new();
     builder.case_insensitive(args.ignore_case).fixed_strings(args.literal);
     builder.line_terminator(Some(b'\n')).size_limit(LARGEST_PATTERN).dfa_size_limit(LARGEST_AUTOMATON);
-    builder.build(&args.pattern).map_err(|error| format!("cannot be searched for: {error}"))
+    builder.build(&args.pattern).map_err(|error| format!("is not a valid pattern: {error}"))
 }
 
 fn overrides(args: &SearchArgs) -> Result<Override, String> {
     let mut builder = OverrideBuilder::new(".");
     if let Some(glob) = &args.glob {
-        builder.add(glob).map_err(|error| format!("is no glob: {error}"))?;
+        builder.add(glob).map_err(|error| format!("is not a valid glob: {error}"))?;
     }
-    builder.build().map_err(|error| format!("is no glob: {error}"))
+    builder.build().map_err(|error| format!("is not a valid glob: {error}"))
 }
 
 /// Every file that is to be searched, until it is said that this is enough.
@@ -221,17 +221,17 @@ fn summary(hits: &Hits, end: WalkEnd) -> String {
     let files = counted(hits.searched, "file", "files");
     let passed = match hits.passed_over {
         0 => String::new(),
-        count => format!("; {} not of text", counted(count, "file is", "files are")),
+        count => format!("; {} not text", counted(count, "file is", "files are")),
     };
     if hits.lines == 0 {
-        let more = if end == WalkEnd::Complete { "" } else { "; there are more files: search a folder of it" };
+        let more = if end == WalkEnd::Complete { "" } else { "; not all files were searched: search a subfolder" };
         return format!("[no matching line in {files}{passed}{more}]");
     }
     let (lines, found) = (counted(hits.lines, "matching line", "matching lines"), counted(hits.files, "file", "files"));
     let more = match end {
         WalkEnd::Complete => "",
-        WalkEnd::Stopped => ", and there are more: narrow the pattern, the path or the glob",
-        WalkEnd::TooMany => ", and there are more files: search a folder of it",
+        WalkEnd::Stopped => "; more lines match: narrow the pattern, the path or the glob",
+        WalkEnd::TooMany => "; not all files were searched: search a subfolder",
     };
     format!("[{lines} in {found}{more}{passed}]")
 }

@@ -43,7 +43,10 @@ async fn lines_are_found_by_number_and_by_pattern() {
     let call = app.call("t", json!({})).await;
     let id = call["id"].clone();
     let some = app.call("read_result", json!({"call_id": id, "offset": 4000, "limit": 2})).await;
-    assert!(succeeded(&some).starts_with("line 4000\nline 4001\n[the result has 5,000 lines; go on with "), "{some}");
+    assert!(
+        succeeded(&some).starts_with("line 4000\nline 4001\n[the result has 5,000 lines; continue with "),
+        "{some}"
+    );
     let found = app.call("read_result", json!({"call_id": id, "pattern": "^LINE (7|4999)$"})).await;
     assert_eq!(succeeded(&found), "[0 matching lines; the result has 5,000 lines]");
     let found = app.call("read_result", json!({"call_id": id, "pattern": "(?i)^LINE (7|4999)$"})).await;
@@ -58,11 +61,11 @@ async fn what_cannot_be_read_is_said_with_a_way_out() {
     for (arguments, said) in [
         (
             json!({"call_id": "call_abc"}),
-            "there is no call \"call_abc\" outside of sessions; call_id is the id in the notice",
+            "call \"call_abc\" was not found outside of sessions; call_id is the id in the notice",
         ),
-        (json!({"call_id": "0197a2c4-7e1b-7c55-9d3a-2f6b8c1d4e5f"}), "there is no call"),
-        (json!({"call_id": id, "offset": 2}), "offset 2 is behind the 1 line of the result"),
-        (json!({"call_id": id, "pattern": "("}), "the pattern is no regular expression"),
+        (json!({"call_id": "0197a2c4-7e1b-7c55-9d3a-2f6b8c1d4e5f"}), "was not found outside of sessions"),
+        (json!({"call_id": id, "offset": 2}), "offset 2 is past the end of the result (1 line)"),
+        (json!({"call_id": id, "pattern": "("}), "the pattern is not a valid regular expression"),
     ] {
         let call = app.call("read_result", arguments).await;
         let output = failed(&call, "TOOL_EXECUTION_ERROR");

@@ -48,10 +48,13 @@ async fn an_edit_that_is_not_clear_says_why_and_changes_nothing() {
     let (app, folder) = service(&[("a.rs", text)]).await;
     let several = app.call("edit", edit("a.rs", "work(1);", "work(2);")).await;
     let said = failed(&several, "TOOL_EXECUTION_ERROR");
-    assert!(said.contains("old_text stands 2 times in \"a.rs\" (lines 2, 5)"), "{said}");
+    assert!(said.contains("old_text occurs 2 times in \"a.rs\" (lines 2, 5)"), "{said}");
     let none = app.call("edit", edit("a.rs", "fn two() {\n  work(1);", "x")).await;
     let said = failed(&none, "TOOL_EXECUTION_ERROR");
-    assert!(said.contains("but for blanks, this is it (lines 4-5):\n4: fn two() {\n5:     work(1);"), "{said}");
+    assert!(
+        said.contains("the closest match differs only in whitespace (lines 4-5):\n4: fn two() {\n5:     work(1);"),
+        "{said}"
+    );
     assert_eq!(violation(&app.call("edit", edit("a.rs", "x", "x")).await)["pointer"], "/new_text");
     assert_eq!(violation(&app.call("edit", edit("a.rs", "", "x")).await)["pointer"], "/old_text");
     assert_eq!(fs::read_to_string(folder.path().join("a.rs")).unwrap(), text);
@@ -94,7 +97,7 @@ async fn lists_and_searches_leave_out_what_is_hidden_ignored_or_binary() {
     assert_eq!(succeeded(&list), expected);
     let search = app.call("search", json!({"pattern": "n.edle"})).await;
     let expected = "README.md:1: # needle\nsrc/a.rs:1: needle a\nsrc/b.rs:2: needle b\n\
-                    [3 matching lines in 3 files; 1 file is not of text]";
+                    [3 matching lines in 3 files; 1 file is not text]";
     assert_eq!(succeeded(&search), expected);
     let rust = app.call("search", json!({"pattern": "NEEDLE", "ignore_case": true, "glob": "src/*.rs"})).await;
     assert_eq!(succeeded(&rust).lines().count(), 3);
@@ -107,10 +110,10 @@ async fn lists_and_searches_leave_out_what_is_hidden_ignored_or_binary() {
 async fn what_is_missing_is_told_with_what_is_near() {
     let (app, _folder) = service(&[("src/main.rs", ""), ("docs/guide.md", "")]).await;
     for (name, path, said) in [
-        ("read", "src/mian.rs", "there is no \"src/mian.rs\"; did you mean \"src/main.rs\"?"),
-        ("read", "guide.md", "there is no \"guide.md\"; did you mean \"docs/guide.md\"?"),
-        ("read", "src", "\"src\" is a folder; what is in it is told by the tool list, as in {\"path\":\"src\"}"),
-        ("list", "scr", "there is no \"scr\"; did you mean \"src\"?"),
+        ("read", "src/mian.rs", "\"src/mian.rs\" was not found; did you mean \"src/main.rs\"?"),
+        ("read", "guide.md", "\"guide.md\" was not found; did you mean \"docs/guide.md\"?"),
+        ("read", "src", "\"src\" is a folder; list its contents with the tool `list`, as in {\"path\":\"src\"}"),
+        ("list", "scr", "\"scr\" was not found; did you mean \"src\"?"),
         ("list", "src/main.rs", "\"src/main.rs\" is a file, not a folder"),
         ("write", "src", "\"src\" is a folder"),
         ("write", "src/main.rs/x", "\"src/main.rs/x\" is a file, not a folder"),

@@ -96,7 +96,7 @@ async fn what_is_no_page_is_said_clearly() {
     for (path, said) in [
         ("/gone", "answered HTTP 404 Not Found for /gone"),
         ("/large", "is larger than 5242880 bytes"),
-        ("/deep", "too deeply nested to be converted; it can be had as it is with \"format\": \"html\""),
+        ("/deep", "too deeply nested to be converted; fetch it unchanged with \"format\": \"html\""),
     ] {
         let call = fetch(&app, &server.url(path), "markdown").await;
         assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains(said), "{call:#}");

@@ -178,7 +178,7 @@ impl<'a> Machine<'a> {
                     self.wants_operand = true;
                 }
                 None if symbol == '(' => return Err(format!("an operator is missing before \"(\" at {}", place())),
-                None => return Err(format!("\"{symbol}\" at {} is not known", place())),
+                None => return Err(format!("unknown symbol \"{symbol}\" at {}", place())),
             },
             Token::Number(_) | Token::Name(_) => {
                 return Err(format!("an operator is missing at {}; to multiply, write *", place()));

@@ -84,7 +84,7 @@ pub fn advice(unknown: &str) -> String {
     let near = names().filter(|name| name.len() > 1).map(|name| (strsim::damerau_levenshtein(&unknown, name), name));
     match near.min() {
         Some((distance, name)) if distance <= unknown.len() / 3 => format!("did you mean {name}?"),
-        _ => format!("known are {}", names().collect::<Vec<_>>().join(", ")),
+        _ => format!("known names are {}", names().collect::<Vec<_>>().join(", ")),
     }
 }
 

@@ -56,7 +56,7 @@ impl ExcerptRequest {
         let newline = if shown.ends_with('\n') { "" } else { "\n" };
         let id = self.id;
         Ok(format!(
-            "{shown}{newline}[the result has {} lines; go on with {{\"call_id\":\"{id}\",\"offset\":{line}{column}}}]",
+            "{shown}{newline}[the result has {} lines; continue with {{\"call_id\":\"{id}\",\"offset\":{line}{column}}}]",
             grouped(total)
         ))
     }
@@ -69,7 +69,7 @@ impl ExcerptRequest {
         let (mut shown, mut count, mut next) = (String::new(), 0, None);
         for (place, line) in rest.lines().enumerate() {
             if is_cancelled() {
-                return Err(ToolError::new("it was stopped"));
+                return Err(ToolError::new("the call was cancelled"));
             }
             let Some(found) = pattern.find(line) else { continue };
             let number = self.offset + place;
@@ -83,7 +83,7 @@ impl ExcerptRequest {
             count += 1;
         }
         let word = if count == 1 { "line" } else { "lines" };
-        let more = next.map_or_else(String::new, |line| format!(", and there are more; go on with \"offset\":{line}"));
+        let more = next.map_or_else(String::new, |line| format!("; for more, continue with \"offset\":{line}"));
         let total = grouped(total);
         Ok(format!("{shown}[{} matching {word}{more}; the result has {total} lines]", grouped(count)))
     }
@@ -91,11 +91,14 @@ impl ExcerptRequest {
     /// The text from the first line on.
     fn rest<'a>(&self, whole: &'a str, total: usize) -> Result<&'a str, ToolError> {
         if whole.is_empty() {
-            return Err(ToolError::new("that result has no text"));
+            return Err(ToolError::new("the result has no text"));
         }
         if self.offset > total {
             let word = if total == 1 { "line" } else { "lines" };
-            return Err(ToolError::new(format!("offset {} is behind the {total} {word} of the result", self.offset)));
+            return Err(ToolError::new(format!(
+                "offset {} is past the end of the result ({total} {word})",
+                self.offset
+            )));
         }
         let start = match self.offset.checked_sub(2) {
             None => 0,
@@ -110,7 +113,7 @@ impl ExcerptRequest {
             None => {
                 let length = grouped(line.chars().count());
                 let message =
-                    format!("column {} is behind the {length} characters of line {}", self.column, self.offset);
+                    format!("column {} is past the end ({length} characters) of line {}", self.column, self.offset);
                 Err(ToolError::new(message))
             }
         }

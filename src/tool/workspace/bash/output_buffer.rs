@@ -82,7 +82,7 @@ impl OutputBuffer {
             run.emit(String::from_utf8_lossy(&piece).into_owned()).await;
             if self.shown >= SHOWN || self.pieces >= PIECES {
                 self.is_shown = false;
-                run.emit("[what it writes from here on is shown at its end]").await;
+                run.emit("[further output is shown when the command ends]").await;
             }
         }
     }
@@ -96,7 +96,7 @@ impl OutputBuffer {
         let bytes = self.kept.make_contiguous();
         let start = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let left_out = grouped(self.left_out + start);
-        format!("[the first {left_out} bytes are not kept]\n{}", String::from_utf8_lossy(&bytes[start..]))
+        format!("[the first {left_out} bytes were discarded]\n{}", String::from_utf8_lossy(&bytes[start..]))
     }
 }
 
@@ -189,10 +189,10 @@ mod tests {
             }
         }
         told.extend(shown(&mut reports));
-        assert_eq!(told.pop().as_deref(), Some("[what it writes from here on is shown at its end]"));
+        assert_eq!(told.pop().as_deref(), Some("[further output is shown when the command ends]"));
         assert_eq!(told.concat().len(), SHOWN);
         let text = gathered.text();
-        assert!(text.starts_with("[the first 720,896 bytes are not kept]\nxxx"), "{}", &text[..60]);
+        assert!(text.starts_with("[the first 720,896 bytes were discarded]\nxxx"), "{}", &text[..60]);
         assert!(text.len() <= KEPT + 50 && text.ends_with("x\n"));
     }
 

@@ -27,14 +27,14 @@ pub fn nearest(text: &str, old: &str) -> String {
         return String::new();
     }
     let Some(found) = most_like(&lines, anchor, &wanted, offset) else {
-        return "; nothing in it is like it: read the file again".to_owned();
+        return "; no similar text was found: read the file again".to_owned();
     };
     let first = found.saturating_sub(offset);
     let last = (first + wanted.len().clamp(1, SHOWN)).min(lines.len());
     let place = &lines[first..last];
     let is_blank =
         wanted.len() == place.len() && wanted.iter().zip(place).all(|(one, other)| one.trim() == other.trim());
-    let why = if is_blank { "; but for blanks, this is it" } else { "; this is nearest" };
+    let why = if is_blank { "; the closest match differs only in whitespace" } else { "; this is the closest match" };
     let shown: Vec<String> = place
         .iter()
         .enumerate()
@@ -101,29 +101,35 @@ mod tests {
 
     #[test]
     fn the_nearest_place_is_shown_with_its_line() {
-        assert_eq!(nearest(TEXT, "second(2);"), "; this is nearest (line 6):\n6:     second(1);");
+        assert_eq!(nearest(TEXT, "second(2);"), "; this is the closest match (line 6):\n6:     second(1);");
         assert_eq!(
             nearest(TEXT, "fn two() {\n    secnd(1);\n"),
-            "; this is nearest (lines 5-6):\n5: fn two() {\n6:     second(1);"
+            "; this is the closest match (lines 5-6):\n5: fn two() {\n6:     second(1);"
         );
     }
 
     #[test]
     fn what_differs_in_blanks_only_is_said_to() {
         let said = nearest(TEXT, "  second(1);\n  third();");
-        assert_eq!(said, "; but for blanks, this is it (lines 6-7):\n6:     second(1);\n7:     third();");
+        assert_eq!(
+            said,
+            "; the closest match differs only in whitespace (lines 6-7):\n6:     second(1);\n7:     third();"
+        );
     }
 
     #[test]
     fn of_equal_lines_the_one_with_the_right_neighbours_is_shown() {
         let text = "a {\n  return value;\n}\nb {\n  return value;\n}\n";
-        assert!(nearest(text, "b {\n return value;").starts_with("; but for blanks, this is it (lines 4-5)"));
+        assert!(
+            nearest(text, "b {\n return value;")
+                .starts_with("; the closest match differs only in whitespace (lines 4-5)")
+        );
         assert!(nearest(text, "return valu;").contains("(line 2)"));
     }
 
     #[test]
     fn nothing_near_is_said_and_long_texts_are_cut() {
-        assert_eq!(nearest(TEXT, "完全に違う内容です"), "; nothing in it is like it: read the file again");
+        assert_eq!(nearest(TEXT, "完全に違う内容です"), "; no similar text was found: read the file again");
         assert_eq!(nearest("", "x"), "");
         let said = nearest(&"long ".repeat(10_000), &"long ".repeat(9_999).replacen("long", "lang", 1));
         assert!(said.len() < 300, "{}", said.len());

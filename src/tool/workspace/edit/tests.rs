@@ -28,12 +28,16 @@ async fn what_is_refused_changes_nothing() {
         (
             &b"x\ny\nx\n"[..],
             "x",
-            "old_text stands 2 times in \"f\" (lines 1, 3), and must stand there once: give more of the lines around the one \
-             that is meant",
+            "old_text occurs 2 times in \"f\" (lines 1, 3) and must occur exactly once: include more of the surrounding \
+             lines",
         ),
-        (b"let a = 1;\n", "let b = 1;", "old_text does not stand in \"f\"; this is nearest (line 1):\n1: let a = 1;"),
+        (
+            b"let a = 1;\n",
+            "let b = 1;",
+            "old_text was not found in \"f\"; this is the closest match (line 1):\n1: let a = 1;",
+        ),
         (b"ok\n\xff\n", "ok", "\"f\" is not UTF-8 (line 2), so its text cannot be edited"),
-        (b"x", "new", "old_text does not stand in \"f\"; nothing in it is like it: read the file again"),
+        (b"x", "new", "old_text was not found in \"f\"; no similar text was found: read the file again"),
     ] {
         assert_eq!(edit(before, old, "new!").await, (message.into(), before.into()));
     }

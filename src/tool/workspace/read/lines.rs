@@ -42,7 +42,7 @@ pub fn taken(
     let (mut line, mut is_begun) = (1_u64, false);
     loop {
         if is_cancelled() {
-            return Err(io::Error::other("it was stopped"));
+            return Err(io::Error::other("the call was cancelled"));
         }
         let piece = reader.fill_buf()?;
         if piece.is_empty() {

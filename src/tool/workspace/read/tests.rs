@@ -47,12 +47,12 @@ async fn what_cannot_be_read_is_said_with_the_way_out() {
     rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("pipe"), rustix::fs::Mode::RWXU).unwrap();
     let of = "Error executing tool \"read\": ";
     for (arguments, message) in [
-        (json!({"path": "d"}), "\"d\" is a folder; what is in it is told by the tool list, as in {\"path\":\"d\"}"),
-        (json!({"path": "latin"}), "\"latin\" is not UTF-8: line 2 has a byte 0xe9 that is none"),
+        (json!({"path": "d"}), "\"d\" is a folder; list its contents with the tool `list`, as in {\"path\":\"d\"}"),
+        (json!({"path": "latin"}), "\"latin\" is not UTF-8: line 2 contains the invalid byte 0xe9"),
         (json!({"path": "bin"}), "\"bin\" is a binary file of 6 bytes, which has no text to read"),
-        (json!({"path": "pipe"}), "\"pipe\" is no regular file but a pipe, a socket or a device"),
-        (json!({"path": "short", "lines": {"start": 5}}), "line 5 is behind the 1 line of \"short\""),
-        (json!({"path": "shrot"}), "there is no \"shrot\"; did you mean \"short\"?"),
+        (json!({"path": "pipe"}), "\"pipe\" is a pipe, a socket or a device, not a regular file"),
+        (json!({"path": "short", "lines": {"start": 5}}), "line 5 is past the end of \"short\" (1 line)"),
+        (json!({"path": "shrot"}), "\"shrot\" was not found; did you mean \"short\"?"),
     ] {
         assert_eq!(read(&tool, arguments).await.output, format!("{of}{message}"));
     }
@@ -67,7 +67,7 @@ async fn a_large_file_is_read_in_parts() {
     fs::write(folder.path().join("large"), line.repeat(3000)).unwrap();
     let outcome = read(&tool, json!({"path": "large"})).await;
     let lines = MOST / line.len();
-    let notice = format!("go on with {{\"path\":\"large\",\"lines\":{{\"start\":{}}}}}]\n", lines + 1);
+    let notice = format!("continue with {{\"path\":\"large\",\"lines\":{{\"start\":{}}}}}]\n", lines + 1);
     assert!(outcome.output.ends_with(&notice), "{}", &outcome.output[outcome.output.len() - 200..]);
     assert_eq!(outcome.output.matches(&line).count(), lines);
     let last = read(&tool, json!({"path": "large", "lines": {"start": 2999}})).await;

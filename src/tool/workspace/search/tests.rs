@@ -37,10 +37,7 @@ async fn matching_lines_come_with_their_place_in_a_stable_order() {
     ]);
     let all = "a/deep.rs:2: fn deep() {}\na/x.txt:1: fn text\nb.rs:1: fn b() {}\nlatin:1: fn caf\u{fffd}\n";
     let of = |arguments| search(&folder, arguments);
-    assert_eq!(
-        of(json!({"pattern": "^fn"})).await,
-        format!("{all}[4 matching lines in 4 files; 1 file is not of text]")
-    );
+    assert_eq!(of(json!({"pattern": "^fn"})).await, format!("{all}[4 matching lines in 4 files; 1 file is not text]"));
     let rust = of(json!({"pattern": "FN \\w+\\(", "ignore_case": true, "glob": "*.rs"})).await;
     assert_eq!(rust, "a/deep.rs:2: fn deep() {}\nb.rs:1: fn b() {}\n[2 matching lines in 2 files]");
     assert_eq!(
@@ -54,7 +51,7 @@ async fn matching_lines_come_with_their_place_in_a_stable_order() {
     let context = of(json!({"pattern": "deep", "context": 1})).await;
     assert!(context.starts_with("a/deep.rs-1- one\na/deep.rs:2: fn deep() {}\na/deep.rs-3- three\n"), "{context}");
     assert!(of(json!({"pattern": "gen|hidden", "all": true})).await.contains("[2 matching lines"));
-    assert_eq!(of(json!({"pattern": "nowhere"})).await, "[no matching line in 4 files; 1 file is not of text]");
+    assert_eq!(of(json!({"pattern": "nowhere"})).await, "[no matching line in 4 files; 1 file is not text]");
 }
 
 #[tokio::test]
@@ -63,7 +60,7 @@ async fn more_than_is_asked_for_is_said() {
     let text = search(&folder, json!({"pattern": "x", "limit": 2})).await;
     assert_eq!(
         text,
-        "f:1: x\nf:2: x\n[2 matching lines in 1 file, and there are more: narrow the pattern, the path or the glob]"
+        "f:1: x\nf:2: x\n[2 matching lines in 1 file; more lines match: narrow the pattern, the path or the glob]"
     );
     assert!(search(&folder, json!({"pattern": "x", "limit": 4})).await.ends_with("[4 matching lines in 2 files]"));
 }
@@ -72,21 +69,21 @@ async fn more_than_is_asked_for_is_said() {
 async fn what_cannot_be_searched_for_is_an_invalid_argument() {
     let folder = folder(&[]);
     for (arguments, line) in [
-        (json!({"pattern": "("}), "- /pattern: cannot be searched for: "),
-        (json!({"pattern": "a\nb"}), "- /pattern: cannot be searched for: "),
-        (json!({"pattern": "(a{1000}){1000}"}), "- /pattern: cannot be searched for: "),
-        (json!({"pattern": "a", "glob": "{a"}), "- /glob: is no glob: "),
+        (json!({"pattern": "("}), "- /pattern: is not a valid pattern: "),
+        (json!({"pattern": "a\nb"}), "- /pattern: is not a valid pattern: "),
+        (json!({"pattern": "(a{1000}){1000}"}), "- /pattern: is not a valid pattern: "),
+        (json!({"pattern": "a", "glob": "{a"}), "- /glob: is not a valid glob: "),
     ] {
         let text = search(&folder, arguments.clone()).await;
         assert!(text.starts_with("Error: Invalid parameters") && text.contains(line), "{arguments}: {text}");
     }
     let text = search(&folder, json!({"pattern": "a", "path": "srrc"})).await;
-    assert!(text.contains("there is no \"srrc\"; the workspace is empty"), "{text}");
+    assert!(text.contains("\"srrc\" was not found; the workspace is empty"), "{text}");
 }
 
 #[tokio::test]
 async fn a_file_with_an_endless_line_does_not_take_the_memory() {
     let folder = folder(&[("long", &vec![b'a'; LONGEST_LINE + 10]), ("short", b"a\n")]);
     let text = search(&folder, json!({"pattern": "a"})).await;
-    assert_eq!(text, "short:1: a\n[1 matching line in 1 file; 1 file is not of text]");
+    assert_eq!(text, "short:1: a\n[1 matching line in 1 file; 1 file is not text]");
 }

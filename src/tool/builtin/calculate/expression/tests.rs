@@ -116,10 +116,10 @@ fn what_is_written_wrong_is_named_with_its_place() {
         ("2 (3)", "error: an operator is missing before \"(\" at character 3"),
         ("2 3", "error: an operator is missing at character 3; to multiply, write *"),
         ("2 * / 3", "error: a number is missing before \"/\" at character 5"),
-        ("5!", "error: \"!\" at character 2 is not known"),
+        ("5!", "error: unknown symbol \"!\" at character 2"),
         ("(1, 2)", "error: \",\" at character 3 is not between the arguments of a function"),
     ]);
-    assert!(shown("2 + foo(1)").starts_with("error: unknown name \"foo\" at character 5; known are sqrt, "));
+    assert!(shown("2 + foo(1)").starts_with("error: unknown name \"foo\" at character 5; known names are sqrt, "));
     check(&[
         ("sqr(2)", "error: unknown name \"sqr\" at character 1; did you mean sqrt?"),
         ("log(100)", "error: unknown name \"log\" at character 1; write ln, log2 or log10"),

@@ -14,7 +14,7 @@ fn lines_are_given_as_they_are_with_the_way_on() {
     assert_eq!(asked(1, 99, 1000).lines(text).unwrap(), text);
     assert_eq!(asked(3, 99, 1000).lines(text).unwrap(), "three\n");
     let part = asked(1, 2, 1000).lines(text).unwrap();
-    assert!(part.starts_with("one\ntwo\n[the result has 3 lines; go on with {\"call_id\":\"0000"), "{part}");
+    assert!(part.starts_with("one\ntwo\n[the result has 3 lines; continue with {\"call_id\":\"0000"), "{part}");
     assert!(part.ends_with("\"offset\":3}]"), "{part}");
 }
 
@@ -27,7 +27,7 @@ fn matching_lines_have_their_numbers() {
     assert_eq!(matching(1, 9, "^t"), "2: two\n3: three\n[2 matching lines; the result has 4 lines]");
     assert_eq!(matching(3, 9, "^t"), "3: three\n[1 matching line; the result has 4 lines]");
     assert_eq!(matching(1, 9, "x"), "[0 matching lines; the result has 4 lines]");
-    let more = "2: two\n[1 matching line, and there are more; go on with \"offset\":3; the result has 4 lines]";
+    let more = "2: two\n[1 matching line; for more, continue with \"offset\":3; the result has 4 lines]";
     assert_eq!(matching(1, 1, "^t"), more);
 }
 
@@ -42,11 +42,11 @@ fn a_long_matching_line_is_shown_around_what_was_found() {
 #[test]
 fn what_is_not_there_is_said() {
     let error = |asked: ExcerptRequest, text| format!("{:?}", asked.lines(text).unwrap_err());
-    assert!(error(asked(3, 1, 99), "a\nb\n").contains("offset 3 is behind the 2 lines"));
+    assert!(error(asked(3, 1, 99), "a\nb\n").contains("offset 3 is past the end of the result (2 lines)"));
     assert!(error(asked(1, 1, 99), "").contains("has no text"));
     assert!(
         error(ExcerptRequest { column: 4, ..asked(2, 1, 99) }, "abcdef\nab")
-            .contains("column 4 is behind the 2 characters")
+            .contains("column 4 is past the end (2 characters)")
     );
 }
 
