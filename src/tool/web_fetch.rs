@@ -1,4 +1,4 @@
-//! `web_fetch`: a page of the web as a model can read it, through the guard on outgoing connections.
+//! `web_fetch`: fetches a web page in a form that a model can read, through the guard for outgoing connections.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,45 +20,45 @@ mod preflight;
 
 use kind::Kind;
 
-/// Largest page, in bytes.
+/// Maximum size of a page, in bytes.
 const LARGEST: usize = 5 * 1024 * 1024;
 
-/// Conversion takes memory and time: few at once.
+/// Limits concurrent conversions, which need much memory and time.
 static AT_ONCE: Semaphore = Semaphore::const_new(2);
 
-/// Fetches pages.
+/// The tool `web_fetch`.
 #[derive(Debug, Clone)]
 pub struct WebFetch(HttpClient);
 
-/// Fetches a page of the web with GET and gives what it says: a web page as Markdown, as plain text or as its HTML; JSON and
-/// other texts as they are; an image as an image. Redirects are followed.
+/// Fetches a URL with GET and returns its content: a web page as Markdown, as plain text or as its HTML; JSON and other
+/// text unchanged; an image as an image. Redirects are followed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebFetchArgs {
-    /// The address, beginning with http:// or https://.
+    /// The URL, starting with http:// or https://.
     #[schemars(length(min = 1, max = 8192))]
     pub url: String,
-    /// What to make of a web page.
+    /// The format in which to return a web page.
     #[serde(default)]
     pub format: Format,
 }
 
-/// What to make of a web page.
+/// The format in which to return a web page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Format {
-    /// Markdown, with its headings, links and tables.
+    /// Markdown with headings, links and tables.
     #[default]
     Markdown,
-    /// Its text alone.
+    /// Only the text.
     Text,
-    /// The page as it was sent.
+    /// The unchanged HTML.
     Html,
 }
 
 impl WebFetch {
-    /// With the client of all tools, and its guard.
+    /// Creates the tool with the HTTP client that all tools share, and its guard.
     #[must_use]
     pub fn new(client: HttpClient) -> Self {
         Self(client)
@@ -87,10 +87,10 @@ impl Tool for WebFetch {
     async fn call(&self, args: WebFetchArgs, run: Run) -> Result<Outcome, ToolError> {
         let url = address(&args.url)?;
         let page = self.0.page(url, LARGEST).await.map_err(failed)?;
-        // It is never closed.
+        // The semaphore is never closed.
         let permit = AT_ONCE.acquire().await;
         run.blocking(move |_| {
-            // Kept until the work is done, whether anybody still waits for it or not.
+            // Held until the conversion is done, even if the call has ended before.
             let _permit = permit;
             outcome(page, args.format)
         })
@@ -98,7 +98,7 @@ impl Tool for WebFetch {
     }
 }
 
-/// An address that may be asked.
+/// Parses and checks a URL.
 fn address(text: &str) -> Result<Url, String> {
     let mut url = Url::parse(text.trim()).map_err(|error| {
         format!("is not a valid URL ({error}); give the full URL, as in \"https://example.com/page\"")
@@ -118,7 +118,7 @@ fn failed(PageError { message, retryable }: PageError) -> ToolError {
     if retryable { error.retryable() } else { error }
 }
 
-/// What is made of a page.
+/// Converts a page to the outcome.
 fn outcome(page: Page, format: Format) -> Result<Outcome, ToolError> {
     let kind = Kind::of(&page);
     let mut details = object([

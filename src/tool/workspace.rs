@@ -1,5 +1,5 @@
-//! The workspace tools: the files of one folder, and commands in it. Everything is opened by descriptor, beneath that of the
-//! folder, so that neither paths nor symbolic links lead out of it, however they change meanwhile.
+//! Workspace tools: files of one folder, and commands in it. Everything is opened relative to the descriptor of the
+//! folder, so neither paths nor symbolic links lead out of it, even if they change concurrently.
 
 use std::io;
 use std::path::Path;
@@ -32,18 +32,18 @@ pub use read::Read;
 pub use search::Search;
 pub use write::Write;
 
-/// The heading that they are listed under.
+/// The category of the workspace tools.
 const CATEGORY: &str = "workspace";
 
-/// The folder. Cheap to clone.
+/// The workspace folder. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     root: Arc<Dir>,
-    /// Where it really is.
+    /// The canonical path.
     path: Arc<Path>,
-    /// Where it was said to be, which may lead through symbolic links.
+    /// The configured path, which may contain symbolic links.
     given: Arc<Path>,
-    /// Held while a file is changed: of two changes of one file none is lost.
+    /// Serializes changes of files, so that no change is lost.
     changing: Arc<Mutex<()>>,
 }
 
@@ -51,29 +51,29 @@ impl Workspace {
     /// Opens the folder.
     ///
     /// # Errors
-    /// If it is none, or cannot be entered.
+    /// Returns an error if it is not a folder or not accessible.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.canonicalize()?;
         let root = Dir::open_ambient_dir(&path, ambient_authority())?;
-        // A folder that cannot be listed is better known now than at the first call.
+        // Report a folder that cannot be listed now instead of at the first call.
         root.entries()?;
         let given = std::path::absolute(folder)?;
         Ok(Self { root: Arc::new(root), path: path.into(), given: given.into(), changing: Arc::default() })
     }
 
-    /// Where it is.
+    /// Returns the canonical path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whoever has it is the only one that changes files.
+    /// Locks the workspace for a change of a file.
     fn change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Its tools, in the order of their names; `bash` if there is a [`Shell`].
+/// Creates the workspace tools, sorted by name, with `bash` if there is a [`Shell`].
 #[must_use]
 pub fn tools(workspace: &Workspace, shell: Option<Shell>, processes: &Processes) -> Vec<BuiltinTool> {
     let bash = shell.map(|shell| BuiltinTool::new(Bash::new(workspace.clone(), shell, processes.clone())));

@@ -1,4 +1,4 @@
-//! `calculate`: arithmetic that is right, which models' own is not always.
+//! `calculate`: exact arithmetic for models.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,17 +10,17 @@ pub mod expression;
 pub mod functions;
 pub mod number;
 
-/// Evaluates an expression; see [`expression`] for its language.
+/// The tool `calculate`. See [`expression`] for its language.
 #[derive(Debug, Clone, Copy)]
 pub struct Calculate;
 
-/// Evaluates an arithmetic expression exactly as written and gives the number. Knows + - * / % ^ and parentheses, the
-/// functions sqrt, cbrt, abs, exp, ln, log2, log10, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, floor, ceil, round,
-/// trunc, min and max, and the constants pi, tau and e. Angles are in radians. -2^2 is -4 and 2^3^2 is 2^9.
+/// Evaluates an arithmetic expression exactly as written and returns the number. Supports + - * / % ^ and parentheses,
+/// the functions sqrt, cbrt, abs, exp, ln, log2, log10, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, floor, ceil,
+/// round, trunc, min and max, and the constants pi, tau and e. Angles are in radians. -2^2 is -4 and 2^3^2 is 2^9.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CalculateArgs {
-    /// The expression, as "2 * (3 + 4)" or "sqrt(2) / max(1, 3)". No variables, no units.
+    /// The expression, like "2 * (3 + 4)" or "sqrt(2) / max(1, 3)". No variables, no units.
     #[schemars(length(min = 1, max = 4096))]
     pub expression: String,
 }
@@ -41,7 +41,7 @@ impl Tool for Calculate {
     }
 
     async fn call(&self, args: CalculateArgs, _: Run) -> Result<Json<Value>, ToolError> {
-        // One pass over at most 4 kB: microseconds, not worth a thread.
+        // One pass over at most 4 kB takes microseconds and needs no thread.
         Ok(Json(expression::evaluate(&args.expression)?.to_json()))
     }
 }

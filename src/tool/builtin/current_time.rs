@@ -1,4 +1,4 @@
-//! `current_time`: what time it is, anywhere.
+//! `current_time`: the current time in any time zone.
 
 use std::sync::LazyLock;
 
@@ -10,28 +10,28 @@ use serde_json::json;
 use crate::domain::{Clock, Outcome, Time};
 use crate::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError};
 
-/// The time zones that are compiled in: every node knows the same ones, whatever its machine has installed.
+/// The compiled-in time zones, so that all nodes agree regardless of what their machines have installed.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-/// Tells the time of its clock.
+/// The tool `current_time`.
 #[derive(Debug, Clone)]
 pub struct CurrentTime {
     clock: Clock,
 }
 
 impl CurrentTime {
-    /// With the clock to read.
+    /// Creates the tool with the clock to read.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock }
     }
 }
 
-/// Tells the current date and time in a time zone, as RFC 3339 with the zone's offset.
+/// Returns the current date and time in a time zone, as RFC 3339 with the offset of the zone.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CurrentTimeArgs {
-    /// The IANA name of the time zone, as "Europe/Berlin".
+    /// The IANA name of the time zone, like "Europe/Berlin".
     #[serde(default = "utc")]
     #[schemars(length(max = 100))]
     pub timezone: String,
@@ -76,7 +76,7 @@ impl Tool for CurrentTime {
     }
 }
 
-/// The zone of that name (in any case), or what to say instead.
+/// Finds a time zone by name, ignoring case, or returns the error message.
 fn find(name: &str) -> Result<TimeZone, String> {
     ZONES.get(name.trim()).map_err(|_| {
         let shown = crate::domain::json::shorten(name, 100);
@@ -87,9 +87,9 @@ fn find(name: &str) -> Result<TimeZone, String> {
     })
 }
 
-/// The name that was most likely meant: "Berlin" is the end of one, "Europe/Berln" is close to one.
+/// Returns the most similar zone name. Only the city may be given ("Berlin"), and typos are allowed ("Europe/Berln").
 fn nearest(name: &str) -> Option<String> {
-    /// How alike two names must be, from 0 to 1, to be taken for a slip of the pen.
+    /// Minimum similarity for a suggestion, from 0 to 1.
     const ALIKE: f64 = 0.75;
     let wanted = name.to_lowercase().replace(' ', "_");
     ZONES

@@ -1,4 +1,4 @@
-//! `echo`: gives back what it is given.
+//! `echo`: returns its arguments.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use crate::domain::{Failure, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation};
 use crate::tool::{BuiltinTool, DefinitionBuilder};
 
-/// Its arguments, as they are, are its data. It never fails and copies nothing.
+/// The tool `echo`: its arguments become its `structured` data. It never fails and copies nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Echo;
 
 impl Echo {
-    /// The tool. It is an [`Executor`] itself: there is no type to read its arguments as.
+    /// Creates the tool. It implements [`Executor`] directly, because its arguments have no type.
     #[must_use]
     pub fn tool() -> BuiltinTool {
         let about = DefinitionBuilder::with_schema("echo", json!({ "type": "object" }))

@@ -1,4 +1,4 @@
-//! `read_result`: a part of a result that was too long to be shown.
+//! `read_result`: returns parts of a truncated result.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ mod excerpt;
 
 use excerpt::ExcerptRequest;
 
-/// Its name.
+/// The name of the tool.
 pub const NAME: &str = "read_result";
-/// Largest compiled pattern, in bytes.
+/// Maximum size of a compiled pattern, in bytes.
 const LARGEST_PATTERN: usize = 256 * 1024;
 
-/// Reads the results of calls again.
+/// The tool `read_result`.
 #[derive(Clone)]
 pub struct ReadResult {
     stores: Stores,
@@ -33,27 +33,29 @@ impl std::fmt::Debug for ReadResult {
     }
 }
 
-/// Reads a result that was too long to be shown whole, a part at a time: the notice in the shortened result says with which
-/// arguments. With a pattern it gives the lines that match, each with its number. Knows the calls of this conversation only.
+/// Reads a result that was too long to be shown in full, one part at a time: the notice in the truncated result gives
+/// the arguments. With a pattern it returns the matching lines with their numbers. Only calls of this conversation can
+/// be read.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadArgs {
-    /// The id that the notice names.
+    /// The id in the notice.
     #[schemars(length(min = 1, max = 512))]
     pub call_id: String,
     /// The number of the first line to read, counted from 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub offset: u64,
-    /// How many lines to read, or with a pattern how many matching lines. Without it as many as may be shown.
+    /// Maximum number of lines, or with a pattern of matching lines. By default as many as can be shown.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub limit: Option<u64>,
-    /// Only for a line that is too long to be shown whole: its first character to read, counted from 1.
+    /// Only for a line that is too long to be shown in full: the first character to read, counted from 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub column: u64,
-    /// A regular expression, as "(?i)error|warning": only lines that match are given. No look-around, no back-references.
+    /// A regular expression, like "(?i)error|warning": only matching lines are returned. No look-around, no
+    /// back-references.
     #[serde(default)]
     #[schemars(length(min = 1, max = 1000))]
     pub pattern: Option<String>,
@@ -64,13 +66,13 @@ fn one() -> u64 {
 }
 
 impl ReadResult {
-    /// One that reads from this store.
+    /// Creates the tool, reading from the given store.
     #[must_use]
     pub fn new(stores: Stores) -> Self {
         Self { stores }
     }
 
-    /// The call, if it is one that the reading call may know of.
+    /// Returns the call if the reading call may access it: same session, and a tool that its API key allows.
     async fn call(&self, asked: &str, run: &Run) -> Result<Call, ToolError> {
         let nothing = || {
             let asked = text::shorten(asked, 100);
@@ -90,7 +92,7 @@ impl ReadResult {
     }
 }
 
-/// A session that was made anew under its old id has nothing of that.
+/// Finds a call of a session. Calls of a deleted session with the same id do not belong to the current session.
 async fn call_of(store: &Store, session: &str, id: Uuid) -> Result<Option<Call>, StoreError> {
     let Some(session) = store.session(session).await? else { return Ok(None) };
     let behind = id.as_u128().checked_add(1).map(Uuid::from_u128);
@@ -130,7 +132,7 @@ impl Tool for ReadResult {
             limit: args.limit.map_or(usize::MAX, at_least_one),
             bounds: run.output_bounds(),
         };
-        // A result may have megabytes.
+        // A result may have several megabytes.
         run.blocking(move |run| {
             let whole = outcome.whole_output();
             match pattern {
@@ -149,7 +151,7 @@ fn compiled(pattern: &str) -> Result<Arc<Regex>, ToolError> {
         .map_err(|error| ToolError::new(format!("the pattern is not a valid regular expression: {error}")))
 }
 
-/// The database fails: nothing of that is for a model.
+/// Logs a database error and returns an error for the model without its details.
 fn away(error: &StoreError) -> ToolError {
     tracing::error!(%error, "a result cannot be read again");
     ToolError::new("the database is unavailable; retry later")

@@ -1,4 +1,4 @@
-//! `wait`: lets time pass, step by step.
+//! `wait`: waits in steps.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::tool::{DefinitionBuilder, Run, Tool, ToolError};
 
-/// The longest wait, in milliseconds.
+/// Maximum wait, in milliseconds.
 const MAX_MS: u64 = 300_000;
 
-/// What the tool's clock gives on top of the longest wait, in milliseconds: the wait must end before the clock fires.
+/// Margin between the maximum wait and the tool's timeout, in milliseconds: the wait must end before the timeout.
 const GRACE_MS: u64 = 10_000;
 
-/// Waits, and says after each step how far it is. Stopping the call stops the wait.
+/// The tool `wait`. It reports progress after each step; cancelling the call ends the wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait;
 
@@ -26,7 +26,7 @@ pub struct WaitArgs {
     /// How long to wait, in milliseconds.
     #[schemars(range(max = 300_000))]
     pub ms: u64,
-    /// In how many equal steps; progress is reported after each.
+    /// The number of equal steps; progress is reported after each step.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100))]
     pub steps: u32,
@@ -55,7 +55,7 @@ impl Tool for Wait {
     async fn call(&self, WaitArgs { ms, steps }: WaitArgs, run: Run) -> Result<String, ToolError> {
         let start = Instant::now();
         for step in 1..=steps {
-            // Each step ends at its own point in time, so that delays do not add up.
+            // Each step ends at its own absolute time, so that delays do not add up.
             let passed_ms = ms * u64::from(step) / u64::from(steps);
             sleep_until(start + Duration::from_millis(passed_ms)).await;
             run.progress(step, steps, format!("{passed_ms} of {ms} ms"));

@@ -121,8 +121,10 @@ mod tests {
 
     #[test]
     fn only_the_line_breaks_that_mean_something_are_kept() {
-        let wrapped = "One sentence\nthat goes on, and\n-2 too.\n\nA list:\n- a\n- b\n1. c\n\n```\nx\ny\n```\nThe end.";
-        let expected = "One sentence that goes on, and -2 too.\n\nA list:\n- a\n- b\n1. c\n\n```\nx\ny\n```\nThe end.";
+        let wrapped =
+            "One sentence\nthat continues, and\n-2 too.\n\nA list:\n- a\n- b\n1. c\n\n```\nx\ny\n```\nThe end.";
+        let expected =
+            "One sentence that continues, and -2 too.\n\nA list:\n- a\n- b\n1. c\n\n```\nx\ny\n```\nThe end.";
         assert_eq!(unwrapped(wrapped), expected);
     }
 

@@ -95,7 +95,7 @@ async fn a_call_without_a_session_has_its_own_which_goes_with_it() {
     assert_eq!(called(&executor, 2, None).await, "2");
     executor.pool().unwrap().release_call(Uuid::from_u128(1));
     instances.wait_disposed().await;
-    assert_eq!(told(&log), ["made for nobody", "made for nobody", "disposed of 1"]);
+    assert_eq!(told(&log), ["made without a session", "made without a session", "disposed of 1"]);
 }
 
 #[tokio::test]

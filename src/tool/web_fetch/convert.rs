@@ -1,4 +1,4 @@
-//! From HTML to Markdown, or to plain text.
+//! Conversion of HTML to Markdown or plain text.
 
 use std::sync::LazyLock;
 
@@ -10,22 +10,22 @@ use regex::Regex;
 use crate::domain::json::shorten;
 use crate::tool::ToolError;
 
-/// What says nothing to a reader.
+/// Elements without text for a reader.
 const SILENT: [&str; 11] =
     ["script", "style", "noscript", "template", "svg", "iframe", "object", "head", "canvas", "dialog", "select"];
-/// Marks of Markdown that plain text goes without.
+/// Elements whose Markdown syntax plain text omits.
 const PLAIN: [&str; 13] = ["a", "b", "strong", "i", "em", "code", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote"];
-/// Those of them that stand in lines of their own.
+/// Elements of [`PLAIN`] that are blocks.
 const BLOCKS: [&str; 7] = ["h1", "h2", "h3", "h4", "h5", "h6", "blockquote"];
-/// The stack for a page that is as deep as may be, with room to spare. What is not used of it is no memory.
+/// Stack size for a page of maximum depth, with a margin. The unused part takes no memory.
 const STACK: usize = 64 << 20;
-/// Longest title that is told, in bytes.
+/// Maximum length of a title, in bytes.
 const LONGEST_TITLE: usize = 500;
 
-/// The page as Markdown, or as text alone.
+/// Converts a page to Markdown or plain text.
 ///
 /// # Errors
-/// If it cannot be converted.
+/// Returns an error if the page cannot be converted.
 pub fn converted(html: &str, is_plain: bool) -> Result<String, ToolError> {
     let options = Options {
         bullet_list_marker: BulletListMarker::Dash,
@@ -47,7 +47,7 @@ pub fn converted(html: &str, is_plain: bool) -> Result<String, ToolError> {
     Ok(if is_plain { unescaped(&text) } else { text })
 }
 
-/// Does work that calls itself for each level of a page.
+/// Runs work that recurses for each level of a page.
 fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, ToolError> {
     let broken = || ToolError::new("the page cannot be converted");
     std::thread::scope(|scope| {
@@ -56,7 +56,7 @@ fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, ToolEr
     })
 }
 
-/// Without the backslashes that keep Markdown from taking a text for its own marks.
+/// Removes the backslashes that escape Markdown syntax.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
@@ -69,7 +69,7 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-/// The title of a page.
+/// Returns the title of a page.
 pub fn title(html: &str) -> Option<String> {
     static TITLE: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"(?is)<title(?:\s[^>]{0,200})?>([^<]{1,5000})</title").ok());

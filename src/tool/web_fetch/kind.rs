@@ -1,4 +1,4 @@
-//! What a page is, and in which charset its text is written.
+//! Detection of the type and the character encoding of a page.
 
 use std::sync::LazyLock;
 
@@ -7,10 +7,10 @@ use regex::bytes::Regex;
 
 use crate::executor::http::Page;
 
-/// How much of a page tells what it is.
+/// Length of the beginning that is searched for the type and the encoding, in bytes.
 const BEGINNING: usize = 1024;
 
-/// Types outside `text/` that are text all the same.
+/// Textual media types outside `text/`.
 const TEXTUAL: [&str; 10] = [
     "application/json",
     "application/xml",
@@ -24,16 +24,16 @@ const TEXTUAL: [&str; 10] = [
     "application/x-sh",
 ];
 
-/// What is done with a page.
+/// The kind of a page, which decides how it is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It is converted.
+    /// A web page, which is converted.
     Html,
-    /// It is given as it is.
+    /// Text, which is returned unchanged.
     Text,
-    /// It is shown.
+    /// An image, which is returned as an image.
     Image,
-    /// Nothing.
+    /// Any other content, which is rejected.
     Other,
 }
 
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// Where the server says nothing.
+    /// Guesses the kind if the server sent no media type.
     fn told_from(bytes: &[u8]) -> Self {
         let beginning = &bytes[..bytes.len().min(BEGINNING)];
         let start = beginning.trim_ascii_start().to_ascii_lowercase();
@@ -65,8 +65,8 @@ impl Kind {
     }
 }
 
-/// The text of a page, in its charset: that of a byte order mark, else of the server, else of the page itself, else UTF-8. What
-/// is none in it is replaced.
+/// Decodes a page. The encoding is that of a byte order mark, else of the server, else of the page itself, else UTF-8.
+/// Invalid bytes are replaced.
 pub fn decoded(page: &Page) -> String {
     static DECLARED: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r#"(?i-u)<meta[^>]{0,200}charset\s*=\s*["']?\s*([a-z0-9_:-]{1,40})"#).ok());
@@ -74,11 +74,11 @@ pub fn decoded(page: &Page) -> String {
     let declared = || {
         let beginning = &page.bytes[..page.bytes.len().min(BEGINNING)];
         let label = DECLARED.as_ref()?.captures(beginning)?.get(1)?;
-        // A page whose beginning is read as ASCII is not in UTF-16, whatever it says.
+        // A page whose beginning is readable as ASCII is not UTF-16, even if it claims to be.
         Encoding::for_label(label.as_bytes()).map(Encoding::output_encoding)
     };
     let encoding = named.or_else(declared).unwrap_or(UTF_8);
-    // It looks for a byte order mark itself.
+    // `decode` also detects a byte order mark.
     encoding.decode(&page.bytes).0.into_owned()
 }
 
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(of(None, b"<meta charset=\"windows-1252\">caf\xe9"), "<meta charset=\"windows-1252\">café");
         let old = b"<META http-equiv=\"Content-Type\" content=\"text/html; charset=Shift_JIS\">\x93\xfa";
         assert!(of(None, old).ends_with('日'));
-        assert_eq!(of(Some("latin1"), b"\xef\xbb\xbf\xc3\xa9"), "é", "a byte order mark counts most");
+        assert_eq!(of(Some("latin1"), b"\xef\xbb\xbf\xc3\xa9"), "é", "a byte order mark takes precedence");
         assert_eq!(of(Some("klingon"), "é\u{0}".as_bytes()), "é\u{0}");
         assert_eq!(of(None, b"a\xff"), "a\u{fffd}");
         assert_eq!(of(None, b"<meta charset=utf-16>\xc3\xa9"), "<meta charset=utf-16>é");

@@ -1,30 +1,31 @@
-//! Pages that are made to take all memory or all time are found before they are parsed: an HTML parser opens again what was
-//! left open, in each paragraph, and whoever walks through a tree needs a stack as deep as it is.
+//! A check for pages that would exhaust memory or time, before they are parsed: an HTML parser reopens unclosed
+//! formatting elements in each paragraph, and walking a tree needs a stack as deep as the tree.
 
-/// Deepest nesting of elements whose end has to be written; with others between them it may be four times as much.
+/// Maximum nesting of elements that need an end tag; with other elements between them the tree may be four times as
+/// deep.
 const DEEPEST: usize = 256;
-/// Most elements that a page may come to. Where all of them are neighbours, the time grows with their square.
+/// Maximum number of elements. If all of them are siblings, the conversion time grows with the square.
 const MOST: usize = 100_000;
-/// Elements whose end need not be written, and which end with their neighbour's beginning.
+/// Elements with an optional end tag, which end at the start of a sibling.
 const SELF_ENDING: [&str; 14] =
     ["p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "option", "optgroup", "colgroup", "rt"];
 /// Elements without content.
 const EMPTY: [&str; 14] =
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
-/// Elements that are opened again where they were left open.
+/// Formatting elements, which the parser reopens if they were left open.
 const FORMATTING: [&str; 14] =
     ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"];
-/// Elements whose content is no markup.
+/// Elements whose content is not markup.
 const RAW: [&str; 6] = ["script", "style", "textarea", "title", "xmp", "noscript"];
 
-/// A page that is not converted.
+/// The error for a page that is too complex to convert.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooComplex;
 
-/// Looks through a page once, and thinks the worst of it.
+/// Scans a page once and estimates its worst case.
 ///
 /// # Errors
-/// If it may come to more than is converted.
+/// Returns [`TooComplex`] if the page may exceed the limits.
 pub fn check(html: &str) -> Result<(), TooComplex> {
     let (mut open, mut formatting, mut left_open, mut elements) = (Vec::<String>::new(), 0_usize, 0_usize, 0_usize);
     let mut rest = html;
@@ -36,7 +37,7 @@ pub fn check(html: &str) -> Result<(), TooComplex> {
         }
         let is_formatting = FORMATTING.contains(&name.as_str());
         if is_end {
-            // Only what ends what was opened last is sure to end.
+            // Only the end tag of the innermost open element certainly ends an element.
             if open.last() == Some(&name) {
                 open.pop();
                 formatting -= usize::from(is_formatting);
@@ -60,7 +61,7 @@ pub fn check(html: &str) -> Result<(), TooComplex> {
     Ok(())
 }
 
-/// The name of a tag behind its `<`, in lower case, and whether it is one that ends something.
+/// Returns the lower-case name of a tag after its `<`, and `true` if it is an end tag.
 fn tag(rest: &str) -> (String, bool) {
     let (rest, is_end) = rest.strip_prefix('/').map_or((rest, false), |rest| (rest, true));
     if !rest.starts_with(|first: char| first.is_ascii_alphabetic()) {
@@ -71,7 +72,7 @@ fn tag(rest: &str) -> (String, bool) {
     (rest[..end.min(rest.floor_char_boundary(40))].to_ascii_lowercase(), is_end)
 }
 
-/// What follows the content of a raw element.
+/// Returns the text after the content of a raw element.
 fn behind<'h>(rest: &'h str, name: &str) -> &'h str {
     let mut from = rest;
     while let Some(at) = from.find("</") {

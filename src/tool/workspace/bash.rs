@@ -1,4 +1,4 @@
-//! `bash`: a command in the workspace, confined to it.
+//! `bash`: runs a command, confined to the workspace.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,26 +21,26 @@ mod output_buffer;
 
 use output_buffer::OutputBuffer;
 
-/// How long a command may run that says nothing else, and at most, in milliseconds.
+/// Default and maximum duration of a command, in milliseconds.
 const USUAL_MS: u64 = 120_000;
 const MAX_MS: u64 = 600_000;
-/// What the tool's clock gives on top of the longest run: a command that is stopped has something to say yet.
+/// Margin between the maximum duration and the tool's timeout: a stopped command may still write output.
 const GRACE_MS: u64 = 10_000;
-/// Longest command, in bytes: the kernel takes no longer argument than 128 KiB.
+/// Maximum length of a command, in bytes: the kernel rejects arguments above 128 KiB.
 const LONGEST_COMMAND: usize = 120 * 1024;
 
-/// How commands are run.
+/// Settings for running commands.
 #[derive(Debug, Clone)]
 pub struct Shell {
-    /// Whether they may use the network.
+    /// Access to the network.
     pub network: NetworkAccess,
-    /// Whether they run where their confinement cannot be enforced.
+    /// Whether commands run where the sandbox cannot be enforced.
     pub sandbox: SandboxMode,
-    /// What they may read beside the workspace and the system.
+    /// Paths that commands may read in addition to the workspace and the system.
     pub read: Vec<PathBuf>,
 }
 
-/// Runs commands in a workspace.
+/// The tool `bash`.
 #[derive(Debug, Clone)]
 pub struct Bash {
     workspace: Workspace,
@@ -48,16 +48,16 @@ pub struct Bash {
     processes: Processes,
 }
 
-/// Runs a command with bash in the workspace and gives what it writes to its output and errors. It can change files in the
-/// workspace only, and each command begins anew: set variables and `cd` within the command that needs them. Standard input is
-/// empty. Of a long output the end is shown.
+/// Runs a command with bash in the workspace and returns its output and errors. It can change files in the workspace
+/// only, and each command starts a new shell: set variables and `cd` within the command that needs them. Standard input
+/// is empty. Long output is truncated to its end.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BashArgs {
-    /// The command, as "cargo test 2>&1 | tail -20".
+    /// The command, like "cargo test 2>&1 | tail -20".
     #[schemars(length(min = 1, max = 100_000))]
     pub command: String,
-    /// Stop it after so many milliseconds, with all that it has started.
+    /// Stop the command and all its child processes after this number of milliseconds.
     #[serde(default = "usual")]
     #[schemars(range(min = 1, max = 600_000))]
     pub timeout_ms: u64,
@@ -68,7 +68,7 @@ fn usual() -> u64 {
 }
 
 impl Bash {
-    /// In this workspace.
+    /// Creates the tool for a workspace.
     #[must_use]
     pub fn new(workspace: Workspace, shell: Shell, processes: Processes) -> Self {
         Self { workspace, shell, processes }
@@ -125,7 +125,7 @@ impl Tool for Bash {
                 },
                 () = sleep_until(deadline), if !is_late => {
                     is_late = true;
-                    // What it says at its end is heard.
+                    // Output that the command writes while it stops is still collected.
                     running.stop().await;
                 }
                 () = gathered.due() => gathered.show(&run).await,
@@ -136,7 +136,7 @@ impl Tool for Bash {
     }
 }
 
-/// What a command has come to. `late` is the time that was too short for it.
+/// Creates the outcome of a command. `late` is the timeout that it exceeded.
 fn outcome(name: &str, text: String, ended: ExitReport, late: Option<u64>) -> Outcome {
     let mut details = object([("sandbox", ended.sandbox)]);
     if let ExitKind::Exited(code) = ended.end {
@@ -154,7 +154,7 @@ fn outcome(name: &str, text: String, ended: ExitReport, late: Option<u64>) -> Ou
         "" => fault.clone(),
         text => format!("{text}\n\n{fault}"),
     };
-    // The output is for the model, and cut for it as any other; the failure itself is one line.
+    // The text for the model has the output, which is truncated as usual; the message of the failure is one line.
     let failure = Failure { text: Failure::execution(name, whole).text, ..Failure::execution(name, fault) };
     Outcome { details, ..Outcome::failed(failure.with_details(facts)) }
 }

@@ -1,4 +1,4 @@
-//! `edit`: one place of a file, found by the text that is there.
+//! `edit`: replaces one occurrence of a text in a file.
 
 use std::io::Read as _;
 
@@ -18,32 +18,32 @@ mod similar;
 
 use locate::{Edited, MatchError, edited};
 
-/// Largest file that is edited, in bytes.
+/// Maximum size of a file to edit, in bytes.
 const LARGEST: u64 = 8 * 1024 * 1024;
-/// How many places of several are told.
+/// Maximum number of line numbers in a message about several occurrences.
 const TOLD: usize = 10;
 
-/// Edits files of a workspace.
+/// The tool `edit`.
 #[derive(Debug, Clone)]
 pub struct Edit(Workspace);
 
-/// Replaces one piece of text in a file of the workspace. `old_text` must stand in the file exactly once, with its
-/// indentation; give enough lines around it that it does.
+/// Replaces one piece of text in a file of the workspace. `old_text` must occur in the file exactly once, including its
+/// indentation; include enough surrounding lines to make it unique.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditArgs {
-    /// The file, relative to the workspace, as "src/main.rs".
+    /// The file, relative to the workspace, like "src/main.rs".
     #[schemars(length(min = 1, max = 4096))]
     pub path: String,
-    /// The text that is there now, exactly as `read` shows it.
+    /// The current text, exactly as `read` shows it.
     #[schemars(length(min = 1))]
     pub old_text: String,
-    /// The text in its place; empty to take it out.
+    /// The new text; empty to delete the old text.
     pub new_text: String,
 }
 
 impl Edit {
-    /// In this workspace.
+    /// Creates the tool for a workspace.
     #[must_use]
     pub fn new(workspace: Workspace) -> Self {
         Self(workspace)
@@ -99,7 +99,7 @@ impl Tool for Edit {
     }
 }
 
-/// The whole text of a file.
+/// Reads the full text of a file.
 fn text(workspace: &Workspace, place: &WorkspacePath) -> Result<String, ToolError> {
     let opened = workspace.open_file(place)?;
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Regular files, opened by descriptor: nothing that is opened here can hang.
+//! Regular files, opened by descriptor without blocking.
 
 use std::fs::File;
 use std::io;
@@ -10,21 +10,21 @@ use rustix::fs::OFlags;
 use super::path::{WorkspacePath, fault};
 use crate::tool::ToolError;
 
-/// An open file.
+/// An open regular file.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub file: File,
     pub bytes: u64,
 }
 
-/// Why there is none.
+/// An error returned by [`open`].
 #[derive(Debug)]
 pub(super) enum OpenError {
-    /// It is a folder.
+    /// The path is a folder.
     Folder,
-    /// It is a pipe, a socket or a device.
+    /// The path is a pipe, a socket or a device.
     Special,
-    /// It is not there, or cannot be read.
+    /// The path does not exist or cannot be read.
     Io(io::Error),
 }
 
@@ -36,10 +36,10 @@ impl From<io::Error> for OpenError {
 
 /// Opens a regular file for reading.
 pub(super) fn open(dir: &Dir, path: &Path) -> Result<OpenFile, OpenError> {
-    // A device is not even opened if that can be helped: that alone may do something.
+    // Avoid opening a device, because opening it may already have an effect.
     regular(&dir.metadata(path)?)?;
     let mut options = OpenOptions::new();
-    // A pipe that has taken the file's place meanwhile would wait for whoever writes to it.
+    // If a pipe has replaced the file meanwhile, opening it must not block until it has a writer.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
     options.read(true).custom_flags(i32::try_from(flags).unwrap_or_default());
     let file = dir.open_with(path, &options)?;
@@ -65,7 +65,7 @@ pub(super) fn special(place: &WorkspacePath) -> ToolError {
     ToolError::new(format!("\"{place}\" is a pipe, a socket or a device, not a regular file"))
 }
 
-/// [`fault`] for what happens to an open file.
+/// Returns a function that converts errors of an open file with [`fault`].
 pub(super) fn broken(place: &WorkspacePath) -> impl Fn(io::Error) -> ToolError + '_ {
     |error| fault(place, &error)
 }

@@ -1,4 +1,4 @@
-//! What is left out of lists and searches: hidden names, and what `.gitignore` and `.ignore` name.
+//! Rules for entries that lists and searches skip: hidden names, and those in `.gitignore` and `.ignore`.
 
 use std::cell::Cell;
 use std::io::Read as _;
@@ -12,20 +12,20 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::file;
 use super::path::WorkspacePath;
 
-/// Files with rules; of two that contradict each other the later one counts.
+/// Files with rules; on a contradiction the later file takes precedence.
 const FILES: [&str; 2] = [".gitignore", ".ignore"];
-/// Largest of them that is read, in bytes.
+/// Maximum size of such a file, in bytes; larger files are not read.
 const LARGEST: u64 = 256 * 1024;
-/// Most rules of one walk: each has to be compiled. Of more, the first count.
+/// Maximum number of rules in one walk, because each is compiled. Further rules are ignored.
 const MOST_RULES: usize = 10_000;
-/// What no search looks into unless it is told to begin there.
+/// The folder that a walk enters only if it starts there.
 const REPOSITORY: &str = ".git";
 
-/// The rules of all folders from the workspace down to one.
+/// The rules of all folders from the workspace down to one folder.
 #[derive(Debug, Clone)]
 pub(super) struct IgnoreRules {
     of_folders: Vec<Gitignore>,
-    /// How many more are read in this walk.
+    /// Number of rules that this walk may still read.
     left: Rc<Cell<usize>>,
 }
 
@@ -36,7 +36,7 @@ impl Default for IgnoreRules {
 }
 
 impl IgnoreRules {
-    /// With those of one more folder, beneath all that are known.
+    /// Returns the rules together with those of a child folder.
     #[must_use]
     pub fn and_of(&self, dir: &Dir, place: &WorkspacePath) -> Self {
         let mut builder = GitignoreBuilder::new(place.path());
@@ -45,7 +45,7 @@ impl IgnoreRules {
             for line in text.lines().filter(|line| !line.trim().is_empty()) {
                 let Some(left) = rules.left.get().checked_sub(1) else { break };
                 rules.left.set(left);
-                // Whoever wrote a rule that is none has the others all the same, as with Git.
+                // An invalid rule is skipped, and the other rules apply, as in Git.
                 let _ = builder.add_line(None, line);
             }
         }
@@ -56,9 +56,9 @@ impl IgnoreRules {
         rules
     }
 
-    /// Whether a place is left out.
+    /// Returns `true` if the rules exclude a path.
     pub fn leave_out(&self, place: &WorkspacePath, is_folder: bool) -> bool {
-        // Those of the folder that is nearest count.
+        // The rules of the nearest folder take precedence.
         for rules in self.of_folders.iter().rev() {
             match rules.matched(place.path(), is_folder) {
                 Match::Ignore(_) => return true,
@@ -70,12 +70,12 @@ impl IgnoreRules {
     }
 }
 
-/// Whether a name is hidden.
+/// Returns `true` if the name is hidden.
 pub(super) fn is_hidden(place: &WorkspacePath) -> bool {
     place.name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// Whether it is the inside of a repository.
+/// Returns `true` if the path is the `.git` folder of a repository.
 pub(super) fn is_repository(place: &WorkspacePath) -> bool {
     place.name().is_some_and(|name| name == REPOSITORY)
 }

@@ -1,4 +1,4 @@
-//! `list`: what is in a folder.
+//! `list`: lists a folder.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,19 +11,19 @@ use crate::domain::Outcome;
 use crate::domain::truncation::grouped;
 use crate::tool::{DefinitionBuilder, Run, Tool, ToolError, object};
 
-/// Most entries that are listed.
+/// Maximum number of listed entries.
 const MOST: usize = 1000;
 
-/// Lists folders of a workspace.
+/// The tool `list`.
 #[derive(Debug, Clone)]
 pub struct List(Workspace);
 
-/// Lists a folder of the workspace: a path on each line, folders with a slash at their end, files with their size. Hidden files
-/// and those that `.gitignore` names are left out unless `all` is true.
+/// Lists a folder of the workspace: one path per line, folders with a trailing slash, files with their size. Hidden
+/// files and files that `.gitignore` excludes are skipped unless `all` is true.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListArgs {
-    /// The folder, relative to the workspace, as "src".
+    /// The folder, relative to the workspace, like "src".
     #[serde(default = "here")]
     #[schemars(length(max = 4096))]
     pub path: String,
@@ -45,7 +45,7 @@ fn one() -> u64 {
 }
 
 impl List {
-    /// Of this workspace.
+    /// Creates the tool for a workspace.
     #[must_use]
     pub fn new(workspace: Workspace) -> Self {
         Self(workspace)
@@ -112,12 +112,12 @@ impl Tool for List {
     }
 }
 
-/// One line of a list.
+/// A line of the list.
 struct Entry {
     path: String,
     kind: FileKind,
     bytes: Option<u64>,
-    /// What a symbolic link says.
+    /// Target of a symbolic link.
     target: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is said of a place that is not there: how far the path is right, and what was probably meant.
+//! Messages for paths that do not exist: how far the path is correct, and which path was probably meant.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use super::walk::{FileKind, WalkFlow, WalkOptions, walk};
 use crate::schema::nearest;
 use crate::tool::ToolError;
 
-/// Most names of a folder that are compared.
+/// Maximum number of names of a folder that are compared.
 const MOST_NAMES: usize = 10_000;
-/// Most places that are looked at in search of the same name elsewhere.
+/// Maximum number of entries that are searched for the same name in another folder.
 const MOST_PLACES: usize = 5_000;
-/// How many names of a folder are told.
+/// Maximum number of names of a folder in a message.
 const TOLD: usize = 10;
 
-/// Why a place cannot be opened; if it is not there, with what is near it.
+/// Explains why a path cannot be opened. If it does not exist, the message has suggestions.
 pub(super) fn missing(workspace: &Workspace, place: &WorkspacePath, error: &io::Error) -> ToolError {
     if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
         return fault(place, error);
@@ -25,7 +25,7 @@ pub(super) fn missing(workspace: &Workspace, place: &WorkspacePath, error: &io::
     if workspace.root.symlink_metadata(place.path()).is_ok_and(|metadata| metadata.is_symlink()) {
         return ToolError::new(format!("\"{place}\" is a symbolic link whose target does not exist"));
     }
-    // The last place on the way that is a folder, and what is missing in it.
+    // Finds the deepest existing folder of the path, and the name that it lacks.
     let way = place.way();
     let folders = way.iter().map_while(|place| Some((place, workspace.root.open_dir(place.path()).ok()?)));
     let Some((number, (folder, dir))) = folders.enumerate().last() else { return fault(place, error) };
@@ -66,7 +66,7 @@ fn hint(
     }
 }
 
-/// The names in a folder, in their order; hidden ones are seen by who asks for them only.
+/// Returns the names in a folder, sorted.
 fn names(dir: &Dir) -> Vec<String> {
     let entries = dir.entries().into_iter().flatten().flatten().take(MOST_NAMES);
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -74,7 +74,7 @@ fn names(dir: &Dir) -> Vec<String> {
     names
 }
 
-/// A file of the same name in another folder.
+/// Finds a file of the same name in another folder.
 fn elsewhere(workspace: &Workspace, place: &WorkspacePath) -> Option<WorkspacePath> {
     let wanted = place.name()?.to_str()?.to_lowercase();
     let mut found = None;

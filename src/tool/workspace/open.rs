@@ -1,4 +1,4 @@
-//! Opening files and folders of the workspace for a model: what cannot be opened is told with what is near it.
+//! Opening files and folders of the workspace, with errors for a model.
 
 use cap_std::fs::Dir;
 
@@ -8,10 +8,10 @@ use super::{Workspace, near};
 use crate::tool::ToolError;
 
 impl Workspace {
-    /// Opens the regular file at a place.
+    /// Opens a regular file.
     ///
     /// # Errors
-    /// In words for a model: what is there instead, or near it.
+    /// Returns an error for the model: what the path is instead, or which similar paths exist.
     pub(super) fn open_file(&self, place: &WorkspacePath) -> Result<OpenFile, ToolError> {
         file::open(&self.root, place.path()).map_err(|not| match not {
             OpenError::Folder => file::folder(place),
@@ -20,10 +20,10 @@ impl Workspace {
         })
     }
 
-    /// Opens the folder at a place.
+    /// Opens a folder.
     ///
     /// # Errors
-    /// Likewise.
+    /// Returns an error for the model, like [`Workspace::open_file`].
     pub(super) fn open_folder(&self, place: &WorkspacePath) -> Result<Dir, ToolError> {
         self.root.open_dir(place.path()).map_err(|error| match self.root.metadata(place.path()) {
             Ok(metadata) if !metadata.is_dir() => ToolError::new(format!("\"{place}\" is a file, not a folder")),

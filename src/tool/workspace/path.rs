@@ -1,4 +1,4 @@
-//! Paths as models write them, and the places in the workspace that they mean.
+//! Paths in the workspace, parsed from what models write.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,21 +9,21 @@ use super::Workspace;
 use crate::domain::json::shorten;
 use crate::tool::ToolError;
 
-/// How much of a path is repeated in a message.
+/// Maximum length of a path in a message.
 const SHOWN: usize = 200;
-/// What the kernel says of a chain of symbolic links that has no end.
+/// The OS error for too many levels of symbolic links.
 const ELOOP: i32 = 40;
-/// What it says of a name that is too long.
+/// The OS error for a name that is too long.
 const ENAMETOOLONG: i32 = 36;
-/// What it says of a full disk, and of a quota that is used up.
+/// The OS errors for a full disk and an exhausted quota.
 const FULL: [i32; 2] = [28, 122];
 
-/// A place in the workspace: relative to its folder, without `.` and `..`; empty is the folder itself.
+/// A path relative to the workspace, without `.` and `..`; empty for the workspace itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct WorkspacePath(PathBuf);
 
 impl WorkspacePath {
-    /// As it is opened.
+    /// Returns the path for opening: `.` for the workspace itself.
     pub fn path(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.0 }
     }
@@ -32,7 +32,7 @@ impl WorkspacePath {
         self.0.as_os_str().is_empty()
     }
 
-    /// The folder that it is in; `None` of the workspace itself.
+    /// Returns the parent folder; `None` for the workspace itself.
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() { None } else { Some(Self(self.0.parent().unwrap_or(Path::new("")).to_owned())) }
     }
@@ -45,20 +45,20 @@ impl WorkspacePath {
         Self(self.0.join(name))
     }
 
-    /// All folders on the way, the workspace first, and itself last.
+    /// Returns the path and all its parents, starting with the workspace.
     pub fn way(&self) -> Vec<Self> {
         let mut way: Vec<Self> = self.0.ancestors().map(|path| Self(path.to_owned())).collect();
         way.reverse();
         way
     }
 
-    /// Where a path that was found within the workspace is.
+    /// Wraps a path that is known to be within the workspace.
     pub fn of(path: PathBuf) -> Self {
         if path == Path::new(".") { Self::default() } else { Self(path) }
     }
 }
 
-/// As a model may write it; a name that would break a line is escaped.
+/// Formats the path as a model may write it. Control characters are escaped.
 impl fmt::Display for WorkspacePath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.path().to_string_lossy();
@@ -71,10 +71,10 @@ impl fmt::Display for WorkspacePath {
 }
 
 impl Workspace {
-    /// The place that a path means.
+    /// Resolves a path that a model wrote.
     ///
     /// # Errors
-    /// If it is outside.
+    /// Returns an error if the path is outside the workspace.
     pub(super) fn place(&self, asked: &str) -> Result<WorkspacePath, ToolError> {
         let shown = shorten(asked, SHOWN);
         if asked.contains('\0') {
@@ -82,7 +82,7 @@ impl Workspace {
         }
         let path = Path::new(asked);
         let relative = if path.is_absolute() {
-            // As other tools and messages of programs write them.
+            // Other tools and the messages of programs use absolute paths.
             let inside = path.strip_prefix(&self.path).or_else(|_| path.strip_prefix(&self.given));
             inside.map_err(|_| outside(&shown))?
         } else {
@@ -107,11 +107,11 @@ fn outside(asked: &str) -> ToolError {
     ))
 }
 
-/// What went wrong with a place, in words for a model. That something is not there is said better by `near`.
+/// Converts an I/O error to a message for the model. [`near`](super::near) handles missing paths with suggestions.
 pub(super) fn fault(place: &WorkspacePath, error: &io::Error) -> ToolError {
     let place = shorten(&place.to_string(), SHOWN);
     let message = match (error.kind(), error.raw_os_error()) {
-        // What the descriptor's guard says by itself has no number.
+        // An error of the descriptor guard itself has no OS error number.
         (io::ErrorKind::PermissionDenied, None) => {
             format!("\"{place}\" leads out of the workspace through a symbolic link")
         }

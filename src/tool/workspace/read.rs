@@ -1,4 +1,4 @@
-//! `read`: a text file, or some of its lines, as it is; an image as an image.
+//! `read`: reads a text file or some of its lines, or an image.
 
 use std::io::{BufReader, Read as _, Seek as _};
 
@@ -20,26 +20,26 @@ mod lines;
 
 use lines::{ReadLines, Stop, taken};
 
-/// Most of a file that one call reads, in bytes. A model is shown less of it; the rest is kept with the call.
+/// Maximum number of bytes that one call reads. The model is shown less; the rest is stored with the call.
 const MOST: usize = 1024 * 1024;
-/// Largest image that is read, in bytes.
+/// Maximum size of an image, in bytes.
 const LARGEST_IMAGE: u64 = 12 * 1024 * 1024;
-/// How much of a file tells what it is.
+/// Length of the beginning that reveals the type of a file, in bytes.
 const BEGINNING: u64 = 8 * 1024;
 
-/// Reads files of a workspace.
+/// The tool `read`.
 #[derive(Debug, Clone)]
 pub struct Read(Workspace);
 
-/// Reads a file of the workspace. A text comes as it is, without line numbers: all of it or, with `lines`, some of its lines.
-/// Of a long one the beginning is shown; read on with `lines`. An image is shown as an image.
+/// Reads a file of the workspace. Text is returned unchanged, without line numbers: the full file or, with `lines`,
+/// some of its lines. Long text is truncated to its beginning; read on with `lines`. An image is returned as an image.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadArgs {
-    /// The file, relative to the workspace, as "src/main.rs".
+    /// The file, relative to the workspace, like "src/main.rs".
     #[schemars(length(min = 1, max = 4096))]
     pub path: String,
-    /// Only these lines, as {"start": 20, "end": 40}.
+    /// Read only these lines, like {"start": 20, "end": 40}.
     #[serde(default)]
     pub lines: Option<Lines>,
 }
@@ -53,7 +53,7 @@ pub struct Lines {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub start: u64,
-    /// The last line; the last one of the file unless given.
+    /// The last line; by default the last line of the file.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub end: Option<u64>,
@@ -64,7 +64,7 @@ fn one() -> u64 {
 }
 
 impl Read {
-    /// From this workspace.
+    /// Creates the tool for a workspace.
     #[must_use]
     pub fn new(workspace: Workspace) -> Self {
         Self(workspace)
@@ -111,7 +111,7 @@ impl Tool for Read {
     }
 }
 
-/// The file as an image, if it is one that models are shown; it is left at its beginning.
+/// Returns the file as an image if models support its format. Otherwise the file is rewound to its beginning.
 fn image(place: &WorkspacePath, opened: &mut OpenFile) -> Result<Option<Outcome>, ToolError> {
     let mut beginning = Vec::new();
     (&opened.file).take(BEGINNING).read_to_end(&mut beginning).map_err(broken(place))?;
@@ -165,7 +165,7 @@ fn text(place: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run
     Ok(Outcome { details, ..Outcome::text(text) })
 }
 
-/// What stands below as much as one call reads. `line` is the first one that is not there, or not whole.
+/// Creates the notice after the maximum that one call reads. `line` is the first line that is missing or incomplete.
 fn how_to_go_on(place: &WorkspacePath, bytes: u64, start: u64, line: u64, is_whole: bool) -> String {
     let (bytes, most) = (grouped(of(bytes)), grouped(MOST));
     let newline = if is_whole { "" } else { "\n" };
@@ -181,7 +181,7 @@ fn of(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// The text; one that was cut off may end within a character.
+/// Decodes the text. Truncated text may end within a character.
 fn utf8(place: &WorkspacePath, bytes: Vec<u8>, first: u64, is_cut: bool) -> Result<String, ToolError> {
     let error = match String::from_utf8(bytes) {
         Ok(text) => return Ok(text),

@@ -1,4 +1,4 @@
-//! Replacing a file as a whole: there is the old one or the new one, never a part of either.
+//! Atomic replacement of a file: readers see the old content or the new content, never a mixture.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -11,38 +11,38 @@ use super::file;
 use super::path::{WorkspacePath, fault};
 use crate::tool::ToolError;
 
-/// Longest part of a name that its temporary file repeats.
+/// Maximum length of the file name that the name of the temporary file repeats.
 const REPEATED: usize = 100;
-/// How often another name is tried for it.
+/// Maximum number of names tried for the temporary file.
 const TRIES: u32 = 16;
-/// Who may what with a new file, before the process's own mask.
+/// Permissions of a new file, before the umask of the process.
 const MODE: u32 = 0o666;
-/// The bits of whoever may write.
+/// The write bits of the permissions.
 const WRITABLE: u32 = 0o222;
 
-/// Where a text is to be written.
+/// The file to write.
 #[derive(Debug)]
 pub(super) struct Target {
     dir: Dir,
     name: OsString,
     place: WorkspacePath,
-    /// The permissions of the file that is there.
+    /// The permissions of the existing file.
     mode: Option<u32>,
 }
 
 impl Target {
-    /// Whether there is no such file yet.
+    /// Returns `true` if the file does not exist yet.
     pub fn is_new(&self) -> bool {
         self.mode.is_none()
     }
 }
 
 impl Workspace {
-    /// The file at a place, which need not be there yet; folders on the way to it are made. A symbolic link is followed, so
-    /// that what it stands for is replaced and not the link.
+    /// Resolves the file to write. Missing parent folders are created. A symbolic link is followed, so its target is
+    /// replaced instead of the link.
     ///
     /// # Errors
-    /// If something else is there, or it may not be written.
+    /// Returns an error if the path is not a regular file or cannot be written.
     pub(super) fn target(&self, place: &WorkspacePath) -> Result<Target, ToolError> {
         let at = |error: io::Error| fault(place, &error);
         let real = match self.root.canonicalize(place.path()) {
@@ -65,7 +65,7 @@ impl Workspace {
         Ok(Target { dir, name: name.to_owned(), place: real, mode })
     }
 
-    /// The place of a new file, whose folders are there now.
+    /// Creates the parent folders of a new file and returns its path.
     fn made_way(&self, place: &WorkspacePath) -> Result<WorkspacePath, ToolError> {
         let at = |error: io::Error| fault(place, &error);
         if self.root.symlink_metadata(place.path()).is_ok() {
@@ -81,10 +81,10 @@ impl Workspace {
 }
 
 impl Target {
-    /// Puts a file with this content in its place.
+    /// Replaces the file with the given content.
     ///
     /// # Errors
-    /// If that cannot be done; what was there is there still.
+    /// Returns an error if writing fails; the file is then unchanged.
     pub fn replace(&self, content: &[u8], unique: u128) -> Result<(), ToolError> {
         let at = |error: io::Error| fault(&self.place, &error);
         let (name, mut file) = self.temporary(unique).map_err(at)?;
@@ -93,18 +93,18 @@ impl Target {
                 file.set_permissions(Permissions::from_mode(mode))?;
             }
             file.write_all(content)?;
-            // Whoever is told that it is written may rely on that.
+            // Success promises that the content is on disk.
             file.sync_data()?;
             self.dir.rename(&name, &self.dir, &self.name)
         })();
         written.map_err(|error| {
-            // Beside the first error, a second one says nothing.
+            // The first error matters, not one of the cleanup.
             let _ = self.dir.remove_file(&name);
             at(error)
         })
     }
 
-    /// A new file beside it, hidden, whose name nobody else has.
+    /// Creates a hidden temporary file with a unique name in the same folder.
     fn temporary(&self, unique: u128) -> io::Result<(OsString, cap_std::fs::File)> {
         let text = self.name.to_string_lossy();
         let own = &text[..text.floor_char_boundary(REPEATED)];

@@ -1,4 +1,4 @@
-//! `search`: the lines of all files that match, with ripgrep's own crates.
+//! `search`: finds matching lines in files, with the crates of ripgrep.
 
 use std::io::{self, Read};
 
@@ -22,43 +22,43 @@ mod hits;
 
 use hits::Hits;
 
-/// Largest compiled pattern, in bytes, and most memory of its automaton.
+/// Maximum size of a compiled pattern and of the memory of its automaton, in bytes.
 const LARGEST_PATTERN: usize = 1 << 20;
 const LARGEST_AUTOMATON: usize = 8 << 20;
-/// Longest line that is looked at, in bytes: a file with a longer one is passed over.
+/// Maximum length of a line, in bytes: a file with a longer line is skipped.
 const LONGEST_LINE: usize = 4 << 20;
 
-/// Searches the files of a workspace.
+/// The tool `search`.
 #[derive(Debug, Clone)]
 pub struct Search(Workspace);
 
-/// Searches the text files of the workspace for lines that match a regular expression. Each is given as `path:line: text`.
-/// Hidden files, those that `.gitignore` names, and binary ones are left out.
+/// Searches the text files of the workspace for lines that match a regular expression. Matches are returned as
+/// `path:line: text`. Hidden files, files that `.gitignore` excludes, and binary files are skipped.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchArgs {
-    /// A regular expression, as "fn \\w+_test". It is looked for within lines; no look-around, no back-references.
+    /// A regular expression, like "fn \\w+_test". It matches within lines; no look-around, no back-references.
     #[schemars(length(min = 1, max = 10_000))]
     pub pattern: String,
     /// The folder or file to search, relative to the workspace.
     #[serde(default = "here")]
     #[schemars(length(max = 4096))]
     pub path: String,
-    /// Only files that match, as "*.rs" or "src/**/*.ts"; with a "!" before it, only others.
+    /// Only files that match, like "*.rs" or "src/**/*.ts"; with a leading "!" only files that do not match.
     #[serde(default)]
     #[schemars(length(min = 1, max = 1000))]
     pub glob: Option<String>,
-    /// Take the pattern as it is, not as a regular expression.
+    /// Treat the pattern as literal text, not as a regular expression.
     #[serde(default)]
     pub literal: bool,
-    /// Take upper and lower case for the same.
+    /// Ignore case.
     #[serde(default)]
     pub ignore_case: bool,
-    /// How many lines to show before and after each match.
+    /// The number of lines to show before and after each match.
     #[serde(default)]
     #[schemars(range(max = 20))]
     pub context: u64,
-    /// Most matching lines to show.
+    /// Maximum number of matching lines.
     #[serde(default = "usual")]
     #[schemars(range(min = 1, max = 2000))]
     pub limit: u64,
@@ -76,7 +76,7 @@ fn usual() -> u64 {
 }
 
 impl Search {
-    /// Of this workspace.
+    /// Creates the tool for a workspace.
     #[must_use]
     pub fn new(workspace: Workspace) -> Self {
         Self(workspace)
@@ -158,7 +158,7 @@ fn overrides(args: &SearchArgs) -> Result<Override, String> {
     builder.build().map_err(|error| format!("is not a valid glob: {error}"))
 }
 
-/// Every file that is to be searched, until it is said that this is enough.
+/// Calls `search` with every file to search, until it returns [`WalkFlow::Stop`].
 fn everywhere(
     workspace: &Workspace,
     place: &WorkspacePath,
@@ -181,7 +181,7 @@ fn everywhere(
         }
         match file::open(seen.dir, seen.name.as_ref()) {
             Ok(opened) => search(seen.place, opened.file),
-            // It may have gone, or not be ours to read; others are searched all the same.
+            // The file may be gone or unreadable; the search continues.
             Err(_) => WalkFlow::GoOn,
         }
     });
@@ -202,7 +202,7 @@ fn search(
     if is_full || run.is_cancelled() { WalkFlow::Stop } else { WalkFlow::GoOn }
 }
 
-/// A file that has no more for who is not waited for.
+/// A reader that reports the end of the file once the call is cancelled.
 struct Stoppable<'r> {
     file: std::fs::File,
     run: &'r Run,
@@ -214,7 +214,7 @@ impl Read for Stoppable<'_> {
     }
 }
 
-/// The line below what was found.
+/// Creates the summary line below the matches.
 fn summary(hits: &Hits, end: WalkEnd) -> String {
     let counted =
         |count: usize, one: &str, many: &str| format!("{} {}", grouped(count), if count == 1 { one } else { many });

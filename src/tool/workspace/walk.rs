@@ -1,4 +1,4 @@
-//! Walking through a folder by descriptors: in a stable order, bounded, and never out of it.
+//! A bounded walk through a folder by descriptors, in a stable order, which never leaves the folder.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,19 +9,19 @@ use super::Workspace;
 use super::ignore_rules::{self, IgnoreRules};
 use super::path::WorkspacePath;
 
-/// Deepest folder that is entered, counted from where the walk begins: as many descriptors are held.
+/// Maximum depth of the walk, counted from its start. It equals the maximum number of open descriptors.
 pub(super) const DEEPEST: usize = 64;
-/// Most names of one folder that are read.
+/// Maximum number of names read per folder.
 const MOST_NAMES: usize = 100_000;
 
-/// What a walk sees.
+/// Options of a walk.
 #[derive(Debug, Clone)]
 pub(super) struct WalkOptions {
-    /// How deep it goes; 1 is the folder itself.
+    /// Maximum depth; 1 is the folder itself.
     pub depth: usize,
-    /// Most entries that it looks at.
+    /// Maximum number of visited entries.
     pub most: usize,
-    /// Whether it sees what is hidden or ignored.
+    /// Includes hidden and ignored entries.
     pub all: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for WalkOptions {
     }
 }
 
-/// What something is; a symbolic link is not followed.
+/// The kind of an entry. Symbolic links are not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKind {
     Folder,
@@ -40,30 +40,30 @@ pub(super) enum FileKind {
     Other,
 }
 
-/// Something that the walk has come to.
+/// An entry that the walk visits.
 pub(super) struct WalkEntry<'w> {
-    /// The folder that it is in.
+    /// The parent folder.
     pub dir: &'w Dir,
     pub name: &'w OsStr,
     pub place: &'w WorkspacePath,
     pub kind: FileKind,
 }
 
-/// How a walk goes on.
+/// Whether a walk continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WalkFlow {
     GoOn,
     Stop,
 }
 
-/// How it ended.
+/// The reason why a walk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WalkEnd {
-    /// It has seen everything.
+    /// All entries were visited.
     Complete,
-    /// It was stopped.
+    /// The visitor stopped the walk.
     Stopped,
-    /// There is more than it looks at.
+    /// More entries exist than the walk visits.
     TooMany,
 }
 
@@ -74,10 +74,10 @@ struct Frame {
     left: std::vec::IntoIter<(OsString, FileKind)>,
 }
 
-/// Walks from a folder down, each folder before what is in it, by the order of names.
+/// Walks down from a folder, visiting each folder before its contents, sorted by name.
 ///
 /// # Errors
-/// If the first folder cannot be read. Others that cannot be read are passed over.
+/// Returns an error if the first folder cannot be read. Other unreadable folders are skipped.
 pub(super) fn walk(
     workspace: &Workspace,
     start: &WorkspacePath,
@@ -121,7 +121,7 @@ pub(super) fn walk(
             continue;
         }
         let Some(frame) = stack.last() else { continue };
-        // What has gone meanwhile, or may not be read, is not there for this walk.
+        // A folder that is gone or unreadable is skipped.
         let Ok(dir) = frame.dir.open_dir(&name) else { continue };
         let Ok((left, is_whole)) = names(&dir) else { continue };
         if !is_whole {
@@ -133,7 +133,7 @@ pub(super) fn walk(
     Ok(end)
 }
 
-/// What is in a folder, by name, and whether that is all.
+/// Returns the entries of a folder sorted by name, and `true` if they are complete.
 fn names(dir: &Dir) -> io::Result<(std::vec::IntoIter<(OsString, FileKind)>, bool)> {
     let mut names: Vec<(OsString, FileKind)> = Vec::new();
     let mut is_whole = true;
@@ -204,8 +204,8 @@ mod tests {
         let shown = ["b.rs", "gen.rs", "keep.log", "src", "src/a.rs", "src/deep", "src/target", "src/target/y"]
             .map(str::to_owned);
         assert_eq!(all("."), shown);
-        assert_eq!(all("src/deep"), Vec::<String>::new(), "rules above count as well");
-        assert_eq!(all("target"), ["target/x"], "who is told to look there looks there");
+        assert_eq!(all("src/deep"), Vec::<String>::new(), "rules of parent folders also apply");
+        assert_eq!(all("target"), ["target/x"], "an explicit start is walked");
         let everything = seen(&workspace, ".", &WalkOptions { all: true, ..WalkOptions::default() }).0;
         assert!(everything.contains(&".env".to_owned()) && everything.contains(&"src/gen.rs".to_owned()));
         assert!(!everything.iter().any(|place| place.starts_with(".git/")));

@@ -1,4 +1,4 @@
-//! `write`: a file as a whole.
+//! `write`: writes a file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,24 +9,24 @@ use crate::domain::Outcome;
 use crate::domain::truncation::{grouped, lines};
 use crate::tool::{DefinitionBuilder, Run, Tool, ToolError, object};
 
-/// Writes files of a workspace.
+/// The tool `write`.
 #[derive(Debug, Clone)]
 pub struct Write(Workspace);
 
-/// Writes a file of the workspace: a new one, with the folders that it needs, or in place of the one that is there. To change a
-/// part of a file, use `edit`.
+/// Writes a file of the workspace: creates it with any missing parent folders, or replaces an existing file. To change
+/// a part of a file, use `edit`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteArgs {
-    /// The file, relative to the workspace, as "src/main.rs".
+    /// The file, relative to the workspace, like "src/main.rs".
     #[schemars(length(min = 1, max = 4096))]
     pub path: String,
-    /// All that is to be in it.
+    /// The full content of the file.
     pub content: String,
 }
 
 impl Write {
-    /// Into this workspace.
+    /// Creates the tool for a workspace.
     #[must_use]
     pub fn new(workspace: Workspace) -> Self {
         Self(workspace)

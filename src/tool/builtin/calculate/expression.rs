@@ -1,17 +1,17 @@
-//! The calculator's language, evaluated in one pass without recursion: no nesting can exhaust the thread's stack.
+//! The calculator's language, evaluated in one pass without recursion, so that nesting cannot exhaust the stack.
 //!
-//! From the loosest to the tightest: `+ -`, `* / %`, the sign `-`, `^`; `^` groups to the right, the others to the left. So
-//! `-2^2` is −4, `2^3^2` is 2⁹ and `2^-1` is a half, as in mathematics and Python (spreadsheets differ). `%` is the
-//! remainder with the sign of its left side. `**` is `^`; `×`, `·`, `÷`, `−` and `π` are what they look like. There is no
-//! multiplication without an operator: `2 pi` is an error, not a guess. Integers stay exact up to 127 bits.
+//! Precedence from lowest to highest: `+ -`, `* / %`, the sign `-`, `^`. `^` is right-associative, the others are
+//! left-associative. So `-2^2` is −4, `2^3^2` is 2⁹ and `2^-1` is a half, as in mathematics and Python (spreadsheets
+//! differ). `%` is the remainder with the sign of its left operand. `**` means `^`, and `×`, `·`, `÷`, `−` and `π` have
+//! their usual meaning. Multiplication needs an operator: `2 pi` is an error. Integers are exact up to 127 bits.
 
 use super::functions::{self, Function};
 use super::number::Number;
 
-/// The value of an expression.
+/// Evaluates an expression.
 ///
 /// # Errors
-/// What is wrong and where, or why there is no finite value, in words for the model.
+/// Returns a message for the model: what is invalid and where, or why the value is not finite.
 pub fn evaluate(text: &str) -> Result<Number, String> {
     let mut machine = Machine { text, values: Vec::new(), pending: Vec::new(), wants_operand: true };
     let mut at = 0;
@@ -29,7 +29,7 @@ enum Token<'a> {
     Symbol(char),
 }
 
-/// The token at or after the byte `at`, with where it starts and ends.
+/// Returns the token at or after the byte `at`, with its start and end.
 fn next_token(text: &str, at: usize) -> Result<Option<(Token<'_>, usize, usize)>, String> {
     let rest = text[at..].trim_start();
     let start = text.len() - rest.len();
@@ -54,7 +54,7 @@ fn next_token(text: &str, at: usize) -> Result<Option<(Token<'_>, usize, usize)>
     Ok(Some((token, start, start + len)))
 }
 
-/// How many bytes belong to the number: digits, dots, and an exponent that has digits.
+/// Returns the length of the number in bytes: digits, dots, and an exponent if it has digits.
 fn number_len(text: &str) -> usize {
     let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
     let mantissa = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
@@ -79,29 +79,29 @@ fn number(literal: &str, text: &str, start: usize) -> Result<Number, String> {
     Number::finite(real, shown)
 }
 
-/// What waits for its right side.
+/// An item on the operator stack, waiting for its right side.
 #[derive(Debug, Clone, Copy)]
 enum Pending<'a> {
     Binary(char),
     Negation,
-    /// A parenthesis, at this byte.
+    /// An open parenthesis at this byte.
     Open(usize),
-    /// A function whose parenthesis has not yet come.
+    /// A function whose parenthesis must follow.
     Called(Function, &'a str, usize),
-    /// A function's parenthesis, and how many values there were before its arguments.
+    /// The open parenthesis of a function, and the number of values before its arguments.
     Arguments(Function, usize, usize),
 }
 
-/// Two stacks: Dijkstra's shunting-yard.
+/// The two stacks of Dijkstra's shunting-yard algorithm.
 struct Machine<'a> {
     text: &'a str,
     values: Vec<Number>,
     pending: Vec<Pending<'a>>,
-    /// Whether a number, a name or `(` must come next, or else an operator or `)`.
+    /// `true` if a number, a name or `(` must come next; `false` if an operator or `)` must.
     wants_operand: bool,
 }
 
-/// How tightly an operator binds, and whether it groups to the right.
+/// Returns the precedence of an operator, and `true` if it is right-associative.
 fn binding(operator: char) -> Option<(u8, bool)> {
     match operator {
         '+' | '-' => Some((1, false)),
@@ -111,7 +111,7 @@ fn binding(operator: char) -> Option<(u8, bool)> {
     }
 }
 
-/// How tightly a sign binds: `-2^2` is `-(2^2)`, but `-2 * 3` is `(-2) * 3`.
+/// Precedence of a sign: `-2^2` is `-(2^2)`, but `-2 * 3` is `(-2) * 3`.
 const SIGN: u8 = 3;
 
 impl<'a> Machine<'a> {
@@ -187,7 +187,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Computes what waits and binds at least as tightly, up to the last open parenthesis, which is returned.
+    /// Applies pending operators of at least the given precedence, up to the last open parenthesis, which it returns.
     fn reduce(&mut self, tightness: u8) -> Result<Option<Pending<'a>>, String> {
         while let Some(last) = self.pending.last().copied() {
             let value = match last {
@@ -205,7 +205,7 @@ impl<'a> Machine<'a> {
         Ok(None)
     }
 
-    /// An operator comes only after its operands, so that there always is one.
+    /// Pops an operand. An operator is pushed only after its operands, so the stack is not empty.
     fn operand_of(&mut self) -> Number {
         self.values.pop().unwrap_or(Number::Int(0))
     }
@@ -226,7 +226,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// A place as people count it: in characters, from 1.
+/// Formats a position for people: in characters, from 1.
 fn place(text: &str, at: usize) -> String {
     format!("character {}", text[..at].chars().count() + 1)
 }

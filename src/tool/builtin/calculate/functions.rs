@@ -1,4 +1,4 @@
-//! The names that the calculator knows.
+//! Functions and constants of the calculator.
 
 use std::f64::consts;
 
@@ -7,20 +7,20 @@ use super::number::Number;
 /// A function of the calculator.
 #[derive(Debug, Clone, Copy)]
 pub struct Function {
-    /// Its name, in lower case.
+    /// The name in lower case.
     pub name: &'static str,
     rule: Rule,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Rule {
-    /// Of one double.
+    /// A function of one double.
     Real(fn(f64) -> f64),
-    /// Of one number, to a whole one: integers are left as they are.
+    /// A function that rounds one number; it leaves integers unchanged.
     Whole(fn(f64) -> f64),
-    /// Of one number, without its sign.
+    /// The absolute value of one number.
     Abs,
-    /// One of its arguments: whether the next is to be preferred to the best so far.
+    /// Chooses one of its arguments: returns `true` if the next one is better than the best so far.
     Choice(fn(f64, f64) -> bool),
 }
 
@@ -53,32 +53,33 @@ static FUNCTIONS: [(&str, Rule); 22] = [
 
 static CONSTANTS: [(&str, f64); 4] = [("pi", consts::PI), ("π", consts::PI), ("tau", consts::TAU), ("e", consts::E)];
 
-/// The function of that name, in any case.
+/// Finds a function by name, ignoring case.
 #[must_use]
 pub fn function(name: &str) -> Option<Function> {
     let found = FUNCTIONS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(name, rule)| Function { name, rule: *rule })
 }
 
-/// The constant of that name, in any case.
+/// Finds a constant by name, ignoring case.
 #[must_use]
 pub fn constant(name: &str) -> Option<Number> {
     let found = CONSTANTS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, value)| Number::Real(*value))
 }
 
-/// All names.
+/// Returns the names of all functions and constants.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let constants = CONSTANTS.iter().map(|(name, _)| *name).filter(|name| name.is_ascii());
     FUNCTIONS.iter().map(|(name, _)| *name).chain(constants)
 }
 
-/// What to write instead of a name that is not known.
+/// Suggests what to write instead of an unknown name.
 #[must_use]
 pub fn advice(unknown: &str) -> String {
     let unknown = unknown.to_lowercase();
     if unknown == "log" {
-        // Base e in programs, base 10 in schools: a wrong guess would be a wrong result that nobody notices.
+        // `log` has base e in programming languages and base 10 at school: a wrong guess would give a wrong result
+        // silently.
         return "write ln, log2 or log10".to_owned();
     }
     let near = names().filter(|name| name.len() > 1).map(|name| (strsim::damerau_levenshtein(&unknown, name), name));
@@ -89,10 +90,10 @@ pub fn advice(unknown: &str) -> String {
 }
 
 impl Function {
-    /// Its value.
+    /// Applies the function to its arguments.
     ///
     /// # Errors
-    /// The wrong number of arguments, or a value that is no finite number.
+    /// Returns a message if the number of arguments is wrong or the value is not finite.
     pub fn apply(self, args: &[Number]) -> Result<Number, String> {
         let name = self.name;
         let one = || match args {

@@ -1,4 +1,4 @@
-//! Numbers of the calculator: integers stay exact as long as they can, everything else is a double.
+//! Numbers of the calculator: integers are exact as long as possible, all other numbers are doubles.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// A finite number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// Exact.
+    /// An exact integer.
     Int(i128),
     /// A double (IEEE 754), never infinite or NaN.
     Real(f64),
@@ -15,13 +15,13 @@ pub enum Number {
 
 use Number::{Int, Real};
 
-/// Doubles below this (2⁵³) that are whole are shown as integers; above it they stand for a range of integers.
+/// Whole doubles below this (2⁵³) are shown as integers; a larger double represents a range of integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 impl Number {
-    /// As a double, rounded where it has more than 53 bits.
+    /// Returns the number as a double, rounded if it has more than 53 bits.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "that is what it says")]
+    #[expect(clippy::cast_precision_loss, reason = "the rounding is intended")]
     pub fn real(self) -> f64 {
         match self {
             Int(int) => int as f64,
@@ -29,10 +29,10 @@ impl Number {
         }
     }
 
-    /// A double, unless it is infinite or no number; `what` was computed, for the message.
+    /// Creates a number from a finite double. `what` returns the computed expression for the error message.
     ///
     /// # Errors
-    /// Why it is not a finite number.
+    /// Returns a message if the double is infinite or NaN.
     pub fn finite(real: f64, what: impl FnOnce() -> String) -> Result<Self, String> {
         if real.is_nan() {
             Err(format!("{} is not a real number", what()))
@@ -43,7 +43,7 @@ impl Number {
         }
     }
 
-    /// A JSON number: an integer where the value is one and fits 64 bits, else a double.
+    /// Converts to a JSON number: an integer if the value is whole and fits 64 bits, else a double.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
     pub fn to_json(self) -> Value {
@@ -58,7 +58,7 @@ impl Number {
         }
     }
 
-    /// `-self`.
+    /// Returns `-self`.
     #[must_use]
     pub fn negated(self) -> Self {
         match self {
@@ -67,10 +67,10 @@ impl Number {
         }
     }
 
-    /// `self operator other`.
+    /// Returns `self operator other`.
     ///
     /// # Errors
-    /// Division by zero, or a result that is no finite number.
+    /// Returns a message for a division by zero, or if the result is not a finite number.
     pub fn apply(self, operator: char, other: Self) -> Result<Self, String> {
         let shown = |number: Self| if number.real() < 0.0 { format!("({number})") } else { number.to_string() };
         let what = || format!("{} {operator} {}", shown(self), shown(other));
@@ -96,7 +96,7 @@ impl Number {
     }
 }
 
-/// The result as an integer, if it is one and fits.
+/// Computes the result as an integer, or returns `None` if it is not whole or too large.
 fn exactly(a: i128, operator: char, b: i128) -> Option<i128> {
     match operator {
         '+' => a.checked_add(b),

@@ -1,4 +1,4 @@
-//! The part of a text that is asked for, and how to go on behind it.
+//! Excerpts of a result, with a notice on how to continue.
 
 use regex::Regex;
 use uuid::Uuid;
@@ -7,28 +7,28 @@ use crate::domain::limits::Bounds;
 use crate::domain::truncation::{grouped, lines};
 use crate::tool::ToolError;
 
-/// What the last line, which says how to go on, may take.
+/// Maximum length of the notice in the last line, in bytes.
 const LAST_LINE: usize = 200;
-/// Longest part of a matching line that is shown, in bytes.
+/// Maximum length of the shown part of a matching line, in bytes.
 const LONGEST_MATCH: usize = 2000;
 
-/// What is asked for.
+/// The requested part of a result.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExcerptRequest {
-    /// The call whose result it is.
+    /// The call that has the result.
     pub id: Uuid,
-    /// The first line, from 1.
+    /// The first line, counted from 1.
     pub offset: usize,
-    /// Its first character, from 1.
+    /// The first character of the first line, counted from 1.
     pub column: usize,
-    /// Most lines.
+    /// Maximum number of lines.
     pub limit: usize,
-    /// What may be shown in all.
+    /// Maximum size of the output.
     pub bounds: Bounds,
 }
 
 impl ExcerptRequest {
-    /// The lines as they are, and how to go on if there are more.
+    /// Returns the requested lines unchanged, and how to continue if there are more.
     pub fn lines(&self, whole: &str) -> Result<String, ToolError> {
         let total = lines(whole);
         let rest = self.rest(whole, total)?;
@@ -42,7 +42,7 @@ impl ExcerptRequest {
         } else {
             let by_bytes = rest.floor_char_boundary(most_bytes);
             let border = rest[..by_bytes].rfind('\n').map_or(0, |at| at + 1);
-            // At least one character, or reading would never come to an end.
+            // Return at least one character, so that reading makes progress.
             let first = rest.chars().next().map_or(0, char::len_utf8);
             &rest[..if border > 0 { border } else { by_bytes.max(first) }]
         };
@@ -61,7 +61,7 @@ impl ExcerptRequest {
         ))
     }
 
-    /// The lines that match, each with its number.
+    /// Returns the matching lines with their numbers.
     pub fn matching(&self, whole: &str, pattern: &Regex, is_cancelled: impl Fn() -> bool) -> Result<String, ToolError> {
         let total = lines(whole);
         let rest = self.rest(whole, total)?;
@@ -88,7 +88,7 @@ impl ExcerptRequest {
         Ok(format!("{shown}[{} matching {word}{more}; the result has {total} lines]", grouped(count)))
     }
 
-    /// The text from the first line on.
+    /// Returns the text from the first requested character on.
     fn rest<'a>(&self, whole: &'a str, total: usize) -> Result<&'a str, ToolError> {
         if whole.is_empty() {
             return Err(ToolError::new("the result has no text"));
@@ -105,7 +105,7 @@ impl ExcerptRequest {
             Some(before) => whole.match_indices('\n').nth(before).map_or(whole.len(), |(at, _)| at + 1),
         };
         let line = whole[start..].split('\n').next().unwrap_or_default();
-        // Behind the last character stands the newline, where there is one.
+        // The newline, if any, is the column after the last character.
         let newline = whole[start + line.len()..].starts_with('\n').then_some(line.len());
         let mut places = line.char_indices().map(|(at, _)| at).chain(newline);
         match places.nth(self.column - 1) {
@@ -119,7 +119,7 @@ impl ExcerptRequest {
         }
     }
 
-    /// How many bytes and lines are left beside the last line.
+    /// Returns the number of bytes and lines that remain besides the notice.
     fn room(&self) -> (usize, usize) {
         let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (bytes, lines) = (of(self.bounds.bytes), of(self.bounds.lines));
@@ -127,7 +127,7 @@ impl ExcerptRequest {
     }
 }
 
-/// A long line around what was found in it.
+/// Shortens a long line to the part around the match.
 fn excerpt(line: &str, found: usize) -> String {
     if line.len() <= LONGEST_MATCH {
         return line.to_owned();

@@ -1,4 +1,4 @@
-//! The program that a command becomes. All that is asked of the process executor stands here and in the loop of `bash`.
+//! The program that runs a command. Only this file and the loop of `bash` depend on the process executor.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use crate::executor::process::{Program, WorkDirSpec};
 use crate::tool::Run;
 use crate::tool::workspace::Workspace;
 
-/// Where bash may be.
+/// Paths where bash may be installed.
 const SHELLS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
-/// What stands in for it where there is none.
+/// The fallback if bash is not installed.
 const POOR_SHELL: &str = "/bin/sh";
 
-/// It is started in a folder of its own, which goes with it, and goes from there into the workspace. Output and errors are one,
-/// in the order in which they were written.
+/// The script that starts a command. It starts in a temporary folder, which is deleted afterwards, and changes to the
+/// workspace. Standard error is merged into standard output, so that the order of the output is kept.
 const BEGINNING: &str = r#"exec </dev/null 2>&1
 export HOME="$PWD" TMPDIR="$PWD"
 cd -- "$1" && unset OLDPWD && exec "$0" -c "$2" bash"#;
 
-/// The program for a command.
+/// Creates the program for a command.
 pub fn program(workspace: &Workspace, shell: &Shell, command: &str, run: &Run) -> Program {
     let program = SHELLS.iter().find(|path| std::path::Path::new(path).exists()).unwrap_or(&POOR_SHELL);
     let folder = workspace.path();

@@ -1,4 +1,4 @@
-//! What a command writes: shown while it runs, as far as that is sensible, and kept for its result.
+//! The output of a command: shown in chunks while it runs, within limits, and kept for the result.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::time::{Instant, sleep_until};
 use crate::domain::truncation::grouped;
 use crate::tool::Run;
 
-/// Most output that is kept, in bytes; of more the end.
+/// Maximum size of the kept output, in bytes; of longer output the end is kept.
 const KEPT: usize = 8 * 1024 * 1024;
-/// How long what was written may wait until it is shown, so that it is shown in few pieces.
+/// Maximum delay until output is shown. It combines output into fewer chunks.
 const PACE: Duration = Duration::from_millis(100);
-/// Largest piece, in bytes.
+/// Maximum size of a chunk, in bytes.
 const PIECE: usize = 6 * 1024;
-/// Most that is shown while it runs, in bytes and pieces. Each is an event that is stored.
+/// Maximum output shown while the command runs, in bytes and in chunks. Each chunk is a stored event.
 const SHOWN: usize = 128 * 1024;
 const PIECES: usize = 500;
 
@@ -31,8 +31,8 @@ pub struct OutputBuffer {
 }
 
 impl OutputBuffer {
-    /// Nothing so far. What may hold a secret is shown at the end only, when it is whole: there could be a part of it in a
-    /// piece.
+    /// Creates an empty buffer. If the call has secrets, output is shown only at the end, because redaction would miss
+    /// a secret that is split across chunks.
     pub fn new(run: &Run) -> Self {
         Self {
             kept: VecDeque::new(),
@@ -45,7 +45,7 @@ impl OutputBuffer {
         }
     }
 
-    /// Takes what was written.
+    /// Appends output.
     pub fn take(&mut self, piece: &[u8]) {
         self.kept.extend(piece);
         let over = self.kept.len().saturating_sub(KEPT);
@@ -58,7 +58,7 @@ impl OutputBuffer {
         }
     }
 
-    /// Completes when something is to be shown.
+    /// Waits until output is due to be shown.
     pub async fn due(&self) {
         match self.since {
             Some(_) if self.waiting.len() >= PIECE => {}
@@ -67,7 +67,7 @@ impl OutputBuffer {
         }
     }
 
-    /// Shows what waits, and that the command still lives.
+    /// Shows the pending output, and resets the idle timeout.
     pub async fn show(&mut self, run: &Run) {
         self.since = None;
         run.keep_alive();
@@ -87,12 +87,12 @@ impl OutputBuffer {
         }
     }
 
-    /// All that is kept, as text.
+    /// Returns the kept output as text.
     pub fn text(mut self) -> String {
         if self.left_out == 0 {
             return String::from_utf8_lossy(self.kept.make_contiguous()).into_owned();
         }
-        // From the next line on.
+        // Start at the next line.
         let bytes = self.kept.make_contiguous();
         let start = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let left_out = grouped(self.left_out + start);
@@ -100,7 +100,7 @@ impl OutputBuffer {
     }
 }
 
-/// How much of it can be shown without cutting a character.
+/// Returns the length of the longest prefix that does not split a character.
 fn whole_characters(bytes: &[u8]) -> usize {
     let mut end = bytes.len();
     for back in 1..=bytes.len().min(3) {
@@ -160,7 +160,7 @@ mod tests {
     async fn it_is_shown_a_little_later_or_when_there_is_much() {
         let (run, _reports) = run();
         let mut gathered = OutputBuffer::new(&run);
-        assert!(tokio::time::timeout(PACE * 100, gathered.due()).await.is_err(), "nothing is nothing");
+        assert!(tokio::time::timeout(PACE * 100, gathered.due()).await.is_err(), "nothing is pending");
         gathered.take(b"x");
         let begun = Instant::now();
         gathered.due().await;
@@ -183,7 +183,7 @@ mod tests {
         for _ in 0..count {
             gathered.take(piece.as_bytes());
             let mut show = std::pin::pin!(gathered.show(&run));
-            // It waits where too much is not yet taken.
+            // It waits while too much output is not yet recorded.
             while futures_util::poll!(&mut show).is_pending() {
                 told.extend(shown(&mut reports));
             }

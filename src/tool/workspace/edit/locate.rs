@@ -1,45 +1,45 @@
-//! The one place where a text stands in another, and what becomes of it. Line ends are those of the file.
+//! Finding and replacing the only occurrence of a text. Line endings follow the file.
 
 use std::borrow::Cow;
 
-/// The text with its change.
+/// The edited text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Edited {
     pub text: String,
-    /// The line where the change begins, counted from 1.
+    /// The line where the change starts, counted from 1.
     pub line: usize,
-    /// How many lines the old text touched, and the new one touches.
+    /// Number of lines that the old text touches. `lines_after` is that of the new text.
     pub lines_before: usize,
     pub lines_after: usize,
 }
 
-/// Why nothing was changed.
+/// An error returned by [`edited`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum MatchError {
-    /// It does not stand there.
+    /// The text does not occur.
     None,
-    /// It stands there more than once, at these lines.
+    /// The text occurs more than once, at these lines.
     Ambiguous { count: usize, lines: Vec<usize> },
 }
 
-/// Most lines that are named.
+/// Maximum number of line numbers in an error.
 const MOST_LINES: usize = 100;
 
-/// Replaces the only `old` in `text` by `new`. A model writes newlines alone; in a file with CRLF they mean that.
+/// Replaces the only occurrence of `old` in `text` with `new`. Models write LF; it also matches CRLF in the file.
 ///
 /// # Errors
-/// If there is none, or another.
+/// Returns an error unless `old` occurs exactly once.
 pub fn edited(text: &str, old: &str, new: &str) -> Result<Edited, MatchError> {
     let is_crlf = is_crlf(text);
     let (at, old) = match one(text, old) {
-        // Only in a file with such line ends can the other form stand.
+        // Try the other line ending.
         Err(MatchError::None) if old.contains('\n') => {
             let other = if old.contains("\r\n") { old.replace("\r\n", "\n") } else { with_crlf(old).into_owned() };
             (one(text, &other)?, Cow::Owned(other))
         }
         found => (found?, Cow::Borrowed(old)),
     };
-    // What the place itself has counts more than what most of the file has.
+    // The line endings of the replaced text take precedence over those of the file.
     let has_crlf = if old.contains('\n') { old.contains("\r\n") } else { is_crlf };
     let new = if has_crlf { with_crlf(new) } else { Cow::Borrowed(new) };
     let (before, after) = (&text[..at], &text[at + old.len()..]);
@@ -51,11 +51,11 @@ pub fn edited(text: &str, old: &str, new: &str) -> Result<Edited, MatchError> {
     })
 }
 
-/// Where it stands, if that is once.
+/// Returns the position of the only occurrence.
 fn one(text: &str, old: &str) -> Result<usize, MatchError> {
     let Some(first) = text.find(old) else { return Err(MatchError::None) };
     let step = old.chars().next().map_or(1, char::len_utf8);
-    // One that begins within the first counts as well: nobody could say which is meant.
+    // An overlapping occurrence is ambiguous, too.
     if !text[first + step..].contains(old) {
         return Ok(first);
     }
@@ -71,7 +71,7 @@ fn one(text: &str, old: &str) -> Result<usize, MatchError> {
     Err(MatchError::Ambiguous { count: count.max(2), lines })
 }
 
-/// Whether most lines end in CRLF.
+/// Returns `true` if at least half of the lines end in CRLF.
 fn is_crlf(text: &str) -> bool {
     let crlf = text.matches("\r\n").count();
     crlf > 0 && crlf * 2 >= text.bytes().filter(|byte| *byte == b'\n').count()
@@ -94,12 +94,12 @@ fn with_crlf(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The number of the line that follows.
+/// Returns the number of the line after the given text.
 fn lines_to(before: &str) -> usize {
     before.bytes().filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// How many lines a piece of text touches.
+/// Returns the number of lines that a text touches.
 fn touched(piece: &str) -> usize {
     crate::domain::truncation::lines(piece)
 }
@@ -134,6 +134,6 @@ mod tests {
         assert_eq!(text("a\r\nb\r\n", "b", "x\ny"), Ok("a\r\nx\r\ny\r\n".into()));
         assert_eq!(text("a\r\nb\r\n", "a\r\nb", "x\r\ny"), Ok("x\r\ny\r\n".into()));
         assert_eq!(text("a\nb\n", "a\r\nb\r\n", "x\n"), Ok("x\n".into()));
-        assert_eq!(text("a\r\nb\nc\nd\n", "b\nc", "x\ny"), Ok("a\r\nx\ny\nd\n".into()), "a file may have both");
+        assert_eq!(text("a\r\nb\nc\nd\n", "b\nc", "x\ny"), Ok("a\r\nx\ny\nd\n".into()), "a file may mix both");
     }
 }

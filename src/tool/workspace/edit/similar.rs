@@ -1,24 +1,24 @@
-//! The place of a text that is most like one that does not stand in it.
+//! The part of a file that is most similar to a text that was not found.
 
 use crate::domain::json::shorten;
 
-/// Most lines that are compared.
+/// Maximum number of compared lines.
 const MOST_LINES: usize = 100_000;
-/// How much of a line is compared, in characters.
+/// Length of the compared part of a line, in characters.
 const COMPARED: usize = 200;
-/// How many lines are compared closely, of those that look alike at a first glance.
+/// Number of lines that are compared exactly, after a comparison of their sketches.
 const CLOSELY: usize = 50;
-/// How alike a line must be to be shown, from 0 to 1.
+/// Minimum similarity of a line, from 0 to 1.
 const ALIKE: f64 = 0.5;
-/// Most lines that are shown.
+/// Maximum number of shown lines.
 const SHOWN: usize = 10;
-/// How much of each, in characters.
+/// Maximum length of a shown line, in characters.
 const SHOWN_CHARS: usize = 200;
 
-/// What is said of it: the line numbers, and the lines as they are.
+/// Describes the closest match: its line numbers and lines.
 pub fn nearest(text: &str, old: &str) -> String {
     let wanted: Vec<&str> = old.lines().collect();
-    // The line that says most is found most surely.
+    // The longest line is the most distinctive one.
     let Some((offset, anchor)) = wanted.iter().enumerate().rev().max_by_key(|(_, line)| line.trim().len()) else {
         return String::new();
     };
@@ -45,12 +45,12 @@ pub fn nearest(text: &str, old: &str) -> String {
     format!("{why} ({word} {}{last}):\n{}", first + 1, shown.join("\n"))
 }
 
-/// The line that is most like the anchor; of several, the one whose neighbours are, too.
+/// Finds the line most similar to the anchor, preferring lines whose neighbors match as well.
 fn most_like(lines: &[&str], anchor: &str, wanted: &[&str], offset: usize) -> Option<usize> {
     let glance = BigramSketch::of(anchor);
     let mut likely: Vec<(usize, u32)> =
         lines.iter().enumerate().map(|(at, line)| (at, glance.distance(&BigramSketch::of(line)))).collect();
-    // Earlier lines first among equals: the sort is stable.
+    // The sort is stable, so earlier lines come first among equals.
     likely.sort_by_key(|(_, distance)| *distance);
     likely.truncate(CLOSELY);
     let score = |at: usize| {
@@ -74,7 +74,7 @@ fn alike(one: &str, other: &str) -> f64 {
     strsim::normalized_levenshtein(&cut(one), &cut(other))
 }
 
-/// The pairs of neighbouring bytes of a line, roughly.
+/// A bit set of the hashed byte pairs of a line.
 struct BigramSketch([u64; 4]);
 
 impl BigramSketch {
@@ -87,7 +87,7 @@ impl BigramSketch {
         Self(bits)
     }
 
-    /// How many pairs only one of them has.
+    /// Returns the number of pairs that only one of the lines has.
     fn distance(&self, other: &Self) -> u32 {
         self.0.iter().zip(other.0).map(|(one, other)| (one ^ other).count_ones()).sum()
     }

@@ -1,35 +1,35 @@
-//! Some lines of a reader, in bounded memory.
+//! Reading a range of lines in bounded memory.
 
 use std::io::{self, BufRead};
 
-/// What was read.
+/// The lines that were read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ReadLines {
-    /// The lines with their ends.
+    /// The lines with their line endings.
     pub bytes: Vec<u8>,
-    /// Why there is no more.
+    /// The reason why reading ended.
     pub end: Stop,
-    /// The number of the last line that there is; with [`Stop::Full`] of the first one that is not there, or not whole.
+    /// The number of the last line read; with [`Stop::Full`] of the first missing or incomplete line.
     pub line: u64,
 }
 
-/// Why reading ended.
+/// The reason why reading ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// There is no more.
+    /// The file ended.
     EndOfFile,
-    /// What was asked for is there.
+    /// The last requested line was read.
     LastLine,
-    /// There is as much as may be read.
+    /// The maximum number of bytes was read.
     Full,
-    /// The file ends before the first line that was asked for.
+    /// The file ends before the first requested line.
     BeforeStart,
 }
 
-/// The lines from `start` to `end`, counted from 1; at most so many bytes, whole lines where that is possible.
+/// Reads the lines from `start` to `end`, counted from 1, up to `most` bytes, cut at a line ending if possible.
 ///
 /// # Errors
-/// Those of the reader, or that nobody waits for it any more.
+/// Returns an error if reading fails or the call is cancelled.
 pub fn taken(
     mut reader: impl BufRead,
     start: u64,
@@ -38,7 +38,7 @@ pub fn taken(
     is_cancelled: impl Fn() -> bool,
 ) -> io::Result<ReadLines> {
     let mut bytes = Vec::new();
-    // The line that is being read, and whether anything of it was.
+    // The current line, and whether a part of it was read.
     let (mut line, mut is_begun) = (1_u64, false);
     loop {
         if is_cancelled() {
@@ -72,7 +72,7 @@ pub fn taken(
     }
 }
 
-/// Cut before the line that does not fit; within it, if there is no other.
+/// Cuts before the line that does not fit, or within it if it is the first line.
 fn full(mut bytes: Vec<u8>, part: &[u8], line: u64, is_begun: bool, most: usize) -> ReadLines {
     let whole =
         if is_begun { bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) } else { bytes.len() };
@@ -97,7 +97,7 @@ mod tests {
             all.push((String::from_utf8(bytes).unwrap(), end, line));
         }
         all.dedup();
-        assert_eq!(all.len(), 1, "however it comes: {all:?}");
+        assert_eq!(all.len(), 1, "with any chunk size: {all:?}");
         all.remove(0)
     }
 

@@ -1,4 +1,4 @@
-//! What was found, as it is shown.
+//! The matches of a search, formatted.
 
 use std::io;
 
@@ -9,23 +9,23 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 use super::super::path::WorkspacePath;
 use super::super::walk::WalkEnd;
 
-/// Longest part of a line that is shown, in bytes.
+/// Maximum length of the shown part of a line, in bytes.
 const LONGEST: usize = 500;
-/// Most text that is gathered, in bytes.
+/// Maximum total length of the shown lines, in bytes.
 const MOST_TEXT: usize = 1 << 20;
 
-/// All that was found so far.
+/// All matches so far.
 #[derive(Debug)]
 pub struct Hits {
     text: String,
     limit: usize,
-    /// Matching lines.
+    /// Number of matching lines.
     pub lines: usize,
-    /// Files that have some.
+    /// Number of files with matches.
     pub files: usize,
-    /// Files that were looked at.
+    /// Number of searched files.
     pub searched: usize,
-    /// Files that are binary, or have lines that are too long.
+    /// Number of skipped files: binary, or with lines that are too long.
     pub passed_over: usize,
 }
 
@@ -34,7 +34,7 @@ impl Hits {
         Self { text: String::new(), limit, lines: 0, files: 0, searched: 0, passed_over: 0 }
     }
 
-    /// For the next file.
+    /// Starts the next file.
     pub fn of<'h>(&'h mut self, place: &WorkspacePath, matcher: &'h RegexMatcher) -> FileHits<'h> {
         let (before, lines_before) = (self.text.len(), self.lines);
         FileHits {
@@ -48,14 +48,14 @@ impl Hits {
         }
     }
 
-    /// All of it, and how the search ended.
+    /// Returns the matches and the summary.
     pub fn text(self, end: WalkEnd) -> String {
         let summary = super::summary(&self, end);
         self.text + &summary
     }
 }
 
-/// What is found in one file.
+/// The matches of one file.
 pub struct FileHits<'h> {
     path: String,
     before: usize,
@@ -67,11 +67,11 @@ pub struct FileHits<'h> {
 }
 
 impl FileHits<'_> {
-    /// The file has been looked at. Whether there is as much as may be shown.
+    /// Ends the file and returns `true` if the search is full.
     pub fn end(self, is_broken: bool) -> bool {
         let Self { hits, before, lines_before, is_binary, is_full, .. } = self;
         if is_binary || is_broken {
-            // What looked like text before its first NUL is none.
+            // Discard matches before the first NUL of a binary file.
             hits.text.truncate(before);
             hits.lines = lines_before;
             hits.passed_over += 1;
@@ -94,7 +94,7 @@ impl Sink for FileHits<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
-        // One more than is shown tells that there are more.
+        // A match after the last shown one proves that more lines match.
         if self.hits.lines == self.hits.limit || self.hits.text.len() > MOST_TEXT {
             self.is_full = true;
             return Ok(false);
@@ -121,14 +121,14 @@ impl Sink for FileHits<'_> {
     }
 }
 
-/// A line without its end; a long one around what was found in it.
+/// Returns a line without its line ending; a long line is shortened around the match.
 fn excerpt(line: &[u8], found: usize) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.len() <= LONGEST {
         return String::from_utf8_lossy(line).into_owned();
     }
-    // A cut within a character makes a replacement character, as any byte that is none does.
+    // A cut within a character yields a replacement character, like any invalid byte.
     let start = found.saturating_sub(LONGEST / 4).min(line.len() - LONGEST);
     let (before, after) = (if start > 0 { "[…] " } else { "" }, if start + LONGEST < line.len() { " […]" } else { "" });
     let part = &line[start..start + LONGEST];

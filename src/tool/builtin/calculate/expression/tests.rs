@@ -130,7 +130,7 @@ fn what_is_written_wrong_is_named_with_its_place() {
 fn a_hundred_thousand_levels_are_nothing_special() {
     let many = 100_000;
     let around = |open: &str, close: &str| format!("{}1{}", open.repeat(many), close.repeat(many));
-    // The stack of a thread in the test harness is 2 MiB, as in production.
+    // A thread of the test harness has a stack of 2 MiB, like the threads of the service.
     for (text, expected) in [
         (around("(", ")"), "1"),
         (around("-", ""), "1"),

@@ -69,7 +69,7 @@ proptest! {
                 behind.split(|c: char| !c.is_ascii_digit()).next()?.parse::<usize>().ok()
             };
             let column = number("\"column\":");
-            // The newline before the last line is not the text's own if it goes on within a line.
+            // If the next part continues within a line, the newline before the notice is not part of the text.
             read.push_str(if column.is_some() { part.strip_suffix('\n').unwrap() } else { part });
             next = ExcerptRequest { offset: number("\"offset\":").unwrap(), column: column.unwrap_or(1), ..next };
         }
