@@ -1,4 +1,4 @@
-//! How calls, results and tools look to others. Pure functions.
+//! Representations of calls, results and tools for clients and vendors. Pure functions.
 
 pub mod alias;
 pub mod cut;

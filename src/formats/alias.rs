@@ -1,4 +1,4 @@
-//! Names that a vendor refuses, and the aliases under which its models and clients of MCP know these tools.
+//! Aliases for tools whose names a vendor rejects, for the vendor's models and for MCP clients.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,12 +6,12 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::Vendor;
 
-/// Longest name that every vendor takes.
+/// Maximum length of a name that every vendor accepts.
 const LONGEST: usize = 64;
-/// Hex digits of an alias: usually the first, more only where that alias is taken.
+/// Number of hex digits of an alias: usually the first, more only if that alias is already used.
 const DIGITS: [usize; 4] = [8, 16, 32, 56];
 
-/// Whether models of this vendor know a tool by its own name.
+/// Returns `true` if the vendor accepts the name.
 #[must_use]
 pub fn is_taken_by(vendor: Vendor, name: &str) -> bool {
     let is_plain = (1..=LONGEST).contains(&name.len()) && name.bytes().all(is_plain);
@@ -29,8 +29,8 @@ fn begins_well(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
 
-/// An alias, good for every vendor, for each name that some vendor refuses; by name. It follows from the name alone, unless
-/// a real name or another alias is the same: then it is a longer one.
+/// Returns an alias that every vendor accepts for each name that some vendor rejects, by name. The alias depends only
+/// on the name, unless it equals a real name or another alias. Then it is a longer one.
 #[must_use]
 pub fn aliases<'a>(names: impl Iterator<Item = &'a str> + Clone) -> HashMap<&'a str, String> {
     let refused = names.clone().filter(|name| !is_taken_by(Vendor::Gemini, name));
@@ -40,7 +40,7 @@ pub fn aliases<'a>(names: impl Iterator<Item = &'a str> + Clone) -> HashMap<&'a 
         let real = real.get_or_insert_with(|| names.clone().collect::<HashSet<&str>>());
         let free = DIGITS.iter().map(|digits| alias(name, *digits));
         let free = free.into_iter().find(|alias| !real.contains(alias.as_str()) && !taken.contains(alias));
-        // All of them are taken only by somebody who has worked for it; then the tool has none.
+        // Only a deliberate collision uses all of them. The tool then has no alias.
         if let Some(alias) = free {
             taken.insert(alias.clone());
             found.insert(name, alias);
@@ -49,9 +49,10 @@ pub fn aliases<'a>(names: impl Iterator<Item = &'a str> + Clone) -> HashMap<&'a 
     found
 }
 
-/// The name under which clients of the Model Context Protocol are shown each tool whose own name some vendor refuses; by name.
-/// It is the name with `separator` in place of its dots. A tool has its vendors' alias instead if that name is longer than 64
-/// characters or could mean another tool, too. Then no tool has it, so that no list can give it another meaning later.
+/// Returns the name shown to clients of the Model Context Protocol for each tool whose name some vendor rejects, by
+/// name. It is the name with its dots replaced by `separator`. If that name is longer than 64 characters or ambiguous,
+/// it is the vendors' alias instead. An ambiguous name is given to no tool, so that no later list gives it another
+/// meaning.
 #[must_use]
 pub fn over_mcp<'a>(
     names: impl Iterator<Item = &'a str> + Clone,
@@ -75,13 +76,13 @@ pub fn over_mcp<'a>(
     shown.collect()
 }
 
-/// A name as this vendor takes it, whether or not there is such a tool.
+/// Returns a name that the vendor accepts, whether or not such a tool exists.
 #[must_use]
 pub fn shown(vendor: Vendor, name: &str) -> String {
     if is_taken_by(vendor, name) { name.to_owned() } else { alias(name, DIGITS[0]) }
 }
 
-/// The name, cleaned and shortened, and so many digits of its hash.
+/// Creates an alias: the cleaned and shortened name with the given number of digits of its hash.
 fn alias(name: &str, digits: usize) -> String {
     use std::fmt::Write;
     let mut alias = String::with_capacity(LONGEST);

@@ -1,4 +1,4 @@
-//! Events stay small: long texts are cut and images left out, each with the address of the whole
+//! Limits for the size of events: long texts are truncated and images omitted, each with the URL of the full content
 //! (docs/reference/contract.md, section 6).
 
 use serde::ser::{SerializeMap, SerializeSeq};
@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use crate::domain::{ContentBlock, Failure};
 
-/// Longest text in an event, in characters.
+/// Maximum length of a text in an event, in characters.
 pub const LONGEST_TEXT: usize = 8000;
 
-/// The first [`LONGEST_TEXT`] characters.
+/// Returns the first [`LONGEST_TEXT`] characters.
 #[must_use]
 pub fn text(text: &str) -> &str {
     if !is_long(text) {
@@ -20,14 +20,14 @@ pub fn text(text: &str) -> &str {
     text.char_indices().nth(LONGEST_TEXT).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Whether a text is cut.
+/// Returns `true` if a text is truncated.
 #[must_use]
 pub fn is_long(text: &str) -> bool {
-    // No text has more characters than bytes.
+    // A text has at most as many characters as bytes.
     text.len() > LONGEST_TEXT && text.chars().nth(LONGEST_TEXT).is_some()
 }
 
-/// Whether any text in the value is cut.
+/// Returns `true` if any text in the value is truncated.
 #[must_use]
 pub fn has_long_text(value: &Value) -> bool {
     match value {
@@ -38,7 +38,7 @@ pub fn has_long_text(value: &Value) -> bool {
     }
 }
 
-/// A value with its long texts cut.
+/// A value with its long texts truncated.
 #[derive(Debug, Clone, Copy)]
 pub struct ShortValue<'a>(pub &'a Value);
 
@@ -53,7 +53,7 @@ impl Serialize for ShortValue<'_> {
     }
 }
 
-/// An object with its long texts cut.
+/// An object with its long texts truncated.
 #[derive(Debug, Clone, Copy)]
 pub struct ShortMap<'a>(pub &'a Map<String, Value>);
 
@@ -63,7 +63,7 @@ impl Serialize for ShortMap<'_> {
     }
 }
 
-/// A failure with long texts cut.
+/// A failure with its long texts truncated.
 #[derive(Debug, Clone, Copy)]
 pub struct ShortFailure<'a>(pub &'a Failure);
 
@@ -80,10 +80,10 @@ impl Serialize for ShortFailure<'_> {
     }
 }
 
-/// Content blocks with long texts cut and images left out.
+/// Content blocks with long texts truncated and images omitted.
 #[derive(Debug, Clone, Copy)]
 pub struct ShortContent<'a> {
-    /// The call whose result they are, so that the whole has an address; `None` for what is kept in no other form.
+    /// The call with this result, for the URL of the full content; `None` if the full content is not stored.
     pub call: Option<Uuid>,
     /// The blocks.
     pub blocks: &'a [ContentBlock],
@@ -132,7 +132,7 @@ impl Serialize for ShortBlock<'_> {
     }
 }
 
-/// How many bytes a base64 text stands for.
+/// Returns the decoded length of a base64 text, in bytes.
 fn decoded_length(data: &str) -> usize {
     data.trim_end_matches('=').len() * 3 / 4
 }

@@ -1,4 +1,4 @@
-//! A result's data as JSON: the text that there is already, or the value.
+//! The data of a result as JSON: already serialized text, or the value.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -9,16 +9,16 @@ use crate::domain::{JsonText, Outcome};
 /// The `structured` of an outcome.
 #[derive(Debug, Clone, Copy)]
 pub enum Data<'a> {
-    /// Serialised before.
+    /// Already serialized.
     Text(&'a JsonText),
-    /// Not yet.
+    /// Not yet serialized.
     Value(&'a Value),
-    /// With long texts cut.
+    /// With long texts truncated.
     Short(&'a Value),
 }
 
 impl<'a> Data<'a> {
-    /// The data of an outcome that has any.
+    /// Returns the data of an outcome, if it has any.
     #[must_use]
     pub fn of(outcome: &'a Outcome) -> Option<Self> {
         let text = outcome.structured_text.as_ref().map(Self::Text);

@@ -1,4 +1,4 @@
-//! Tools as models are told of them: what goes into each vendor's request, and what of a tool that cannot say.
+//! Tool definitions in the formats of model vendors, and what each format cannot express.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,14 +13,14 @@ pub mod openai;
 pub mod parameters;
 pub mod prompt;
 
-/// In which shape tools are listed.
+/// The format of a list of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schema(as = ToolFormat)]
 pub enum Format {
-    /// The service's own.
+    /// Toolpost's own format.
     Native,
-    /// `tools` of OpenAI's Chat Completions, and of the many that speak like it.
+    /// `tools` of OpenAI's Chat Completions and of compatible servers.
     #[serde(rename = "openai")]
     #[value(name = "openai")]
     OpenAi,
@@ -28,7 +28,7 @@ pub enum Format {
     #[serde(rename = "openai-responses")]
     #[value(name = "openai-responses")]
     OpenAiResponses,
-    /// `tools` of OpenAI's Chat Completions with `strict`: the model can only write what the schema allows.
+    /// `tools` of OpenAI's Chat Completions with `strict`: the model can only generate what the schema allows.
     #[serde(rename = "openai-strict")]
     #[value(name = "openai-strict")]
     OpenAiStrict,
@@ -38,12 +38,12 @@ pub enum Format {
     Gemini,
     /// `tools` of the Model Context Protocol's `tools/list`.
     Mcp,
-    /// Markdown for a model that is told of its tools in words.
+    /// Markdown for a model's prompt.
     Prompt,
 }
 
 impl Format {
-    /// Every format.
+    /// All formats.
     pub const ALL: [Self; 8] = [
         Self::Native,
         Self::OpenAi,
@@ -55,7 +55,7 @@ impl Format {
         Self::Prompt,
     ];
 
-    /// What schemas are lowered to; `None` where they stay as they are.
+    /// Returns the target to which schemas are lowered; `None` if schemas stay unchanged.
     #[must_use]
     pub fn target(self) -> Option<Target> {
         match self {
@@ -67,7 +67,7 @@ impl Format {
         }
     }
 
-    /// Under which names tools are shown.
+    /// Returns the naming of tools in this format.
     #[must_use]
     pub fn naming(self) -> Naming {
         match self {
@@ -81,28 +81,28 @@ impl Format {
     }
 }
 
-/// One tool, to be told to a model.
+/// A tool definition as a model receives it.
 #[derive(Debug, Clone, Copy)]
 pub struct PresentedTool<'a> {
-    /// The name under which the vendor knows it.
+    /// The name that the vendor accepts.
     pub name: &'a str,
-    /// The tool.
+    /// The definition of the tool.
     pub definition: &'a ToolDefinition,
-    /// Its arguments as the vendor can say them.
+    /// The lowered schema of the arguments.
     pub schema: &'a Value,
 }
 
-/// Something that a tool's definition says and the list does not.
+/// A part of a definition that the format cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = Loss)]
 pub struct DefinitionLoss {
-    /// Where (RFC 6901), in the tool's definition: `/input_schema/properties/n/default`.
+    /// JSON Pointer (RFC 6901) into the definition: `/input_schema/properties/n/default`.
     pub pointer: String,
-    /// What it is about: a keyword of JSON Schema, or a member of the definition.
+    /// The affected JSON Schema keyword or member of the definition.
     pub keyword: String,
-    /// What was lost.
+    /// Description of the loss.
     pub message: String,
-    /// Whether a model may now send what the tool refuses.
+    /// `true` if a model may now send arguments that the tool rejects.
     pub widens: bool,
 }
 
@@ -117,8 +117,8 @@ impl From<&Loss> for DefinitionLoss {
     }
 }
 
-/// A tool in this format, and what the format itself loses of it; how its schema was lowered is not told again. Native
-/// tools and prompts are made elsewhere: they look like those of MCP here.
+/// Converts a definition to a format, and returns the losses of the format itself, without those of lowering the
+/// schema. Native lists and prompts are created elsewhere; here they are like MCP.
 #[must_use]
 pub fn definition(format: Format, told: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
     match format {
@@ -131,7 +131,7 @@ pub fn definition(format: Format, told: &PresentedTool<'_>) -> (Value, Vec<Defin
     }
 }
 
-/// What goes into the request as `tools`.
+/// Wraps definitions for the `tools` of a request.
 #[must_use]
 pub fn tools(format: Format, definitions: Vec<Value>) -> Vec<Value> {
     match format {
@@ -140,13 +140,13 @@ pub fn tools(format: Format, definitions: Vec<Value>) -> Vec<Value> {
     }
 }
 
-/// What a model is told of the tool; its title, where there is nothing more.
+/// Returns the description for the model, or the title if the description is empty.
 fn description(definition: &ToolDefinition) -> &str {
     let description = definition.description.as_str();
     if description.trim().is_empty() { definition.display_name() } else { description }
 }
 
-/// The description in at most so many characters.
+/// Truncates the description to the given number of characters.
 fn bounded(definition: &ToolDefinition, most: usize) -> (String, Vec<DefinitionLoss>) {
     let whole = description(definition);
     let shown = json::shorten(whole, most);
@@ -156,7 +156,7 @@ fn bounded(definition: &ToolDefinition, most: usize) -> (String, Vec<DefinitionL
     let loss = DefinitionLoss {
         pointer: "/description".to_owned(),
         keyword: "description".to_owned(),
-        message: format!("only its first {} characters are told: more are refused", most - 1),
+        message: format!("truncated to {} characters, because longer descriptions are rejected", most - 1),
         widens: false,
     };
     (json::shorten(whole, most - 1), vec![loss])

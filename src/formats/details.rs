@@ -1,4 +1,4 @@
-//! What a call shows to people beside its result: the tool's own details and the facts that every call has.
+//! The `details` of a call for people: the tool's own details, and facts that every call has.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use super::cut::ShortValue;
 use crate::domain::{Call, Outcome};
 
-/// The `details` of an ended call: the facts win over a tool's own members of the same name.
+/// The `details` of an ended call. The facts replace a tool's own members of the same name.
 #[derive(Debug, Clone, Copy)]
 pub struct Details<'a> {
     call: &'a Call,
@@ -14,17 +14,17 @@ pub struct Details<'a> {
     short: bool,
 }
 
-/// Names of the facts, which no tool can take.
+/// The names of the facts, which are reserved.
 const FACTS: [&str; 3] = ["execution_time_ms", "tool_name", "success"];
 
 impl<'a> Details<'a> {
-    /// As they are.
+    /// Creates the full details.
     #[must_use]
     pub fn whole(call: &'a Call, outcome: &'a Outcome) -> Self {
         Self { call, outcome, short: false }
     }
 
-    /// With long texts cut.
+    /// Creates the details with long texts truncated.
     #[must_use]
     pub fn short(call: &'a Call, outcome: &'a Outcome) -> Self {
         Self { call, outcome, short: true }
@@ -32,7 +32,7 @@ impl<'a> Details<'a> {
 }
 
 impl<'a> Details<'a> {
-    /// Duration in milliseconds, tool and success, where the tool has no details of its own.
+    /// Returns the duration in milliseconds, the tool and the success, if the tool has no details of its own.
     pub(super) fn facts_only(&self) -> Option<(u64, &'a str, bool)> {
         let facts = || (self.call.duration_ms().unwrap_or(0), &*self.call.name, !self.outcome.is_error());
         self.outcome.details.is_empty().then(facts)

@@ -1,4 +1,4 @@
-//! Models' own messages: the calls that stand in them, and the messages by which a conversation goes on.
+//! Messages of model vendors: parsing their calls, and the messages that return the results.
 
 use serde_json::{Map, Value};
 
@@ -18,61 +18,61 @@ mod responses;
 pub use conversation::conversation;
 pub use recognise::{is_own, recognise};
 
-/// What a model said, as far as it is for us.
+/// The tool calls of a model's message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParsedMessage {
-    /// Whose shape it has.
+    /// The vendor of the format.
     pub vendor: Vendor,
-    /// The calls that are ours to run, in order. What the provider runs itself is not among them.
+    /// The calls to run, in order, without the calls that the provider runs itself.
     pub calls: Vec<ParsedCall>,
-    /// The output ended at the token limit, so none of the calls is known to be whole.
+    /// `true` if the output ended at the token limit, so that no call is known to be complete.
     pub is_cut_off: bool,
 }
 
-/// One call in a model's message.
+/// A call in a model's message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParsedCall {
-    /// The model's id; `None` where it is missing or empty.
+    /// The model's id; `None` if it is missing or empty.
     pub id: Option<String>,
-    /// The tool's name, as the model wrote it.
+    /// The name of the tool, as the model wrote it.
     pub name: String,
-    /// As the model wrote them: an object, or the text of one.
+    /// The arguments as the model wrote them: an object, or its JSON text.
     pub arguments: Option<Value>,
-    /// In which of the vendor's shapes it came.
+    /// The vendor's form of the call.
     pub kind: Kind,
-    /// The output ended within this call.
+    /// `true` if the output ended within this call.
     pub is_cut_off: bool,
-    /// Where it stands in the message (RFC 6901).
+    /// JSON Pointer (RFC 6901) to the call in the message.
     pub pointer: String,
 }
 
-/// The shapes in which one vendor's calls come, and their results go back.
+/// The form of a call, which determines the form of its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
     /// A call with arguments.
     #[default]
     Function,
-    /// OpenAI's custom tools: a call with a text.
+    /// A custom tool call of OpenAI, with text instead of arguments.
     Custom,
-    /// OpenAI's `function_call`, of which a message has only one, without an id.
+    /// OpenAI's `function_call`: at most one per message, without an id.
     Legacy,
 }
 
-/// Words by which vendors say that the output ended at the token limit.
+/// Reasons with which vendors report that the output ended at the token limit.
 const CUT_OFF: [&str; 6] =
     ["length", "max_tokens", "max_output_tokens", "model_length", "token_limit", "model_context_window_exceeded"];
 
-/// Whether a reason to stop (`stop_reason`, `finish_reason`, …) says that the output was cut off at the token limit.
+/// Returns `true` if a stop reason (`stop_reason`, `finish_reason`, …) means that the token limit was reached.
 #[must_use]
 pub fn is_cut_off(reason: &str) -> bool {
     CUT_OFF.iter().any(|word| word.eq_ignore_ascii_case(reason))
 }
 
-/// Finds the calls in a message of this vendor: the message, the whole answer around it, or a part of it.
+/// Parses the calls of a message in this vendor's format: the message, the response around it, or a part of it.
 ///
 /// # Errors
-/// If it does not have that shape; also if it has no call in this vendor's shape and some in another's, so that none is
-/// passed over in silence.
+/// Returns an error if the body does not match the format, or if all its calls are in another vendor's format. Those
+/// calls would be ignored silently otherwise.
 pub fn read(vendor: Vendor, body: Value) -> Result<ParsedMessage, DecodeError> {
     let other = recognise(&body).filter(|other| *other != vendor).map(|other| (other, body.clone()));
     let spoken = read_as(vendor, body)?;
@@ -98,17 +98,17 @@ fn read_as(vendor: Vendor, body: Value) -> Result<ParsedMessage, DecodeError> {
     Ok(ParsedMessage { vendor, calls, is_cut_off })
 }
 
-/// What a vendor's reader finds: calls, and whether all of them are cut off.
+/// The result of a vendor's parser: calls, and `true` if all of them are truncated.
 type VendorCalls = (Vec<ParsedCall>, bool);
 
-/// What is remembered of a model's calls, so that their results can be told to it.
+/// The original calls of a message, for returning their results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Continuation {
     vendor: Vendor,
     shown: Vec<OriginalCall>,
 }
 
-/// One call as the model knows it.
+/// A call as the model wrote it.
 #[derive(Debug, Clone, PartialEq)]
 struct OriginalCall {
     id: Option<String>,
@@ -117,14 +117,14 @@ struct OriginalCall {
 }
 
 impl OriginalCall {
-    /// The model's id, or ours where it gave none.
+    /// Returns the model's id, or the service's id if the model gave none.
     fn id<'a>(&'a self, call: &'a Call) -> String {
         self.id.clone().unwrap_or_else(|| call.id.to_string())
     }
 }
 
 impl Continuation {
-    /// Of no calls yet.
+    /// Creates a continuation without calls.
     #[must_use]
     pub fn new(vendor: Vendor) -> Self {
         Self { vendor, shown: Vec::new() }
@@ -136,15 +136,15 @@ impl Continuation {
         self.shown.push(OriginalCall { id, name: name.to_owned(), kind });
     }
 
-    /// Adds a call that came in our own shape. Its id may be one that the vendor would refuse; then it is told another that
-    /// is always the same for this one.
+    /// Adds a call that was submitted in the native format. An id that the vendor would reject is replaced by a
+    /// deterministic one.
     pub fn push_own(&mut self, id: Option<&str>, name: &str) {
         let id = id.map(|id| ids::accepted(self.vendor, id));
         self.push(id.as_deref(), name, Kind::Function);
     }
 
-    /// The messages to append to the conversation: always an array, with a result for every call. `calls` are in the order
-    /// in which they were added.
+    /// Creates the messages to append to the conversation: always an array, with a result for every call. `calls` must
+    /// be in the order in which they were added.
     #[must_use]
     pub fn messages(&self, calls: &[&Call]) -> Value {
         let results = self.shown.iter().zip(calls.iter().copied());
@@ -169,7 +169,7 @@ impl From<&ParsedMessage> for Continuation {
     }
 }
 
-/// One message of the user with all results, or none where there are none.
+/// Creates one user message with all results; an empty list becomes no message.
 fn one_message(member: &str, results: Vec<Value>) -> Vec<Value> {
     if results.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A call in the service's own shape: the ToolCall of docs/reference/contract.md, section 3.
+//! The native format of a call: the ToolCall of docs/reference/contract.md, section 3.
 
 use std::sync::Arc;
 
@@ -18,81 +18,82 @@ mod write;
 
 pub use pieces::Pieces;
 
-/// One tool call with all that has happened to it.
+/// A tool call with its status, arguments and result.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ToolCall)]
 pub struct ToolCall<'a> {
-    /// The service's id (UUIDv7).
+    /// Id assigned by Toolpost (UUIDv7).
     id: Uuid,
-    /// The caller's id; the service's where none was given.
+    /// Id assigned by the caller; the service's id if none was given.
     call_id: &'a str,
-    /// The tool's name as it was asked for.
+    /// Name of the tool, as requested.
     name: &'a str,
-    /// The tool's display name.
+    /// Display name of the tool.
     title: &'a str,
-    /// The conversation that it belongs to.
+    /// Session of the call.
     session: Option<&'a str>,
-    /// The batch that it came in.
+    /// Batch of the call.
     batch_id: Option<Uuid>,
-    /// Its place in the batch.
+    /// Position in the batch.
     index: u32,
-    /// Where it stands.
+    /// Status of the call.
     status: Status,
-    /// What it is doing.
+    /// Current phase of the call.
     phase: Phase,
-    /// As given.
+    /// Arguments as given.
     #[schema(value_type = Value)]
     arguments: Effective<'a>,
-    /// After coercion and defaults; `null` where they were not valid.
+    /// Arguments after coercion and defaults; `null` if they were invalid.
     #[schema(value_type = Option<Object>)]
     effective_arguments: Option<Effective<'a>>,
-    /// One line for people.
+    /// Line about the current activity, for people.
     tip: Option<&'a str>,
-    /// How far it is.
+    /// Progress reported by the tool.
     progress: Option<&'a Progress>,
-    /// The text for the model; `null` before the end.
+    /// Text for the model; `null` before the end.
     output: Option<&'a str>,
-    /// What the model is shown; typed blocks.
+    /// Typed content blocks for the model.
     #[schema(value_type = Vec<Object>)]
     content: Content<'a>,
-    /// The value as data, for programs.
+    /// Result as data, for programs.
     #[schema(value_type = Option<Value>)]
     structured: Option<Data<'a>>,
-    /// For people only; no model ever sees it. `null` before the end.
+    /// Details for people, never sent to a model; `null` before the end.
     #[schema(value_type = Option<Object>)]
     details: Option<Details<'a>>,
-    /// Whether it ended badly.
+    /// `true` if the call failed.
     is_error: bool,
-    /// Why it ended badly.
+    /// Reason of the failure.
     #[schema(value_type = Option<Failure>)]
     error: Option<Fault<'a>>,
-    /// Runs begun, also those that were lost with their process.
+    /// Number of started attempts, including those lost with their process.
     attempts: u32,
-    /// Whether the result comes from the cache.
+    /// `true` if the result comes from the cache.
     cached: bool,
-    /// What was mended in the arguments.
+    /// Coercions applied to the arguments.
     coerced: &'a [Coercion],
-    /// Facts, merged over the whole call. `estimated` names the durations that span a restart: such a one is the difference of
-    /// the times, but at least what the last process has measured, and a run at most that and the time that its attempts
-    /// before the restart were allowed.
+    /// Metadata, merged over the whole call. `estimated` names the durations that span a restart. Such a duration is
+    /// the difference of the timestamps, but at least what the last process measured. A run is at most that plus the
+    /// time that its attempts before the restart were allowed.
     #[schema(value_type = Object)]
     metadata: &'a Map<String, Value>,
-    /// Bounds in force; `null` where no tool was found.
+    /// Limits in force; `null` if the tool was not found.
     limits: Option<Limits>,
-    /// From acceptance to the start of the tool. Measured with a monotonic clock, so it may differ from the times' difference
-    /// if the wall clock was set meanwhile; see `metadata` for a duration that spans a restart.
+    /// Time from acceptance to the start of the tool, in milliseconds. It is measured with a monotonic clock, so it may
+    /// differ from the difference of the timestamps if the wall clock was changed; see `metadata` for a duration that
+    /// spans a restart.
     queued_ms: u64,
-    /// From the start of the tool to the end, measured as `queued_ms`; `null` before the end.
+    /// Time from the start of the tool to the end, in milliseconds, measured like `queued_ms`; `null` before the end.
     duration_ms: Option<u64>,
-    /// When it was accepted.
+    /// Time of acceptance.
     created_at: Time,
-    /// When the tool started.
+    /// Time when the tool started.
     started_at: Option<Time>,
-    /// When it ended.
+    /// Time when the call ended.
     ended_at: Option<Time>,
-    /// The node that ran it.
+    /// Node that ran the call.
     node: &'a str,
-    /// All of it, where that was written ahead.
+    /// The prerendered JSON of the call, if any.
     #[serde(skip)]
     written: Option<&'a Bytes>,
 }
@@ -134,7 +135,7 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
             phase: call.phase,
             arguments: Effective::AsGiven(&call.arguments_text),
             effective_arguments: call.effective_arguments.as_ref().map(|effective| {
-                // Mostly nothing was mended, and their text is there already.
+                // Most arguments need no coercion, and their JSON text already exists.
                 match Arc::ptr_eq(effective, &call.arguments) {
                     true => Effective::AsGiven(&call.arguments_text),
                     false => Effective::Mended(effective),
@@ -165,7 +166,7 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
 }
 
 impl<'a> ToolCall<'a> {
-    /// The call as an event shows it: long outputs cut, images left out.
+    /// Creates the call as an event shows it, with long outputs truncated and images omitted.
     #[must_use]
     pub fn short(call: &'a Call) -> Self {
         let whole = Self::from(call);
@@ -190,23 +191,23 @@ impl<'a> ToolCall<'a> {
     }
 }
 
-/// What a batch answers.
+/// The response to a batch.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = BatchAnswer)]
 pub struct BatchAnswer<'a> {
-    /// The batch's id; `null` for a single call.
+    /// Id of the batch; `null` for a single call.
     pub batch_id: Option<Uuid>,
-    /// The calls, in request order.
+    /// Calls in request order.
     pub results: Vec<ToolCall<'a>>,
-    /// What the caller appends to its conversation, in the shape of its model's vendor. Only where a model's message or
-    /// `format` asked.
+    /// Messages to append to the conversation, in the format of the model's vendor. Only if the request was a model's
+    /// message or set `format`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     pub messages: Option<Value>,
 }
 
 impl BatchAnswer<'_> {
-    /// The answer to a model's message without calls.
+    /// Creates the response to a model's message without calls.
     #[must_use]
     pub fn nothing() -> Self {
         Self { batch_id: None, results: Vec::new(), messages: Some(Value::Array(Vec::new())) }

@@ -1,4 +1,4 @@
-//! A session in words: Markdown for a model that is told of its tools, of how their calls go, and of those that go on.
+//! The prompt of a session: Markdown with its tools, the rules for calls and the pending calls.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -6,22 +6,22 @@ use std::fmt::Write;
 use super::definitions::prompt;
 use crate::domain::{Call, Status, ToolDefinition};
 
-/// How many calls of a session have ended, and how.
+/// Number of calls of a session, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[schema(as = SessionCounts)]
 pub struct Counts {
-    /// All calls.
+    /// Number of all calls.
     pub total: usize,
-    /// Those that wait or run.
+    /// Number of calls that have not ended.
     pub pending: usize,
-    /// Those that ended well.
+    /// Number of successful calls.
     pub succeeded: usize,
-    /// Those that ended badly.
+    /// Number of failed calls.
     pub failed: usize,
 }
 
 impl Counts {
-    /// Of these calls.
+    /// Counts the given calls.
     #[must_use]
     pub fn of(calls: &[Call]) -> Self {
         let count = |is: fn(Status) -> bool| calls.iter().filter(|call| is(call.status)).count();
@@ -34,10 +34,10 @@ impl Counts {
     }
 }
 
-/// Longest arguments that a pending call is told with, in characters.
+/// Maximum length of the arguments of a pending call, in characters.
 const LONGEST_ARGUMENTS: usize = 300;
 
-/// The tools of a session, the rules of their calls, and what goes on.
+/// Renders the tools of a session, the rules for calls, and the pending calls.
 #[must_use]
 pub fn render(tools: &[&ToolDefinition], counts: Counts, pending: &[&Call]) -> String {
     let mut text = match tools.is_empty() {
@@ -51,16 +51,16 @@ pub fn render(tools: &[&ToolDefinition], counts: Counts, pending: &[&Call]) -> S
         &mut text,
         "Synchronous tools",
         &synchronous,
-        "the result of a call comes right after it. Wait for it before you rely on it.",
+        "the result of a call follows it directly. Wait for the result before you rely on it.",
     );
     rule(
         &mut text,
         "Asynchronous tools",
         &asynchronous,
-        "a call is accepted at once and goes on in the background; its result comes later. Do not call again for the same \
-         work, and do not make the result up: go on with something else, or end your turn.",
+        "a call is accepted immediately and runs in the background; its result arrives later. Do not repeat the call for \
+         the same work, and do not invent the result: continue with something else, or end your turn.",
     );
-    text.push_str("- A call that fails has a result that begins with \"Error\": read it, and mend the call.\n");
+    text.push_str("- The result of a failed call starts with \"Error\": read it, and correct the call.\n");
     let Counts { total, pending: waiting, succeeded, failed } = counts;
     let _ = write!(
         text,

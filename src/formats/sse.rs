@@ -1,48 +1,47 @@
-//! The syntax of an event stream (WHATWG HTML, section 9.2.6), read as it comes and in bounded memory.
+//! An incremental parser for event streams (WHATWG HTML, section 9.2.6), in bounded memory.
 
 use std::mem::take;
 
-/// One event. A tool's answer is read once, so `id` and `retry`, which are for reconnecting, are not kept.
+/// An event. `id` and `retry` are discarded, because they are for reconnecting and a tool's response is read only once.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The `event` field; empty where there is none.
+    /// The `event` field; empty if it is missing.
     pub name: Vec<u8>,
     /// The `data` fields, joined by newlines.
     pub data: Vec<u8>,
 }
 
-/// An event that is larger than the parser's limit.
+/// The error for an event that exceeds the parser's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Takes the bytes of a stream in pieces of any size and gives its events.
+/// A parser that accepts chunks of any size.
 #[derive(Debug)]
 pub struct Parser {
-    /// Bytes that may be held between two events.
+    /// Maximum size of one event, in bytes.
     limit: usize,
-    /// The line that is not complete yet.
+    /// The current incomplete line.
     line: Vec<u8>,
     name: Vec<u8>,
-    /// `None` before the first `data` field: an event without one is none.
+    /// `None` before the first `data` field: an event without data is ignored.
     data: Option<Vec<u8>>,
-    /// The last line ended with CR: a LF that follows belongs to it.
+    /// `true` if the last line ended with CR, so that a following LF belongs to it.
     after_cr: bool,
-    /// The first line, which may begin with a byte order mark, is complete.
+    /// `true` if the first line, which may start with a byte order mark, is complete.
     begun: bool,
 }
 
 impl Parser {
-    /// A parser at the beginning of a stream, which holds no more than `limit` bytes of one event.
+    /// Creates a parser that buffers at most `limit` bytes of one event.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), name: Vec::new(), data: None, after_cr: false, begun: false }
     }
 
-    /// The next event that is complete within `input`, which is left with what follows it; `None` once all of `input` is
-    /// taken in.
+    /// Returns the next complete event and advances `input` past it, or consumes all of `input` and returns `None`.
     ///
     /// # Errors
-    /// If the event, or a single line, is larger than the limit.
+    /// Returns [`TooLarge`] if the event or a single line exceeds the limit.
     pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<Event>, TooLarge> {
         while !input.is_empty() {
             if take(&mut self.after_cr) && input[0] == b'\n' {
@@ -68,7 +67,8 @@ impl Parser {
         Ok(None)
     }
 
-    /// Whether an event has begun that no blank line has ended. At the end of a stream it does not count.
+    /// Returns `true` if an event is incomplete because its blank line is missing. At the end of a stream it is
+    /// discarded.
     #[must_use]
     pub fn is_within_event(&self) -> bool {
         self.held() > 0
@@ -93,7 +93,7 @@ impl Parser {
             Some([b':', ..]) => colon + 1,
             _ => colon,
         };
-        // A line that begins with a colon is a comment: its field has no name.
+        // A line that starts with a colon is a comment: its field name is empty.
         match &line[..colon] {
             b"event" => self.name = line.split_off(begin),
             b"data" => match &mut self.data {
@@ -101,7 +101,7 @@ impl Parser {
                     data.push(b'\n');
                     data.extend_from_slice(&line[begin..]);
                 }
-                // A large event is mostly one line, which is not copied.
+                // A large event is mostly one line, so it is moved instead of copied.
                 first => {
                     line.drain(..begin);
                     *first = Some(line);

@@ -1,4 +1,4 @@
-//! Models' streams: which calls open, what is known of their arguments, and when each is complete.
+//! Incremental parsers for the streams of model vendors: the calls, their arguments, and when each call is complete.
 
 mod anthropic;
 mod calls;
@@ -22,66 +22,66 @@ pub use self::error::StreamError;
 use self::framing::Framing;
 use crate::domain::{Vendor, json};
 
-/// What a model's stream says about its tool calls.
+/// An event about the tool calls of a model's stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
-    /// A call begins: its card can be shown.
+    /// A call starts and can be displayed.
     Opened {
-        /// Numbers the calls of the stream from 0, the provider's own among them.
+        /// Number of the call in the stream, from 0, including calls that the provider runs.
         place: usize,
-        /// The id that the model's provider gave it.
+        /// The id assigned by the model's provider.
         id: Option<String>,
-        /// Its tool.
+        /// The name of the tool.
         name: String,
-        /// Who runs it.
+        /// The kind of the call.
         kind: Kind,
     },
-    /// More of its arguments' JSON text.
+    /// More JSON text of the arguments.
     Delta {
-        /// Which call.
+        /// Number of the call.
         place: usize,
-        /// To be appended.
+        /// The text to append.
         text: String,
     },
-    /// Its arguments so far as a value, which replaces what was known.
+    /// The arguments so far as a value, which replaces the previous value.
     Value {
-        /// Which call.
+        /// Number of the call.
         place: usize,
-        /// All that is known.
+        /// The arguments so far.
         arguments: Value,
     },
-    /// Its own block is closed: it can start.
+    /// The call is complete and can start.
     Closed {
-        /// Which call.
+        /// Number of the call.
         place: usize,
-        /// What the provider says that the arguments are in the end, a JSON text or a value; without it they are what the
-        /// deltas came to.
+        /// The final arguments according to the provider, as a JSON text or a value; `None` if the accumulated deltas
+        /// are the arguments.
         arguments: Option<Value>,
     },
-    /// The model's output ended within it: it never runs.
+    /// The model's output ended within the call, so it never runs.
     Truncated {
-        /// Which call.
+        /// Number of the call.
         place: usize,
     },
-    /// The model's message has come to the end that its provider marks; what was cut off at a token limit has ended too.
-    /// Said once, when nothing else is to be expected.
+    /// The provider marked the end of the model's message, also if a token limit ended it. This is the last event and
+    /// occurs at most once.
     Ended,
 }
 
-/// Who runs a call.
+/// The kind of a call, which determines who runs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// We do.
+    /// A call that Toolpost runs.
     Function,
-    /// We do; OpenAI's free text, whose arguments are `{"input": text}`.
+    /// A custom tool call of OpenAI, which Toolpost runs. Its arguments are `{"input": text}`.
     Custom,
-    /// The provider does: it is shown and never run.
+    /// A call that the provider runs. It is only displayed.
     Provider,
-    /// We do; OpenAI's `function_call` of old, which has no id.
+    /// OpenAI's legacy `function_call` without an id, which Toolpost runs.
     Legacy,
 }
 
-/// Takes the bytes of a model's stream in pieces of any size and says what they tell about its calls.
+/// A parser for a model's stream that accepts chunks of any size.
 #[derive(Debug)]
 pub struct Parser {
     expected: Option<Vendor>,
@@ -89,23 +89,23 @@ pub struct Parser {
     /// `None` before the first event.
     dialect: Option<Dialect>,
     calls: Calls,
-    /// `[DONE]` has come: what follows is nobody's.
+    /// `true` after `[DONE]`: further data is ignored.
     is_done: bool,
     broken: Option<StreamError>,
 }
 
 impl Parser {
-    /// A parser at the beginning of a stream. Without a vendor the first event's shape tells whose it is.
+    /// Creates a parser. Without a vendor, the format of the first event determines it.
     #[must_use]
     pub fn new(vendor: Option<Vendor>) -> Self {
         let (framing, calls) = (Framing::new(), Calls::default());
         Self { expected: vendor, framing, dialect: None, calls, is_done: false, broken: None }
     }
 
-    /// Takes more of the body. What was said before an error holds.
+    /// Parses more of the body. Events before an error remain valid.
     ///
     /// # Errors
-    /// If the stream cannot be followed any further; every later piece is answered with the same error.
+    /// Returns an error if the stream is invalid. All further calls return the same error.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
         if self.broken.is_none() {
             self.broken = self.take(bytes).err();
@@ -114,9 +114,9 @@ impl Parser {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// The body has ended: whatever is open is cut off.
+    /// Ends the body: all open calls are truncated.
     pub fn finish(&mut self, out: &mut Vec<StreamEvent>) {
-        // A last event that is not whole ends the stream within it, as one that did not come does.
+        // The last event may lack its blank line.
         if self.broken.is_none()
             && let Some(data) = self.framing.rest()
         {
@@ -129,13 +129,13 @@ impl Parser {
         out.append(&mut self.calls.said);
     }
 
-    /// Whose stream it is, once that is known.
+    /// Returns the vendor of the stream, once it is known.
     #[must_use]
     pub fn vendor(&self) -> Option<Vendor> {
         self.dialect.as_ref().map(Dialect::vendor).or(self.expected)
     }
 
-    /// Whether the model's message has come to the end that its provider marks.
+    /// Returns `true` if the provider has marked the end of the model's message.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.calls.has_ended()

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{PresentedTool, description};
 
-/// One tool.
+/// Converts a definition.
 pub(super) fn tool(told: &PresentedTool<'_>) -> Value {
     json!({ "name": told.name, "description": description(told.definition), "input_schema": told.schema })
 }

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{PresentedTool, description};
 
-/// One function declaration. An object without properties is refused, so a tool without arguments has no `parameters`.
+/// Converts a definition to a function declaration. Gemini rejects an object without properties, so a tool without
+/// arguments has no `parameters`.
 pub(super) fn declaration(told: &PresentedTool<'_>) -> Value {
     let mut declaration = json!({ "name": told.name, "description": description(told.definition) });
     let properties = told.schema.get("properties").and_then(Value::as_object);

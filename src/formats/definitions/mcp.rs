@@ -1,4 +1,4 @@
-//! Tools for clients of the Model Context Protocol: their schemas are JSON Schema as it is.
+//! Tools for clients of the Model Context Protocol, with unchanged schemas.
 
 use serde_json::{Value, json};
 
@@ -6,13 +6,14 @@ use super::{DefinitionLoss, PresentedTool, description};
 use crate::domain::ToolDefinition;
 use crate::domain::tool::{Annotations, UpstreamMetadata};
 
-/// Whether clients are told of this output schema: they hold `structuredContent` against it, which is an object there.
+/// Returns `true` if clients can receive this output schema. They validate `structuredContent` against it, which must
+/// be an object.
 #[must_use]
 pub fn is_told(output_schema: &Value) -> bool {
     output_schema.get("type").is_some_and(|root| root == "object")
 }
 
-/// One tool.
+/// Converts a definition.
 pub(super) fn tool(told: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
     let definition = told.definition;
     let Annotations { read_only, destructive, idempotent, open_world } = definition.annotations;
@@ -30,7 +31,7 @@ pub(super) fn tool(told: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
         Some(_) => losses.push(DefinitionLoss {
             pointer: "/output_schema".to_owned(),
             keyword: "type".to_owned(),
-            message: "the result's schema is not told: its root must be of type \"object\"".to_owned(),
+            message: "the output schema is omitted: its root must be of type \"object\"".to_owned(),
             widens: false,
         }),
         None => {}
@@ -45,14 +46,14 @@ pub(super) fn tool(told: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
         as_told(&mut tool, upstream, definition);
         return (tool, losses);
     }
-    // Older clients look for it here.
+    // Older clients read the title from here.
     if definition.display_name() != definition.name {
         tool["annotations"]["title"] = definition.display_name().into();
     }
     (tool, losses)
 }
 
-/// A tool of an upstream server is told as that server tells it, but for its name.
+/// Restores the metadata that an upstream server sent with its tool, except for the name.
 fn as_told(tool: &mut Value, upstream: &UpstreamMetadata, definition: &ToolDefinition) {
     let Value::Object(members) = tool else { return };
     let mut put = |name: &str, value: Option<Value>| match value {

@@ -1,36 +1,36 @@
-//! A tool's parameters for people and models to read: one line each, those within objects under dotted keys.
+//! The parameters of a tool as text, one line each, with nested members under dotted keys.
 
 use serde_json::{Map, Value};
 
 use crate::domain::json;
 
-/// How deep objects within objects are listed.
+/// Maximum depth of listed nested objects.
 const MAX_DEPTH: usize = 3;
-/// Most lines of one tool.
+/// Maximum number of lines of one tool.
 const MOST_LINES: usize = 200;
-/// Most values of a list.
+/// Maximum number of values in a list.
 const MOST_VALUES: usize = 50;
-/// Longest value in a list, in characters.
+/// Maximum length of a value in a list, in characters.
 const LONGEST_VALUE: usize = 200;
-/// References that are followed one after the other.
+/// Maximum number of consecutive references.
 const MOST_REFERENCES: usize = 8;
 
-/// One parameter.
+/// A parameter of a tool.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
-    /// `city`, `address.street`, `items[].name`.
+    /// The key: `city`, `address.street`, `items[].name`.
     pub key: String,
-    /// Its types in words.
+    /// The types as text.
     pub kind: String,
     pub is_required: bool,
     pub description: String,
     pub allowed: Vec<String>,
-    /// One value or none.
+    /// At most one value.
     pub default: Vec<String>,
     pub examples: Vec<String>,
 }
 
-/// The parameters of a tool, in the order of its schema.
+/// Returns the parameters of a tool, in the order of its schema.
 pub(super) fn of(schema: &Value) -> Vec<Parameter> {
     let mut found = Vec::new();
     collect(schema, schema, "", MAX_DEPTH, &mut found);
@@ -62,7 +62,8 @@ fn collect(root: &Value, schema: &Value, prefix: &str, depth: usize, found: &mut
     }
 }
 
-/// The object behind a property: itself, what its list holds, or its one branch that is one.
+/// Returns the nested object of a property: the property itself, the items of its array, or its only branch with
+/// properties.
 fn within<'a>(root: &'a Value, property: &'a Value) -> (&'a Value, &'static str) {
     if let Some(items) = property.get("items") {
         return (resolved(root, items), "[]");
@@ -75,13 +76,13 @@ fn within<'a>(root: &'a Value, property: &'a Value) -> (&'a Value, &'static str)
     }
 }
 
-/// The alternatives of a schema.
+/// Returns the alternatives of a schema.
 fn branches<'a>(root: &'a Value, schema: &'a Value) -> impl Iterator<Item = &'a Value> {
     let lists = ["anyOf", "oneOf"].into_iter().filter_map(|keyword| schema.get(keyword)?.as_array());
     lists.flatten().map(|branch| resolved(root, branch))
 }
 
-/// What a local reference names; the schema itself if it is none.
+/// Follows local references; returns the schema itself if it is not a reference.
 fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
     for _ in 0..MOST_REFERENCES {
         let reference = schema.get("$ref").and_then(Value::as_str);
@@ -91,7 +92,7 @@ fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
     schema
 }
 
-/// The types in words: `string`, `array of integer`, `string or null`.
+/// Returns the types as text: `string`, `array of integer`, `string or null`.
 fn kind(root: &Value, schema: &Value, depth: usize) -> String {
     let mut kinds: Vec<String> = match schema.get("type") {
         Some(Value::String(name)) => vec![name.clone()],
@@ -132,7 +133,7 @@ fn allowed(root: &Value, schema: &Value) -> Vec<String> {
     if let Some(items) = schema.get("items") {
         return shown(&enumerated(resolved(root, items)));
     }
-    // Only where every alternative is a list of values are these all.
+    // The list is complete only if every alternative is a list of values.
     let is_null = |branch: &Value| branch.get("type").is_some_and(|name| name == "null");
     let lists: Vec<Vec<&Value>> = branches(root, schema).filter(|branch| !is_null(branch)).map(enumerated).collect();
     if lists.iter().any(Vec::is_empty) { Vec::new() } else { shown(&lists.concat()) }
@@ -160,7 +161,7 @@ fn shown(values: &[&Value]) -> Vec<String> {
     shown
 }
 
-/// A string as it is, unless that would not be one word; all else as JSON.
+/// Formats a value: a string unquoted if that is unambiguous, any other value as JSON.
 fn value(value: &Value) -> String {
     let text = match value {
         Value::String(text) if is_plain(text) => text.clone(),
@@ -177,7 +178,7 @@ fn text(schema: &Value, keyword: &str) -> Option<String> {
     schema.get(keyword).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The names of all parameters, those within others included: what a search goes by.
+/// Returns the names of all parameters, including nested ones, for searches.
 #[must_use]
 pub fn names(schema: &Value) -> Vec<&str> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Tools in words: Markdown for a model that is told of them in its prompt.
+//! Tools as Markdown, for a model that receives its tools in the prompt.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -7,14 +7,14 @@ use super::parameters::{self, Parameter};
 use crate::domain::ToolDefinition;
 use crate::domain::stats::ToolStats;
 
-/// Executions from which on a share of failures means something.
+/// Minimum number of executions for a meaningful failure rate.
 const ENOUGH_EXECUTIONS: u64 = 5;
-/// Percent of executions that failed, from which on a tool often fails.
+/// Failure rate in percent from which a tool often fails.
 const OFTEN_PERCENT: u64 = 20;
-/// From here on a tool is slow: what 95 of 100 calls do not exceed.
+/// Duration (95th percentile) in milliseconds from which a tool is slow.
 const SLOW_MS: u64 = 10_000;
 
-/// All tools; nothing at all where there are none. `stats` by tool name.
+/// Renders all tools; an empty list becomes an empty text. `stats` are by tool name.
 #[must_use]
 pub fn render<'a>(
     tools: impl ExactSizeIterator<Item = &'a ToolDefinition>,
@@ -38,7 +38,7 @@ fn describe(text: &mut String, tool: &ToolDefinition, stats: Option<&ToolStats>)
         let _ = writeln!(text, "Display Name: {}", one_line(tool.display_name()));
     }
     if !tool.description.trim().is_empty() {
-        // Further lines are set in, so that they are not taken for a heading or a field.
+        // Further lines are indented, so that they do not look like a heading or a field.
         let lines: Vec<&str> = tool.description.trim().lines().map(str::trim_end).collect();
         let _ = writeln!(text, "Description: {}", lines.join("\n  ").replace("\n  \n", "\n\n"));
     }
@@ -82,7 +82,7 @@ fn line(text: &mut String, parameter: &Parameter) {
     }
 }
 
-/// What calls have shown, if it is worth a warning.
+/// Returns a warning if the statistics show failures or slow calls.
 fn experience(stats: &ToolStats) -> Option<String> {
     let (all, failed) = (stats.execution_count, stats.failure_count);
     let fails = all >= ENOUGH_EXECUTIONS && failed * 100 >= all * OFTEN_PERCENT;

@@ -7,7 +7,7 @@ use crate::domain::stats::ToolStats;
 
 fn tool(more: Value) -> ToolDefinition {
     let mut definition = json!({
-        "name": "get_weather", "description": "Tells the weather.", "executor": {"type": "external"},
+        "name": "get_weather", "description": "Returns the weather.", "executor": {"type": "external"},
         "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
     });
     definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -98,16 +98,17 @@ fn a_prompt_says_what_there_is_and_leaves_out_what_there_is_not() {
     let head = "# Available Tools\n\nYou have access to the following 1 tool(s):\n\n## get_weather\n";
     assert_eq!(prompt_of(&least, None), head);
     let most = tool(json!({
-        "title": "Weather", "category": "data", "description": "Tells the weather.\n\n## Not a heading",
+        "title": "Weather", "category": "data", "description": "Returns the weather.\n\n## Not a heading",
         "input_schema": {"type": "object", "required": ["city"], "properties": {
             "city": {"type": "string", "description": "The\n city", "examples": ["Rome", "Paris"]},
             "unit": {"enum": ["c", "f"], "default": "c"},
         }},
         "examples": [{"arguments": {"city": "Rome"}, "output": "sunny\nand warm"}, {"arguments": {}}],
     }));
-    let expected = "Display Name: Weather\nDescription: Tells the weather.\n\n  ## Not a heading\nCategory: data\nParameters:\n  \
-        - city: string (required) - The city\n    Examples: Rome, Paris\n  - unit: string (optional)\n    \
-        Allowed values: c, f\n    Default: c\nExamples:\n  - {\"city\":\"Rome\"} → sunny and warm\n  - {}\n";
+    let expected = "Display Name: Weather\nDescription: Returns the weather.\n\n  ## Not a heading\nCategory: \
+        data\nParameters:\n  - city: string (required) - The city\n    Examples: Rome, Paris\n  - unit: string \
+        (optional)\n    Allowed values: c, f\n    Default: c\nExamples:\n  - {\"city\":\"Rome\"} → sunny and warm\n  - \
+        {}\n";
     assert_eq!(prompt_of(&most, None), format!("{head}{expected}"));
 }
 

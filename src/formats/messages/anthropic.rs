@@ -1,5 +1,5 @@
-//! Anthropic's Messages: `tool_use` blocks; one user message of `tool_result` blocks back. `server_tool_use` and
-//! `mcp_tool_use` are run by the provider.
+//! Anthropic's Messages: calls are `tool_use` blocks, and results are one user message of `tool_result` blocks. The
+//! provider runs `server_tool_use` and `mcp_tool_use`.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
 use crate::domain::decode::DecodeError;
 
-/// The message, its content, or one block.
+/// Parses the message, its content, or one block.
 pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut body = match body {
         Value::Array(content) => return Ok((blocks(content, "")?, false)),
@@ -17,12 +17,12 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     };
     let is_cut_off = says(&body, "stop_reason", is_cut_off);
     match take(&mut body, &["content"]) {
-        // A message of text only.
+        // A message with only text.
         Some(Value::String(_)) => Ok((Vec::new(), is_cut_off)),
         Some(content) => Ok((blocks(array(content, "/content")?, "/content")?, is_cut_off)),
         None if has(&body, &["role", "stop_reason"]) => Ok((Vec::new(), is_cut_off)),
         None if has(&body, &["type"]) => Ok((block(body, "")?.into_iter().collect(), is_cut_off)),
-        None => Err(wrong("", "is no message of Anthropic: it has no `content`")),
+        None => Err(wrong("", "is not an Anthropic message: `content` is missing")),
     }
 }
 
@@ -45,16 +45,16 @@ fn block(mut block: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCa
     Ok(Some(ParsedCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer }))
 }
 
-/// The block of one result.
+/// Creates the block of a result.
 pub(super) fn result(shown: &OriginalCall, call: &Call) -> Value {
-    // A result that is marked as an error may have texts only.
+    // The API allows only text in a result that is marked as an error.
     let takes = |mime_type: &str| is_common_image(mime_type) || mime_type == "image/gif";
     let is_error = call.outcome.as_deref().is_some_and(crate::domain::Outcome::is_error);
     let result = ModelContent::of(call, |mime_type| !is_error && takes(mime_type));
     let content = match result.has_images() {
         true => result.pieces.iter().map(content_block).collect(),
         false => match result.text() {
-            // Of an error they want to be told something.
+            // The API requires text in an error.
             text if is_error && text.trim().is_empty() => Value::String("Error".to_owned()),
             text => Value::String(text),
         },

@@ -1,5 +1,4 @@
-//! A whole conversation of calls and results as a vendor's model is shown it: what the model asked for, and what came of it,
-//! batch by batch.
+//! The conversation of a session in a vendor's format: calls and results, batch by batch.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,10 +9,10 @@ use uuid::Uuid;
 use super::{Continuation, ids};
 use crate::domain::{Call, Phase, Vendor, json as json_text};
 
-/// The messages of these calls, which come in the order of their acceptance: those of one batch together, each batch answered
-/// before the next begins. Every call has one result; one that goes on has a note in its place. Calls whose arguments are
-/// still coming are left out, since the model has not asked for them yet. No id is there twice: where the model has used one
-/// again, the later call is shown under our own. `name_of` says under which name the vendor's models know a call's tool.
+/// Returns the messages of these calls, which must be in the order of their acceptance. The calls of a batch are
+/// together, and each batch is answered before the next one starts. Every call has one result; a pending call has a
+/// note instead. Calls with incomplete arguments are skipped. Ids are unique: if the model reused an id, the later call
+/// has the service's id. `name_of` returns the name of a call's tool for the vendor's models.
 #[must_use]
 pub fn conversation<'a>(vendor: Vendor, calls: &'a [Call], name_of: impl Fn(&'a Call) -> String) -> Value {
     let mut taken = HashSet::new();
@@ -39,7 +38,7 @@ pub fn conversation<'a>(vendor: Vendor, calls: &'a [Call], name_of: impl Fn(&'a 
     Value::Array(messages)
 }
 
-/// Calls that were asked for together, in the order of their batches' beginnings.
+/// Groups calls by batch, in the order of the first call of each batch.
 fn turns(calls: &[Call]) -> Vec<Vec<&Call>> {
     let mut turns: Vec<(Option<Uuid>, Vec<&Call>)> = Vec::new();
     let mut places = std::collections::HashMap::new();
@@ -61,7 +60,7 @@ fn turns(calls: &[Call]) -> Vec<Vec<&Call>> {
     turns
 }
 
-/// The call's id as the vendor takes it, or another one if that is taken.
+/// Returns the call's id if the vendor accepts it and it is unused, or another id.
 fn own_id(vendor: Vendor, call: &Call, taken: &mut HashSet<String>) -> String {
     let first = ids::accepted(vendor, &call.call_id);
     let others = (0_u32..).map(|n| match n {
@@ -88,7 +87,7 @@ fn request(vendor: Vendor, id: &str, name: &str, call: &Call) -> Value {
     }
 }
 
-/// The arguments as an object, which every vendor wants: what the model wrote that was none stands in one.
+/// Returns the arguments as an object, which every vendor requires. Other values are wrapped in an object.
 fn arguments(given: &Arc<Value>) -> Map<String, Value> {
     let wrapped = |value: &Value| Map::from_iter([("arguments".to_owned(), value.clone())]);
     match &**given {
@@ -121,7 +120,7 @@ mod tests {
         call
     }
 
-    /// The ids of calls and of results, each in their order.
+    /// Returns the ids of calls and of results, each in order.
     fn ids(vendor: Vendor, messages: &Value) -> (Vec<String>, Vec<String>) {
         let (mut calls, mut results) = (Vec::new(), Vec::new());
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -188,7 +187,7 @@ mod tests {
         for vendor in VENDORS {
             let messages = conversation(vendor, &calls, |call| call.name.to_string());
             assert_eq!(ids(vendor, &messages), (vec!["going".to_owned()], vec!["going".to_owned()]));
-            assert!(messages.to_string().contains("goes on in the background"), "{messages}");
+            assert!(messages.to_string().contains("runs in the background"), "{messages}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! Google's `generateContent`: `functionCall` parts; one user content of `functionResponse` parts back. Members are read in
-//! both spellings, since the Python library writes `function_call`.
+//! Google's `generateContent`: calls are `functionCall` parts, and results are one user content of `functionResponse`
+//! parts. Members are read in both spellings, because the Python library writes `function_call`.
 
 use serde_json::{Map, Value, json};
 
@@ -11,10 +11,10 @@ use crate::domain::decode::DecodeError;
 
 pub(super) const FUNCTION_CALL: [&str; 2] = ["functionCall", "function_call"];
 pub(super) const FINISH_REASON: [&str; 2] = ["finishReason", "finish_reason"];
-/// What an answer has besides candidates, of which it may have none.
+/// Members of a response other than candidates, which may be missing.
 pub(super) const OF_ANSWER: [&str; 4] = ["promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata"];
 
-/// The whole answer (or its pieces as an array), a candidate, its content, the parts of that, or one part.
+/// Parses the response (or its chunks as an array), a candidate, its content, the parts of the content, or one part.
 pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut found = (Vec::new(), false);
     match body {
@@ -31,7 +31,7 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
             {
                 return Err(wrong(
                     "",
-                    "is no answer of Gemini: it has no `candidates`, `content`, `parts` or `functionCall`",
+                    "is not a Gemini response: `candidates`, `content`, `parts` and `functionCall` are missing",
                 ));
             }
             any(body, "", &mut found)?;
@@ -43,7 +43,7 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
 fn any(mut body: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> Result<(), DecodeError> {
     if let Some(candidates) = take(&mut body, &["candidates"]) {
         let candidates = array(candidates, &format!("{pointer}/candidates"))?;
-        // The other ones are other answers to the same question.
+        // The other candidates are alternative responses.
         let Some(first) = candidates.into_iter().next() else { return Ok(()) };
         let pointer = format!("{pointer}/candidates/0");
         return candidate(object(first, &pointer)?, &pointer, found);
@@ -58,7 +58,7 @@ fn any(mut body: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> 
 }
 
 fn candidate(mut candidate: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> Result<(), DecodeError> {
-    // Older libraries write the number of the reason.
+    // Older libraries write the reason as a number.
     found.1 |= take(&mut candidate, &FINISH_REASON)
         .is_some_and(|reason| reason.as_str().is_some_and(is_cut_off) || reason.as_u64() == Some(2));
     match take(&mut candidate, &["content"]) {
@@ -90,7 +90,7 @@ fn part(mut part: Map<String, Value>, pointer: &str, found: &mut VendorCalls) ->
     Ok(())
 }
 
-/// The part of one result. It has an id where the call had one.
+/// Creates the part of a result. It has an id if the call had one.
 pub(super) fn result(shown: &OriginalCall, call: &Call) -> Value {
     let result = ModelContent::of(call, is_common_image);
     let mut response = Map::new();

@@ -1,10 +1,10 @@
-//! Ids that a vendor takes, for calls whose ids were not made by its model.
+//! Ids that a vendor accepts, for calls whose ids the vendor's model did not assign.
 
 use sha2::{Digest, Sha256};
 
 use crate::domain::Vendor;
 
-/// The id, or one in its place that the vendor takes: the same for the same id, and another for another.
+/// Returns the id if the vendor accepts it, or a hash of it as a replacement.
 pub(super) fn accepted(vendor: Vendor, id: &str) -> String {
     let fits = match vendor {
         Vendor::OpenAi => id.chars().count() <= 40,

@@ -1,22 +1,22 @@
-//! Taking the members of a vendor's objects, with the place of what does not fit. `null` is as good as absent: the
-//! vendors' own libraries write it for whatever is not there.
+//! Access to the members of a vendor's objects, with a pointer in errors. `null` counts as missing, because the
+//! vendors' libraries write it for missing members.
 
 use serde_json::{Map, Value};
 
 use crate::domain::decode::DecodeError;
 use crate::domain::json::type_name;
 
-/// A refusal.
+/// Creates an error at a pointer.
 pub(super) fn wrong(pointer: &str, message: impl Into<String>) -> DecodeError {
     DecodeError { pointer: pointer.to_owned(), message: message.into() }
 }
 
-/// The first of these members that is there.
+/// Removes and returns the first of these members that exists.
 pub(super) fn take(object: &mut Map<String, Value>, names: &[&str]) -> Option<Value> {
     names.iter().find_map(|name| object.swap_remove(*name).filter(|value| !value.is_null()))
 }
 
-/// Whether one of these members is there.
+/// Returns `true` if one of these members exists.
 pub(super) fn has(object: &Map<String, Value>, names: &[&str]) -> bool {
     names.iter().any(|name| object.get(*name).is_some_and(|value| !value.is_null()))
 }
@@ -35,7 +35,7 @@ pub(super) fn array(value: Value, pointer: &str) -> Result<Vec<Value>, DecodeErr
     }
 }
 
-/// A text, if it is there.
+/// Removes and returns a string, if it exists.
 pub(super) fn text(object: &mut Map<String, Value>, name: &str, pointer: &str) -> Result<Option<String>, DecodeError> {
     match take(object, &[name]) {
         None => Ok(None),
@@ -44,22 +44,22 @@ pub(super) fn text(object: &mut Map<String, Value>, name: &str, pointer: &str) -
     }
 }
 
-/// The name of a tool.
+/// Removes and returns the name of a tool.
 pub(super) fn name(object: &mut Map<String, Value>, pointer: &str) -> Result<String, DecodeError> {
     text(object, "name", pointer)?.ok_or_else(|| wrong(&format!("{pointer}/name"), "is missing"))
 }
 
-/// An id; an empty one is none.
+/// Removes and returns an id; an empty id counts as missing.
 pub(super) fn id(object: &mut Map<String, Value>, name: &str, pointer: &str) -> Result<Option<String>, DecodeError> {
     Ok(text(object, name, pointer)?.filter(|id| !id.is_empty()))
 }
 
-/// Whether a member is this word, whatever its case.
+/// Returns `true` if a member is a string that matches, in lower case.
 pub(super) fn says(object: &Map<String, Value>, name: &str, is: impl Fn(&str) -> bool) -> bool {
     object.get(name).and_then(Value::as_str).is_some_and(is)
 }
 
-/// The `type` of an object.
+/// Returns the `type` of an object.
 pub(super) fn type_of(object: &Map<String, Value>) -> &str {
     object.get("type").and_then(Value::as_str).unwrap_or_default()
 }

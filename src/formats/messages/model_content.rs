@@ -1,4 +1,4 @@
-//! What a model is shown of a call: texts and images in their order. Never `details`, which are for people.
+//! The content of a result for a model: texts and images in order, never `details`, which are for people.
 
 use std::borrow::Cow;
 
@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 
 use crate::domain::{Call, ContentBlock};
 
-/// A result for a model.
+/// The result of a call for a model.
 #[derive(Debug, PartialEq)]
 pub(super) struct ModelContent<'a> {
-    /// In order; texts that say nothing are left out where there are images.
+    /// The parts in order. Blank texts next to images are omitted.
     pub pieces: Vec<Piece<'a>>,
     pub is_error: bool,
 }
 
-/// One piece of a result.
+/// A part of a result.
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece<'a> {
     Text(Cow<'a, str>),
@@ -22,11 +22,11 @@ pub(super) enum Piece<'a> {
 }
 
 impl<'a> ModelContent<'a> {
-    /// What a model is shown of this call, where it takes images of the types that `takes` says.
+    /// Creates the content of a call. `takes` returns `true` for image types that the model accepts.
     pub fn of(call: &'a Call, takes: impl Fn(&str) -> bool) -> Self {
         let Some(outcome) = call.outcome.as_deref() else {
             let text = format!(
-                "Tool call \"{}\" was started and goes on in the background (id {}). Its result is not known yet.",
+                "Tool call \"{}\" was started and runs in the background (id {}). Its result is not known yet.",
                 call.name, call.id
             );
             return Self { pieces: vec![Piece::Text(text.into())], is_error: false };
@@ -39,7 +39,7 @@ impl<'a> ModelContent<'a> {
             ContentBlock::Text(text) => Piece::Text(text.as_str().into()),
             ContentBlock::Image { data, mime_type } if takes(mime_type) => Piece::Image { data, mime_type },
             ContentBlock::Image { mime_type, .. } => {
-                Piece::Text(format!("[an image ({mime_type}) is left out: it cannot be shown here]").into())
+                Piece::Text(format!("[an image ({mime_type}) was omitted: it cannot be shown here]").into())
             }
             ContentBlock::Other(block) => Piece::Text(words(block)),
         });
@@ -47,7 +47,7 @@ impl<'a> ModelContent<'a> {
         Self { pieces, is_error }
     }
 
-    /// With errors marked in their text, for vendors who know no other mark.
+    /// Marks an error in its text, for vendors without an error flag.
     pub fn marked(mut self) -> Self {
         let is_marked = |piece: &Piece<'_>| matches!(piece, Piece::Text(text) if text.starts_with("Error"));
         if self.is_error && !self.pieces.first().is_some_and(is_marked) {
@@ -63,7 +63,7 @@ impl<'a> ModelContent<'a> {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Image { .. }))
     }
 
-    /// The texts, joined by newlines.
+    /// Returns the texts, joined by newlines.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self
             .pieces
@@ -77,7 +77,7 @@ impl<'a> ModelContent<'a> {
     }
 }
 
-/// What a block of another type says in words: a resource of MCP has a text, and a link leads somewhere.
+/// Converts another block to text: the text of an MCP resource, or the URI of a link.
 fn words(block: &Map<String, Value>) -> Cow<'_, str> {
     let text = |value: Option<&'_ Value>| value.and_then(Value::as_str).map(str::to_owned);
     let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -92,10 +92,10 @@ fn words(block: &Map<String, Value>) -> Cow<'_, str> {
         let name = text(block.get("title")).or_else(|| text(block.get("name"))).unwrap_or_default();
         return format!("[a link to the resource \"{name}\": {uri}]").into();
     }
-    format!("[a block of type \"{kind}\" is left out: it cannot be shown here]").into()
+    format!("[a block of type \"{kind}\" was omitted: it cannot be shown here]").into()
 }
 
-/// The types of images that every vendor takes which takes any.
+/// Returns `true` for image types that all vendors with image support accept.
 pub(super) fn is_common_image(mime_type: &str) -> bool {
     ["image/png", "image/jpeg", "image/webp"].contains(&mime_type)
 }

@@ -1,4 +1,5 @@
-//! OpenAI's Chat Completions: `tool_calls` of a message, or the older `function_call`; `role: "tool"` messages back.
+//! OpenAI's Chat Completions: calls are the `tool_calls` or the older `function_call` of a message, and results are
+//! `role: "tool"` messages.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +9,7 @@ use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
 use crate::domain::decode::DecodeError;
 
-/// The whole answer, a choice of it, its message, or what stands in `tool_calls`.
+/// Parses the response, a choice, its message, or an element of `tool_calls`.
 pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut body = match body {
         Value::Array(calls) => return Ok((tool_calls(calls, "")?, false)),
@@ -16,7 +17,7 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     };
     if has(&body, &["choices"]) {
         let choices = array(body.swap_remove("choices").unwrap_or_default(), "/choices")?;
-        // The other ones are other answers to the same question.
+        // The other choices are alternative responses.
         let Some(first) = choices.into_iter().next() else { return Ok((Vec::new(), false)) };
         return choice(object(first, "/choices/0")?, "/choices/0");
     }
@@ -27,7 +28,7 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
         return Ok((tool_call(body, "")?.into_iter().collect(), false));
     }
     if !has(&body, &["tool_calls", "function_call", "role", "content"]) {
-        return Err(wrong("", "is no message of OpenAI Chat: it has no `choices`, `message` or `tool_calls`"));
+        return Err(wrong("", "is not an OpenAI Chat message: `choices`, `message` and `tool_calls` are missing"));
     }
     let is_cut_off = says(&body, "finish_reason", is_cut_off) || says(&body, "stop_reason", is_cut_off);
     Ok((message(body, "")?, is_cut_off))
@@ -46,7 +47,7 @@ fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<ParsedC
         None => Vec::new(),
     };
     match take(&mut message, &["function_call"]) {
-        // Some servers give both for one call.
+        // Some servers send both for one call.
         Some(legacy) if calls.is_empty() => {
             let pointer = format!("{pointer}/function_call");
             let mut legacy = object(legacy, &pointer)?;
@@ -67,7 +68,7 @@ fn tool_calls(calls: Vec<Value>, pointer: &str) -> Result<Vec<ParsedCall>, Decod
     Ok(found)
 }
 
-/// `None` for a call of a type that the provider runs itself.
+/// Parses a call; returns `None` for a type that the provider runs itself.
 fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCall>, DecodeError> {
     let id = id(&mut call, "id", pointer)?;
     let (kind, member) = match has(&call, &["custom"]) {
@@ -90,7 +91,7 @@ fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<Parse
     Ok(Some(ParsedCall { id, name, arguments, kind, is_cut_off: false, pointer: pointer.to_owned() }))
 }
 
-/// The message of one result. These take texts only.
+/// Creates the message of a result, which can only have text.
 pub(super) fn result(shown: &OriginalCall, call: &Call) -> Value {
     let content = ModelContent::of(call, |_| false).marked().text();
     match shown.kind {

@@ -1,4 +1,4 @@
-//! Whose message a body is, by its shape alone.
+//! Detection of the vendor of a message by its structure.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::gemini::{FINISH_REASON, FUNCTION_CALL, OF_ANSWER};
 use super::members::{has, type_of};
 use crate::domain::Vendor;
 
-/// Whose message this is. `None`: our own shape, or nobody's.
+/// Returns the vendor of a message; `None` for the native format and unknown formats.
 #[must_use]
 pub fn recognise(body: &Value) -> Option<Vendor> {
     match body {
@@ -16,15 +16,15 @@ pub fn recognise(body: &Value) -> Option<Vendor> {
     }
 }
 
-/// Whether this is one call or a batch of our own shape.
+/// Returns `true` if the body is a call or a batch in the native format.
 #[must_use]
 pub fn is_own(body: &Map<String, Value>) -> bool {
-    // Most bodies are one call and nothing else, which is seen without looking anything up.
+    // Fast path: most bodies are a single call.
     let is_plain = body.len() <= 3 && body.keys().all(|name| matches!(name.as_str(), "name" | "arguments" | "id"));
     is_plain && !body.is_empty() && body.keys().any(|name| name == "name")
         || body.contains_key("calls")
         || body.contains_key("name")
-            // A message may have the name of who speaks, and an item or a block that of its tool.
+            // A message may have the name of its author, and an item or a block that of its tool.
             && !has(body, &["type", "role", "tool_calls", "function_call", "functionCall", "choices", "candidates"])
 }
 
@@ -60,7 +60,7 @@ fn of_object(body: &Map<String, Value>) -> Option<Vendor> {
     }
 }
 
-/// Items, blocks, parts or calls without anything around them: the first that is somebody's alone says it.
+/// Detects the vendor of bare items, blocks, parts or calls by the first unambiguous one.
 fn of_items(items: &[Value]) -> Option<Vendor> {
     let objects = || items.iter().filter_map(Value::as_object);
     let certain = objects().find_map(|item| match type_of(item) {
@@ -77,7 +77,7 @@ fn of_items(items: &[Value]) -> Option<Vendor> {
     })
 }
 
-/// By the `type` of an item, block, call or message.
+/// Detects the vendor by the `type` of an item, block, call or message.
 fn of_type(body: &Map<String, Value>) -> Option<Vendor> {
     match type_of(body) {
         "function" if has(body, &["function"]) => Some(Vendor::OpenAi),
@@ -96,7 +96,7 @@ fn of_type(body: &Map<String, Value>) -> Option<Vendor> {
     }
 }
 
-/// Whether this is the message within a choice.
+/// Returns `true` if the value is the message of a choice.
 fn is_message(message: &Value) -> bool {
     message.as_object().is_some_and(|message| has(message, &["role", "content", "tool_calls", "function_call"]))
 }

@@ -1,5 +1,5 @@
-//! OpenAI's Responses: items `function_call` and `custom_tool_call` of the output; items with their outputs back. All other
-//! items are the provider's own.
+//! OpenAI's Responses: calls are `function_call` and `custom_tool_call` items of the output, and results are items with
+//! their outputs. All other items are the provider's own.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
 use crate::domain::decode::DecodeError;
 
-/// The whole answer, its output, or one item.
+/// Parses the response, its output, or one item.
 pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut body = match body {
         Value::Array(output) => return Ok((items(output, "")?, false)),
@@ -17,11 +17,11 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     };
     if has(&body, &["output"]) {
         let output = body.swap_remove("output").unwrap_or_default();
-        // An item has an output too, but a call has none.
+        // Result items have an output, too, but call items do not.
         return Ok((items(array(output, "/output")?, "/output")?, is_answer_cut_off(&body)));
     }
     if type_of(&body).is_empty() {
-        return Err(wrong("", "is no answer of OpenAI Responses: it has no `output`, and no `type` of an item"));
+        return Err(wrong("", "is not an OpenAI Responses response: `output` and the `type` of an item are missing"));
     }
     Ok((item(body, "")?.into_iter().collect(), false))
 }
@@ -60,7 +60,7 @@ fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCall
     Ok(Some(ParsedCall { id, name, arguments, kind, is_cut_off, pointer: pointer.to_owned() }))
 }
 
-/// The item of one result.
+/// Creates the item of a result.
 pub(super) fn result(shown: &OriginalCall, call: &Call) -> Value {
     let result = ModelContent::of(call, |mime_type| is_common_image(mime_type) || mime_type == "image/gif").marked();
     let output = match result.has_images() {

@@ -1,4 +1,4 @@
-//! What holds for all vendors; the golden cases are in `tests/fixtures/messages`.
+//! Tests for all vendors; the golden cases are in `tests/fixtures/messages`.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn a_call_that_goes_on_has_its_message() {
 fn an_image_goes_where_it_is_taken_and_elsewhere_a_text_says_that_it_is_left_out() {
     let blocks = || vec![ContentBlock::Text("look".into()), image("image/png"), ContentBlock::Text(String::new())];
     let call_with = |blocks: Vec<ContentBlock>| call(Some(Outcome::blocks(blocks)));
-    let note = "look\n[an image (image/png) is left out: it cannot be shown here]";
+    let note = "look\n[an image (image/png) was omitted: it cannot be shown here]";
     let call = call_with(blocks());
     assert_eq!(told(Vendor::OpenAi, &call)[0]["content"], note);
     assert_eq!(
@@ -83,7 +83,7 @@ fn an_image_goes_where_it_is_taken_and_elsewhere_a_text_says_that_it_is_left_out
     let strange = call_with(vec![image("image/x-strange")]);
     for vendor in VENDORS {
         let text = told(vendor, &strange).to_string();
-        assert!(text.contains("is left out") && !text.contains("AAAA"), "{text}");
+        assert!(text.contains("was omitted") && !text.contains("AAAA"), "{text}");
     }
 }
 

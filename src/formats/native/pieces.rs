@@ -1,4 +1,4 @@
-//! JSON in pieces: long texts that are there already stand in it as they are, and are not copied.
+//! JSON in segments: existing long texts become segments of their own and are not copied.
 
 use std::ops::{Deref, DerefMut};
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use crate::domain::JsonText;
 
-/// Shortest text, in bytes, that is a piece of its own.
+/// Minimum length of a text that becomes a segment of its own, in bytes.
 const LONG: usize = 16 * 1024;
 
-/// JSON that is being written. What it derefs to is the piece in hand.
+/// A JSON writer. It dereferences to the current segment.
 #[derive(Debug, Default)]
 pub struct Pieces {
     done: Vec<Bytes>,
@@ -17,12 +17,12 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Begins with so much room.
+    /// Creates a writer with the given capacity.
     pub(super) fn with_capacity(bytes: usize) -> Self {
         Self { done: Vec::new(), last: Vec::with_capacity(bytes) }
     }
 
-    /// Appends JSON that is written already.
+    /// Appends serialized JSON.
     pub(super) fn push_text(&mut self, text: &JsonText) {
         if text.get().len() < LONG {
             return self.last.extend_from_slice(text.get().as_bytes());
@@ -30,7 +30,7 @@ impl Pieces {
         self.push_bytes(&Bytes::from_owner(text.clone()));
     }
 
-    /// The same where it is bytes.
+    /// Appends serialized JSON in bytes.
     pub(super) fn push_bytes(&mut self, json: &Bytes) {
         if json.len() < LONG {
             return self.last.extend_from_slice(json);
@@ -41,7 +41,7 @@ impl Pieces {
         self.done.push(json.clone());
     }
 
-    /// All pieces in order.
+    /// Returns all segments in order.
     #[must_use]
     pub fn into_pieces(self) -> Vec<Bytes> {
         let Self { mut done, last } = self;
@@ -51,7 +51,7 @@ impl Pieces {
         done
     }
 
-    /// All of it in one piece.
+    /// Returns all segments, joined.
     #[must_use]
     pub fn joined(self) -> Bytes {
         match self.done.is_empty() {

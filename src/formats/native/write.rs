@@ -1,5 +1,5 @@
-//! A ToolCall as bytes, as serde would write it. It is what every caller is answered with, so what is the same in every
-//! answer is copied, and a text that stands in it twice is escaped once.
+//! A handwritten serializer for ToolCalls, with the same output as serde. It writes every response, so it copies
+//! constant parts and escapes a text that occurs twice only once.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -7,23 +7,23 @@ use uuid::Uuid;
 use super::{BatchAnswer, Content, Data, Details, Effective, Pieces, ToolCall};
 use crate::domain::{Call, ContentBlock, Limits, Time, json};
 
-/// Room for the usual answer, so that it is written without moving.
+/// Initial capacity, large enough for a typical call.
 const USUAL_BYTES: usize = 2048;
 
 type Written = serde_json::Result<()>;
 
 impl ToolCall<'_> {
-    /// The call as compact JSON; what was written ahead is taken as it is.
+    /// Serializes the call as compact JSON, reusing prerendered JSON.
     ///
     /// # Errors
-    /// If serde cannot write one of its values.
+    /// Returns an error if serde cannot serialize a value.
     pub fn to_json(&self) -> serde_json::Result<Pieces> {
         let mut out = Pieces::with_capacity(USUAL_BYTES);
         call(&mut out, self)?;
         Ok(out)
     }
 
-    /// Writes a call that has ended ahead of its answer. What cannot be written fails there.
+    /// Renders the JSON of an ended call in advance. An error is ignored here and returned by the later serialization.
     pub fn prerender(call: &Call) {
         if call.written.get().is_none()
             && let Ok(json) = ToolCall::from(call).to_json()
@@ -34,10 +34,10 @@ impl ToolCall<'_> {
 }
 
 impl BatchAnswer<'_> {
-    /// The answer as compact JSON.
+    /// Serializes the response as compact JSON.
     ///
     /// # Errors
-    /// If serde cannot write one of its values.
+    /// Returns an error if serde cannot serialize a value.
     pub fn to_json(&self) -> serde_json::Result<Pieces> {
         let mut out = Pieces::with_capacity(USUAL_BYTES * self.results.len().max(1));
         out.extend_from_slice(br#"{"batch_id":"#);
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!((call.written.get(), &now), (None, &serde_json::to_vec(&ToolCall::from(&call)).unwrap().into()));
         ToolCall::prerender(&call);
         assert_eq!((call.written.get(), ToolCall::from(&call).to_json().unwrap().joined()), (Some(&now), now.clone()));
-        // Alone, short, and in a batch.
+        // As a call, as an event, and in a batch.
         same(&call);
     }
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The events of a stream that comes in these pieces, as text.
+/// Parses a stream that arrives in these chunks, and returns its events as text.
 fn events<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<(String, String)> {
     let (mut parser, mut events) = (Parser::new(1000), Vec::new());
     for mut piece in pieces {
@@ -89,7 +89,7 @@ fn nothing_larger_than_the_limit_is_held() {
     }
 }
 
-/// A stream as servers write it, in lines with any of the three ends.
+/// Generates a stream as servers write it, in lines with any of the three line endings.
 fn streams() -> impl Strategy<Value = Vec<u8>> {
     let line = prop::sample::select(vec![
         "",
@@ -124,7 +124,7 @@ proptest! {
 
     #[test]
     fn the_ends_of_lines_make_no_difference(stream in streams()) {
-        // What the standard says, in its own words: lines first, then fields.
+        // A literal implementation of the standard: first lines, then fields.
         let text = String::from_utf8(stream.clone()).unwrap().replace("\r\n", "\n").replace('\r', "\n");
         let (mut expected, mut name, mut data) = (Vec::new(), String::new(), String::new());
         for line in text.strip_prefix('\u{feff}').unwrap_or(&text).split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {

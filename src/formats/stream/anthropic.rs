@@ -1,4 +1,4 @@
-//! Anthropic's Messages: every call is a content block of its own, with a start, deltas and a stop.
+//! Anthropic's Messages: every call is a content block with a start, deltas and a stop.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use super::calls::Calls;
 use super::data::{Object, take_object, take_objects, take_text, text};
 use super::error::StreamError;
 
-/// Stop reasons after which a block that is not complete never will be.
+/// Stop reasons that truncate an incomplete block.
 const CUT: [&str; 3] = ["max_tokens", "model_context_window_exceeded", "refusal"];
 
-/// The blocks of the message that are not settled.
+/// A parser for Anthropic's stream, with the open blocks of the message.
 #[derive(Debug, Default)]
 pub(super) struct Anthropic {
     blocks: Vec<Block>,
@@ -23,13 +23,13 @@ pub(super) struct Anthropic {
 struct Block {
     index: Option<u64>,
     place: usize,
-    /// What its start gave.
+    /// The input in the start of the block.
     input: Value,
-    /// It has stopped without being complete: the next event shows whether the output was cut.
+    /// `true` if the block stopped without being complete: the next event shows whether the output was truncated.
     waits: bool,
 }
 
-/// The event that nearly all are.
+/// The most frequent event.
 #[derive(Deserialize)]
 struct Frequent<'e> {
     #[serde(borrow, rename = "type")]
@@ -48,7 +48,7 @@ struct Delta<'e> {
 }
 
 impl Anthropic {
-    /// Takes an event without building a value of it, if it is the frequent one.
+    /// Handles the frequent event without building a value, or returns `false`.
     pub(super) fn frequent(&self, data: &[u8], calls: &mut Calls) -> bool {
         let Ok(Frequent { kind, index, delta }) = serde_json::from_slice(data) else { return false };
         if kind != "content_block_delta" {
@@ -71,7 +71,7 @@ impl Anthropic {
         let index = event.get("index").and_then(Value::as_u64);
         match text(&event, "type") {
             Some("message_start") => {
-                // A message that is begun anew leaves nothing of the one before.
+                // A new message discards the blocks of the previous one.
                 self.settle(calls, |_| false);
                 match take_object(&mut event, "message") {
                     Some(message) => self.whole_message(message, calls),
@@ -148,7 +148,7 @@ impl Anthropic {
         }
     }
 
-    /// Closes the blocks that are whole and cuts off all others.
+    /// Closes the complete blocks and truncates all others.
     fn settle(&mut self, calls: &mut Calls, is_whole: impl Fn(&Block) -> bool) {
         for block in self.blocks.drain(..) {
             let is_whole = is_whole(&block);
@@ -156,7 +156,7 @@ impl Anthropic {
         }
     }
 
-    /// A message with blocks that were not streamed.
+    /// Handles a message that was not streamed.
     fn whole_message(&mut self, mut message: Object, calls: &mut Calls) -> Result<(), StreamError> {
         for (block, index) in take_objects(&mut message, "content").zip(0..) {
             self.start(Some(index), block, calls)?;
@@ -186,7 +186,7 @@ impl Block {
 fn kind_of(block: &Object) -> Option<Kind> {
     match text(block, "type")? {
         "tool_use" => Some(Kind::Function),
-        // `server_tool_use`, `mcp_tool_use`, and what is to come.
+        // `server_tool_use`, `mcp_tool_use`, and future types.
         other if other.ends_with("_tool_use") => Some(Kind::Provider),
         _ => None,
     }

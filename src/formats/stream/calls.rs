@@ -1,4 +1,5 @@
-//! The calls of one stream, whoever's it is: each is opened once, gets its arguments, and is closed or cut off once.
+//! The calls of a stream, for all vendors: each call is opened once, receives its arguments, and is closed or truncated
+//! once.
 
 use serde_json::{Map, Value};
 
@@ -6,11 +7,11 @@ use super::error::{MAX_CALLS, StreamError};
 use super::scan::Scan;
 use super::{Kind, StreamEvent};
 
-/// What has been said so far.
+/// The state of the calls of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     calls: Vec<Call>,
-    /// What nobody has been told yet.
+    /// Events that the parser has not returned yet.
     pub(super) said: Vec<StreamEvent>,
     has_ended: bool,
     said_ended: bool,
@@ -20,12 +21,12 @@ pub(super) struct Calls {
 struct Call {
     kind: Kind,
     is_open: bool,
-    /// The text of the deltas.
+    /// The state of the text of the deltas.
     scan: Scan,
 }
 
 impl Calls {
-    /// A call begins.
+    /// Opens a call.
     pub(super) fn open(&mut self, id: Option<String>, name: String, kind: Kind) -> Result<usize, StreamError> {
         let place = self.calls.len();
         if place == MAX_CALLS {
@@ -44,7 +45,7 @@ impl Calls {
         self.calls.get(place).is_some_and(|call| call.is_open)
     }
 
-    /// More of its arguments' text; of a custom call, more of its free text.
+    /// Appends text to the arguments, or to the free text of a custom call.
     pub(super) fn delta(&mut self, place: usize, text: String) {
         let Some(call) = self.open_call(place).filter(|_| !text.is_empty()) else { return };
         let text = match call.kind {
@@ -56,24 +57,24 @@ impl Calls {
         self.said.push(StreamEvent::Delta { place, text });
     }
 
-    /// What is known of its arguments now.
+    /// Replaces the arguments so far.
     pub(super) fn value(&mut self, place: usize, arguments: Value) {
         if self.is_open(place) {
             self.said.push(StreamEvent::Value { place, arguments });
         }
     }
 
-    /// Whether the deltas came to one whole object.
+    /// Returns `true` if the deltas form a complete object.
     pub(super) fn is_complete(&self, place: usize) -> bool {
         self.calls.get(place).is_some_and(|call| call.scan.is_complete())
     }
 
-    /// Whether there were deltas.
+    /// Returns `true` if the call has received deltas.
     pub(super) fn has_text(&self, place: usize) -> bool {
         self.calls.get(place).is_some_and(|call| !call.scan.is_blank())
     }
 
-    /// Its block is closed; `arguments` (of a custom call, its text) are what the provider says they are in the end.
+    /// Closes a call. `arguments` are the final arguments according to the provider, or the text of a custom call.
     pub(super) fn close(&mut self, place: usize, arguments: Option<Value>) {
         let Some(call) = self.open_call(place) else { return };
         call.is_open = false;
@@ -90,7 +91,7 @@ impl Calls {
         self.said.push(StreamEvent::Closed { place, arguments });
     }
 
-    /// The output ended within it.
+    /// Truncates a call because the output ended within it.
     pub(super) fn cut_off(&mut self, place: usize) {
         if let Some(call) = self.open_call(place) {
             call.is_open = false;
@@ -98,12 +99,12 @@ impl Calls {
         }
     }
 
-    /// The output ended within all that are open.
+    /// Truncates all open calls.
     pub(super) fn cut_off_all(&mut self) {
         (0..self.calls.len()).for_each(|place| self.cut_off(place));
     }
 
-    /// The provider has marked the end of the message; something may still follow.
+    /// Records that the provider marked the end of the message. More events may follow.
     pub(super) fn end_is_seen(&mut self) {
         self.has_ended = true;
     }
@@ -112,7 +113,7 @@ impl Calls {
         self.has_ended
     }
 
-    /// Nothing follows any more.
+    /// Ends the stream.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
         if !std::mem::replace(&mut self.said_ended, true) {
@@ -121,7 +122,7 @@ impl Calls {
     }
 }
 
-/// A text as it stands within a JSON string.
+/// Escapes a text for a JSON string.
 fn escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()

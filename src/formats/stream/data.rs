@@ -1,16 +1,16 @@
-//! Reading members of an event's data, of which anything may be missing or of another type.
+//! Access to the members of an event. Any member may be missing or of another type.
 
 use serde_json::{Map, Value};
 
 use crate::domain::json;
 
-/// Characters of a provider's error that are passed on.
+/// Maximum length of a provider's error message, in characters.
 const LONGEST_MESSAGE: usize = 500;
 
-/// An event's data, or an object within it.
+/// The data of an event, or an object within it.
 pub(super) type Object = Map<String, Value>;
 
-/// Takes an object out.
+/// Removes and returns an object.
 pub(super) fn take_object(from: &mut Object, key: &str) -> Option<Object> {
     match from.get_mut(key).map(Value::take) {
         Some(Value::Object(object)) => Some(object),
@@ -18,7 +18,7 @@ pub(super) fn take_object(from: &mut Object, key: &str) -> Option<Object> {
     }
 }
 
-/// Takes the objects of an array out.
+/// Removes an array and returns its objects.
 pub(super) fn take_objects(from: &mut Object, key: &str) -> impl Iterator<Item = Object> + use<> {
     let items = match from.get_mut(key).map(Value::take) {
         Some(Value::Array(items)) => items,
@@ -30,7 +30,7 @@ pub(super) fn take_objects(from: &mut Object, key: &str) -> impl Iterator<Item =
     })
 }
 
-/// Takes a string out that is not empty.
+/// Removes and returns a non-empty string.
 pub(super) fn take_text(from: &mut Object, key: &str) -> Option<String> {
     match from.get_mut(key).map(Value::take) {
         Some(Value::String(text)) if !text.is_empty() => Some(text),
@@ -38,12 +38,12 @@ pub(super) fn take_text(from: &mut Object, key: &str) -> Option<String> {
     }
 }
 
-/// A string that is not empty.
+/// Returns a non-empty string.
 pub(super) fn text<'a>(from: &'a Object, key: &str) -> Option<&'a str> {
     from.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-/// What an error says, in whatever shape it is given.
+/// Returns the message of an error of any form.
 pub(super) fn error_message(error: &Value) -> String {
     let message = error.get("message").and_then(Value::as_str).or_else(|| error.as_str());
     json::shorten(&message.map_or_else(|| error.to_string(), str::to_owned), LONGEST_MESSAGE)

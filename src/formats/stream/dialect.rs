@@ -1,4 +1,4 @@
-//! Whose stream it is, and its parser.
+//! Detection of the vendor of a stream, and dispatch to its parser.
 
 use serde_json::Value;
 
@@ -30,7 +30,8 @@ impl Dialect {
         }
     }
 
-    /// Told by the first event. `None` if it belongs to no message, so that the next one has to tell.
+    /// Selects the parser by the first event. Returns `None` if the event belongs to no message, so that the next event
+    /// decides.
     pub(super) fn told_by(event: &Object, expected: Option<Vendor>) -> Result<Option<Self>, StreamError> {
         match (shape_of(event), expected) {
             (Some(found), Some(expected)) if found != expected => Err(StreamError::OtherVendor { expected, found }),
@@ -49,8 +50,8 @@ impl Dialect {
         }
     }
 
-    /// Takes an event if it is one of those that nearly all are. They are read without building a value, which is most of
-    /// what a stream costs; whatever is not just so is left to [`Self::event`].
+    /// Handles an event of the most frequent kind without building a value, which is most of the cost of a stream.
+    /// Returns `false` if [`Self::event`] must handle it.
     pub(super) fn frequent(&mut self, data: &[u8], calls: &mut Calls) -> bool {
         match self {
             Self::OpenAi(parser) => parser.frequent(data, calls),
@@ -60,8 +61,8 @@ impl Dialect {
         }
     }
 
-    /// Whether an event that cannot be read as a whole is surely none about calls: models write broken characters into
-    /// texts.
+    /// Returns `true` if an event that is not valid JSON certainly concerns no call: models write invalid characters
+    /// into texts.
     pub(super) fn is_foreign(&self, data: &[u8]) -> bool {
         matches!(self, Self::OpenAiResponses(_)) && super::responses::is_foreign(data)
     }
@@ -75,7 +76,7 @@ impl Dialect {
         }
     }
 
-    /// `[DONE]` has come, which is OpenAI's word; with others it says nothing.
+    /// Handles `[DONE]`, which only OpenAI defines; other vendors' parsers ignore it.
     pub(super) fn done(&mut self, calls: &mut Calls) -> Result<(), StreamError> {
         match self {
             Self::OpenAi(parser) => parser.done(calls),
@@ -84,7 +85,7 @@ impl Dialect {
     }
 }
 
-/// Whose event it clearly is.
+/// Detects the vendor of an event, if it is unambiguous.
 fn shape_of(event: &Object) -> Option<Vendor> {
     let has = |key: &str| event.contains_key(key);
     let object = text(event, "object").unwrap_or_default();
@@ -99,12 +100,12 @@ fn shape_of(event: &Object) -> Option<Vendor> {
     }
 }
 
-/// What a provider's own error says, which every vendor puts in nearly the same place.
+/// Returns the message of a provider's own error, which all vendors put in nearly the same place.
 pub(super) fn error_in(event: &Object) -> Option<String> {
     let error =
         event.get("error").filter(|error| error.is_object() || error.as_str().is_some_and(|text| !text.is_empty()));
     match error {
-        // A whole response has an `error` too, which is null as long as there is none.
+        // A successful response has an `error` as well, which is `null`.
         Some(error) => Some(error_message(error)),
         None if text(event, "type") == Some("error") => Some(error_message(&Value::Object(event.clone()))),
         None => None,

@@ -1,39 +1,39 @@
-//! Why a stream cannot be followed any further.
+//! Errors of model streams.
 
 use crate::domain::Vendor;
 
-/// Most bytes of one event: images come whole in one.
+/// Maximum size of an event, in bytes: an image is a single event.
 pub const MAX_EVENT: usize = 64 * 1024 * 1024;
-/// Most calls of one stream.
+/// Maximum number of calls in a stream.
 pub const MAX_CALLS: usize = 1024;
 
-/// Why a stream cannot be followed any further. To go on would risk calls with wrong arguments.
+/// An error that ends the parsing of a stream. Continuing would risk calls with wrong arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// An event's data is no JSON that the service takes.
+    /// The data of an event is not valid JSON.
     #[error("an event of the model's stream is not JSON: {0}")]
     NotJson(String),
     /// An event is larger than [`MAX_EVENT`].
     #[error("an event of the model's stream is larger than {MAX_EVENT} bytes")]
     TooLarge,
-    /// There are more calls than [`MAX_CALLS`].
+    /// The stream has more calls than [`MAX_CALLS`].
     #[error("the model's stream has more than {MAX_CALLS} calls")]
     TooManyCalls,
-    /// The first event is none of a vendor that we know.
+    /// The format of the first event is unknown.
     #[error("the first event of the model's stream has no known shape")]
     UnknownShape,
-    /// The first event is another vendor's than the caller said.
+    /// The first event is in another vendor's format than the caller specified.
     #[error("the model's stream is {}, not {}", found.as_str(), expected.as_str())]
     OtherVendor {
-        /// Whose it was said to be.
+        /// The vendor that the caller specified.
         expected: Vendor,
-        /// Whose it is.
+        /// The detected vendor.
         found: Vendor,
     },
-    /// An event says something about a call in a way that its vendor does not.
-    #[error("an event of the model's stream has no {0}")]
+    /// An event about a call does not match the vendor's format.
+    #[error("an event of the model's stream has no valid {0}")]
     Misshapen(&'static str),
-    /// The provider ended the stream with an error of its own.
+    /// The provider ended the stream with an error.
     #[error("the model's provider reported an error: {0}")]
     Provider(String),
 }

@@ -1,4 +1,4 @@
-//! From the bytes of a body to the data of its events: an event stream, JSON texts one after another, or one JSON array.
+//! Framing of a body into events: an event stream, consecutive JSON texts, or one JSON array.
 
 use super::error::{MAX_EVENT, StreamError};
 use super::scan::Scan;
@@ -6,19 +6,19 @@ use crate::formats::sse;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How the body is cut into events. The first byte that is no blank tells.
+/// The framing of a body, detected by its first non-blank byte.
 #[derive(Debug)]
 pub(super) enum Framing {
-    /// So many bytes of a byte order mark have come.
+    /// Not detected yet; the number of bytes of a byte order mark so far.
     Unknown(usize),
     Sse(sse::Parser),
     Json(Texts),
 }
 
-/// JSON texts without any frame.
+/// Consecutive JSON texts without framing.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
-    /// They are the items of an array.
+    /// `true` if they are the items of an array.
     in_array: bool,
     text: Vec<u8>,
     scan: Scan,
@@ -29,8 +29,8 @@ impl Framing {
         Self::Unknown(0)
     }
 
-    /// The data of the next event that is complete within `input`, which is left with what follows it; `None` once all of
-    /// `input` is taken in.
+    /// Returns the data of the next complete event and advances `input` past it, or consumes all of `input` and returns
+    /// `None`.
     pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, StreamError> {
         if let Self::Unknown(mark) = self {
             while let Some(byte) = input.first() {
@@ -58,10 +58,10 @@ impl Framing {
         }
     }
 
-    /// The last event, if the body ended without the blank line that should follow it.
+    /// Returns the last event if the body ended without the blank line after it.
     pub(super) fn rest(&mut self) -> Option<Vec<u8>> {
         match self {
-            // The first may belong to a CR before it.
+            // The first newline may belong to a CR before it.
             Self::Sse(parser) => parser.next(&mut &b"\n\n\n"[..]).ok().flatten().map(|event| event.data),
             _ => None,
         }
@@ -71,7 +71,7 @@ impl Framing {
 impl Texts {
     fn next(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, StreamError> {
         if self.text.is_empty() {
-            // In an array's stream its own brackets are no more than commas are.
+            // The brackets of the array itself are separators like commas.
             let between =
                 |byte: &u8| byte.is_ascii_whitespace() || *byte == b',' || self.in_array && b"[]".contains(byte);
             *input = &input[input.iter().take_while(|byte| between(byte)).count()..];

@@ -1,4 +1,4 @@
-//! Google's `generateContent`: a call is mostly one part; Vertex may stream its arguments by paths into them.
+//! Google's `generateContent`: a call is usually one part; Vertex may stream its arguments by path.
 
 mod path;
 
@@ -10,7 +10,7 @@ use super::data::{Object, take_object, take_objects, take_text, text};
 use super::error::StreamError;
 use super::partial;
 
-/// The call whose arguments are being streamed.
+/// A parser for Gemini's stream, with the call whose arguments are incomplete.
 #[derive(Debug, Default)]
 pub(super) struct Gemini {
     open: Option<Streamed>,
@@ -22,9 +22,9 @@ struct Streamed {
     id: Option<String>,
     name: String,
     arguments: Value,
-    /// How much there is of them, roughly.
+    /// Approximate size of the arguments, in bytes.
     size: usize,
-    /// How much there was when they were last shown.
+    /// Size of the arguments when they were last sent.
     shown: usize,
 }
 
@@ -113,7 +113,7 @@ impl Gemini {
 }
 
 impl Streamed {
-    /// Shows what is known. To show a large value costs as much as it is large: so it has to have grown by a part of it.
+    /// Sends the arguments so far. Copying a large value is expensive, so it must have grown by a fraction of its size.
     fn show(&mut self, calls: &mut Calls) {
         if self.size > self.shown && self.size - self.shown >= self.shown / 16 {
             self.shown = self.size;

@@ -1,5 +1,5 @@
-//! OpenAI's Chat Completions, and the many servers that nearly speak them. No block has an end of its own: all calls
-//! close at the `finish_reason`.
+//! OpenAI's Chat Completions, and servers that are nearly compatible. Calls have no end of their own: all calls close
+//! at the `finish_reason`.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::data::{Object, take_object, take_objects, take_text, text};
 use super::error::StreamError;
 use super::{Kind, partial};
 
-/// Reasons after which the last call may not be complete.
+/// Finish reasons after which the last call may be incomplete.
 const CUT: [&str; 11] = [
     "length",
     "max_tokens",
@@ -27,11 +27,11 @@ const CUT: [&str; 11] = [
     "canceled",
 ];
 
-/// The calls of the first choice.
+/// A parser for Chat Completions, with the calls of the first choice.
 #[derive(Debug, Default)]
 pub(super) struct Chat {
     calls: Vec<ChatCall>,
-    /// Counts the events.
+    /// Number of events so far.
     now: u64,
 }
 
@@ -41,18 +41,18 @@ struct ChatCall {
     id: Option<String>,
     name: Option<String>,
     kind: Kind,
-    /// `None` until its name is known.
+    /// `None` until the name is known.
     place: Option<usize>,
-    /// What came before the name.
+    /// Arguments that arrived before the name.
     held: String,
-    /// Arguments that came as an object.
+    /// Arguments that arrived as an object.
     whole: Option<Value>,
     is_finished: bool,
-    /// The event that spoke of it last.
+    /// The last event about this call.
     at: u64,
 }
 
-/// One entry of `tool_calls`.
+/// An entry of `tool_calls`.
 struct Entry {
     index: Option<u64>,
     id: Option<String>,
@@ -61,7 +61,7 @@ struct Entry {
     arguments: Option<Value>,
 }
 
-/// The event that nearly all are: more of one call, or nothing of any.
+/// The most frequent event: more arguments of one call, or nothing about calls.
 #[derive(Deserialize)]
 struct Frequent<'e> {
     #[serde(borrow)]
@@ -100,7 +100,7 @@ struct FrequentFunction<'e> {
 }
 
 impl Chat {
-    /// Takes an event without building a value of it, if it is the frequent one.
+    /// Handles the frequent event without building a value, or returns `false`.
     pub(super) fn frequent(&mut self, data: &[u8], calls: &mut Calls) -> bool {
         let Ok(Frequent { choices: [choice], error: None }) = serde_json::from_slice(data) else { return false };
         let delta = choice.delta;
@@ -124,7 +124,7 @@ impl Chat {
         self.now += 1;
         let is_first = |choice: &Object| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
         let Some(mut choice) = take_objects(&mut event, "choices").find(is_first) else { return Ok(()) };
-        // A `message` is what a server answers that does not stream.
+        // Servers that do not stream send a `message`.
         let delta = take_object(&mut choice, "delta").or_else(|| take_object(&mut choice, "message"));
         let mut delta = delta.unwrap_or_default();
         for entry in take_objects(&mut delta, "tool_calls") {
@@ -140,7 +140,7 @@ impl Chat {
         Ok(())
     }
 
-    /// `[DONE]` has come.
+    /// Handles `[DONE]`.
     pub(super) fn done(&mut self, calls: &mut Calls) -> Result<(), StreamError> {
         self.finish(false, calls)?;
         calls.end();
@@ -190,11 +190,11 @@ impl Chat {
                 known.whole = Some(value);
                 Ok(())
             }
-            (Some(_), _) => Err(StreamError::Misshapen("text in `arguments`")),
+            (Some(_), _) => Err(StreamError::Misshapen("`arguments`")),
         }
     }
 
-    /// The call that an entry seems to belong to.
+    /// Finds the call to which an entry probably belongs.
     fn find(&self, entry: &Entry) -> Option<usize> {
         let last = |is: &dyn Fn(&ChatCall) -> bool| self.calls.iter().rposition(is);
         match (entry.kind, entry.index, &entry.id) {
@@ -205,8 +205,8 @@ impl Chat {
         }
     }
 
-    /// Whether it belongs to it indeed, since servers give the same index to several calls, with ids or without, and
-    /// repeat id and name of the same call.
+    /// Returns `true` if the entry belongs to the call. Some servers give the same index to several calls, with or
+    /// without ids, and repeat the id and name of the same call.
     fn is_same(&self, known: &ChatCall, entry: &Entry, calls: &Calls) -> bool {
         let has_other_id = matches!((&entry.id, &known.id), (Some(new), Some(old)) if new != old);
         let has_same_id = entry.id.is_some() && entry.id == known.id;
@@ -220,7 +220,7 @@ impl Chat {
         if entry.index.is_none() && known.name.is_some() && entry.name != known.name {
             return false;
         }
-        // One event does not speak twice of the same call; and behind a whole object no other begins.
+        // One event has at most one entry per call, and no object follows a complete object.
         let begins = entry.arguments.as_ref().is_some_and(|arguments| match arguments {
             Value::String(text) => text.trim_start().starts_with('{'),
             other => other.is_object(),
@@ -233,7 +233,7 @@ impl Chat {
             known.is_finished = true;
             let place = match known.place {
                 Some(place) => place,
-                // Without a name there is no tool; but its id needs an answer.
+                // Without a name the tool is unknown, but the id needs a result.
                 None if known.id.is_some() => calls.open(known.id.clone(), String::new(), known.kind)?,
                 None => continue,
             };
@@ -265,7 +265,7 @@ impl Entry {
         Self { index: None, id: None, kind: Kind::Legacy, name, arguments }
     }
 
-    /// It says nothing that a call could begin with.
+    /// Returns `true` if the entry cannot start a call.
     fn is_empty(&self) -> bool {
         let no_arguments = match &self.arguments {
             None | Some(Value::Null) => true,

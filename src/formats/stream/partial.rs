@@ -1,33 +1,33 @@
-//! The arguments of one call while they arrive: a text that is not complete, and what can be read of it.
+//! The incomplete arguments of one call: their text so far, and the members that can be parsed.
 
 use std::borrow::Cow;
 
 use jiter::{JsonValue, PartialMode};
 use serde_json::{Map, Number, Value};
 
-/// Most bytes of one call's arguments.
+/// Maximum size of one call's arguments, in bytes.
 pub const LIMIT: usize = 1024 * 1024;
 
-/// The arguments are longer than [`LIMIT`].
+/// The error for arguments longer than [`LIMIT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the arguments are longer than {LIMIT} bytes")]
 pub struct TooLong;
 
-/// The text of one call's arguments as far as it has come.
+/// The text of one call's arguments so far.
 #[derive(Debug, Clone, Default)]
 pub struct Partial {
     text: String,
-    /// The text ends within a string.
+    /// `true` if the text ends within a string.
     in_string: bool,
-    /// It ends with a backslash that escapes what follows.
+    /// `true` if the text ends with a backslash that starts an escape.
     escaped: bool,
 }
 
 impl Partial {
-    /// Appends a piece.
+    /// Appends a chunk.
     ///
     /// # Errors
-    /// If the text would be longer than [`LIMIT`]; it stays as it was.
+    /// Returns an error if the text would exceed [`LIMIT`]; the text is then unchanged.
     pub fn push(&mut self, piece: &str) -> Result<(), TooLong> {
         if piece.len() > LIMIT - self.text.len() {
             return Err(TooLong);
@@ -44,25 +44,25 @@ impl Partial {
         Ok(())
     }
 
-    /// All that has come.
+    /// Returns the text so far.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// All that has come.
+    /// Returns the text so far.
     #[must_use]
     pub fn into_text(self) -> String {
         self.text
     }
 
-    /// The members that can be read so far; a string may be there in part, a number only as a whole. `None` if there is no
-    /// object (yet), or it holds what cannot be shown, as an integer beyond 64 bits.
+    /// Parses the members so far; strings may be incomplete, numbers may not. Returns `None` if the text is not (yet)
+    /// an object or contains an unsupported value, such as an integer beyond 64 bits.
     #[must_use]
     pub fn readable(&self) -> Option<Map<String, Value>> {
         let text = match self.text.trim_end_matches(|letter: char| letter.is_ascii_digit() || "+-.eE".contains(letter))
         {
-            // `12` may be the beginning of `125`.
+            // `12` may be the start of `125`.
             before if !self.in_string && !self.text[before.len()..].starts_with(['e', 'E']) => before,
             _ => &self.text,
         };
@@ -156,7 +156,7 @@ mod tests {
     }
 
     proptest! {
-        /// However an object is cut, what is readable is a beginning of it.
+        /// Wherever an object is truncated, its readable members are a prefix of it.
         #[test]
         fn nothing_is_readable_that_is_not_there(text in any::<String>(), other in "[a-z\"\\\\é😀]{0,8}", number in any::<i64>()) {
             let whole = json!({"text": text, "list": [{"other": other}, number], "last": true});

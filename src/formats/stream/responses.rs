@@ -1,4 +1,4 @@
-//! OpenAI's Responses: every call is an output item, which is announced, filled and done.
+//! OpenAI's Responses: every call is an output item, which is added, filled and done.
 
 mod item;
 
@@ -12,22 +12,22 @@ use super::calls::Calls;
 use super::data::{Object, error_message, take_object, take_objects, take_text, text};
 use super::error::StreamError;
 
-/// The items of the response that are calls.
+/// A parser for Responses, with the items that are calls.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
     items: Vec<Item>,
-    /// Free-text calls belong to the provider: the request had tools, but none of that kind.
+    /// `true` if custom calls belong to the provider: the request had tools, but no custom tool.
     customs_are_provided: bool,
 }
 
-/// Events that give more of a call's arguments.
+/// Events with more arguments of a call.
 const DELTAS: [&str; 3] = [
     "response.function_call_arguments.delta",
     "response.custom_tool_call_input.delta",
     "response.mcp_call_arguments.delta",
 ];
 
-/// The event that nearly all are.
+/// The most frequent event.
 #[derive(Deserialize)]
 struct Frequent<'e> {
     #[serde(borrow, rename = "type")]
@@ -39,7 +39,7 @@ struct Frequent<'e> {
     delta: Cow<'e, str>,
 }
 
-/// Whether an event gives more of something that is no call. Only its type is read.
+/// Returns `true` if an event adds to an item that is not a call. Only its type is read.
 pub(super) fn is_foreign(data: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Typed<'e> {
@@ -53,7 +53,7 @@ pub(super) fn is_foreign(data: &[u8]) -> bool {
 }
 
 impl Responses {
-    /// Takes an event without building a value of it, if it is the frequent one.
+    /// Handles the frequent event without building a value, or returns `false`.
     pub(super) fn frequent(&mut self, data: &[u8], calls: &mut Calls) -> bool {
         let Ok(Frequent { kind, output_index, item_id, delta }) = serde_json::from_slice(data) else { return false };
         if DELTAS.contains(&&*kind)
@@ -66,7 +66,7 @@ impl Responses {
 
     pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), StreamError> {
         let Some(kind) = take_text(&mut event, "type") else {
-            // What a server answers that does not stream.
+            // Servers that do not stream send a complete response.
             return if text(&event, "object") == Some("response") { self.end(event, calls) } else { Ok(()) };
         };
         match kind.as_str() {
@@ -122,14 +122,14 @@ impl Responses {
         Ok(())
     }
 
-    /// An item begins.
+    /// Adds an item.
     fn announce(&mut self, index: Option<u64>, item: Object, calls: &mut Calls) -> Result<Option<usize>, StreamError> {
         let Some(item) = Item::open(index, item, self.customs_are_provided, calls)? else { return Ok(None) };
         self.items.push(item);
         Ok(Some(self.items.len() - 1))
     }
 
-    /// The open item that a delta belongs to. Some servers give another `item_id` every time, others the wrong index.
+    /// Finds the item of a delta. Some servers send a new `item_id` every time, others a wrong index.
     fn find(&mut self, id: Option<&str>, index: Option<u64>) -> Option<&mut Item> {
         let at = self.items.iter().rposition(|item| id.is_some() && item.item_id.as_deref() == id);
         let at = at.or_else(|| self.items.iter().rposition(|item| index.is_some() && item.index == index))?;
@@ -148,20 +148,20 @@ impl Responses {
         Ok(())
     }
 
-    /// The item that this one is once more, or at last.
+    /// Finds the known item that this one repeats or completes.
     fn known(&self, index: Option<u64>, item: &Object) -> Option<usize> {
         let likeness = |at: &usize| self.items[*at].likeness(index, item);
         (0..self.items.len()).max_by_key(likeness).filter(|at| likeness(at) > 0)
     }
 
-    /// The output goes on, so it was not cut within an item that is done.
+    /// Closes waiting items: the output continues, so it was not truncated within them.
     fn go_on(&self, calls: &mut Calls) {
         for item in self.items.iter().filter(|item| item.waits) {
             calls.close(item.place, item.last.clone());
         }
     }
 
-    /// The response has ended; its `output` has every item once more, or nothing.
+    /// Ends the response. Its `output` repeats all items, or is empty.
     fn end(&mut self, mut response: Object, calls: &mut Calls) -> Result<(), StreamError> {
         let is_whole = match text(&response, "status") {
             Some("failed") => {
@@ -170,7 +170,7 @@ impl Responses {
                     error.map_or_else(|| "the response failed".to_owned(), error_message),
                 ));
             }
-            // Some servers call a response completed that they cut off.
+            // Some servers report a truncated response as completed.
             status => {
                 status.is_none_or(|status| status == "completed")
                     && response.get("incomplete_details").is_none_or(Value::is_null)

@@ -1,6 +1,6 @@
-//! Where a JSON array or object ends, told while it arrives: brackets are counted, nothing is parsed.
+//! Incremental detection of the end of a JSON array or object, by counting brackets without parsing.
 
-/// How far a JSON text has come.
+/// The state of a scan of a JSON text.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scan {
     depth: usize,
@@ -11,18 +11,18 @@ pub(super) struct Scan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
-    /// Nothing but blanks.
+    /// Only whitespace so far.
     #[default]
     Blank,
     Within,
     /// The outermost bracket is closed.
     Complete,
-    /// It does not begin with a bracket, or goes on behind the last one.
+    /// The text does not start with a bracket, or continues after the last one.
     Odd,
 }
 
 impl Scan {
-    /// Takes the bytes up to the end of the array or object and says how many they are.
+    /// Scans up to the end of the array or object and returns the number of bytes consumed.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while at < bytes.len() && self.stage != Stage::Complete {
@@ -34,7 +34,7 @@ impl Scan {
                 match byte {
                     b'"' => self.in_string = false,
                     b'\\' => self.escaped = true,
-                    // Most bytes are within strings: on to the next that means something.
+                    // Most bytes are within strings: skip to the next quote or backslash.
                     _ => {
                         let rest = &bytes[at..];
                         at += rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(rest.len());
@@ -65,7 +65,7 @@ impl Scan {
         }
     }
 
-    /// Takes all of a text's next piece.
+    /// Scans all of the next chunk.
     pub(super) fn push(&mut self, piece: &str) {
         let taken = self.advance(piece.as_bytes());
         if piece.as_bytes()[taken..].iter().any(|byte| !byte.is_ascii_whitespace()) {
@@ -73,12 +73,12 @@ impl Scan {
         }
     }
 
-    /// Whether the text is one whole array or object. It may be faulty within.
+    /// Returns `true` if the text is one complete array or object, which may still be invalid JSON.
     pub(super) fn is_complete(&self) -> bool {
         self.stage == Stage::Complete
     }
 
-    /// Whether there is no text yet.
+    /// Returns `true` if the text is empty or only whitespace.
     pub(super) fn is_blank(&self) -> bool {
         self.stage == Stage::Blank
     }

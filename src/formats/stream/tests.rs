@@ -1,4 +1,4 @@
-//! What a stream says, put together again as its calls; and the streams of `tests/fixtures/streams`.
+//! Reassembly of the calls from the events of a stream, and the streams of `tests/fixtures/streams`.
 
 mod anthropic;
 mod fixtures;
@@ -11,21 +11,21 @@ use serde_json::Value;
 
 use super::*;
 
-/// A call as it was said.
+/// A call reassembled from events.
 #[derive(Debug, Clone, PartialEq)]
 struct StreamedCall {
     id: Option<String>,
     name: String,
     kind: Kind,
-    /// What was known of its arguments last: the text of the deltas, or a value.
+    /// The last known arguments: the text of the deltas, or a value.
     text: String,
     value: Option<Value>,
-    /// `Some` if it may start, with its arguments: a text that is JSON as what it means.
+    /// The final arguments, parsed if they are JSON text; `Some` if the call may start.
     closed: Option<Value>,
     cut_off: bool,
 }
 
-/// All that was said, held against the rules that hold for every stream.
+/// All events of a stream, checked against the rules for every stream.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Story {
     calls: Vec<StreamedCall>,
@@ -37,7 +37,7 @@ impl Story {
     fn add(&mut self, said: StreamEvent) {
         let open = |calls: &mut Vec<StreamedCall>, place: usize| {
             let call = &calls[place];
-            assert!(call.closed.is_none() && !call.cut_off, "said of a call that is settled: {call:?}");
+            assert!(call.closed.is_none() && !call.cut_off, "the call is already settled: {call:?}");
             place
         };
         match said {
@@ -69,7 +69,7 @@ impl Story {
         }
     }
 
-    /// Name, whether it is closed, and its arguments, of each call.
+    /// Returns the name and the final arguments of each call.
     fn short(&self) -> Vec<(&str, Option<&Value>)> {
         self.calls.iter().map(|call| (call.name.as_str(), call.closed.as_ref())).collect()
     }
@@ -83,7 +83,7 @@ fn meant(arguments: Value) -> Value {
     }
 }
 
-/// What a body says that comes in these pieces and then ends.
+/// Parses a body that arrives in these chunks and then ends.
 fn heard<'p>(vendor: Option<Vendor>, pieces: impl IntoIterator<Item = &'p [u8]>) -> Story {
     let (mut parser, mut story, mut out) = (Parser::new(vendor), Story::default(), Vec::new());
     for piece in pieces {
@@ -94,35 +94,35 @@ fn heard<'p>(vendor: Option<Vendor>, pieces: impl IntoIterator<Item = &'p [u8]>)
     parser.finish(&mut out);
     parser.finish(&mut out);
     out.into_iter().for_each(|said| story.add(said));
-    assert!(story.calls.iter().all(|call| call.cut_off != call.closed.is_some()), "a call is left open");
+    assert!(story.calls.iter().all(|call| call.cut_off != call.closed.is_some()), "a call stays open");
     assert!(!story.ended || parser.has_ended());
     story
 }
 
-/// What a body says, which must not depend on how it is cut.
+/// Parses a body, and checks that the result does not depend on its chunks.
 fn story(body: &str) -> Story {
     let whole = heard(None, [body.as_bytes()]);
     assert_eq!(heard(None, body.as_bytes().chunks(1)), whole, "byte by byte");
     for at in 0..=body.len() {
         let (before, after) = body.as_bytes().split_at(at);
-        assert_eq!(heard(None, [before, after]), whole, "in two at {at}");
-        // Whatever is closed before the end is closed for good, and as it is in the whole.
+        assert_eq!(heard(None, [before, after]), whole, "in two chunks at {at}");
+        // A call that is closed in a truncated stream is closed with the same arguments in the full stream.
         for (cut, call) in heard(None, [before]).calls.iter().zip(&whole.calls) {
             assert!(
                 cut.closed.is_none() || cut.closed == call.closed && cut.name == call.name,
-                "broken off at {at}: {cut:?}"
+                "truncated at {at}: {cut:?}"
             );
         }
     }
     whole
 }
 
-/// These events as an event stream.
+/// Formats events as an event stream.
 fn sse(events: &[Value]) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
-/// What these events say.
+/// Parses events.
 fn say(events: &[Value]) -> Story {
     story(&sse(events))
 }

@@ -40,7 +40,7 @@ impl ToolFactory for Numbers {
     async fn make(&self, run: Run) -> Result<Numbered, ToolError> {
         tokio::task::yield_now().await;
         let mut log = self.log.lock().unwrap();
-        log.push(format!("made for {}", run.session().unwrap_or("nobody")));
+        log.push(format!("made for {}", run.session().unwrap_or("no session")));
         Ok(Numbered(log.iter().filter(|entry| entry.starts_with("made")).count()))
     }
 
@@ -95,7 +95,7 @@ async fn a_call_without_a_session_has_its_own_which_goes_with_it() {
     assert_eq!(called(&executor, 2, None).await, "2");
     executor.pool().unwrap().release_call(Uuid::from_u128(1));
     instances.wait_disposed().await;
-    assert_eq!(told(&log), ["made without a session", "made without a session", "disposed of 1"]);
+    assert_eq!(told(&log), ["made for no session", "made for no session", "disposed of 1"]);
 }
 
 #[tokio::test]

@@ -1,15 +1,15 @@
-//! Putting a value where a path like `$.to[0].name` says.
+//! Setting a value at a path like `$.to[0].name`.
 
 use serde_json::{Map, Value};
 
 use super::{Object, StreamError};
 
-/// Deepest path that is followed.
+/// Maximum depth of a path.
 const MAX_DEPTH: usize = 100;
-/// What one step is counted as, in bytes, when it makes a place.
+/// Assumed size of a newly created value, in bytes.
 const STEP: usize = 32;
 
-const NO_PATH: StreamError = StreamError::Misshapen("`jsonPath` that can be followed");
+const NO_PATH: StreamError = StreamError::Misshapen("`jsonPath`");
 
 #[derive(Debug, PartialEq, Eq)]
 enum Step<'a> {
@@ -17,7 +17,7 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// Puts a partial argument's value to its place; strings are appended. Says by how many bytes the whole grew, roughly.
+/// Sets the value of a partial argument at its path; strings are appended. Returns the approximate growth in bytes.
 pub(super) fn set(root: &mut Value, path: &str, argument: &Object) -> Result<usize, StreamError> {
     let Some(value) = value_of(argument) else { return Ok(0) };
     let (mut place, mut grown) = (root, 0);
@@ -48,7 +48,7 @@ fn value_of(argument: &Object) -> Option<&Value> {
         .or_else(|| argument.get("nullValue").map(|_| NULL))
 }
 
-/// The place one step further, which is made if there is none.
+/// Returns the value one step further, created if missing, and the growth in bytes.
 fn enter<'v>(place: &'v mut Value, step: &Step<'_>) -> Result<(&'v mut Value, usize), StreamError> {
     if place.is_null() {
         *place = match step {
@@ -62,7 +62,7 @@ fn enter<'v>(place: &'v mut Value, step: &Step<'_>) -> Result<(&'v mut Value, us
             Ok((members.entry(*key).or_insert(Value::Null), by))
         }
         (Value::Array(items), Step::Index(index)) => {
-            // Items without anything in them are left out by the sender, so there may be gaps.
+            // The sender skips empty items, so there may be gaps.
             let missing = index.saturating_add(1).saturating_sub(items.len());
             if missing > super::partial::LIMIT / STEP {
                 return Err(NO_PATH);
@@ -74,7 +74,7 @@ fn enter<'v>(place: &'v mut Value, step: &Step<'_>) -> Result<(&'v mut Value, us
     }
 }
 
-/// The steps of `$.a.b[0]['c']`.
+/// Parses the steps of `$.a.b[0]['c']`.
 fn steps(path: &str) -> Result<Vec<Step<'_>>, StreamError> {
     let mut rest = path.strip_prefix('$').ok_or(NO_PATH)?;
     let mut steps = Vec::new();

@@ -1,4 +1,4 @@
-//! One output item that is a call: ours, or one of the provider's built-in tools.
+//! An output item that is a call, of a client tool or of one of the provider's built-in tools.
 
 use serde_json::Value;
 
@@ -12,19 +12,19 @@ pub(super) struct Item {
     pub(super) index: Option<u64>,
     pub(super) item_id: Option<String>,
     pub(super) place: usize,
-    /// What its arguments are in the end, if that was said.
+    /// The final arguments, if known.
     pub(super) last: Option<Value>,
-    /// It is done without being complete: the next event shows whether the output was cut.
+    /// `true` if the item is done without being complete: the next event shows whether the output was truncated.
     pub(super) waits: bool,
     call_id: Option<String>,
-    /// Its `type`.
+    /// The `type` of the item.
     what: String,
     name: String,
     kind: Kind,
 }
 
 impl Item {
-    /// An item begins. `None` if it is no call.
+    /// Opens a call for an item; returns `None` if the item is not a call.
     pub(super) fn open(
         index: Option<u64>,
         mut item: Object,
@@ -45,8 +45,8 @@ impl Item {
         Ok(Some(Self { index, item_id, place, last: None, waits: false, call_id, what, name, kind }))
     }
 
-    /// How surely it is this one, 0 for not at all: servers are known to change one or the other of its ids on the way, and
-    /// to give the same index to several.
+    /// Returns how likely the given item is this one; 0 means that it is not. Some servers change one of the ids of an
+    /// item, or give the same index to several items.
     pub(super) fn likeness(&self, index: Option<u64>, item: &Object) -> u8 {
         let same = |ours: &Option<String>, key: &str| ours.is_some() && ours.as_deref() == text(item, key);
         if same(&self.call_id, "call_id") {
@@ -61,7 +61,7 @@ impl Item {
         u8::from(index.is_some() && self.index == index && is_alike && !has_other_id)
     }
 
-    /// Keeps what its arguments are in the end; an empty text says nothing.
+    /// Stores the final arguments; an empty text is ignored.
     pub(super) fn keep(&mut self, arguments: Option<Value>) {
         if let Some(said @ (Value::String(_) | Value::Object(_))) = arguments
             && said.as_str() != Some("")
@@ -70,7 +70,7 @@ impl Item {
         }
     }
 
-    /// Its block is closed.
+    /// Handles the end of the item.
     pub(super) fn done(&mut self, mut item: Object, calls: &mut Calls) {
         let status = take_text(&mut item, "status");
         if self.kind == Kind::Provider {
@@ -98,7 +98,7 @@ impl Item {
     }
 }
 
-/// What a built-in tool was asked, as far as its item tells.
+/// Returns the arguments of a built-in tool, as far as the item has them.
 fn provided(mut item: Object) -> Value {
     let mut taken = |key: &str| item.remove(key).filter(|value| !value.is_null());
     if let Some(whole) = ["arguments", "input", "action", "operation"].into_iter().find_map(&mut taken) {

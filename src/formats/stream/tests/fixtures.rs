@@ -1,4 +1,4 @@
-//! Whole streams as vendors send them, and the calls that they give.
+//! Recorded streams of vendors, and their calls.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What holds for every vendor's stream: frames, faults, and whose it is.
+//! Tests for the streams of all vendors: framing, errors and detection.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -114,7 +114,7 @@ fn a_stream_has_a_limit_of_calls() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any values of any types where something is expected: never a panic, and no call is left open.
+    /// Values of any type in any member: parsing never panics, and leaves no call open.
     #[test]
     fn odd_events_are_survived(event in odd(), vendor in prop::sample::select(vec![Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini])) {
         let body = sse(&[event.clone(), event]);
@@ -141,7 +141,7 @@ proptest! {
     }
 }
 
-/// Objects with the members that vendors use, and anything in them.
+/// Generates objects with the members that vendors use, and arbitrary values.
 fn odd() -> impl Strategy<Value = Value> {
     let key = prop::sample::select(vec![
         "type",

@@ -22,7 +22,7 @@ fn stop(reason: &str) -> Value {
     last(parts(json!([{"text": ""}])), reason)
 }
 
-/// A piece of an argument, with more of the call to come.
+/// Creates a chunk of an argument, with more of the call to follow.
 fn piece(path: &str, value: Value) -> Value {
     let mut piece = value;
     piece["jsonPath"] = path.into();

@@ -1,4 +1,4 @@
-//! OpenAI's Chat Completions, and what servers make of them.
+//! OpenAI's Chat Completions, and compatible servers.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn chunk(delta: Value, finish_reason: Value) -> Value {
     json!({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
 }
 
-/// A chunk with these entries of `tool_calls`.
+/// Creates a chunk with these entries of `tool_calls`.
 fn entries(entries: Value) -> Value {
     chunk(json!({ "tool_calls": entries }), Value::Null)
 }
