@@ -54,7 +54,7 @@ pub(super) fn id(object: &mut Map<String, Value>, name: &str, pointer: &str) -> 
     Ok(text(object, name, pointer)?.filter(|id| !id.is_empty()))
 }
 
-/// Returns `true` if a member is a string that matches, in lower case.
+/// Returns `true` if a member is a string for which `is` returns `true`.
 pub(super) fn says(object: &Map<String, Value>, name: &str, is: impl Fn(&str) -> bool) -> bool {
     object.get(name).and_then(Value::as_str).is_some_and(is)
 }
