@@ -7,17 +7,17 @@ use sha2::{Digest, Sha256};
 use crate::domain::Vendor;
 
 /// Maximum length of a name that every vendor accepts.
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 /// Number of hex digits of an alias: usually the first, more only if that alias is already used.
 const DIGITS: [usize; 4] = [8, 16, 32, 56];
 
 /// Returns `true` if the vendor accepts the name.
 #[must_use]
 pub fn is_taken_by(vendor: Vendor, name: &str) -> bool {
-    let is_plain = (1..=LONGEST).contains(&name.len()) && name.bytes().all(is_plain);
+    let is_plain = (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(is_plain);
     match vendor {
         Vendor::OpenAi | Vendor::OpenAiResponses | Vendor::Anthropic => is_plain,
-        Vendor::Gemini => is_plain && begins_well(name),
+        Vendor::Gemini => is_plain && starts_validly(name),
     }
 }
 
@@ -25,7 +25,7 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-fn begins_well(name: &str) -> bool {
+fn starts_validly(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
 
@@ -85,12 +85,12 @@ pub fn shown(vendor: Vendor, name: &str) -> String {
 /// Creates an alias: the cleaned and shortened name with the given number of digits of its hash.
 fn alias(name: &str, digits: usize) -> String {
     use std::fmt::Write;
-    let mut alias = String::with_capacity(LONGEST);
-    if !begins_well(name) {
+    let mut alias = String::with_capacity(MAX_LENGTH);
+    if !starts_validly(name) {
         alias.push('_');
     }
     for letter in name.chars() {
-        if alias.len() + 1 + digits >= LONGEST {
+        if alias.len() + 1 + digits >= MAX_LENGTH {
             break;
         }
         alias.push(if letter.is_ascii() && is_plain(letter as u8) { letter } else { '_' });
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn vendors_take_what_their_rules_say() {
+    fn vendor_name_rules_are_applied() {
         for name in ["a", "get_weather", "get-weather", "_x", "Z9"] {
             assert!(is_taken_by(Vendor::OpenAi, name) && is_taken_by(Vendor::Gemini, name), "{name}");
         }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_is_taken_by_every_vendor_and_shows_the_name() {
+    fn alias_is_accepted_by_every_vendor_and_readable() {
         let long = "x.".repeat(64);
         for name in REFUSED.into_iter().chain([long.as_str()]) {
             let alias = &of(&[name])[name];
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_the_same_once_cleaned_have_aliases_of_their_own() {
+    fn names_that_clean_to_the_same_text_have_distinct_aliases() {
         let (one, other) = ("a.".repeat(60), "a_".repeat(60));
         let found = of(&[&one, &other, "a.b", "a..b"]);
         let different: HashSet<&String> = found.values().collect();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn names_over_mcp_have_one_meaning() {
+    fn names_over_mcp_are_unambiguous() {
         let alias = of(&["files.read"])["files.read"].clone();
         let reads_like_it = alias.replacen('_', ".", 1);
         let clashes: [&[&str]; 3] = [&["a.b", "a__b"], &["a._b", "a_.b", "x"], &["files.read", &reads_like_it]];

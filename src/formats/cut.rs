@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_at_characters_and_short_ones_are_left_alone() {
+    fn long_texts_are_truncated_at_characters() {
         let long = "ä".repeat(LONGEST_TEXT + 1);
         assert_eq!(text(&long).chars().count(), LONGEST_TEXT);
         let fits = "ä".repeat(LONGEST_TEXT);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_left_out_with_their_size_and_address() {
+    fn images_are_omitted_with_size_and_url() {
         let blocks = [ContentBlock::Image { data: "AAAA".into(), mime_type: "image/png".into() }];
         let shown = serde_json::to_value(ShortContent { call: Some(Uuid::nil()), blocks: &blocks }).unwrap();
         assert_eq!(shown[0]["omitted"], true);

@@ -120,14 +120,14 @@ impl From<&Loss> for DefinitionLoss {
 /// Converts a definition to a format, and returns the losses of the format itself, without those of lowering the
 /// schema. Native lists and prompts are created elsewhere; here they are like MCP.
 #[must_use]
-pub fn definition(format: Format, told: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
+pub fn definition(format: Format, presented: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
     match format {
-        Format::OpenAi => openai::chat(told),
-        Format::OpenAiStrict => openai::strict(told),
-        Format::OpenAiResponses => openai::responses(told),
-        Format::Anthropic => (anthropic::tool(told), Vec::new()),
-        Format::Gemini => (gemini::declaration(told), Vec::new()),
-        Format::Native | Format::Mcp | Format::Prompt => mcp::tool(told),
+        Format::OpenAi => openai::chat(presented),
+        Format::OpenAiStrict => openai::strict(presented),
+        Format::OpenAiResponses => openai::responses(presented),
+        Format::Anthropic => (anthropic::tool(presented), Vec::new()),
+        Format::Gemini => (gemini::declaration(presented), Vec::new()),
+        Format::Native | Format::Mcp | Format::Prompt => mcp::tool(presented),
     }
 }
 

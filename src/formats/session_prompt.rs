@@ -35,7 +35,7 @@ impl Counts {
 }
 
 /// Maximum length of the arguments of a pending call, in characters.
-const LONGEST_ARGUMENTS: usize = 300;
+const MAX_ARGUMENT_CHARS: usize = 300;
 
 /// Renders the tools of a session, the rules for calls, and the pending calls.
 #[must_use]
@@ -98,7 +98,7 @@ fn describe(text: &mut String, call: &Call) {
             None => write!(text, " ({})", progress.current),
         };
     }
-    let arguments = crate::domain::json::shorten(call.arguments_text.get(), LONGEST_ARGUMENTS);
+    let arguments = crate::domain::json::shorten(call.arguments_text.get(), MAX_ARGUMENT_CHARS);
     let _ = writeln!(text, "\n  Arguments: {}", one_line(&arguments));
 }
 

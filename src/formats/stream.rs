@@ -63,8 +63,8 @@ pub enum StreamEvent {
         /// Number of the call.
         place: usize,
     },
-    /// The provider marked the end of the model's message, also if a token limit ended it. This is the last event and
-    /// occurs at most once.
+    /// The provider marked the end of the model's message, also if a token limit ended it. Sent at most once, when
+    /// no further events are expected.
     Ended,
 }
 
@@ -110,7 +110,7 @@ impl Parser {
         if self.broken.is_none() {
             self.broken = self.take(bytes).err();
         }
-        out.append(&mut self.calls.said);
+        out.append(&mut self.calls.events);
         self.broken.clone().map_or(Ok(()), Err)
     }
 
@@ -122,11 +122,11 @@ impl Parser {
         {
             self.broken = self.event(&data).err();
         }
-        self.calls.cut_off_all();
+        self.calls.truncate_all();
         if self.broken.is_none() && self.calls.has_ended() {
             self.calls.end();
         }
-        out.append(&mut self.calls.said);
+        out.append(&mut self.calls.events);
     }
 
     /// Returns the vendor of the stream, once it is known.
@@ -177,7 +177,7 @@ impl Parser {
             return Err(StreamError::Provider(message));
         }
         if self.dialect.is_none() {
-            self.dialect = Dialect::told_by(&event, self.expected)?;
+            self.dialect = Dialect::detect(&event, self.expected)?;
         }
         self.dialect.as_mut().map_or(Ok(()), |dialect| dialect.event(event, &mut self.calls))
     }

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn they_stand_in_the_order_of_their_names() {
+    fn builtin_tools_are_sorted_by_name() {
         let names: Vec<_> = standard(&Clock::manual(Time(0))).into_iter().map(|tool| tool.definition.name).collect();
         assert_eq!(names, ["calculate", "current_time", "echo", "wait"]);
     }

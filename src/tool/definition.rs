@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read_only_says_all_that_follows_from_it() {
+    fn read_only_sets_the_implied_annotations() {
         let annotations = DefinitionBuilder::of::<Value>("x").read_only().closed_world().into_definition().annotations;
         let expected = Annotations { read_only: true, destructive: false, idempotent: true, open_world: false };
         assert_eq!(annotations, expected);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn any_error_becomes_one_by_its_message_alone() {
+    fn any_error_converts_by_its_message() {
         assert_eq!(fails("x").unwrap_err().message(), "invalid digit found in string");
         assert_eq!(fails("1").unwrap_err().message(), "plain text");
         let chained = anyhow::anyhow!("secret cause").context("no connection");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_whether_and_when_to_try_again() {
+    fn retryable_error_has_its_delay() {
         let error = ToolError::new("busy").retryable_after_ms(500).with_details(json!({"queue": 3}));
         let failure = error.into_failure("t");
         assert_eq!((failure.retryable, failure.retry_after_ms), (true, Some(500)));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_type_refuses_is_named_with_its_place() {
+    fn type_errors_have_a_pointer() {
         let invalid = read::<Order>(&json!({"a/b": [1, 0]})).unwrap_err();
         assert_eq!((invalid[0].pointer.as_str(), invalid[0].keyword), ("/a~1b/1", "type"));
         assert!(invalid[0].message.contains("nonzero"), "{}", invalid[0].message);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_names_the_first_twenty_faults_and_no_endless_ones() {
+    fn failure_limits_number_and_length_of_errors() {
         let invalid = vec![InvalidArgument::at("/a", "ä".repeat(1000)); 30];
         let failure = InvalidArgument::failure(&invalid, "t", &json!({}), &json!({}));
         assert_eq!(failure.text.lines().count(), 1 + 20);

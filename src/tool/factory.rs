@@ -19,7 +19,7 @@ mod pool;
 use pool::{InstanceHandle, InstancePool};
 
 /// Timeout of one disposal.
-const DISPOSAL: Duration = Duration::from_secs(10);
+const DISPOSAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A factory that creates tool instances per call, per session or per tenant.
 ///
@@ -134,20 +134,20 @@ impl BuiltinTool {
 struct FactoryExecutor<F: ToolFactory> {
     factory: Arc<F>,
     schema: Arc<serde_json::Value>,
-    kept: Arc<InstancePool<F>>,
+    pool: Arc<InstancePool<F>>,
 }
 
 impl<F: ToolFactory> FactoryExecutor<F> {
     fn new(factory: Arc<F>, schema: Arc<serde_json::Value>, instances: Instances) -> Self {
-        let kept = Arc::new(InstancePool::new(factory.clone(), instances.clone()));
-        instances.register(&(kept.clone() as Arc<dyn Pool>));
-        Self { factory, schema, kept }
+        let pool = Arc::new(InstancePool::new(factory.clone(), instances.clone()));
+        instances.register(&(pool.clone() as Arc<dyn Pool>));
+        Self { factory, schema, pool }
     }
 }
 
 impl<F: ToolFactory> Executor for FactoryExecutor<F> {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
-        let (kept, schema) = (self.kept.clone(), self.schema.clone());
+        let (pool, schema) = (self.pool.clone(), self.schema.clone());
         Box::pin(async move {
             let name = invocation.name.clone();
             let work = async {
@@ -158,9 +158,9 @@ impl<F: ToolFactory> Executor for FactoryExecutor<F> {
                 let args = args.map_err(refused)?;
                 let run = Run::new(invocation.clone());
                 let failed = |error: ToolError| error.into_failure(&name);
-                let held: Arc<InstanceHandle<F>> = kept.get(&run).await.map_err(failed)?;
-                held.tool().validate(&args).map_err(refused)?;
-                held.tool().call(args, run).await.and_then(IntoToolOutput::into_answer).map_err(failed)
+                let instance: Arc<InstanceHandle<F>> = pool.get(&run).await.map_err(failed)?;
+                instance.tool().validate(&args).map_err(refused)?;
+                instance.tool().call(args, run).await.and_then(IntoToolOutput::into_answer).map_err(failed)
             };
             match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(result) => result,
@@ -176,7 +176,7 @@ impl<F: ToolFactory> Executor for FactoryExecutor<F> {
     }
 
     fn pool(&self) -> Option<Arc<dyn Pool>> {
-        Some(self.kept.clone())
+        Some(self.pool.clone())
     }
 
     fn is_available(&self) -> Option<Available> {
@@ -216,15 +216,15 @@ impl Executor for AvailabilityFilter {
 }
 
 /// Disposes of an instance and logs a failure.
-async fn disposal<F: ToolFactory>(factory: Arc<F>, tool: F::Tool) {
+async fn dispose_logged<F: ToolFactory>(factory: Arc<F>, tool: F::Tool) {
     let name = <F::Tool as Tool>::NAME;
     let done = AssertUnwindSafe(async { factory.dispose(tool).await }).catch_unwind();
     let panicked = |payload: Box<dyn Any + Send>| format!("it panicked: {}", panic_message(&*payload));
-    let fault = match tokio::time::timeout(DISPOSAL, done).await {
+    let fault = match tokio::time::timeout(DISPOSAL_TIMEOUT, done).await {
         Ok(Ok(Ok(()))) => return,
         Ok(Ok(Err(error))) => error.message().to_owned(),
         Ok(Err(payload)) => panicked(payload),
-        Err(_) => format!("it took longer than {} s", DISPOSAL.as_secs()),
+        Err(_) => format!("it took longer than {} s", DISPOSAL_TIMEOUT.as_secs()),
     };
     tracing::warn!(tool = name, fault, "disposing of a tool instance failed");
 }

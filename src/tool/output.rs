@@ -47,7 +47,7 @@ impl<T: IntoToolOutput> IntoToolOutput for Option<T> {
 }
 
 /// Implements [`IntoToolOutput`] for types with a simple conversion.
-macro_rules! answers {
+macro_rules! impl_into_tool_output {
     ($($type:ty: $value:ident => $answer:expr;)*) => {$(
         impl IntoToolOutput for $type {
             fn into_answer(self) -> Result<ToolOutput, ToolError> {
@@ -58,7 +58,7 @@ macro_rules! answers {
     )*};
 }
 
-answers! {
+impl_into_tool_output! {
     (): _nothing => ToolOutput::Nothing;
     String: text => ToolOutput::Text(text);
     &'static str: text => ToolOutput::Text(text.to_owned());
@@ -96,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_kind_of_result_has_its_answer() {
+    fn every_result_type_is_converted() {
         let of = |answer: Result<ToolOutput, ToolError>| answer.unwrap();
         assert_eq!(of(().into_answer()), ToolOutput::Nothing);
         assert_eq!(of(None::<u8>.into_answer()), ToolOutput::Nothing);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_say_is_an_error() {
+    fn values_that_json_cannot_represent_are_errors() {
         assert_eq!(f64::NAN.into_answer().unwrap_err().message(), "the result is not a finite number");
         let unwritable = Json(std::collections::BTreeMap::from([((1, 2), 3)]));
         assert!(unwritable.into_answer().unwrap_err().message().contains("key must be a string"));

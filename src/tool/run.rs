@@ -27,7 +27,7 @@ impl Run {
     }
 
     /// Returns `true` if the API key of the caller allows the tool `tool`.
-    pub(super) fn may_have(&self, tool: &str) -> bool {
+    pub(super) fn allows_tool(&self, tool: &str) -> bool {
         self.0.allowed.as_ref().is_none_or(|allowed| allowed.has(tool))
     }
 

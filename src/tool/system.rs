@@ -28,9 +28,15 @@ pub type Manageable = Arc<dyn Fn(&Tenant) -> Vec<String> + Send + Sync>;
 #[must_use]
 pub fn tools(stores: &Stores, clock: &Clock, manageable: Manageable) -> Vec<BuiltinTool> {
     vec![
-        marked(BuiltinTool::new(AttemptCompletion::new(stores.clone(), clock.clone())), SystemTool::AttemptCompletion),
-        marked(NewTask::tool(stores.clone(), clock.clone()), SystemTool::NewTask),
-        marked(BuiltinTool::new(ResetEquippedTools::new(stores.clone(), manageable)), SystemTool::ResetEquippedTools),
+        with_role(
+            BuiltinTool::new(AttemptCompletion::new(stores.clone(), clock.clone())),
+            SystemTool::AttemptCompletion,
+        ),
+        with_role(NewTask::tool(stores.clone(), clock.clone()), SystemTool::NewTask),
+        with_role(
+            BuiltinTool::new(ResetEquippedTools::new(stores.clone(), manageable)),
+            SystemTool::ResetEquippedTools,
+        ),
     ]
 }
 
@@ -40,7 +46,7 @@ struct SystemExecutor {
     system: SystemTool,
 }
 
-fn marked(tool: BuiltinTool, system: SystemTool) -> BuiltinTool {
+fn with_role(tool: BuiltinTool, system: SystemTool) -> BuiltinTool {
     BuiltinTool { executor: Arc::new(SystemExecutor { executor: tool.executor, system }), ..tool }
 }
 
@@ -60,12 +66,12 @@ const NO_SESSION: &str = "it can be called only in a session; set `session` on t
 /// Returns the session of a run.
 async fn session_of(stores: &Stores, run: &Run) -> Result<Session, ToolError> {
     let Some(id) = run.session() else { return Err(ToolError::new(NO_SESSION)) };
-    let found = stores.of(run.tenant()).session(id).await.map_err(|error| away(&error))?;
+    let found = stores.of(run.tenant()).session(id).await.map_err(|error| store_error(&error))?;
     found.ok_or_else(|| ToolError::new("the session was deleted"))
 }
 
 /// Logs a database error and returns an error for the model without its details.
-fn away(error: &StoreError) -> ToolError {
+fn store_error(error: &StoreError) -> ToolError {
     if let StoreError::TooMany { .. } = error {
         return ToolError::new(format!("{error}, and no more can be made"));
     }

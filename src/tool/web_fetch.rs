@@ -21,10 +21,10 @@ mod preflight;
 use kind::Kind;
 
 /// Maximum size of a page, in bytes.
-const LARGEST: usize = 5 * 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 5 * 1024 * 1024;
 
 /// Limits concurrent conversions, which need much memory and time.
-static AT_ONCE: Semaphore = Semaphore::const_new(2);
+static CONVERSIONS: Semaphore = Semaphore::const_new(2);
 
 /// The tool `web_fetch`.
 #[derive(Debug, Clone)]
@@ -86,9 +86,9 @@ impl Tool for WebFetch {
 
     async fn call(&self, args: WebFetchArgs, run: Run) -> Result<Outcome, ToolError> {
         let url = address(&args.url)?;
-        let page = self.0.page(url, LARGEST).await.map_err(failed)?;
+        let page = self.0.page(url, MAX_PAGE_BYTES).await.map_err(failed)?;
         // The semaphore is never closed.
-        let permit = AT_ONCE.acquire().await;
+        let permit = CONVERSIONS.acquire().await;
         run.blocking(move |_| {
             // Held until the conversion is done, even if the call has ended before.
             let _permit = permit;
@@ -129,7 +129,7 @@ fn outcome(page: Page, format: Format) -> Result<Outcome, ToolError> {
     ]);
     let outcome = match kind {
         Kind::Html => {
-            let html = kind::decoded(&page);
+            let html = kind::decode(&page);
             if let Some(title) = convert::title(&html) {
                 details.insert("title".to_owned(), title.into());
             }
@@ -140,11 +140,11 @@ fn outcome(page: Page, format: Format) -> Result<Outcome, ToolError> {
                         let hint = "fetch it unchanged with \"format\": \"html\"";
                         ToolError::new(format!("the page is too large or too deeply nested to be converted; {hint}"))
                     })?;
-                    convert::converted(&html, format == Format::Text)?
+                    convert::convert(&html, format == Format::Text)?
                 }
             })
         }
-        Kind::Text => Outcome::text(kind::decoded(&page)),
+        Kind::Text => Outcome::text(kind::decode(&page)),
         Kind::Image => {
             let data = STANDARD.encode(&page.bytes);
             Outcome::blocks(vec![ContentBlock::Image { data, mime_type: page.media_type }])

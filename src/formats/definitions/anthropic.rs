@@ -5,6 +5,6 @@ use serde_json::{Value, json};
 use super::{PresentedTool, description};
 
 /// Converts a definition.
-pub(super) fn tool(told: &PresentedTool<'_>) -> Value {
-    json!({ "name": told.name, "description": description(told.definition), "input_schema": told.schema })
+pub(super) fn tool(presented: &PresentedTool<'_>) -> Value {
+    json!({ "name": presented.name, "description": description(presented.definition), "input_schema": presented.schema })
 }

@@ -14,14 +14,14 @@ pub fn is_told(output_schema: &Value) -> bool {
 }
 
 /// Converts a definition.
-pub(super) fn tool(told: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
-    let definition = told.definition;
+pub(super) fn tool(presented: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
+    let definition = presented.definition;
     let Annotations { read_only, destructive, idempotent, open_world } = definition.annotations;
     let mut tool = json!({
-        "name": told.name,
+        "name": presented.name,
         "title": definition.display_name(),
         "description": description(definition),
-        "inputSchema": told.schema,
+        "inputSchema": presented.schema,
     });
     let mut losses = Vec::new();
     match &definition.output_schema {
@@ -43,7 +43,7 @@ pub(super) fn tool(told: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
         "openWorldHint": open_world,
     });
     if let Some(upstream) = &definition.upstream {
-        as_told(&mut tool, upstream, definition);
+        restore_metadata(&mut tool, upstream, definition);
         return (tool, losses);
     }
     // Older clients read the title from here.
@@ -54,7 +54,7 @@ pub(super) fn tool(told: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
 }
 
 /// Restores the metadata that an upstream server sent with its tool, except for the name.
-fn as_told(tool: &mut Value, upstream: &UpstreamMetadata, definition: &ToolDefinition) {
+fn restore_metadata(tool: &mut Value, upstream: &UpstreamMetadata, definition: &ToolDefinition) {
     let Value::Object(members) = tool else { return };
     let mut put = |name: &str, value: Option<Value>| match value {
         Some(value) => drop(members.insert(name.to_owned(), value)),

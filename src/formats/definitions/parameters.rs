@@ -7,13 +7,13 @@ use crate::domain::json;
 /// Maximum depth of listed nested objects.
 const MAX_DEPTH: usize = 3;
 /// Maximum number of lines of one tool.
-const MOST_LINES: usize = 200;
+const MAX_LINES: usize = 200;
 /// Maximum number of values in a list.
-const MOST_VALUES: usize = 50;
+const MAX_VALUES: usize = 50;
 /// Maximum length of a value in a list, in characters.
-const LONGEST_VALUE: usize = 200;
+const MAX_VALUE_CHARS: usize = 200;
 /// Maximum number of consecutive references.
-const MOST_REFERENCES: usize = 8;
+const MAX_REFERENCES: usize = 8;
 
 /// A parameter of a tool.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,10 +41,10 @@ fn collect(root: &Value, schema: &Value, prefix: &str, depth: usize, found: &mut
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     let required = schema.get("required").and_then(Value::as_array);
     for (name, given) in properties {
-        if found.len() >= MOST_LINES {
+        if found.len() >= MAX_LINES {
             return;
         }
-        let property = resolved(root, given);
+        let property = resolve(root, given);
         let key = format!("{prefix}{name}");
         found.push(Parameter {
             kind: kind(root, property, depth),
@@ -56,7 +56,7 @@ fn collect(root: &Value, schema: &Value, prefix: &str, depth: usize, found: &mut
             key: key.clone(),
         });
         if depth > 1 {
-            let (inner, suffix) = within(root, property);
+            let (inner, suffix) = nested(root, property);
             collect(root, inner, &format!("{key}{suffix}."), depth - 1, found);
         }
     }
@@ -64,9 +64,9 @@ fn collect(root: &Value, schema: &Value, prefix: &str, depth: usize, found: &mut
 
 /// Returns the nested object of a property: the property itself, the items of its array, or its only branch with
 /// properties.
-fn within<'a>(root: &'a Value, property: &'a Value) -> (&'a Value, &'static str) {
+fn nested<'a>(root: &'a Value, property: &'a Value) -> (&'a Value, &'static str) {
     if let Some(items) = property.get("items") {
-        return (resolved(root, items), "[]");
+        return (resolve(root, items), "[]");
     }
     let has_properties = |branch: &&Value| branch.get("properties").is_some();
     let objects: Vec<&Value> = branches(root, property).filter(has_properties).collect();
@@ -79,12 +79,12 @@ fn within<'a>(root: &'a Value, property: &'a Value) -> (&'a Value, &'static str)
 /// Returns the alternatives of a schema.
 fn branches<'a>(root: &'a Value, schema: &'a Value) -> impl Iterator<Item = &'a Value> {
     let lists = ["anyOf", "oneOf"].into_iter().filter_map(|keyword| schema.get(keyword)?.as_array());
-    lists.flatten().map(|branch| resolved(root, branch))
+    lists.flatten().map(|branch| resolve(root, branch))
 }
 
 /// Follows local references; returns the schema itself if it is not a reference.
-fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
-    for _ in 0..MOST_REFERENCES {
+fn resolve<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
+    for _ in 0..MAX_REFERENCES {
         let reference = schema.get("$ref").and_then(Value::as_str);
         let Some(named) = reference.and_then(|text| root.pointer(text.strip_prefix('#')?)) else { break };
         schema = named;
@@ -109,7 +109,7 @@ fn kind(root: &Value, schema: &Value, depth: usize) -> String {
         let is_object = schema.get("properties").is_some();
         kinds.push(if is_object { "object" } else { "any" }.to_owned());
     }
-    let items = schema.get("items").map(|items| resolved(root, items)).filter(|items| items.is_object() && depth > 0);
+    let items = schema.get("items").map(|items| resolve(root, items)).filter(|items| items.is_object() && depth > 0);
     if let (Some(items), Some(array)) = (items, kinds.iter_mut().find(|kind| *kind == "array")) {
         let of = kind(root, items, depth - 1);
         if of != "any" {
@@ -131,7 +131,7 @@ fn allowed(root: &Value, schema: &Value) -> Vec<String> {
         return shown(&own);
     }
     if let Some(items) = schema.get("items") {
-        return shown(&enumerated(resolved(root, items)));
+        return shown(&enumerated(resolve(root, items)));
     }
     // The list is complete only if every alternative is a list of values.
     let is_null = |branch: &Value| branch.get("type").is_some_and(|name| name == "null");
@@ -154,8 +154,8 @@ fn list(values: Option<&Value>) -> Vec<String> {
 }
 
 fn shown(values: &[&Value]) -> Vec<String> {
-    let mut shown: Vec<String> = values.iter().take(MOST_VALUES).map(|given| value(given)).collect();
-    if values.len() > MOST_VALUES {
+    let mut shown: Vec<String> = values.iter().take(MAX_VALUES).map(|given| value(given)).collect();
+    if values.len() > MAX_VALUES {
         shown.push(format!("… ({} in all)", values.len()));
     }
     shown
@@ -167,7 +167,7 @@ fn value(value: &Value) -> String {
         Value::String(text) if is_plain(text) => text.clone(),
         other => other.to_string(),
     };
-    json::shorten(&text, LONGEST_VALUE)
+    json::shorten(&text, MAX_VALUE_CHARS)
 }
 
 fn is_plain(text: &str) -> bool {
@@ -187,7 +187,7 @@ pub fn names(schema: &Value) -> Vec<&str> {
 }
 
 fn gather<'a>(schema: &'a Value, depth: usize, found: &mut Vec<&'a str>) {
-    let Some(members) = schema.as_object().filter(|_| depth > 0 && found.len() < MOST_LINES) else { return };
+    let Some(members) = schema.as_object().filter(|_| depth > 0 && found.len() < MAX_LINES) else { return };
     let inner = |keyword: &str| members.get(keyword).and_then(Value::as_object);
     for (name, property) in inner("properties").into_iter().flat_map(Map::iter) {
         found.push(name);

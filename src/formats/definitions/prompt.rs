@@ -61,7 +61,7 @@ fn describe(text: &mut String, tool: &ToolDefinition, stats: Option<&ToolStats>)
             }
         }
     }
-    if let Some(note) = stats.and_then(experience) {
+    if let Some(note) = stats.and_then(warning) {
         let _ = writeln!(text, "Note: {note}");
     }
 }
@@ -83,7 +83,7 @@ fn line(text: &mut String, parameter: &Parameter) {
 }
 
 /// Returns a warning if the statistics show failures or slow calls.
-fn experience(stats: &ToolStats) -> Option<String> {
+fn warning(stats: &ToolStats) -> Option<String> {
     let (all, failed) = (stats.execution_count, stats.failure_count);
     let fails = all >= ENOUGH_EXECUTIONS && failed * 100 >= all * OFTEN_PERCENT;
     let fails = fails.then(|| format!("often fails ({failed} of {all} calls)"));

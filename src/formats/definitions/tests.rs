@@ -41,7 +41,7 @@ fn responses_are_not_strict_and_strict_is() {
 }
 
 #[test]
-fn a_description_that_is_too_long_for_openai_is_cut_and_told() {
+fn long_description_for_openai_is_truncated_with_a_loss() {
     let (fits, too_long) = ("é".repeat(1024), "é".repeat(1025));
     for format in [Format::OpenAi, Format::OpenAiStrict, Format::OpenAiResponses] {
         let shown = |description: &str| {
@@ -79,11 +79,11 @@ fn a_tool_without_arguments_has_no_parameters_for_gemini() {
 }
 
 #[test]
-fn a_result_that_is_no_object_has_no_output_schema_for_mcp() {
-    let (told, losses) = of(Format::Mcp, &tool(json!({"output_schema": {"type": "object"}})));
-    assert_eq!((&told["outputSchema"], losses), (&json!({"type": "object"}), Vec::new()));
-    let (told, losses) = of(Format::Mcp, &tool(json!({"output_schema": {"type": "string"}})));
-    assert_eq!((told.get("outputSchema"), losses[0].pointer.as_str()), (None, "/output_schema"));
+fn non_object_result_has_no_output_schema_for_mcp() {
+    let (listed, losses) = of(Format::Mcp, &tool(json!({"output_schema": {"type": "object"}})));
+    assert_eq!((&listed["outputSchema"], losses), (&json!({"type": "object"}), Vec::new()));
+    let (listed, losses) = of(Format::Mcp, &tool(json!({"output_schema": {"type": "string"}})));
+    assert_eq!((listed.get("outputSchema"), losses[0].pointer.as_str()), (None, "/output_schema"));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_prompt_without_tools_is_empty() {
 }
 
 #[test]
-fn a_prompt_says_what_there_is_and_leaves_out_what_there_is_not() {
+fn prompt_omits_missing_parts() {
     let schema = json!({"type": "object"});
     let least = tool(json!({"description": "", "input_schema": schema}));
     let head = "# Available Tools\n\nYou have access to the following 1 tool(s):\n\n## get_weather\n";
@@ -113,7 +113,7 @@ fn a_prompt_says_what_there_is_and_leaves_out_what_there_is_not() {
 }
 
 #[test]
-fn parameters_within_others_have_dotted_keys() {
+fn nested_parameters_have_dotted_keys() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -151,7 +151,7 @@ fn parameters_within_others_have_dotted_keys() {
 }
 
 #[test]
-fn a_schema_that_refers_to_itself_is_described_within_bounds() {
+fn recursive_schema_is_described_within_limits() {
     let schema = json!({
         "type": "object",
         "properties": {"a": {"$ref": "#/$defs/a"}, "b": {"$ref": "#"}, "c": {"$ref": "#/$defs/nowhere"}},

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::members::{array, has, id, name, object, says, take, type_of, wrong};
+use super::members::{array, error_at, has, id, is_text, name, object, take, type_of};
 use super::model_content::{ModelContent, Piece, is_common_image};
 use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
@@ -15,14 +15,14 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
         Value::Array(content) => return Ok((blocks(content, "")?, false)),
         body => object(body, "")?,
     };
-    let is_cut_off = says(&body, "stop_reason", is_cut_off);
+    let is_cut_off = is_text(&body, "stop_reason", is_cut_off);
     match take(&mut body, &["content"]) {
         // A message with only text.
         Some(Value::String(_)) => Ok((Vec::new(), is_cut_off)),
         Some(content) => Ok((blocks(array(content, "/content")?, "/content")?, is_cut_off)),
         None if has(&body, &["role", "stop_reason"]) => Ok((Vec::new(), is_cut_off)),
         None if has(&body, &["type"]) => Ok((block(body, "")?.into_iter().collect(), is_cut_off)),
-        None => Err(wrong("", "is not an Anthropic message: `content` is missing")),
+        None => Err(error_at("", "is not an Anthropic message: `content` is missing")),
     }
 }
 

@@ -21,7 +21,7 @@ pub fn conversation<'a>(vendor: Vendor, calls: &'a [Call], name_of: impl Fn(&'a 
         let mut continuation = Continuation::new(vendor);
         let mut asked = Vec::with_capacity(turn.len());
         for call in &turn {
-            let (id, name) = (own_id(vendor, call, &mut taken), name_of(call));
+            let (id, name) = (unique_id(vendor, call, &mut taken), name_of(call));
             continuation.push(Some(&id), &name, super::Kind::Function);
             asked.push(request(vendor, &id, &name, call));
         }
@@ -61,7 +61,7 @@ fn turns(calls: &[Call]) -> Vec<Vec<&Call>> {
 }
 
 /// Returns the call's id if the vendor accepts it and it is unused, or another id.
-fn own_id(vendor: Vendor, call: &Call, taken: &mut HashSet<String>) -> String {
+fn unique_id(vendor: Vendor, call: &Call, taken: &mut HashSet<String>) -> String {
     let first = ids::accepted(vendor, &call.call_id);
     let others = (0_u32..).map(|n| match n {
         0 => call.id.to_string(),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_has_one_result_and_no_id_is_there_twice() {
+    fn every_call_has_one_result_and_a_unique_id() {
         let ours = Uuid::from_u128(3).to_string();
         let calls: Vec<Call> =
             [call(1, "call_0", json!({})), call(2, "call_0", json!({})), call(3, "call_0", json!({}))]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_one_turn_in_its_order_whatever_came_in_between() {
+    fn batch_is_one_turn_in_order() {
         let batch = Uuid::from_u128(9);
         let of_batch = |n, id, index| {
             let record = ended(call(n, id, json!({}))).into_record();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_on_has_a_note_and_one_that_is_still_written_is_left_out() {
+    fn pending_call_has_a_note_and_incomplete_call_is_skipped() {
         let mut open = call(2, "open", json!(""));
         open.await_arguments();
         let calls = [call(1, "going", json!("")), open];
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_an_object_whatever_the_model_wrote() {
+    fn arguments_are_always_an_object() {
         let given =
             [json!("{\"a\": 1}"), json!({"a": 1}), json!(" "), json!(null), json!("{\"a"), json!([1]), json!("[1]")];
         let shown = given.map(|given| Value::Object(arguments(&Arc::new(given))));

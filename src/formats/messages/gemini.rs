@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::members::{array, has, id, name, object, take, wrong};
+use super::members::{array, error_at, has, id, name, object, take};
 use super::model_content::{ModelContent, Piece, is_common_image};
 use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
@@ -12,7 +12,7 @@ use crate::domain::decode::DecodeError;
 pub(super) const FUNCTION_CALL: [&str; 2] = ["functionCall", "function_call"];
 pub(super) const FINISH_REASON: [&str; 2] = ["finishReason", "finish_reason"];
 /// Members of a response other than candidates, which may be missing.
-pub(super) const OF_ANSWER: [&str; 4] = ["promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata"];
+pub(super) const RESPONSE_MEMBERS: [&str; 4] = ["promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata"];
 
 /// Parses the response (or its chunks as an array), a candidate, its content, the parts of the content, or one part.
 pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
@@ -27,9 +27,10 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
         body => {
             let body = object(body, "")?;
             let known = ["candidates", "content", "parts", "role", "text"];
-            if !has(&body, &known) && ![&FUNCTION_CALL[..], &FINISH_REASON, &OF_ANSWER].iter().any(|of| has(&body, of))
+            if !has(&body, &known)
+                && ![&FUNCTION_CALL[..], &FINISH_REASON, &RESPONSE_MEMBERS].iter().any(|of| has(&body, of))
             {
-                return Err(wrong(
+                return Err(error_at(
                     "",
                     "is not a Gemini response: `candidates`, `content`, `parts` and `functionCall` are missing",
                 ));

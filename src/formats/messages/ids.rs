@@ -28,7 +28,7 @@ mod tests {
         [(Vendor::OpenAi, 40), (Vendor::OpenAiResponses, 64), (Vendor::Anthropic, usize::MAX)];
 
     #[test]
-    fn an_id_that_a_vendor_takes_stays_as_it_is() {
+    fn accepted_id_is_unchanged() {
         for (vendor, _) in VENDORS {
             for id in ["call_0", "toolu_01A09q90qw90lq917835lq9", "0197b1f6-3b56-7d6e-8c44-2f1de1d2ab01"] {
                 assert_eq!(accepted(vendor, id), id);
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_gets_one_that_fits_always_the_same_and_never_anothers() {
+    fn rejected_id_is_replaced_deterministically() {
         let long = "x".repeat(65);
         for (vendor, longest) in VENDORS {
             let refused = match vendor {

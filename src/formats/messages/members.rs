@@ -7,7 +7,7 @@ use crate::domain::decode::DecodeError;
 use crate::domain::json::type_name;
 
 /// Creates an error at a pointer.
-pub(super) fn wrong(pointer: &str, message: impl Into<String>) -> DecodeError {
+pub(super) fn error_at(pointer: &str, message: impl Into<String>) -> DecodeError {
     DecodeError { pointer: pointer.to_owned(), message: message.into() }
 }
 
@@ -24,14 +24,14 @@ pub(super) fn has(object: &Map<String, Value>, names: &[&str]) -> bool {
 pub(super) fn object(value: Value, pointer: &str) -> Result<Map<String, Value>, DecodeError> {
     match value {
         Value::Object(object) => Ok(object),
-        other => Err(wrong(pointer, format!("must be an object, not {}", type_name(&other)))),
+        other => Err(error_at(pointer, format!("must be an object, not {}", type_name(&other)))),
     }
 }
 
 pub(super) fn array(value: Value, pointer: &str) -> Result<Vec<Value>, DecodeError> {
     match value {
         Value::Array(items) => Ok(items),
-        other => Err(wrong(pointer, format!("must be an array, not {}", type_name(&other)))),
+        other => Err(error_at(pointer, format!("must be an array, not {}", type_name(&other)))),
     }
 }
 
@@ -40,13 +40,15 @@ pub(super) fn text(object: &mut Map<String, Value>, name: &str, pointer: &str) -
     match take(object, &[name]) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(other) => Err(wrong(&format!("{pointer}/{name}"), format!("must be a string, not {}", type_name(&other)))),
+        Some(other) => {
+            Err(error_at(&format!("{pointer}/{name}"), format!("must be a string, not {}", type_name(&other))))
+        }
     }
 }
 
 /// Removes and returns the name of a tool.
 pub(super) fn name(object: &mut Map<String, Value>, pointer: &str) -> Result<String, DecodeError> {
-    text(object, "name", pointer)?.ok_or_else(|| wrong(&format!("{pointer}/name"), "is missing"))
+    text(object, "name", pointer)?.ok_or_else(|| error_at(&format!("{pointer}/name"), "is missing"))
 }
 
 /// Removes and returns an id; an empty id counts as missing.
@@ -55,7 +57,7 @@ pub(super) fn id(object: &mut Map<String, Value>, name: &str, pointer: &str) -> 
 }
 
 /// Returns `true` if a member is a string for which `is` returns `true`.
-pub(super) fn says(object: &Map<String, Value>, name: &str, is: impl Fn(&str) -> bool) -> bool {
+pub(super) fn is_text(object: &Map<String, Value>, name: &str, is: impl Fn(&str) -> bool) -> bool {
     object.get(name).and_then(Value::as_str).is_some_and(is)
 }
 

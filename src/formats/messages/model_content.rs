@@ -41,7 +41,7 @@ impl<'a> ModelContent<'a> {
             ContentBlock::Image { mime_type, .. } => {
                 Piece::Text(format!("[an image ({mime_type}) was omitted: it cannot be shown here]").into())
             }
-            ContentBlock::Other(block) => Piece::Text(words(block)),
+            ContentBlock::Other(block) => Piece::Text(block_text(block)),
         });
         let pieces = pieces.filter(|piece| !matches!(piece, Piece::Text(text) if text.trim().is_empty())).collect();
         Self { pieces, is_error }
@@ -78,7 +78,7 @@ impl<'a> ModelContent<'a> {
 }
 
 /// Converts another block to text: the text of an MCP resource, or the URI of a link.
-fn words(block: &Map<String, Value>) -> Cow<'_, str> {
+fn block_text(block: &Map<String, Value>) -> Cow<'_, str> {
     let text = |value: Option<&'_ Value>| value.and_then(Value::as_str).map(str::to_owned);
     let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
     if kind == "resource"

@@ -3,13 +3,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::members::{array, has, id, name, object, says, take, text, type_of, wrong};
+use super::members::{array, error_at, has, id, is_text, name, object, take, text, type_of};
 use super::model_content::ModelContent;
 use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
 use crate::domain::decode::DecodeError;
 
-/// Parses the response, a choice, its message, or an element of `tool_calls`.
+/// Parses the response, a choice, its message, its `tool_calls`, or one of these calls.
 pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut body = match body {
         Value::Array(calls) => return Ok((tool_calls(calls, "")?, false)),
@@ -28,17 +28,17 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
         return Ok((tool_call(body, "")?.into_iter().collect(), false));
     }
     if !has(&body, &["tool_calls", "function_call", "role", "content"]) {
-        return Err(wrong("", "is not an OpenAI Chat message: `choices`, `message` and `tool_calls` are missing"));
+        return Err(error_at("", "is not an OpenAI Chat message: `choices`, `message` and `tool_calls` are missing"));
     }
-    let is_cut_off = says(&body, "finish_reason", is_cut_off) || says(&body, "stop_reason", is_cut_off);
+    let is_cut_off = is_text(&body, "finish_reason", is_cut_off) || is_text(&body, "stop_reason", is_cut_off);
     Ok((message(body, "")?, is_cut_off))
 }
 
 fn choice(mut choice: Map<String, Value>, pointer: &str) -> Result<VendorCalls, DecodeError> {
     let pointer = format!("{pointer}/message");
-    let said = take(&mut choice, &["message"]).ok_or_else(|| wrong(&pointer, "is missing"))?;
+    let said = take(&mut choice, &["message"]).ok_or_else(|| error_at(&pointer, "is missing"))?;
     let calls = message(object(said, &pointer)?, &pointer)?;
-    Ok((calls, says(&choice, "finish_reason", is_cut_off)))
+    Ok((calls, is_text(&choice, "finish_reason", is_cut_off)))
 }
 
 fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<ParsedCall>, DecodeError> {
@@ -78,7 +78,7 @@ fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<Parse
     let within = format!("{pointer}/{member}");
     let Some(called) = take(&mut call, &[member]) else {
         return match type_of(&call) {
-            "function" | "custom" | "" => Err(wrong(&within, "is missing")),
+            "function" | "custom" | "" => Err(error_at(&within, "is missing")),
             _ => Ok(None),
         };
     };

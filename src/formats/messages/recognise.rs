@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::gemini::{FINISH_REASON, FUNCTION_CALL, OF_ANSWER};
+use super::gemini::{FINISH_REASON, FUNCTION_CALL, RESPONSE_MEMBERS};
 use super::members::{has, type_of};
 use crate::domain::Vendor;
 
@@ -40,7 +40,7 @@ fn of_object(body: &Map<String, Value>) -> Option<Vendor> {
     if is_array("output") {
         return Some(Vendor::OpenAiResponses);
     }
-    let of_gemini = [&FINISH_REASON[..1], &OF_ANSWER[..]].iter().any(|of| has(body, of));
+    let of_gemini = [&FINISH_REASON[..1], &RESPONSE_MEMBERS[..]].iter().any(|of| has(body, of));
     if is_array("candidates") || is_array("parts") || is_object("functionCall") || is_object("content") || of_gemini {
         return Some(Vendor::Gemini);
     }

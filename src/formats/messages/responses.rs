@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::members::{array, has, id, name, object, says, text, type_of, wrong};
+use super::members::{array, error_at, has, id, is_text, name, object, text, type_of};
 use super::model_content::{ModelContent, Piece, is_common_image};
 use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
@@ -21,16 +21,19 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
         return Ok((items(array(output, "/output")?, "/output")?, is_answer_cut_off(&body)));
     }
     if type_of(&body).is_empty() {
-        return Err(wrong("", "is not an OpenAI Responses response: `output` and the `type` of an item are missing"));
+        return Err(error_at(
+            "",
+            "is not an OpenAI Responses response: `output` and the `type` of an item are missing",
+        ));
     }
     Ok((item(body, "")?.into_iter().collect(), false))
 }
 
 fn is_answer_cut_off(answer: &Map<String, Value>) -> bool {
-    let is_incomplete = says(answer, "status", |status| status == "incomplete");
+    let is_incomplete = is_text(answer, "status", |status| status == "incomplete");
     let details = answer.get("incomplete_details").and_then(Value::as_object);
     match details {
-        Some(details) => is_incomplete && says(details, "reason", is_cut_off),
+        Some(details) => is_incomplete && is_text(details, "reason", is_cut_off),
         None => is_incomplete,
     }
 }
@@ -56,7 +59,7 @@ fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCall
         Kind::Custom => Some(json!({ "input": text(&mut item, "input", pointer)?.unwrap_or_default() })),
         _ => item.swap_remove("arguments"),
     };
-    let is_cut_off = says(&item, "status", |status| status == "incomplete");
+    let is_cut_off = is_text(&item, "status", |status| status == "incomplete");
     Ok(Some(ParsedCall { id, name, arguments, kind, is_cut_off, pointer: pointer.to_owned() }))
 }
 

@@ -37,7 +37,7 @@ fn no_calls_are_no_messages() {
 }
 
 #[test]
-fn details_metadata_and_data_are_told_to_no_model() {
+fn details_metadata_and_data_are_hidden_from_models() {
     let planted = json!({"planted": "planted"}).as_object().unwrap().clone();
     let outcome = Outcome {
         details: planted.clone(),
@@ -53,7 +53,7 @@ fn details_metadata_and_data_are_told_to_no_model() {
 }
 
 #[test]
-fn a_call_that_goes_on_has_its_message() {
+fn pending_call_has_a_message() {
     let call = call(None);
     for vendor in VENDORS {
         let text = told(vendor, &call).to_string();
@@ -62,7 +62,7 @@ fn a_call_that_goes_on_has_its_message() {
 }
 
 #[test]
-fn an_image_goes_where_it_is_taken_and_elsewhere_a_text_says_that_it_is_left_out() {
+fn unsupported_image_is_replaced_by_a_note() {
     let blocks = || vec![ContentBlock::Text("look".into()), image("image/png"), ContentBlock::Text(String::new())];
     let call_with = |blocks: Vec<ContentBlock>| call(Some(Outcome::blocks(blocks)));
     let note = "look\n[an image (image/png) was omitted: it cannot be shown here]";
@@ -101,7 +101,7 @@ fn an_error_is_marked_in_each_vendors_way() {
 }
 
 #[test]
-fn anthropic_is_told_something_of_every_error_and_in_texts_only() {
+fn errors_for_anthropic_have_text_only() {
     let failure = Failure::truncated("t");
     let silent = Outcome { error: Some(failure.clone()), ..Outcome::text("") };
     let pictured = Outcome { error: Some(failure), ..Outcome::blocks(vec![image("image/png")]) };
@@ -113,7 +113,7 @@ fn anthropic_is_told_something_of_every_error_and_in_texts_only() {
 }
 
 #[test]
-fn ids_of_own_calls_are_mapped_where_the_vendor_limits_them_and_a_models_never() {
+fn ids_of_native_calls_are_mapped_and_model_ids_never() {
     let call = call(Some(Outcome::text("x")));
     let odd = format!("a.b/{}", "c".repeat(600));
     let mut own = Continuation::new(Vendor::Anthropic);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::domain::JsonText;
 
 /// Minimum length of a text that becomes a segment of its own, in bytes.
-const LONG: usize = 16 * 1024;
+const MIN_SEGMENT_BYTES: usize = 16 * 1024;
 
 /// A JSON writer. It dereferences to the current segment.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Pieces {
 
     /// Appends serialized JSON.
     pub(super) fn push_text(&mut self, text: &JsonText) {
-        if text.get().len() < LONG {
+        if text.get().len() < MIN_SEGMENT_BYTES {
             return self.last.extend_from_slice(text.get().as_bytes());
         }
         self.push_bytes(&Bytes::from_owner(text.clone()));
@@ -32,7 +32,7 @@ impl Pieces {
 
     /// Appends serialized JSON in bytes.
     pub(super) fn push_bytes(&mut self, json: &Bytes) {
-        if json.len() < LONG {
+        if json.len() < MIN_SEGMENT_BYTES {
             return self.last.extend_from_slice(json);
         }
         if !self.last.is_empty() {

@@ -8,9 +8,9 @@ use super::{BatchAnswer, Content, Data, Details, Effective, Pieces, ToolCall};
 use crate::domain::{Call, ContentBlock, Limits, Time, json};
 
 /// Initial capacity, large enough for a typical call.
-const USUAL_BYTES: usize = 2048;
+const TYPICAL_BYTES: usize = 2048;
 
-type Written = serde_json::Result<()>;
+type WriteResult = serde_json::Result<()>;
 
 impl ToolCall<'_> {
     /// Serializes the call as compact JSON, reusing prerendered JSON.
@@ -18,7 +18,7 @@ impl ToolCall<'_> {
     /// # Errors
     /// Returns an error if serde cannot serialize a value.
     pub fn to_json(&self) -> serde_json::Result<Pieces> {
-        let mut out = Pieces::with_capacity(USUAL_BYTES);
+        let mut out = Pieces::with_capacity(TYPICAL_BYTES);
         call(&mut out, self)?;
         Ok(out)
     }
@@ -39,7 +39,7 @@ impl BatchAnswer<'_> {
     /// # Errors
     /// Returns an error if serde cannot serialize a value.
     pub fn to_json(&self) -> serde_json::Result<Pieces> {
-        let mut out = Pieces::with_capacity(USUAL_BYTES * self.results.len().max(1));
+        let mut out = Pieces::with_capacity(TYPICAL_BYTES * self.results.len().max(1));
         out.extend_from_slice(br#"{"batch_id":"#);
         maybe(&mut out, self.batch_id, id)?;
         out.extend_from_slice(br#","results":["#);
@@ -59,7 +59,7 @@ impl BatchAnswer<'_> {
     }
 }
 
-fn call(out: &mut Pieces, call: &ToolCall<'_>) -> Written {
+fn call(out: &mut Pieces, call: &ToolCall<'_>) -> WriteResult {
     if let Some(json) = call.written {
         out.push_bytes(json);
         return Ok(());
@@ -143,7 +143,7 @@ fn call(out: &mut Pieces, call: &ToolCall<'_>) -> Written {
     Ok(())
 }
 
-fn maybe<T>(out: &mut Vec<u8>, member: Option<T>, write: impl FnOnce(&mut Vec<u8>, T) -> Written) -> Written {
+fn maybe<T>(out: &mut Vec<u8>, member: Option<T>, write: impl FnOnce(&mut Vec<u8>, T) -> WriteResult) -> WriteResult {
     match member {
         Some(member) => write(out, member),
         None => {
@@ -153,7 +153,7 @@ fn maybe<T>(out: &mut Vec<u8>, member: Option<T>, write: impl FnOnce(&mut Vec<u8
     }
 }
 
-fn value(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> Written {
+fn value(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> WriteResult {
     serde_json::to_writer(out, value)
 }
 
@@ -161,26 +161,26 @@ fn truth(out: &mut Vec<u8>, is: bool) {
     out.extend_from_slice(if is { b"true" } else { b"false" });
 }
 
-fn id(out: &mut Vec<u8>, id: Uuid) -> Written {
+fn id(out: &mut Vec<u8>, id: Uuid) -> WriteResult {
     out.push(b'"');
     out.extend_from_slice(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes());
     out.push(b'"');
     Ok(())
 }
 
-fn time(out: &mut Vec<u8>, time: Time) -> Written {
+fn time(out: &mut Vec<u8>, time: Time) -> WriteResult {
     out.push(b'"');
     time.write(out);
     out.push(b'"');
     Ok(())
 }
 
-fn text(out: &mut Vec<u8>, text: &str) -> Written {
+fn text(out: &mut Vec<u8>, text: &str) -> WriteResult {
     json::write_text(out, text);
     Ok(())
 }
 
-fn arguments(out: &mut Pieces, arguments: &Effective<'_>) -> Written {
+fn arguments(out: &mut Pieces, arguments: &Effective<'_>) -> WriteResult {
     match arguments {
         Effective::AsGiven(text) => {
             out.push_text(text);
@@ -190,7 +190,7 @@ fn arguments(out: &mut Pieces, arguments: &Effective<'_>) -> Written {
     }
 }
 
-fn details(out: &mut Vec<u8>, details: &Details<'_>) -> Written {
+fn details(out: &mut Vec<u8>, details: &Details<'_>) -> WriteResult {
     let Some((duration_ms, name, is_good)) = details.facts_only() else { return value(out, details) };
     out.extend_from_slice(br#"{"execution_time_ms":"#);
     value(out, &duration_ms)?;
@@ -202,7 +202,7 @@ fn details(out: &mut Vec<u8>, details: &Details<'_>) -> Written {
     Ok(())
 }
 
-fn limits(out: &mut Vec<u8>, limits: Limits) -> Written {
+fn limits(out: &mut Vec<u8>, limits: Limits) -> WriteResult {
     out.extend_from_slice(br#"{"timeout_ms":"#);
     value(out, &limits.timeout_ms)?;
     if let Some(idle) = limits.idle_timeout_ms {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_serde_writes() {
+    fn output_equals_serde() {
         same(&call("echo", None));
         same(&call("echo", Some(Outcome::text("plain"))));
         same(&call("echo", Some(Outcome::text("with \"quotes\" \\ and \u{0}\u{1f}\n"))));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_written_as_they_are_and_not_copied() {
+    fn long_texts_are_not_copied() {
         let mut record = call("echo", None).into_record();
         record.arguments = Arc::new(json!({"text": "x".repeat(100_000)}));
         record.arguments_text = crate::domain::JsonText::of(&record.arguments);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_ahead_is_what_would_be_written_now() {
+    fn prerendered_json_equals_fresh_json() {
         let call = call("echo", Some(Outcome::text("plain")));
         let now = ToolCall::from(&call).to_json().unwrap().joined();
         assert_eq!((call.written.get(), &now), (None, &serde_json::to_vec(&ToolCall::from(&call)).unwrap().into()));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_few_calls_have_is_written_too() {
+    fn rare_members_are_written() {
         let mut rare = call("echo", None).into_record();
         rare.session = Some("a \"session\"".into());
         rare.batch_id = Some(Uuid::nil());

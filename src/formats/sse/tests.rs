@@ -19,7 +19,7 @@ fn event(name: &str, data: &str) -> (String, String) {
 }
 
 #[test]
-fn the_examples_of_the_standard_are_read_as_it_says() {
+fn examples_of_the_standard_are_parsed() {
     for (stream, expected) in [
         ("data: YHOO\ndata: +2\ndata: 10\n\n", vec![event("", "YHOO\n+2\n10")]),
         (
@@ -38,7 +38,7 @@ fn the_examples_of_the_standard_are_read_as_it_says() {
 }
 
 #[test]
-fn fields_are_taken_to_the_letter() {
+fn field_names_are_matched_exactly() {
     for (stream, expected) in [
         ("event: a\n\ndata: x\n\n", vec![event("", "x")]),
         ("event: a\nevent: b\ndata: x\n\n", vec![event("b", "x")]),
@@ -53,14 +53,14 @@ fn fields_are_taken_to_the_letter() {
 }
 
 #[test]
-fn only_the_very_first_byte_order_mark_is_none_of_the_text() {
+fn only_the_leading_byte_order_mark_is_removed() {
     assert_eq!(events(["\u{feff}data: a\n\n".as_bytes()]), [event("", "a")]);
     assert_eq!(events(["\u{feff}\u{feff}data: a\n\n".as_bytes()]), []);
     assert_eq!(events(["\u{feff}\n\u{feff}data: a\n\ndata:\u{feff}b\n\n".as_bytes()]), [event("", "\u{feff}b")]);
 }
 
 #[test]
-fn an_event_that_no_blank_line_ends_does_not_count() {
+fn event_without_blank_line_is_discarded() {
     let mut parser = Parser::new(100);
     for (piece, within) in
         [("data: a", true), ("\n", true), ("\n", false), (":c", true), ("\n", false), ("event: a\n", true)]
@@ -72,7 +72,7 @@ fn an_event_that_no_blank_line_ends_does_not_count() {
 }
 
 #[test]
-fn nothing_larger_than_the_limit_is_held() {
+fn events_above_the_limit_are_rejected() {
     for fits in ["data: 3456789\n\n", "data: 3456789\n\ndata: 3456789\n\n", ":123456789012\n:123456789012\n"] {
         let mut parser = Parser::new(13);
         let mut input = fits.as_bytes();
@@ -112,7 +112,7 @@ fn streams() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn the_pieces_of_a_stream_make_no_difference(stream in streams(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
+    fn chunk_boundaries_make_no_difference(stream in streams(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
         cuts.extend([0, stream.len()]);
         cuts.sort_unstable();
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn the_ends_of_lines_make_no_difference(stream in streams()) {
+    fn line_endings_make_no_difference(stream in streams()) {
         // A literal implementation of the standard: first lines, then fields.
         let text = String::from_utf8(stream.clone()).unwrap().replace("\r\n", "\n").replace('\r', "\n");
         let (mut expected, mut name, mut data) = (Vec::new(), String::new(), String::new());

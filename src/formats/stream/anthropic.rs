@@ -11,7 +11,7 @@ use super::data::{Object, take_object, take_objects, take_text, text};
 use super::error::StreamError;
 
 /// Stop reasons that truncate an incomplete block.
-const CUT: [&str; 3] = ["max_tokens", "model_context_window_exceeded", "refusal"];
+const TRUNCATING: [&str; 3] = ["max_tokens", "model_context_window_exceeded", "refusal"];
 
 /// A parser for Anthropic's stream, with the open blocks of the message.
 #[derive(Debug, Default)]
@@ -95,9 +95,9 @@ impl Anthropic {
             Some("message_delta") => {
                 let delta = take_object(&mut event, "delta");
                 if let Some(reason) = delta.as_ref().and_then(|delta| text(delta, "stop_reason")) {
-                    let is_cut = CUT.contains(&reason);
+                    let is_cut = TRUNCATING.contains(&reason);
                     self.settle(calls, |block| block.waits && !is_cut);
-                    calls.end_is_seen();
+                    calls.mark_end();
                 }
                 Ok(())
             }
@@ -162,10 +162,10 @@ impl Anthropic {
             self.start(Some(index), block, calls)?;
         }
         let reason = text(&message, "stop_reason");
-        let is_cut = reason.is_some_and(|reason| CUT.contains(&reason));
+        let is_cut = reason.is_some_and(|reason| TRUNCATING.contains(&reason));
         self.settle(calls, |_| !is_cut);
         if reason.is_some() {
-            calls.end_is_seen();
+            calls.mark_end();
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Anthropic {
 impl Block {
     fn settle(self, is_whole: bool, calls: &mut Calls) {
         if !is_whole {
-            calls.cut_off(self.place);
+            calls.truncate(self.place);
         } else if calls.has_text(self.place) {
             calls.close(self.place, None);
         } else {

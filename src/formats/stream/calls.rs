@@ -12,9 +12,9 @@ use super::{Kind, StreamEvent};
 pub(super) struct Calls {
     calls: Vec<Call>,
     /// Events that the parser has not returned yet.
-    pub(super) said: Vec<StreamEvent>,
+    pub(super) events: Vec<StreamEvent>,
     has_ended: bool,
-    said_ended: bool,
+    has_sent_end: bool,
 }
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Calls {
             return Err(StreamError::TooManyCalls);
         }
         self.calls.push(Call { kind, is_open: true, scan: Scan::default() });
-        self.said.push(StreamEvent::Opened { place, id, name, kind });
+        self.events.push(StreamEvent::Opened { place, id, name, kind });
         Ok(place)
     }
 
@@ -54,13 +54,13 @@ impl Calls {
             _ => text,
         };
         call.scan.push(&text);
-        self.said.push(StreamEvent::Delta { place, text });
+        self.events.push(StreamEvent::Delta { place, text });
     }
 
     /// Replaces the arguments so far.
     pub(super) fn value(&mut self, place: usize, arguments: Value) {
         if self.is_open(place) {
-            self.said.push(StreamEvent::Value { place, arguments });
+            self.events.push(StreamEvent::Value { place, arguments });
         }
     }
 
@@ -83,29 +83,29 @@ impl Calls {
             Some(text) if kind == Kind::Custom => Some(Map::from_iter([("input".to_owned(), text)]).into()),
             None if kind == Kind::Custom => {
                 let text = if is_blank { "{\"input\":\"\"}" } else { "\"}" };
-                self.said.push(StreamEvent::Delta { place, text: text.to_owned() });
+                self.events.push(StreamEvent::Delta { place, text: text.to_owned() });
                 None
             }
             arguments => arguments,
         };
-        self.said.push(StreamEvent::Closed { place, arguments });
+        self.events.push(StreamEvent::Closed { place, arguments });
     }
 
     /// Truncates a call because the output ended within it.
-    pub(super) fn cut_off(&mut self, place: usize) {
+    pub(super) fn truncate(&mut self, place: usize) {
         if let Some(call) = self.open_call(place) {
             call.is_open = false;
-            self.said.push(StreamEvent::Truncated { place });
+            self.events.push(StreamEvent::Truncated { place });
         }
     }
 
     /// Truncates all open calls.
-    pub(super) fn cut_off_all(&mut self) {
-        (0..self.calls.len()).for_each(|place| self.cut_off(place));
+    pub(super) fn truncate_all(&mut self) {
+        (0..self.calls.len()).for_each(|place| self.truncate(place));
     }
 
     /// Records that the provider marked the end of the message. More events may follow.
-    pub(super) fn end_is_seen(&mut self) {
+    pub(super) fn mark_end(&mut self) {
         self.has_ended = true;
     }
 
@@ -116,8 +116,8 @@ impl Calls {
     /// Ends the stream.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
-        if !std::mem::replace(&mut self.said_ended, true) {
-            self.said.push(StreamEvent::Ended);
+        if !std::mem::replace(&mut self.has_sent_end, true) {
+            self.events.push(StreamEvent::Ended);
         }
     }
 }

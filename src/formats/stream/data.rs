@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::domain::json;
 
 /// Maximum length of a provider's error message, in characters.
-const LONGEST_MESSAGE: usize = 500;
+const MAX_MESSAGE_CHARS: usize = 500;
 
 /// The data of an event, or an object within it.
 pub(super) type Object = Map<String, Value>;
@@ -46,5 +46,5 @@ pub(super) fn text<'a>(from: &'a Object, key: &str) -> Option<&'a str> {
 /// Returns the message of an error of any form.
 pub(super) fn error_message(error: &Value) -> String {
     let message = error.get("message").and_then(Value::as_str).or_else(|| error.as_str());
-    json::shorten(&message.map_or_else(|| error.to_string(), str::to_owned), LONGEST_MESSAGE)
+    json::shorten(&message.map_or_else(|| error.to_string(), str::to_owned), MAX_MESSAGE_CHARS)
 }

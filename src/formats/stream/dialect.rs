@@ -32,7 +32,7 @@ impl Dialect {
 
     /// Selects the parser by the first event. Returns `None` if the event belongs to no message, so that the next event
     /// decides.
-    pub(super) fn told_by(event: &Object, expected: Option<Vendor>) -> Result<Option<Self>, StreamError> {
+    pub(super) fn detect(event: &Object, expected: Option<Vendor>) -> Result<Option<Self>, StreamError> {
         match (shape_of(event), expected) {
             (Some(found), Some(expected)) if found != expected => Err(StreamError::OtherVendor { expected, found }),
             (None, None) if matches!(text(event, "type"), Some("ping" | "keepalive")) => Ok(None),

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn every_frame_gives_the_same_events() {
+    fn every_framing_yields_the_same_events() {
         for body in [
             "data: {\"a\":\"é}\"}\n\nevent: x\ndata: {\"b\":[1]}\n\n",
             "\u{feff}: hello\r\n\r\ndata: {\"a\":\"é}\"}\r\n\r\ndata: {\"b\":[1]}",
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_complete_is_no_event() {
+    fn incomplete_text_is_not_an_event() {
         for body in ["", " ", "\u{feff}", "{\"a\":", "[", "dat", ": x"] {
             assert_eq!(events([body.as_bytes()]), [""; 0], "{body:?}");
         }
     }
 
     #[test]
-    fn an_event_is_held_up_to_its_limit() {
+    fn events_above_the_limit_are_rejected() {
         for begin in ["{\"a\":\"", "data: {\"a\":\""] {
             let mut framing = Framing::new();
             assert_eq!(framing.next(&mut begin.as_bytes()), Ok(None));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn words_between_json_texts_are_refused() {
+    fn text_between_json_texts_is_rejected() {
         let mut input = &b"{\"a\":1}\nup"[..];
         let mut framing = Framing::new();
         assert!(framing.next(&mut input).unwrap().is_some());

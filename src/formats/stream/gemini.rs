@@ -33,7 +33,7 @@ impl Gemini {
         let is_first = |candidate: &Object| candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
         let Some(mut candidate) = take_objects(&mut event, "candidates").find(is_first) else {
             if event.contains_key("promptFeedback") {
-                calls.end_is_seen();
+                calls.mark_end();
             }
             return Ok(());
         };
@@ -45,9 +45,9 @@ impl Gemini {
         }
         if reason.is_some() {
             if let Some(open) = self.open.take() {
-                calls.cut_off(open.place);
+                calls.truncate(open.place);
             }
-            calls.end_is_seen();
+            calls.mark_end();
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl Gemini {
         });
         if !is_continued {
             if let Some(open) = self.open.take() {
-                calls.cut_off(open.place);
+                calls.truncate(open.place);
             }
             let Some(name) = name else { return Ok(()) };
             let place = calls.open(id.clone(), name.clone(), Kind::Function)?;
@@ -103,7 +103,7 @@ impl Gemini {
         } else if let Some(open) = self.open.take() {
             if is_cut {
                 calls.value(open.place, open.arguments);
-                calls.cut_off(open.place);
+                calls.truncate(open.place);
             } else {
                 calls.close(open.place, Some(open.arguments));
             }

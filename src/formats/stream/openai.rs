@@ -13,7 +13,7 @@ use super::error::StreamError;
 use super::{Kind, partial};
 
 /// Finish reasons after which the last call may be incomplete.
-const CUT: [&str; 11] = [
+const TRUNCATING: [&str; 11] = [
     "length",
     "max_tokens",
     "model_length",
@@ -134,8 +134,8 @@ impl Chat {
             self.entry(Entry::legacy(call), calls)?;
         }
         if let Some(reason) = text(&choice, "finish_reason") {
-            self.finish(CUT.contains(&reason), calls)?;
-            calls.end_is_seen();
+            self.finish(TRUNCATING.contains(&reason), calls)?;
+            calls.mark_end();
         }
         Ok(())
     }
@@ -238,7 +238,7 @@ impl Chat {
                 None => continue,
             };
             if is_cut {
-                calls.cut_off(place);
+                calls.truncate(place);
             } else {
                 calls.close(place, known.whole.take());
             }

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_of_an_object_is_readable() {
+    fn partial_object_is_readable() {
         for (text, expected) in [
             ("{", json!({})),
             (" {\"", json!({})),
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_not() {
+    fn non_objects_are_not_readable() {
         for text in ["", " ", "[", "[1]", "12", "\"{", "nul", "x", "{a", "{\"a\": x"] {
             assert_eq!(readable(text), None, "{text}");
         }
     }
 
     #[test]
-    fn numbers_beyond_bounds_and_deep_texts_are_survived() {
+    fn large_numbers_and_deep_nesting_are_handled() {
         let deep = format!("{{\"a\":{}", "[".repeat(5000));
         for text in
             ["{\"a\":123456789012345678901234567890}", "{\"a\":-9223372036854775809,\"b\":", "{\"a\":1e999}", &deep]
@@ -158,7 +158,7 @@ mod tests {
     proptest! {
         /// Wherever an object is truncated, its readable members are a prefix of it.
         #[test]
-        fn nothing_is_readable_that_is_not_there(text in any::<String>(), other in "[a-z\"\\\\é😀]{0,8}", number in any::<i64>()) {
+        fn readable_members_are_a_prefix(text in any::<String>(), other in "[a-z\"\\\\é😀]{0,8}", number in any::<i64>()) {
             let whole = json!({"text": text, "list": [{"other": other}, number], "last": true});
             let Value::Object(members) = &whole else { unreachable!() };
             let (json, mut partial) = (whole.to_string(), Partial::default());

@@ -78,7 +78,7 @@ impl Responses {
                 self.customs_are_provided = !tools.is_empty() && !tools.iter().any(is_custom);
             }
             "response.output_item.added" => {
-                self.go_on(calls);
+                self.close_waiting(calls);
                 let index = index_of(&event);
                 if let Some(item) = take_object(&mut event, "item") {
                     self.announce(index, item, calls)?;
@@ -96,7 +96,7 @@ impl Responses {
             | "response.mcp_call_arguments.done" => {
                 let said = event.remove("arguments").or_else(|| event.remove("input"));
                 if let Some(item) = self.find(text(&event, "item_id"), index_of(&event)) {
-                    item.keep(said);
+                    item.set_arguments(said);
                 }
             }
             "response.output_item.done" => {
@@ -137,7 +137,7 @@ impl Responses {
     }
 
     fn item_done(&mut self, index: Option<u64>, item: Object, calls: &mut Calls) -> Result<(), StreamError> {
-        self.go_on(calls);
+        self.close_waiting(calls);
         let at = match self.known(index, &item) {
             Some(at) => Some(at),
             None => self.announce(index, item.clone(), calls)?,
@@ -155,7 +155,7 @@ impl Responses {
     }
 
     /// Closes waiting items: the output continues, so it was not truncated within them.
-    fn go_on(&self, calls: &mut Calls) {
+    fn close_waiting(&self, calls: &mut Calls) {
         for item in self.items.iter().filter(|item| item.waits) {
             calls.close(item.place, item.last.clone());
         }
@@ -177,11 +177,11 @@ impl Responses {
             }
         };
         if is_whole {
-            self.go_on(calls);
+            self.close_waiting(calls);
             for (item, index) in take_objects(&mut response, "output").zip(0..) {
                 self.item_done(Some(index), item, calls)?;
             }
-            self.go_on(calls);
+            self.close_waiting(calls);
             for item in &self.items {
                 calls.close(item.place, item.last.clone());
             }
@@ -192,7 +192,7 @@ impl Responses {
                     self.item_done(Some(index), item, calls)?;
                 }
             }
-            calls.cut_off_all();
+            calls.truncate_all();
         }
         calls.end();
         Ok(())

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_object_or_array_is_complete() {
+    fn only_a_full_object_or_array_is_complete() {
         for whole in ["{}", " [1, 2]\n", r#"{"a":"}\\","b":{"c":"\"]"}} "#, r#"{"a": tru}"#] {
             assert!(complete(whole), "{whole}");
         }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_behind_it_are_left() {
+    fn bytes_after_the_end_are_not_consumed() {
         let mut scan = Scan::default();
         assert_eq!((scan.advance(b"{\"a\":1}{}"), scan.is_complete()), (7, true));
     }

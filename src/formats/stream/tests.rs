@@ -84,7 +84,7 @@ fn meant(arguments: Value) -> Value {
 }
 
 /// Parses a body that arrives in these chunks and then ends.
-fn heard<'p>(vendor: Option<Vendor>, pieces: impl IntoIterator<Item = &'p [u8]>) -> Story {
+fn parse<'p>(vendor: Option<Vendor>, pieces: impl IntoIterator<Item = &'p [u8]>) -> Story {
     let (mut parser, mut story, mut out) = (Parser::new(vendor), Story::default(), Vec::new());
     for piece in pieces {
         let pushed = parser.push(piece, &mut out);
@@ -101,13 +101,13 @@ fn heard<'p>(vendor: Option<Vendor>, pieces: impl IntoIterator<Item = &'p [u8]>)
 
 /// Parses a body, and checks that the result does not depend on its chunks.
 fn story(body: &str) -> Story {
-    let whole = heard(None, [body.as_bytes()]);
-    assert_eq!(heard(None, body.as_bytes().chunks(1)), whole, "byte by byte");
+    let whole = parse(None, [body.as_bytes()]);
+    assert_eq!(parse(None, body.as_bytes().chunks(1)), whole, "byte by byte");
     for at in 0..=body.len() {
         let (before, after) = body.as_bytes().split_at(at);
-        assert_eq!(heard(None, [before, after]), whole, "in two chunks at {at}");
+        assert_eq!(parse(None, [before, after]), whole, "in two chunks at {at}");
         // A call that is closed in a truncated stream is closed with the same arguments in the full stream.
-        for (cut, call) in heard(None, [before]).calls.iter().zip(&whole.calls) {
+        for (cut, call) in parse(None, [before]).calls.iter().zip(&whole.calls) {
             assert!(
                 cut.closed.is_none() || cut.closed == call.closed && cut.name == call.name,
                 "truncated at {at}: {cut:?}"
@@ -123,6 +123,6 @@ fn sse(events: &[Value]) -> String {
 }
 
 /// Parses events.
-fn say(events: &[Value]) -> Story {
+fn parse_events(events: &[Value]) -> Story {
     story(&sse(events))
 }

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_answer_is_a_json_number_written_without_needless_digits() {
+    async fn result_is_a_short_json_number() {
         for (expression, text) in
             [("3 + 4", "7"), ("14 / 2", "7"), ("7 / 2", "3.5"), ("0.1 + 0.2", "0.30000000000000004")]
         {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_expression_that_cannot_be_evaluated_says_why() {
+    async fn invalid_expression_is_an_error() {
         let failure = calculate("1 / 0").await.unwrap_err();
         assert_eq!(failure.code, Code::ToolExecutionError);
         assert_eq!(failure.text, "Error executing tool \"calculate\": 1 / 0 is a division by zero");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn its_examples_are_true_and_its_description_names_every_function() {
+    fn examples_are_correct_and_description_names_every_function() {
         let definition = BuiltinTool::new(Calculate).definition;
         for example in &definition.examples {
             let text = example.arguments["expression"].as_str().unwrap();

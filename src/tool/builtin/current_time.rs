@@ -90,7 +90,7 @@ fn find(name: &str) -> Result<TimeZone, String> {
 /// Returns the most similar zone name. Only the city may be given ("Berlin"), and typos are allowed ("Europe/Berln").
 fn nearest(name: &str) -> Option<String> {
     /// Minimum similarity for a suggestion, from 0 to 1.
-    const ALIKE: f64 = 0.75;
+    const MIN_SIMILARITY: f64 = 0.75;
     let wanted = name.to_lowercase().replace(' ', "_");
     ZONES
         .available()
@@ -100,7 +100,7 @@ fn nearest(name: &str) -> Option<String> {
             let alike = |other| strsim::normalized_damerau_levenshtein(&wanted, other);
             (alike(&lower).max(alike(city)), zone.to_string())
         })
-        .filter(|(alike, _)| *alike >= ALIKE)
+        .filter(|(alike, _)| *alike >= MIN_SIMILARITY)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))
         .map(|(_, zone)| zone)
 }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_tells_the_time_of_its_clock_in_any_zone() {
+    async fn time_is_returned_in_any_zone() {
         let outcome = at_noon(json!({"timezone": "europe/berlin"})).await;
         assert_eq!(outcome.output, "2026-01-31T13:00:00+01:00");
         let expected = json!({
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_zone_it_is_utc() {
+    async fn default_zone_is_utc() {
         let outcome = at_noon(json!({})).await;
         assert_eq!(outcome.output, "2026-01-31T12:00:00+00:00");
         assert_eq!(outcome.structured.unwrap()["timezone"], "UTC");
     }
 
     #[tokio::test]
-    async fn an_unknown_zone_is_an_invalid_argument_with_the_one_that_was_meant() {
+    async fn unknown_zone_is_rejected_with_a_suggestion() {
         for (given, meant) in
             [("Berlin", "Europe/Berlin"), ("Europe/Berln", "Europe/Berlin"), ("new york", "America/New_York")]
         {

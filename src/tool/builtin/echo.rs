@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whatever_comes_in_is_data_even_if_it_looks_like_an_error() {
+    async fn arguments_are_data_even_if_they_look_like_an_error() {
         for arguments in [json!({}), json!({"success": false, "error": "x"}), json!({"output": "\u{0}🦀"})] {
             let answer = Echo::tool().invoke(arguments.clone()).await;
             assert_eq!(answer, Ok(ToolOutput::Data(Arc::new(arguments))));

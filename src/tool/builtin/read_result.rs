@@ -19,7 +19,7 @@ use excerpt::ExcerptRequest;
 /// The name of the tool.
 pub const NAME: &str = "read_result";
 /// Maximum size of a compiled pattern, in bytes.
-const LARGEST_PATTERN: usize = 256 * 1024;
+const MAX_PATTERN_BYTES: usize = 256 * 1024;
 
 /// The tool `read_result`.
 #[derive(Clone)]
@@ -87,8 +87,8 @@ impl ReadResult {
             None => self.stores.of(run.tenant()).call(id).await.map(|call| call.filter(|call| call.session.is_none())),
             Some(session) => call_of(&self.stores.of(run.tenant()), session, id).await,
         };
-        let found = found.map_err(|error| away(&error))?;
-        found.filter(|call| run.may_have(&call.name)).ok_or_else(nothing)
+        let found = found.map_err(|error| store_error(&error))?;
+        found.filter(|call| run.allows_tool(&call.name)).ok_or_else(nothing)
     }
 }
 
@@ -119,7 +119,7 @@ impl Tool for ReadResult {
     }
 
     async fn call(&self, args: ReadArgs, run: Run) -> Result<String, ToolError> {
-        let pattern = args.pattern.as_deref().map(compiled).transpose()?;
+        let pattern = args.pattern.as_deref().map(compile).transpose()?;
         let call = self.call(&args.call_id, &run).await?;
         let Some(outcome) = call.outcome.clone() else {
             return Err(ToolError::new("the call has not ended yet, so it has no result to read"));
@@ -144,15 +144,15 @@ impl Tool for ReadResult {
     }
 }
 
-fn compiled(pattern: &str) -> Result<Arc<Regex>, ToolError> {
-    let compiled = RegexBuilder::new(pattern).size_limit(LARGEST_PATTERN).build();
+fn compile(pattern: &str) -> Result<Arc<Regex>, ToolError> {
+    let compiled = RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build();
     compiled
         .map(Arc::new)
         .map_err(|error| ToolError::new(format!("the pattern is not a valid regular expression: {error}")))
 }
 
 /// Logs a database error and returns an error for the model without its details.
-fn away(error: &StoreError) -> ToolError {
+fn store_error(error: &StoreError) -> ToolError {
     tracing::error!(%error, "a result cannot be read again");
     ToolError::new("the database is unavailable; retry later")
 }

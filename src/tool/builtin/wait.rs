@@ -73,7 +73,7 @@ mod tests {
     use crate::tool::typed::tests::invocation;
 
     #[tokio::test(start_paused = true)]
-    async fn it_waits_exactly_as_long_as_it_is_told() {
+    async fn wait_takes_exactly_the_requested_time() {
         for (ms, steps) in [(0, 1), (50, 1), (300_000, 7)] {
             let start = Instant::now();
             let answer = BuiltinTool::new(Wait).invoke(json!({"ms": ms, "steps": steps})).await;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_reports_after_each_step() {
+    async fn progress_is_reported_after_each_step() {
         let (invocation, mut reports) = invocation(json!({"ms": 100, "steps": 4}));
         let mut running = BuiltinTool::new(Wait).executor.execute(invocation);
         let mut seen = Vec::new();
@@ -101,13 +101,13 @@ mod tests {
             Report::Status(update) => update.progress.unwrap(),
             Report::Emission(_) => unreachable!(),
         }));
-        let told: Vec<_> = seen.iter().map(|p| (p.current, p.total, p.message.as_deref().unwrap())).collect();
+        let reported: Vec<_> = seen.iter().map(|p| (p.current, p.total, p.message.as_deref().unwrap())).collect();
         let expected = [(1.0, "25 of 100 ms"), (2.0, "50 of 100 ms"), (3.0, "75 of 100 ms"), (4.0, "100 of 100 ms")];
-        assert_eq!(told, expected.map(|(current, message)| (current, Some(4.0), message)));
+        assert_eq!(reported, expected.map(|(current, message)| (current, Some(4.0), message)));
     }
 
     #[test]
-    fn its_clock_lets_the_longest_wait_end_and_its_schema_lets_nothing_longer_in() {
+    fn timeout_exceeds_the_maximum_wait_of_the_schema() {
         let definition = BuiltinTool::new(Wait).definition;
         assert_eq!(definition.limits.timeout_ms, Some(310_000));
         let ms = &definition.input_schema["properties"]["ms"];

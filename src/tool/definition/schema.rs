@@ -28,7 +28,7 @@ fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> (String, Map<String, Va
             schema.remove("format");
         }
         if let Some(Value::String(description)) = schema.get_mut("description") {
-            *description = unwrapped(description);
+            *description = unwrap_lines(description);
         }
     })
     .transform(&mut schema);
@@ -47,18 +47,18 @@ fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> (String, Map<String, Va
 }
 
 /// Joins the lines of paragraphs, which are wrapped only for the source code. Lists and code keep their lines.
-fn unwrapped(documentation: &str) -> String {
+fn unwrap_lines(documentation: &str) -> String {
     let mut text = String::with_capacity(documentation.len());
     let mut fenced = false;
     for line in documentation.lines() {
         let fence = line.trim_start().starts_with("```");
-        let goes_on = !fenced
+        let continues = !fenced
             && !fence
             && !text.is_empty()
             && !text.ends_with('\n')
             && !text.ends_with("```")
             && !starts_block(line);
-        match (text.is_empty(), goes_on) {
+        match (text.is_empty(), continues) {
             (true, _) => {}
             (false, true) => text.push(' '),
             (false, false) => text.push('\n'),
@@ -120,16 +120,16 @@ mod tests {
     }
 
     #[test]
-    fn only_the_line_breaks_that_mean_something_are_kept() {
+    fn line_breaks_of_wrapped_paragraphs_are_removed() {
         let wrapped =
             "One sentence\nthat continues, and\n-2 too.\n\nA list:\n- a\n- b\n1. c\n\n```\nx\ny\n```\nThe end.";
         let expected =
             "One sentence that continues, and -2 too.\n\nA list:\n- a\n- b\n1. c\n\n```\nx\ny\n```\nThe end.";
-        assert_eq!(unwrapped(wrapped), expected);
+        assert_eq!(unwrap_lines(wrapped), expected);
     }
 
     #[test]
-    fn any_value_is_any_object() {
+    fn schema_of_any_value_accepts_any_object() {
         assert_eq!(of_arguments::<Value>().1, json!({"type": "object"}));
         assert_eq!(of_result::<Value>(), json!({}), "a result may be anything");
     }

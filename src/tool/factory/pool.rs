@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{ToolFactory, disposal};
+use super::{ToolFactory, dispose_logged};
 use crate::domain::Tenant;
 use crate::executor::instances::{InstanceScope, Instances, Pool};
 use crate::tool::error::panic_message;
@@ -43,7 +43,7 @@ struct InstanceSlot<F: ToolFactory> {
 pub struct InstancePool<F: ToolFactory> {
     factory: Arc<F>,
     instances: Instances,
-    places: Mutex<HashMap<Owner, InstanceSlot<F>>>,
+    slots: Mutex<HashMap<Owner, InstanceSlot<F>>>,
 }
 
 impl<F: ToolFactory> InstanceHandle<F> {
@@ -57,14 +57,14 @@ impl<F: ToolFactory> InstanceHandle<F> {
 impl<F: ToolFactory> Drop for InstanceHandle<F> {
     fn drop(&mut self) {
         if let Some(tool) = self.tool.take() {
-            self.instances.dispose(disposal(self.factory.clone(), tool));
+            self.instances.dispose(dispose_logged(self.factory.clone(), tool));
         }
     }
 }
 
 impl<F: ToolFactory> InstancePool<F> {
     pub fn new(factory: Arc<F>, instances: Instances) -> Self {
-        Self { factory, instances, places: Mutex::default() }
+        Self { factory, instances, slots: Mutex::default() }
     }
 
     /// Returns the instance for a run, and creates it if necessary.
@@ -77,15 +77,15 @@ impl<F: ToolFactory> InstancePool<F> {
             (InstanceScope::Session, Some(session)) => Owner::Session(run.tenant().clone(), session.clone()),
             (InstanceScope::Session, None) | (InstanceScope::Call, _) => Owner::Call(run.id()),
         };
-        let place = {
-            let mut places = self.places();
-            let place =
-                places.entry(owner).or_insert_with(|| InstanceSlot { made: Arc::default(), used_at: Instant::now() });
-            place.used_at = Instant::now();
-            place.made.clone()
+        let slot = {
+            let mut slots = self.slots();
+            let slot =
+                slots.entry(owner).or_insert_with(|| InstanceSlot { made: Arc::default(), used_at: Instant::now() });
+            slot.used_at = Instant::now();
+            slot.made.clone()
         };
         // If the creating call is dropped, the next waiting call creates the instance.
-        place.get_or_try_init(|| self.make(run.clone())).await.cloned()
+        slot.get_or_try_init(|| self.make(run.clone())).await.cloned()
     }
 
     async fn make(&self, run: Run) -> Result<Arc<InstanceHandle<F>>, ToolError> {
@@ -103,14 +103,14 @@ impl<F: ToolFactory> InstancePool<F> {
         }))
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<Owner, InstanceSlot<F>>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> MutexGuard<'_, HashMap<Owner, InstanceSlot<F>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn release(&self, owner: &Owner) {
-        let gone = self.places().remove(owner);
+        let released = self.slots().remove(owner);
         // Dropped outside of the lock, because it starts the disposal.
-        drop(gone);
+        drop(released);
     }
 }
 
@@ -144,18 +144,18 @@ impl<F: ToolFactory> Pool for InstancePool<F> {
         if F::SCOPE != InstanceScope::Session {
             return;
         }
-        let mut gone = Vec::new();
-        self.places().retain(|owner, place| {
-            let is_gone = matches!(owner, Owner::Session(..)) && place.is_idle(idle);
-            if is_gone {
-                gone.push(place.made.clone());
+        let mut released = Vec::new();
+        self.slots().retain(|owner, slot| {
+            let is_released = matches!(owner, Owner::Session(..)) && slot.is_idle(idle);
+            if is_released {
+                released.push(slot.made.clone());
             }
-            !is_gone
+            !is_released
         });
     }
 
     fn release_all(&self) {
-        let gone = std::mem::take(&mut *self.places());
-        drop(gone);
+        let released = std::mem::take(&mut *self.slots());
+        drop(released);
     }
 }

@@ -71,57 +71,57 @@ async fn called(executor: &Arc<dyn Executor>, call: u128, session: Option<&str>)
     }
 }
 
-fn told(log: &Log) -> Vec<String> {
+fn entries(log: &Log) -> Vec<String> {
     log.lock().unwrap().clone()
 }
 
 #[tokio::test]
-async fn a_session_has_one_however_many_of_its_calls_come_at_once() {
+async fn concurrent_calls_of_a_session_share_one_instance() {
     let (executor, instances, log) = numbers("");
     let calls = (0..10).map(|call| called(&executor, call, Some("a")));
     assert_eq!(futures_util::future::join_all(calls).await, vec![Value::from("1"); 10]);
     assert_eq!(called(&executor, 10, Some("b")).await, "2");
     instances.release_session(&crate::domain::Tenant::default(), "a");
     instances.wait_disposed().await;
-    assert_eq!(told(&log), ["made for a", "made for b", "disposed of 1"]);
+    assert_eq!(entries(&log), ["made for a", "made for b", "disposed of 1"]);
     assert_eq!(called(&executor, 11, Some("a")).await, "3");
     assert_eq!(called(&executor, 12, Some("b")).await, "2");
 }
 
 #[tokio::test]
-async fn a_call_without_a_session_has_its_own_which_goes_with_it() {
+async fn call_without_session_has_its_own_instance() {
     let (executor, instances, log) = numbers("");
     assert_eq!((called(&executor, 1, None).await, called(&executor, 1, None).await), ("1".into(), "1".into()));
     assert_eq!(called(&executor, 2, None).await, "2");
     executor.pool().unwrap().release_call(Uuid::from_u128(1));
     instances.wait_disposed().await;
-    assert_eq!(told(&log), ["made for no session", "made for no session", "disposed of 1"]);
+    assert_eq!(entries(&log), ["made for no session", "made for no session", "disposed of 1"]);
 }
 
 #[tokio::test]
-async fn whatever_a_disposal_does_the_others_are_disposed_of() {
+async fn failed_disposal_does_not_affect_others() {
     for fault in ["panic", "error"] {
         let (executor, instances, log) = numbers(fault);
         for session in ["a", "b"] {
             called(&executor, 1, Some(session)).await;
         }
         instances.close().await;
-        assert_eq!(told(&log).iter().filter(|entry| entry.starts_with("disposed")).count(), 2, "{fault}");
+        assert_eq!(entries(&log).iter().filter(|entry| entry.starts_with("disposed")).count(), 2, "{fault}");
         assert_eq!(called(&executor, 2, Some("a")).await, "3", "{fault}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disposal_that_hangs_is_given_up() {
+async fn hanging_disposal_times_out() {
     let (executor, instances, log) = numbers("hang");
     called(&executor, 1, Some("a")).await;
     instances.release_session(&crate::domain::Tenant::default(), "a");
     instances.wait_disposed().await;
-    assert_eq!(told(&log), ["made for a", "disposed of 1"]);
+    assert_eq!(entries(&log), ["made for a", "disposed of 1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_sessions_do_not_use_goes_in_idle_times() {
+async fn only_unused_session_instances_are_released_when_idle() {
     let (executor, instances, log) = numbers("");
     let minute = Duration::from_secs(60);
     called(&executor, 1, Some("a")).await;
@@ -129,21 +129,21 @@ async fn only_what_sessions_do_not_use_goes_in_idle_times() {
     called(&executor, 2, Some("b")).await;
     instances.release_idle(minute);
     instances.wait_disposed().await;
-    assert_eq!(told(&log), ["made for a", "made for b", "disposed of 1"]);
+    assert_eq!(entries(&log), ["made for a", "made for b", "disposed of 1"]);
 }
 
 #[tokio::test]
-async fn a_tool_that_is_replaced_lets_go_of_what_it_keeps() {
+async fn replaced_tool_releases_its_instances() {
     let (executor, instances, log) = numbers("");
     called(&executor, 1, Some("a")).await;
     drop(executor);
     instances.wait_disposed().await;
-    assert_eq!(told(&log), ["made for a", "disposed of 1"]);
+    assert_eq!(entries(&log), ["made for a", "disposed of 1"]);
     assert!(instances.live().is_empty());
 }
 
 #[test]
-fn both_the_factory_and_the_tool_have_a_say_in_who_has_it() {
+fn factory_and_tool_both_restrict_availability() {
     let factory = Numbers { log: Log::default(), fault: "" };
     let tool = BuiltinTool::from_factory(factory).available_if(|session| session.parent.is_none());
     let is_available = tool.executor.is_available().unwrap();

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{away, session_of};
+use super::{session_of, store_error};
 use crate::domain::{Clock, Completion, SessionState};
 use crate::store::Stores;
 use crate::tool::{DefinitionBuilder, Run, Tool, ToolError};
@@ -53,7 +53,7 @@ impl Tool for AttemptCompletion {
         let completion = Completion { success: true, summary: result.clone(), error: None };
         let store = self.stores.of(run.tenant());
         let ended = store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
-        match ended.await.map_err(|error| away(&error))? {
+        match ended.await.map_err(|error| store_error(&error))? {
             true => Ok(result),
             false => Err(ToolError::new("the session has already ended")),
         }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{NO_SESSION, away};
+use super::{NO_SESSION, store_error};
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::{Clock, Failure, Session, Task, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation};
@@ -17,7 +17,7 @@ use crate::tool::{BuiltinTool, DefinitionBuilder, object};
 pub const NAME: &str = "new_task";
 
 /// The timeout: the maximum for any call, because tasks may run long.
-const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
+const TIMEOUT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The tool `new_task`. The id of the child session is the id of the call, so a repeated run creates no second session.
 #[derive(Debug, Clone)]
@@ -51,17 +51,17 @@ impl NewTask {
             .harmless()
             .concurrency_safe(true)
             .asynchronous()
-            .timeout_ms(LONGEST_MS);
+            .timeout_ms(TIMEOUT_MS);
         let executor = Arc::new(Self { stores, clock });
         BuiltinTool { definition: about.into_definition(), executor, validate: None }
     }
 
     /// Creates the session, unless an earlier run of this call created it.
-    async fn make(&self, invocation: &Invocation) -> Result<(), Failure> {
+    async fn create_session(&self, invocation: &Invocation) -> Result<(), Failure> {
         let failed = |message: String| Failure::execution(&invocation.name, message);
         let store = &self.stores.of(&invocation.tenant);
         let read = |id: Arc<str>| async move {
-            store.session(&id).await.map_err(|error| failed(away(&error).message().to_owned()))
+            store.session(&id).await.map_err(|error| failed(store_error(&error).message().to_owned()))
         };
         let args: TaskArgs =
             serde_json::from_value((*invocation.arguments).clone()).map_err(|error| failed(error.to_string()))?;
@@ -79,7 +79,7 @@ impl NewTask {
             task: Some(Task { agent_name, task_name, input }),
             ..Session::new(invocation.id.to_string().into(), self.clock.now())
         };
-        if store.make_session(&child).await.map_err(|error| failed(away(&error).message().to_owned()))? {
+        if store.make_session(&child).await.map_err(|error| failed(store_error(&error).message().to_owned()))? {
             return Ok(());
         }
         let before = read(child.id.clone()).await?;
@@ -95,7 +95,7 @@ impl Executor for NewTask {
         let task = self.clone();
         Box::pin(async move {
             if !invocation.awaits_external {
-                task.make(&invocation).await?;
+                task.create_session(&invocation).await?;
             }
             // From now on a result of the task is accepted.
             invocation.result_slot.open();

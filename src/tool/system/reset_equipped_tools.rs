@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Manageable, away, session_of};
+use super::{Manageable, session_of, store_error};
 use crate::store::Stores;
 use crate::tool::{DefinitionBuilder, Json, Run, Tool, ToolError};
 
@@ -77,7 +77,7 @@ impl Tool for ResetEquippedTools {
             .of(run.tenant())
             .switch_session_groups(&session.id, &switches)
             .await
-            .map_err(|error| away(&error))?
+            .map_err(|error| store_error(&error))?
         {
             return Err(ToolError::new("the session was deleted"));
         }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_sets_all_groups_that_can_be_switched_and_no_other() {
+    async fn all_manageable_groups_are_set_and_no_others() {
         let store = Store::open("sqlite::memory:").await.unwrap();
         let mut session = Session::new("s".into(), Time(1));
         session.groups = [("own", false), ("mail", true)].map(|(name, on)| (name.to_owned(), on)).into();

@@ -77,7 +77,7 @@ impl Tool for Length {
 }
 
 #[tokio::test]
-async fn a_tool_is_described_by_its_arguments_and_answers_its_calls() {
+async fn definition_comes_from_argument_type() {
     let tool = BuiltinTool::new(Length::default());
     assert_eq!((tool.definition.name.as_str(), tool.definition.display_name()), ("length", "Length"));
     assert_eq!(tool.definition.description, "A span of time.");
@@ -87,7 +87,7 @@ async fn a_tool_is_described_by_its_arguments_and_answers_its_calls() {
 }
 
 #[tokio::test]
-async fn its_own_validation_keeps_the_tool_from_running() {
+async fn failed_validation_prevents_the_run() {
     let calls = Arc::new(Mutex::new(0));
     let tool = BuiltinTool::new(Length { calls: calls.clone() });
     let arguments = json!({"from": 2, "to": 1});
@@ -108,7 +108,7 @@ async fn its_own_validation_keeps_the_tool_from_running() {
 }
 
 #[tokio::test]
-async fn a_panic_in_its_validation_is_no_worse() {
+async fn panic_in_validation_is_a_validation_error() {
     let tool = BuiltinTool::new(Length::default());
     let arguments = json!({"from": 13, "to": 14});
     assert_eq!(tool.invoke(arguments.clone()).await.unwrap_err().message, "the tool panicked: unlucky");
@@ -117,7 +117,7 @@ async fn a_panic_in_its_validation_is_no_worse() {
 }
 
 #[tokio::test]
-async fn arguments_that_the_type_refuses_are_invalid_and_named() {
+async fn arguments_rejected_by_the_type_are_reported_with_pointer() {
     let tool = tool_fn("t", "", |spans: std::collections::BTreeMap<String, Vec<Span>>| Ok(spans.len()));
     let failure = tool.invoke(json!({"a": [{"from": 1, "to": 2}, {"from": 1, "to": -2}]})).await.unwrap_err();
     assert_eq!(failure.code, Code::ToolValidationError);
@@ -127,7 +127,7 @@ async fn arguments_that_the_type_refuses_are_invalid_and_named() {
 }
 
 #[tokio::test]
-async fn a_function_is_enough() {
+async fn tools_can_be_functions() {
     let sync = tool_fn("span", "Its length", |span: Span| Ok(span.to - span.from))
         .with_definition(|about| about.title("Span"));
     let asynchronous = async_tool_fn("span", "Its length", |span: Span, run| async move {
@@ -145,7 +145,7 @@ async fn a_function_is_enough() {
 }
 
 #[tokio::test]
-async fn an_error_is_the_tools_own_message() {
+async fn error_message_comes_from_the_tool() {
     let tool = tool_fn("t", "", |_: NoArgs| Ok(std::fs::read_to_string("/nowhere/at/all")?));
     let failure = tool.invoke(json!({})).await.unwrap_err();
     assert_eq!(failure.code, Code::ToolExecutionError);
@@ -160,7 +160,7 @@ async fn moody(arguments: Value) -> Result<Value, ToolError> {
 }
 
 #[tokio::test]
-async fn a_panic_is_the_failure_of_its_own_call_only() {
+async fn panic_fails_only_its_own_call() {
     let asynchronous = async_tool_fn("moody", "", |arguments: Value, _| moody(arguments));
     let at_once = async_tool_fn("moody", "", |arguments: Value, _| {
         assert_eq!(arguments["mood"], "good", "in a bad mood");
@@ -231,7 +231,7 @@ fn stubborn() -> (BuiltinTool, oneshot::Receiver<bool>) {
 }
 
 #[tokio::test]
-async fn dropping_the_future_tells_a_blocking_tool() {
+async fn dropping_the_future_cancels_a_blocking_tool() {
     let (tool, stopped) = stubborn();
     let (invocation, mut reports) = invocation(json!({}));
     let service = invocation.cancel.clone();
@@ -243,7 +243,7 @@ async fn dropping_the_future_tells_a_blocking_tool() {
 }
 
 #[tokio::test]
-async fn cancelling_the_run_tells_a_blocking_tool() {
+async fn cancelling_the_run_cancels_a_blocking_tool() {
     let (tool, stopped) = stubborn();
     let (invocation, mut reports) = invocation(json!({}));
     let cancel = invocation.cancel.clone();
@@ -255,7 +255,7 @@ async fn cancelling_the_run_tells_a_blocking_tool() {
 }
 
 #[tokio::test]
-async fn what_a_run_reports_reaches_its_call() {
+async fn reports_of_a_run_reach_its_call() {
     let tool = async_tool_fn("t", "", |_: NoArgs, run: Run| async move {
         run.tip("one");
         run.params([("city", "Bern")]);

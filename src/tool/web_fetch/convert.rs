@@ -11,29 +11,29 @@ use crate::domain::json::shorten;
 use crate::tool::ToolError;
 
 /// Elements without text for a reader.
-const SILENT: [&str; 11] =
+const SKIPPED: [&str; 11] =
     ["script", "style", "noscript", "template", "svg", "iframe", "object", "head", "canvas", "dialog", "select"];
 /// Elements whose Markdown syntax plain text omits.
 const PLAIN: [&str; 13] = ["a", "b", "strong", "i", "em", "code", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote"];
 /// Elements of [`PLAIN`] that are blocks.
 const BLOCKS: [&str; 7] = ["h1", "h2", "h3", "h4", "h5", "h6", "blockquote"];
 /// Stack size for a page of maximum depth, with a margin. The unused part takes no memory.
-const STACK: usize = 64 << 20;
+const STACK_BYTES: usize = 64 << 20;
 /// Maximum length of a title, in bytes.
-const LONGEST_TITLE: usize = 500;
+const MAX_TITLE_BYTES: usize = 500;
 
 /// Converts a page to Markdown or plain text.
 ///
 /// # Errors
 /// Returns an error if the page cannot be converted.
-pub fn converted(html: &str, is_plain: bool) -> Result<String, ToolError> {
+pub fn convert(html: &str, is_plain: bool) -> Result<String, ToolError> {
     let options = Options {
         bullet_list_marker: BulletListMarker::Dash,
         ul_bullet_spacing: 1,
         ol_number_spacing: 1,
         ..Options::default()
     };
-    let mut builder = HtmlToMarkdown::builder().options(options).skip_tags(SILENT.to_vec());
+    let mut builder = HtmlToMarkdown::builder().options(options).skip_tags(SKIPPED.to_vec());
     if is_plain {
         builder =
             builder.skip_tags(vec!["img"]).add_handler(PLAIN.to_vec(), |handlers: &dyn Handlers, element: Element| {
@@ -44,20 +44,21 @@ pub fn converted(html: &str, is_plain: bool) -> Result<String, ToolError> {
     }
     let converter = builder.build();
     let text = with_deep_stack(|| converter.convert(html))??;
-    Ok(if is_plain { unescaped(&text) } else { text })
+    Ok(if is_plain { unescape(&text) } else { text })
 }
 
 /// Runs work that recurses for each level of a page.
 fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, ToolError> {
     let broken = || ToolError::new("the page cannot be converted");
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).map_err(|_| broken())?;
+        let thread =
+            std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work).map_err(|_| broken())?;
         thread.join().map_err(|_| broken())
     })
 }
 
 /// Removes the backslashes that escape Markdown syntax.
-fn unescaped(text: &str) -> String {
+fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -74,9 +75,9 @@ pub fn title(html: &str) -> Option<String> {
     static TITLE: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"(?is)<title(?:\s[^>]{0,200})?>([^<]{1,5000})</title").ok());
     let found = TITLE.as_ref()?.captures(html)?.get(1)?.as_str();
-    let text = unescaped(&HtmlToMarkdown::new().convert(found).ok()?);
+    let text = unescape(&HtmlToMarkdown::new().convert(found).ok()?);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    (!words.is_empty()).then(|| shorten(&words, LONGEST_TITLE))
+    (!words.is_empty()).then(|| shorten(&words, MAX_TITLE_BYTES))
 }
 
 #[cfg(test)]
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn markdown_keeps_headings_links_lists_and_tables() {
-        let text = converted(PAGE, false).unwrap();
+        let text = convert(PAGE, false).unwrap();
         for part in ["# Title", "**bold**", "[a link](/x)", "- snake\\_case", "```\nlet a = *b;\n```", "| k", "| 1"] {
             assert!(text.contains(part), "{part} in {text}");
         }
@@ -98,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn text_is_the_words_alone() {
-        let text = converted(PAGE, true).unwrap();
+    fn plain_text_has_no_markup() {
+        let text = convert(PAGE, true).unwrap();
         assert!(
             text.starts_with("Title\n\nOne bold <tag> and a link.\n\n- snake_case\n- two\n\nlet a = *b;"),
             "{text}"
@@ -108,11 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_page_that_is_tame_is_converted() {
+    fn deepest_accepted_page_is_converted() {
         for tag in ["div", "blockquote", "span", "b", "ul><li", "table><tr><td", "dl><dd><p"] {
             let page = format!("<{tag}>").repeat(255);
             assert_eq!(super::super::preflight::check(&page), Ok(()), "{tag}");
-            assert!(converted(&page, false).is_ok() && converted(&page, true).is_ok(), "{tag}");
+            assert!(convert(&page, false).is_ok() && convert(&page, true).is_ok(), "{tag}");
         }
     }
 

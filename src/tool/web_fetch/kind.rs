@@ -8,7 +8,7 @@ use regex::bytes::Regex;
 use crate::executor::http::Page;
 
 /// Length of the beginning that is searched for the type and the encoding, in bytes.
-const BEGINNING: usize = 1024;
+const SNIFFED_BYTES: usize = 1024;
 
 /// Textual media types outside `text/`.
 const TEXTUAL: [&str; 10] = [
@@ -46,14 +46,14 @@ impl Kind {
             _ if essence.starts_with("image/") => Self::Image,
             _ if essence.starts_with("text/") || TEXTUAL.contains(&essence) => Self::Text,
             _ if essence.ends_with("+json") || essence.ends_with("+xml") => Self::Text,
-            "" => Self::told_from(&page.bytes),
+            "" => Self::from_content(&page.bytes),
             _ => Self::Other,
         }
     }
 
     /// Guesses the kind if the server sent no media type.
-    fn told_from(bytes: &[u8]) -> Self {
-        let beginning = &bytes[..bytes.len().min(BEGINNING)];
+    fn from_content(bytes: &[u8]) -> Self {
+        let beginning = &bytes[..bytes.len().min(SNIFFED_BYTES)];
         let start = beginning.trim_ascii_start().to_ascii_lowercase();
         if start.starts_with(b"<!doctype html") || start.starts_with(b"<html") {
             Self::Html
@@ -67,12 +67,12 @@ impl Kind {
 
 /// Decodes a page. The encoding is that of a byte order mark, else of the server, else of the page itself, else UTF-8.
 /// Invalid bytes are replaced.
-pub fn decoded(page: &Page) -> String {
+pub fn decode(page: &Page) -> String {
     static DECLARED: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r#"(?i-u)<meta[^>]{0,200}charset\s*=\s*["']?\s*([a-z0-9_:-]{1,40})"#).ok());
     let named = page.charset.as_deref().and_then(|label| Encoding::for_label(label.as_bytes()));
     let declared = || {
-        let beginning = &page.bytes[..page.bytes.len().min(BEGINNING)];
+        let beginning = &page.bytes[..page.bytes.len().min(SNIFFED_BYTES)];
         let label = DECLARED.as_ref()?.captures(beginning)?.get(1)?;
         // A page whose beginning is readable as ASCII is not UTF-16, even if it claims to be.
         Encoding::for_label(label.as_bytes()).map(Encoding::output_encoding)
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_media_type_tells_what_is_done_and_without_one_the_bytes_do() {
+    fn kind_comes_from_media_type_or_content() {
         for (media_type, bytes, kind) in [
             ("text/html", &b""[..], Kind::Html),
             ("application/xhtml+xml", b"", Kind::Html),
@@ -113,8 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn the_charset_is_found_where_it_is_said() {
-        let of = |charset, bytes: &[u8]| decoded(&page("text/html", charset, bytes));
+    fn encoding_is_detected_from_all_sources() {
+        let of = |charset, bytes: &[u8]| decode(&page("text/html", charset, bytes));
         assert_eq!(of(Some("iso-8859-1"), b"caf\xe9"), "café");
         assert_eq!(of(None, b"<meta charset=\"windows-1252\">caf\xe9"), "<meta charset=\"windows-1252\">café");
         let old = b"<META http-equiv=\"Content-Type\" content=\"text/html; charset=Shift_JIS\">\x93\xfa";

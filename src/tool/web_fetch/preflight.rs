@@ -3,11 +3,11 @@
 
 /// Maximum nesting of elements that need an end tag; with other elements between them the tree may be four times as
 /// deep.
-const DEEPEST: usize = 256;
+const MAX_DEPTH: usize = 256;
 /// Maximum number of elements. If all of them are siblings, the conversion time grows with the square.
-const MOST: usize = 100_000;
+const MAX_ELEMENTS: usize = 100_000;
 /// Elements with an optional end tag, which end at the start of a sibling.
-const SELF_ENDING: [&str; 14] =
+const OPTIONAL_END: [&str; 14] =
     ["p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "option", "optgroup", "colgroup", "rt"];
 /// Elements without content.
 const EMPTY: [&str; 14] =
@@ -49,12 +49,12 @@ pub fn check(html: &str) -> Result<(), TooComplex> {
         }
         elements += 1 + formatting + left_open;
         if RAW.contains(&name.as_str()) {
-            rest = behind(rest, &name);
-        } else if !EMPTY.contains(&name.as_str()) && !SELF_ENDING.contains(&name.as_str()) {
+            rest = after_raw(rest, &name);
+        } else if !EMPTY.contains(&name.as_str()) && !OPTIONAL_END.contains(&name.as_str()) {
             open.push(name);
             formatting += usize::from(is_formatting);
         }
-        if open.len() > DEEPEST || elements > MOST {
+        if open.len() > MAX_DEPTH || elements > MAX_ELEMENTS {
             return Err(TooComplex);
         }
     }
@@ -73,7 +73,7 @@ fn tag(rest: &str) -> (String, bool) {
 }
 
 /// Returns the text after the content of a raw element.
-fn behind<'h>(rest: &'h str, name: &str) -> &'h str {
+fn after_raw<'h>(rest: &'h str, name: &str) -> &'h str {
     let mut from = rest;
     while let Some(at) = from.find("</") {
         from = &from[at + 2..];
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ordinary_page_is_tame_however_sloppy() {
+    fn ordinary_pages_pass_even_if_malformed() {
         let row = "<tr><td><p>One <b>two <i>three</b></i><br><img src=x><li><a href='x'>y</a></td>";
         let page = format!("<html><script>if (a<b) {{ '<div><div>' }}</script><table>{}</table>", row.repeat(100));
         assert_eq!(check(&page), Ok(()));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_would_take_everything_is_wild() {
+    fn expensive_pages_are_too_complex() {
         for page in [
             "<div>".repeat(100_000),
             "<DIV\n>".repeat(1000),

@@ -6,7 +6,7 @@ fn page(media_type: &str, body: &[u8]) -> Page {
 }
 
 #[test]
-fn a_page_is_given_in_the_format_that_was_asked_for() {
+fn page_is_returned_in_requested_format() {
     let html = b"<title>T</title><h1>Hi</h1><p>there";
     let of = |format| outcome(page("text/html", html), format).unwrap();
     assert_eq!(of(Format::Markdown).output, "# Hi\n\nthere");
@@ -20,7 +20,7 @@ fn a_page_is_given_in_the_format_that_was_asked_for() {
 }
 
 #[test]
-fn other_things_are_given_as_they_are_or_refused() {
+fn other_content_is_returned_unchanged_or_rejected() {
     assert_eq!(outcome(page("application/json", b"{\"a\": 1}"), Format::Markdown).unwrap().output, "{\"a\": 1}");
     let image = outcome(page("image/png", &[1, 2]), Format::Markdown).unwrap();
     assert_eq!(image.content, [ContentBlock::Image { data: "AQI=".into(), mime_type: "image/png".into() }]);
@@ -33,7 +33,7 @@ fn other_things_are_given_as_they_are_or_refused() {
 }
 
 #[test]
-fn only_whole_web_addresses_are_taken() {
+fn only_absolute_http_urls_are_accepted() {
     assert_eq!(address(" https://Example.com/a#b ").unwrap().as_str(), "https://example.com/a");
     for (text, message) in [
         ("example.com", "is not a valid URL"),
@@ -41,7 +41,7 @@ fn only_whole_web_addresses_are_taken() {
         ("http://user:pw@h/", "must not contain a user name or a password"),
         ("javascript:alert(1)", "only http: and https:"),
     ] {
-        let said = address(text).unwrap_err();
-        assert!(said.contains(message), "{text}: {said}");
+        let error = address(text).unwrap_err();
+        assert!(error.contains(message), "{text}: {error}");
     }
 }

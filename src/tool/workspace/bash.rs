@@ -22,12 +22,12 @@ mod output_buffer;
 use output_buffer::OutputBuffer;
 
 /// Default and maximum duration of a command, in milliseconds.
-const USUAL_MS: u64 = 120_000;
+const DEFAULT_MS: u64 = 120_000;
 const MAX_MS: u64 = 600_000;
 /// Margin between the maximum duration and the tool's timeout: a stopped command may still write output.
 const GRACE_MS: u64 = 10_000;
 /// Maximum length of a command, in bytes: the kernel rejects arguments above 128 KiB.
-const LONGEST_COMMAND: usize = 120 * 1024;
+const MAX_COMMAND_BYTES: usize = 120 * 1024;
 
 /// Settings for running commands.
 #[derive(Debug, Clone)]
@@ -58,13 +58,13 @@ pub struct BashArgs {
     #[schemars(length(min = 1, max = 100_000))]
     pub command: String,
     /// Stop the command and all its child processes after this number of milliseconds.
-    #[serde(default = "usual")]
+    #[serde(default = "default_timeout_ms")]
     #[schemars(range(min = 1, max = 600_000))]
     pub timeout_ms: u64,
 }
 
-fn usual() -> u64 {
-    USUAL_MS
+fn default_timeout_ms() -> u64 {
+    DEFAULT_MS
 }
 
 impl Bash {
@@ -99,8 +99,8 @@ impl Tool for Bash {
     fn validate(&self, args: &BashArgs) -> Result<(), Vec<InvalidArgument>> {
         let fault = match &args.command {
             command if command.contains('\0') => "must not contain U+0000".to_owned(),
-            command if command.len() > LONGEST_COMMAND => {
-                format!("is longer than {LONGEST_COMMAND} bytes; write it to a file and run the file")
+            command if command.len() > MAX_COMMAND_BYTES => {
+                format!("is longer than {MAX_COMMAND_BYTES} bytes; write it to a file and run the file")
             }
             _ => return Ok(()),
         };
@@ -112,11 +112,11 @@ impl Tool for Bash {
         let mut running = self.processes.start(program).await?;
         let timeout = Duration::from_millis(args.timeout_ms.min(run.timeout_ms()));
         let (deadline, mut is_late) = (Instant::now() + timeout, false);
-        let mut gathered = OutputBuffer::new(&run);
+        let mut output = OutputBuffer::new(&run);
         let ended = loop {
             tokio::select! {
                 said = running.next() => match said {
-                    Ok(ProcessEvent::Stdout(piece) | ProcessEvent::Stderr(piece)) => gathered.take(&piece),
+                    Ok(ProcessEvent::Stdout(piece) | ProcessEvent::Stderr(piece)) => output.push(&piece),
                     Ok(ProcessEvent::Exited(ended)) => break ended,
                     Err(error) => {
                         tracing::warn!(id = %run.id(), %error, "the helper of a command is broken");
@@ -128,11 +128,11 @@ impl Tool for Bash {
                     // Output that the command writes while it stops is still collected.
                     running.stop().await;
                 }
-                () = gathered.due() => gathered.show(&run).await,
+                () = output.due() => output.show(&run).await,
             }
         };
-        gathered.show(&run).await;
-        Ok(outcome(run.name(), gathered.text(), ended, is_late.then_some(args.timeout_ms)))
+        output.show(&run).await;
+        Ok(outcome(run.name(), output.text(), ended, is_late.then_some(args.timeout_ms)))
     }
 }
 
@@ -154,7 +154,7 @@ fn outcome(name: &str, text: String, ended: ExitReport, late: Option<u64>) -> Ou
         "" => fault.clone(),
         text => format!("{text}\n\n{fault}"),
     };
-    // The text for the model has the output, which is truncated as usual; the message of the failure is one line.
+    // The text for the model has the output, which is truncated as default_timeout_ms; the message of the failure is one line.
     let failure = Failure { text: Failure::execution(name, whole).text, ..Failure::execution(name, fault) };
     Outcome { details, ..Outcome::failed(failure.with_details(facts)) }
 }
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn a_good_end_is_the_output_as_it_is() {
+    fn success_returns_the_output_unchanged() {
         let good = of("a\n", ExitKind::Exited(0), None);
         assert_eq!((good.output.as_str(), good.is_error(), &good.details["exit_code"]), ("a\n", false, &json!(0)));
         assert_eq!(of("", ExitKind::Exited(0), None).output, "Done");
     }
 
     #[test]
-    fn a_bad_end_is_the_output_and_how_it_ended() {
+    fn failure_returns_the_output_and_the_reason() {
         let bad = of("oh\n", ExitKind::Exited(3), None);
         assert_eq!(bad.output, "Error executing tool \"bash\": oh\n\nCommand exited with code 3");
         let error = bad.error.unwrap();

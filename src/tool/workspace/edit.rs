@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Workspace;
-use super::file::broken;
+use super::file::io_fault;
 use super::path::WorkspacePath;
 use crate::domain::Outcome;
 use crate::domain::truncation::grouped;
@@ -16,12 +16,12 @@ use crate::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError, obje
 mod locate;
 mod similar;
 
-use locate::{Edited, MatchError, edited};
+use locate::{Edited, MatchError, replace_unique};
 
 /// Maximum size of a file to edit, in bytes.
-const LARGEST: u64 = 8 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
 /// Maximum number of line numbers in a message about several occurrences.
-const TOLD: usize = 10;
+const MAX_SHOWN_LINES: usize = 10;
 
 /// The tool `edit`.
 #[derive(Debug, Clone)]
@@ -77,11 +77,11 @@ impl Tool for Edit {
     async fn call(&self, args: EditArgs, run: Run) -> Result<Outcome, ToolError> {
         let workspace = self.0.clone();
         run.blocking(move |run| {
-            let place = workspace.place(&args.path)?;
+            let place = workspace.resolve(&args.path)?;
             let _alone = workspace.change();
             let text = text(&workspace, &place)?;
-            let edited = edited(&text, &args.old_text, &args.new_text)
-                .map_err(|not_one| refusal(&place, &text, &args.old_text, not_one))?;
+            let edited = replace_unique(&text, &args.old_text, &args.new_text)
+                .map_err(|not_one| match_error(&place, &text, &args.old_text, not_one))?;
             let Edited { text, line, lines_before, lines_after } = edited;
             workspace.target(&place)?.replace(text.as_bytes(), run.id().as_u128())?;
             let last = line + lines_after.max(1) - 1;
@@ -103,8 +103,8 @@ impl Tool for Edit {
 fn text(workspace: &Workspace, place: &WorkspacePath) -> Result<String, ToolError> {
     let opened = workspace.open_file(place)?;
     let mut bytes = Vec::new();
-    opened.file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(broken(place))?;
-    if bytes.len() as u64 > LARGEST {
+    opened.file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io_fault(place))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         let size = grouped(usize::try_from(opened.bytes).unwrap_or(usize::MAX));
         return Err(ToolError::new(format!("\"{place}\" is too large to be edited: {size} bytes")));
     }
@@ -115,15 +115,15 @@ fn text(workspace: &Workspace, place: &WorkspacePath) -> Result<String, ToolErro
     })
 }
 
-fn refusal(place: &WorkspacePath, text: &str, old: &str, not_one: MatchError) -> ToolError {
+fn match_error(place: &WorkspacePath, text: &str, old: &str, not_one: MatchError) -> ToolError {
     let message = match not_one {
         MatchError::Ambiguous { count, lines } => {
-            let told: Vec<String> = lines.iter().take(TOLD).map(ToString::to_string).collect();
-            let more = if lines.len() > TOLD { ", …" } else { "" };
+            let shown: Vec<String> = lines.iter().take(MAX_SHOWN_LINES).map(ToString::to_string).collect();
+            let more = if lines.len() > MAX_SHOWN_LINES { ", …" } else { "" };
             format!(
                 "old_text occurs {count} times in \"{place}\" (lines {}{more}) and must occur exactly once: include \
                  more of the surrounding lines",
-                told.join(", ")
+                shown.join(", ")
             )
         }
         MatchError::None => {

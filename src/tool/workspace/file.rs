@@ -66,6 +66,6 @@ pub(super) fn special(place: &WorkspacePath) -> ToolError {
 }
 
 /// Returns a function that converts errors of an open file with [`fault`].
-pub(super) fn broken(place: &WorkspacePath) -> impl Fn(io::Error) -> ToolError + '_ {
+pub(super) fn io_fault(place: &WorkspacePath) -> impl Fn(io::Error) -> ToolError + '_ {
     |error| fault(place, &error)
 }

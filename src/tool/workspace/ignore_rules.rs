@@ -14,10 +14,10 @@ use super::path::WorkspacePath;
 
 /// Files with rules; on a contradiction the later file takes precedence.
 const FILES: [&str; 2] = [".gitignore", ".ignore"];
-/// Maximum size of such a file, in bytes; larger files are not read.
-const LARGEST: u64 = 256 * 1024;
+/// Maximum number of bytes that are read of such a file.
+const MAX_FILE_BYTES: u64 = 256 * 1024;
 /// Maximum number of rules in one walk, because each is compiled. Further rules are ignored.
-const MOST_RULES: usize = 10_000;
+const MAX_RULES: usize = 10_000;
 /// The folder that a walk enters only if it starts there.
 const REPOSITORY: &str = ".git";
 
@@ -31,14 +31,14 @@ pub(super) struct IgnoreRules {
 
 impl Default for IgnoreRules {
     fn default() -> Self {
-        Self { of_folders: Vec::new(), left: Rc::new(Cell::new(MOST_RULES)) }
+        Self { of_folders: Vec::new(), left: Rc::new(Cell::new(MAX_RULES)) }
     }
 }
 
 impl IgnoreRules {
     /// Returns the rules together with those of a child folder.
     #[must_use]
-    pub fn and_of(&self, dir: &Dir, place: &WorkspacePath) -> Self {
+    pub fn with_folder(&self, dir: &Dir, place: &WorkspacePath) -> Self {
         let mut builder = GitignoreBuilder::new(place.path());
         let mut rules = self.clone();
         for text in FILES.iter().filter_map(|name| text(dir, name)) {
@@ -57,7 +57,7 @@ impl IgnoreRules {
     }
 
     /// Returns `true` if the rules exclude a path.
-    pub fn leave_out(&self, place: &WorkspacePath, is_folder: bool) -> bool {
+    pub fn is_ignored(&self, place: &WorkspacePath, is_folder: bool) -> bool {
         // The rules of the nearest folder take precedence.
         for rules in self.of_folders.iter().rev() {
             match rules.matched(place.path(), is_folder) {
@@ -83,7 +83,7 @@ pub(super) fn is_repository(place: &WorkspacePath) -> bool {
 fn text(dir: &Dir, name: &str) -> Option<String> {
     let mut text = Vec::new();
     let opened = file::open(dir, Path::new(name)).ok()?;
-    opened.file.take(LARGEST).read_to_end(&mut text).ok()?;
+    opened.file.take(MAX_FILE_BYTES).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -93,18 +93,18 @@ mod tests {
     use crate::tool::workspace::Workspace;
 
     #[test]
-    fn of_too_many_rules_the_first_count() {
+    fn rules_beyond_the_maximum_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("below")).unwrap();
-        let text: String = (0..MOST_RULES - 1).map(|number| format!("f{number}\n\n")).collect();
+        let text: String = (0..MAX_RULES - 1).map(|number| format!("f{number}\n\n")).collect();
         std::fs::write(folder.path().join(".gitignore"), text).unwrap();
         std::fs::write(folder.path().join("below/.gitignore"), "one\ntwo\n").unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
-        let place = |path: &str| workspace.place(path).unwrap();
-        let above = IgnoreRules::default().and_of(&workspace.root, &place("."));
-        let rules = above.and_of(&workspace.open_folder(&place("below")).unwrap(), &place("below"));
-        let left_out = |path: &str| rules.leave_out(&place(path), false);
+        let place = |path: &str| workspace.resolve(path).unwrap();
+        let above = IgnoreRules::default().with_folder(&workspace.root, &place("."));
+        let rules = above.with_folder(&workspace.open_folder(&place("below")).unwrap(), &place("below"));
+        let left_out = |path: &str| rules.is_ignored(&place(path), false);
         assert!(left_out("f0") && left_out("below/f7") && left_out("below/one"));
-        assert!(!left_out("below/two") && !above.leave_out(&place("one"), false));
+        assert!(!left_out("below/two") && !above.is_ignored(&place("one"), false));
     }
 }

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::Workspace;
 use super::near;
-use super::walk::{DEEPEST, FileKind, WalkEnd, WalkEntry, WalkFlow, WalkOptions, walk};
+use super::walk::{FileKind, MAX_DEPTH, WalkEnd, WalkEntry, WalkFlow, WalkOptions, walk};
 use crate::domain::Outcome;
 use crate::domain::truncation::grouped;
 use crate::tool::{DefinitionBuilder, Run, Tool, ToolError, object};
 
 /// Maximum number of listed entries.
-const MOST: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 
 /// The tool `list`.
 #[derive(Debug, Clone)]
@@ -74,18 +74,18 @@ impl Tool for List {
     async fn call(&self, args: ListArgs, run: Run) -> Result<Outcome, ToolError> {
         let workspace = self.0.clone();
         run.blocking(move |run| {
-            let place = workspace.place(&args.path)?;
+            let place = workspace.resolve(&args.path)?;
             workspace.open_folder(&place)?;
             let (mut entries, mut is_full) = (Vec::new(), false);
-            let depth = usize::try_from(args.depth).unwrap_or(DEEPEST);
+            let depth = usize::try_from(args.depth).unwrap_or(MAX_DEPTH);
             let scope = WalkOptions { depth, all: args.all, ..WalkOptions::default() };
             let end = walk(&workspace, &place, &scope, &mut |seen| {
-                is_full = entries.len() == MOST;
+                is_full = entries.len() == MAX_ENTRIES;
                 if is_full || run.is_cancelled() {
                     return WalkFlow::Stop;
                 }
                 entries.push(Entry::of(&seen));
-                WalkFlow::GoOn
+                WalkFlow::Continue
             });
             let end = end.map_err(|error| near::missing(&workspace, &place, &error))?;
             let mut lines: Vec<String> = entries.iter().map(Entry::line).collect();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_says_what_each_thing_is() {
+    async fn list_shows_the_kind_of_each_entry() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("src/deep")).unwrap();
         fs::write(folder.path().join("src/lib.rs"), "x".repeat(1234)).unwrap();
@@ -197,11 +197,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_list_says_that_there_is_more() {
+    async fn long_list_reports_its_truncation() {
         let folder = tempfile::tempdir().unwrap();
-        (0..=MOST).for_each(|number| fs::write(folder.path().join(format!("{number:05}")), "").unwrap());
+        (0..=MAX_ENTRIES).for_each(|number| fs::write(folder.path().join(format!("{number:05}")), "").unwrap());
         let listed = list(folder.path(), json!({})).await;
-        assert_eq!(listed.lines().count(), MOST + 1);
+        assert_eq!(listed.lines().count(), MAX_ENTRIES + 1);
         assert!(listed.starts_with("00000 (0 bytes)\n") && listed.contains("[only the first 1,000 entries are shown"));
     }
 }

@@ -11,11 +11,11 @@ use crate::schema::nearest;
 use crate::tool::ToolError;
 
 /// Maximum number of names of a folder that are compared.
-const MOST_NAMES: usize = 10_000;
+const MAX_NAMES: usize = 10_000;
 /// Maximum number of entries that are searched for the same name in another folder.
-const MOST_PLACES: usize = 5_000;
+const MAX_ENTRIES: usize = 5_000;
 /// Maximum number of names of a folder in a message.
-const TOLD: usize = 10;
+const MAX_SHOWN_NAMES: usize = 10;
 
 /// Explains why a path cannot be opened. If it does not exist, the message has suggestions.
 pub(super) fn missing(workspace: &Workspace, place: &WorkspacePath, error: &io::Error) -> ToolError {
@@ -26,7 +26,7 @@ pub(super) fn missing(workspace: &Workspace, place: &WorkspacePath, error: &io::
         return ToolError::new(format!("\"{place}\" is a symbolic link whose target does not exist"));
     }
     // Finds the deepest existing folder of the path, and the name that it lacks.
-    let way = place.way();
+    let way = place.ancestors();
     let folders = way.iter().map_while(|place| Some((place, workspace.root.open_dir(place.path()).ok()?)));
     let Some((number, (folder, dir))) = folders.enumerate().last() else { return fault(place, error) };
     let Some(absent) = way.get(number + 1) else { return fault(place, error) };
@@ -52,40 +52,42 @@ fn hint(
     if let Some(name) = nearest(&wanted, names.iter().map(String::as_str)) {
         return format!("; did you mean \"{}\"?", folder.join(name.as_ref()));
     }
-    if let Some(elsewhere) = elsewhere(workspace, place) {
+    if let Some(elsewhere) = find_elsewhere(workspace, place) {
         return format!("; did you mean \"{elsewhere}\"?");
     }
     let title = if folder.is_root() { "the workspace".to_owned() } else { format!("the folder \"{folder}\"") };
     match names.len() {
         0 => format!("; {title} is empty"),
         count => {
-            let told = names.iter().take(TOLD).map(|name| name.escape_debug().to_string()).collect::<Vec<_>>();
-            let more = if count > TOLD { format!(" and {} more", count - TOLD) } else { String::new() };
-            format!("; {title} has {}{more}", told.join(", "))
+            let shown =
+                names.iter().take(MAX_SHOWN_NAMES).map(|name| name.escape_debug().to_string()).collect::<Vec<_>>();
+            let more =
+                if count > MAX_SHOWN_NAMES { format!(" and {} more", count - MAX_SHOWN_NAMES) } else { String::new() };
+            format!("; {title} has {}{more}", shown.join(", "))
         }
     }
 }
 
 /// Returns the names in a folder, sorted.
 fn names(dir: &Dir) -> Vec<String> {
-    let entries = dir.entries().into_iter().flatten().flatten().take(MOST_NAMES);
+    let entries = dir.entries().into_iter().flatten().flatten().take(MAX_NAMES);
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort_unstable();
     names
 }
 
 /// Finds a file of the same name in another folder.
-fn elsewhere(workspace: &Workspace, place: &WorkspacePath) -> Option<WorkspacePath> {
+fn find_elsewhere(workspace: &Workspace, place: &WorkspacePath) -> Option<WorkspacePath> {
     let wanted = place.name()?.to_str()?.to_lowercase();
     let mut found = None;
-    let scope = WalkOptions { most: MOST_PLACES, ..WalkOptions::default() };
+    let scope = WalkOptions { most: MAX_ENTRIES, ..WalkOptions::default() };
     walk(workspace, &WorkspacePath::default(), &scope, &mut |seen| {
         let is_it = seen.kind == FileKind::File && seen.name.to_str().is_some_and(|name| name.to_lowercase() == wanted);
         if is_it {
             found = Some(seen.place.clone());
             return WalkFlow::Stop;
         }
-        WalkFlow::GoOn
+        WalkFlow::Continue
     })
     .ok()?;
     found
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn said(place: &str) -> String {
+    fn missing_message(place: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("src/deep")).unwrap();
         fs::create_dir(folder.path().join("empty")).unwrap();
@@ -105,13 +107,13 @@ mod tests {
         }
         std::os::unix::fs::symlink("nowhere", folder.path().join("dangling")).unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
-        let place = workspace.place(place).unwrap();
+        let place = workspace.resolve(place).unwrap();
         workspace.open_file(&place).unwrap_err().message().to_owned()
     }
 
     #[test]
-    fn what_is_near_is_told() {
-        for (asked, message) in [
+    fn missing_paths_have_suggestions() {
+        for (path, message) in [
             ("src/mian.rs", "\"src/mian.rs\" was not found; did you mean \"src/main.rs\"?"),
             ("readme.md", "\"readme.md\" was not found; did you mean \"README.md\"?"),
             ("scr/main.rs", "folder \"scr\" was not found; did you mean \"src\"?"),
@@ -121,7 +123,7 @@ mod tests {
             ("src/main.rs/x", "\"src/main.rs\" is a file, not a folder, so \"src/main.rs/x\" does not exist"),
             ("dangling", "\"dangling\" is a symbolic link whose target does not exist"),
         ] {
-            assert_eq!(said(asked), message, "{asked}");
+            assert_eq!(missing_message(path), message, "{path}");
         }
     }
 }

@@ -10,13 +10,13 @@ use crate::domain::json::shorten;
 use crate::tool::ToolError;
 
 /// Maximum length of a path in a message.
-const SHOWN: usize = 200;
+const MAX_SHOWN: usize = 200;
 /// The OS error for too many levels of symbolic links.
 const ELOOP: i32 = 40;
 /// The OS error for a name that is too long.
 const ENAMETOOLONG: i32 = 36;
 /// The OS errors for a full disk and an exhausted quota.
-const FULL: [i32; 2] = [28, 122];
+const NO_SPACE: [i32; 2] = [28, 122];
 
 /// A path relative to the workspace, without `.` and `..`; empty for the workspace itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,7 +46,7 @@ impl WorkspacePath {
     }
 
     /// Returns the path and all its parents, starting with the workspace.
-    pub fn way(&self) -> Vec<Self> {
+    pub fn ancestors(&self) -> Vec<Self> {
         let mut way: Vec<Self> = self.0.ancestors().map(|path| Self(path.to_owned())).collect();
         way.reverse();
         way
@@ -75,8 +75,8 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns an error if the path is outside the workspace.
-    pub(super) fn place(&self, asked: &str) -> Result<WorkspacePath, ToolError> {
-        let shown = shorten(asked, SHOWN);
+    pub(super) fn resolve(&self, asked: &str) -> Result<WorkspacePath, ToolError> {
+        let shown = shorten(asked, MAX_SHOWN);
         if asked.contains('\0') {
             return Err(ToolError::new(format!("the path \"{}\" contains U+0000", shown.escape_debug())));
         }
@@ -109,7 +109,7 @@ fn outside(asked: &str) -> ToolError {
 
 /// Converts an I/O error to a message for the model. [`near`](super::near) handles missing paths with suggestions.
 pub(super) fn fault(place: &WorkspacePath, error: &io::Error) -> ToolError {
-    let place = shorten(&place.to_string(), SHOWN);
+    let place = shorten(&place.to_string(), MAX_SHOWN);
     let message = match (error.kind(), error.raw_os_error()) {
         // An error of the descriptor guard itself has no OS error number.
         (io::ErrorKind::PermissionDenied, None) => {
@@ -121,7 +121,7 @@ pub(super) fn fault(place: &WorkspacePath, error: &io::Error) -> ToolError {
         (io::ErrorKind::ReadOnlyFilesystem, _) => "the workspace is read-only".to_owned(),
         (_, Some(ELOOP)) => format!("\"{place}\" has too many levels of symbolic links"),
         (_, Some(ENAMETOOLONG)) => format!("the path \"{place}\" is too long"),
-        (_, Some(number)) if FULL.contains(&number) => "no space is left in the workspace".to_owned(),
+        (_, Some(number)) if NO_SPACE.contains(&number) => "no space is left in the workspace".to_owned(),
         _ => format!("\"{place}\" cannot be used: {error}"),
     };
     ToolError::new(message)
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_means_one_place_inside_or_none() {
+    fn paths_resolve_within_the_workspace_or_fail() {
         let folder = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
         let inside = workspace.path().join("a/b").display().to_string();
@@ -148,30 +148,30 @@ mod tests {
             ("~/x", "~/x"),
             (&inside, "a/b"),
         ] {
-            assert_eq!(workspace.place(asked).unwrap().to_string(), place, "{asked}");
+            assert_eq!(workspace.resolve(asked).unwrap().to_string(), place, "{asked}");
         }
         for asked in ["..", "../x", "a/../..", "/etc/passwd", "/", "a/../../b", &format!("{inside}/../../../x")] {
-            let message = workspace.place(asked).unwrap_err().message().to_owned();
+            let message = workspace.resolve(asked).unwrap_err().message().to_owned();
             assert!(message.contains("is outside of the workspace"), "{asked}: {message}");
         }
-        assert!(workspace.place("a\0b").unwrap_err().message().contains("U+0000"));
+        assert!(workspace.resolve("a\0b").unwrap_err().message().contains("U+0000"));
     }
 
     #[test]
-    fn the_name_that_the_operator_gave_is_inside_too() {
+    fn configured_path_is_accepted_as_prefix() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("real")).unwrap();
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("real", &link).unwrap();
         let workspace = Workspace::open(&link).unwrap();
-        assert_eq!(workspace.place(link.join("x").to_str().unwrap()).unwrap(), WorkspacePath::of("x".into()));
+        assert_eq!(workspace.resolve(link.join("x").to_str().unwrap()).unwrap(), WorkspacePath::of("x".into()));
     }
 
     #[test]
-    fn the_way_to_a_place_begins_at_the_workspace() {
-        let way: Vec<String> = WorkspacePath::of("a/b".into()).way().iter().map(ToString::to_string).collect();
+    fn ancestors_start_with_the_workspace() {
+        let way: Vec<String> = WorkspacePath::of("a/b".into()).ancestors().iter().map(ToString::to_string).collect();
         assert_eq!(way, [".", "a", "a/b"]);
-        assert_eq!(WorkspacePath::default().way(), [WorkspacePath::default()]);
+        assert_eq!(WorkspacePath::default().ancestors(), [WorkspacePath::default()]);
         assert_eq!(
             (WorkspacePath::of("a".into()).parent(), WorkspacePath::default().parent()),
             (Some(WorkspacePath::default()), None)
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_break_a_line_is_escaped() {
+    fn control_characters_in_names_are_escaped() {
         assert_eq!(WorkspacePath::of("a\nb".into()).to_string(), "a\\nb");
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Workspace;
-use super::file::{OpenFile, broken};
+use super::file::{OpenFile, io_fault};
 use super::path::WorkspacePath;
 use crate::domain::limits::Truncate;
 use crate::domain::truncation::grouped;
@@ -18,14 +18,14 @@ use crate::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError, obje
 
 mod lines;
 
-use lines::{ReadLines, Stop, taken};
+use lines::{ReadLines, Stop, read_lines};
 
 /// Maximum number of bytes that one call reads. The model is shown less; the rest is stored with the call.
-const MOST: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 /// Maximum size of an image, in bytes.
-const LARGEST_IMAGE: u64 = 12 * 1024 * 1024;
+const MAX_IMAGE_BYTES: u64 = 12 * 1024 * 1024;
 /// Length of the beginning that reveals the type of a file, in bytes.
-const BEGINNING: u64 = 8 * 1024;
+const SNIFFED_BYTES: u64 = 8 * 1024;
 
 /// The tool `read`.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ impl Tool for Read {
     async fn call(&self, args: ReadArgs, run: Run) -> Result<Outcome, ToolError> {
         let workspace = self.0.clone();
         run.blocking(move |run| {
-            let place = workspace.place(&args.path)?;
+            let place = workspace.resolve(&args.path)?;
             let mut opened = workspace.open_file(&place)?;
             if let Some(image) = image(&place, &mut opened)? {
                 return Ok(image);
@@ -111,11 +111,11 @@ impl Tool for Read {
     }
 }
 
-/// Returns the file as an image if models support its format. Otherwise the file is rewound to its beginning.
+/// Returns the file as an image, or `None` for a text. The file is rewound to its beginning. Other binary files are an error.
 fn image(place: &WorkspacePath, opened: &mut OpenFile) -> Result<Option<Outcome>, ToolError> {
     let mut beginning = Vec::new();
-    (&opened.file).take(BEGINNING).read_to_end(&mut beginning).map_err(broken(place))?;
-    opened.file.rewind().map_err(broken(place))?;
+    (&opened.file).take(SNIFFED_BYTES).read_to_end(&mut beginning).map_err(io_fault(place))?;
+    opened.file.rewind().map_err(io_fault(place))?;
     if !beginning.contains(&0) {
         return Ok(None);
     }
@@ -126,11 +126,11 @@ fn image(place: &WorkspacePath, opened: &mut OpenFile) -> Result<Option<Outcome>
             "\"{place}\" is a binary file of {bytes} bytes, which has no text to read"
         )));
     };
-    if opened.bytes > LARGEST_IMAGE {
+    if opened.bytes > MAX_IMAGE_BYTES {
         return Err(ToolError::new(format!("\"{place}\" is an image of {bytes} bytes, too large to be shown")));
     }
     let mut whole = Vec::new();
-    (&opened.file).take(LARGEST_IMAGE).read_to_end(&mut whole).map_err(broken(place))?;
+    (&opened.file).take(MAX_IMAGE_BYTES).read_to_end(&mut whole).map_err(io_fault(place))?;
     let mime_type = format.to_mime_type().to_owned();
     let details =
         object([("path", json!(place.to_string())), ("bytes", json!(whole.len())), ("type", json!(mime_type))]);
@@ -142,10 +142,10 @@ fn text(place: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run
     let Lines { start, end } = lines.unwrap_or(Lines { start: 1, end: None });
     let reader = BufReader::with_capacity(64 * 1024, opened.file);
     let ReadLines { bytes, end: stop, line } =
-        taken(reader, start, end, MOST, || run.is_cancelled()).map_err(broken(place))?;
+        read_lines(reader, start, end, MAX_BYTES, || run.is_cancelled()).map_err(io_fault(place))?;
     if stop == Stop::BeforeStart && start > 1 {
         let word = if line == 1 { "line" } else { "lines" };
-        let message = format!("line {start} is past the end of \"{place}\" ({} {word})", grouped(of(line)));
+        let message = format!("line {start} is past the end of \"{place}\" ({} {word})", grouped(to_usize(line)));
         return Err(ToolError::new(message));
     }
     let mut text = utf8(place, bytes, start, stop == Stop::Full)?;
@@ -159,15 +159,15 @@ fn text(place: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run
         Stop::LastLine => drop(details.insert("end".to_owned(), line.into())),
         Stop::Full => {
             details.insert("end".to_owned(), line.saturating_sub(1).into());
-            text.push_str(&how_to_go_on(place, opened.bytes, start, line, text.ends_with('\n')));
+            text.push_str(&continuation(place, opened.bytes, start, line, text.ends_with('\n')));
         }
     }
     Ok(Outcome { details, ..Outcome::text(text) })
 }
 
 /// Creates the notice after the maximum that one call reads. `line` is the first line that is missing or incomplete.
-fn how_to_go_on(place: &WorkspacePath, bytes: u64, start: u64, line: u64, is_whole: bool) -> String {
-    let (bytes, most) = (grouped(of(bytes)), grouped(MOST));
+fn continuation(place: &WorkspacePath, bytes: u64, start: u64, line: u64, is_whole: bool) -> String {
+    let (bytes, most) = (grouped(to_usize(bytes)), grouped(MAX_BYTES));
     let newline = if is_whole { "" } else { "\n" };
     let how = if line > start || is_whole {
         format!("continue with {}", json!({"path": place.to_string(), "lines": {"start": line}}))
@@ -177,7 +177,7 @@ fn how_to_go_on(place: &WorkspacePath, bytes: u64, start: u64, line: u64, is_who
     format!("{newline}[the file has {bytes} bytes, and one call reads at most {most}; {how}]\n")
 }
 
-fn of(number: u64) -> usize {
+fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 

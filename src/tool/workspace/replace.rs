@@ -12,13 +12,13 @@ use super::path::{WorkspacePath, fault};
 use crate::tool::ToolError;
 
 /// Maximum length of the file name that the name of the temporary file repeats.
-const REPEATED: usize = 100;
+const MAX_REPEATED_BYTES: usize = 100;
 /// Maximum number of names tried for the temporary file.
-const TRIES: u32 = 16;
+const MAX_TRIES: u32 = 16;
 /// Permissions of a new file, before the umask of the process.
-const MODE: u32 = 0o666;
+const NEW_FILE_MODE: u32 = 0o666;
 /// The write bits of the permissions.
-const WRITABLE: u32 = 0o222;
+const WRITE_BITS: u32 = 0o222;
 
 /// The file to write.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Workspace {
         let at = |error: io::Error| fault(place, &error);
         let real = match self.root.canonicalize(place.path()) {
             Ok(real) => WorkspacePath::of(real),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.made_way(place)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.create_parents(place)?,
             Err(error) => return Err(at(error)),
         };
         let (Some(parent), Some(name)) = (real.parent(), real.name()) else { return Err(file::folder(place)) };
@@ -55,7 +55,7 @@ impl Workspace {
         let mode = match dir.symlink_metadata(name) {
             Ok(metadata) if metadata.is_dir() => return Err(file::folder(place)),
             Ok(metadata) if !metadata.is_file() => return Err(file::special(place)),
-            Ok(metadata) if metadata.mode() & WRITABLE == 0 => {
+            Ok(metadata) if metadata.mode() & WRITE_BITS == 0 => {
                 return Err(ToolError::new(format!("\"{place}\" is read-only")));
             }
             Ok(metadata) => Some(metadata.mode() & 0o7777),
@@ -66,7 +66,7 @@ impl Workspace {
     }
 
     /// Creates the parent folders of a new file and returns its path.
-    fn made_way(&self, place: &WorkspacePath) -> Result<WorkspacePath, ToolError> {
+    fn create_parents(&self, place: &WorkspacePath) -> Result<WorkspacePath, ToolError> {
         let at = |error: io::Error| fault(place, &error);
         if self.root.symlink_metadata(place.path()).is_ok() {
             return Err(ToolError::new(format!("\"{place}\" is a symbolic link whose target does not exist")));
@@ -107,11 +107,11 @@ impl Target {
     /// Creates a hidden temporary file with a unique name in the same folder.
     fn temporary(&self, unique: u128) -> io::Result<(OsString, cap_std::fs::File)> {
         let text = self.name.to_string_lossy();
-        let own = &text[..text.floor_char_boundary(REPEATED)];
+        let own = &text[..text.floor_char_boundary(MAX_REPEATED_BYTES)];
         let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(self.mode.map_or(MODE, |_| 0o600));
+        options.write(true).create_new(true).mode(self.mode.map_or(NEW_FILE_MODE, |_| 0o600));
         let mut last = io::ErrorKind::AlreadyExists.into();
-        for number in 0..TRIES {
+        for number in 0..MAX_TRIES {
             let name = OsString::from(format!(".{own}.{unique:032x}{number:x}.tmp"));
             match self.dir.open_with(Path::new(&name), &options) {
                 Ok(file) => return Ok((name, file)),
@@ -131,7 +131,7 @@ mod tests {
 
     fn put(folder: &Path, path: &str, content: &str) -> Result<bool, String> {
         let workspace = Workspace::open(folder).unwrap();
-        let target = workspace.target(&workspace.place(path).unwrap()).map_err(|error| error.message().to_owned())?;
+        let target = workspace.target(&workspace.resolve(path).unwrap()).map_err(|error| error.message().to_owned())?;
         target.replace(content.as_bytes(), 7).map_err(|error| error.message().to_owned())?;
         Ok(target.is_new())
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_with_its_permissions_and_nothing_is_left_beside_it() {
+    fn replacing_keeps_permissions_and_leaves_no_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(put(folder.path(), "a/b/new.sh", "1"), Ok(true));
         let file = folder.path().join("a/b/new.sh");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_followed_inside_and_never_outside() {
+    fn links_are_followed_only_within_the_workspace() {
         let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(folder.path().join("real")).unwrap();
         fs::write(folder.path().join("real/file"), "old").unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_or_read_only_is_left_alone() {
+    fn non_files_and_read_only_files_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("d")).unwrap();
         fs::write(folder.path().join("f"), "x").unwrap();
@@ -193,8 +193,8 @@ mod tests {
             ("pipe", "not a regular file"),
             ("f/x", "is a file, not a folder"),
         ] {
-            let said = put(folder.path(), path, "y").unwrap_err();
-            assert!(said.contains(message), "{path}: {said}");
+            let error = put(folder.path(), path, "y").unwrap_err();
+            assert!(error.contains(message), "{path}: {error}");
         }
         assert_eq!(fs::read_to_string(folder.path().join("f")).unwrap(), "x");
         assert_eq!(names(folder.path()), ["d", "f", "pipe"]);

@@ -23,10 +23,10 @@ mod hits;
 use hits::Hits;
 
 /// Maximum size of a compiled pattern and of the memory of its automaton, in bytes.
-const LARGEST_PATTERN: usize = 1 << 20;
-const LARGEST_AUTOMATON: usize = 8 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+const MAX_AUTOMATON_BYTES: usize = 8 << 20;
 /// Maximum length of a line, in bytes: a file with a longer line is skipped.
-const LONGEST_LINE: usize = 4 << 20;
+const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// The tool `search`.
 #[derive(Debug, Clone)]
@@ -114,17 +114,17 @@ impl Tool for Search {
         let workspace = self.0.clone();
         run.blocking(move |run| {
             let (matcher, globs) = (matcher(&args)?, overrides(&args)?);
-            let place = workspace.place(&args.path)?;
+            let place = workspace.resolve(&args.path)?;
             let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
             let mut searcher = SearcherBuilder::new()
                 .binary_detection(BinaryDetection::quit(0))
                 .line_number(true)
                 .before_context(of(args.context))
                 .after_context(of(args.context))
-                .heap_limit(Some(LONGEST_LINE))
+                .heap_limit(Some(MAX_LINE_BYTES))
                 .build();
             let mut hits = Hits::new(of(args.limit));
-            let end = everywhere(&workspace, &place, &args, &globs, &run, &mut |place, file| {
+            let end = search_files(&workspace, &place, &args, &globs, &run, &mut |place, file| {
                 search(&mut searcher, &matcher, place, file, &run, &mut hits)
             })?;
             let path = place.to_string();
@@ -133,7 +133,7 @@ impl Tool for Search {
                 ("matches", json!(hits.lines)),
                 ("files_with_matches", json!(hits.files)),
                 ("files_searched", json!(hits.searched)),
-                ("files_passed_over", json!(hits.passed_over)),
+                ("files_passed_over", json!(hits.skipped)),
                 ("complete", json!(end == WalkEnd::Complete)),
             ]);
             let text = hits.text(end);
@@ -146,7 +146,7 @@ impl Tool for Search {
 fn matcher(args: &SearchArgs) -> Result<RegexMatcher, String> {
     let mut builder = RegexMatcherBuilder::new();
     builder.case_insensitive(args.ignore_case).fixed_strings(args.literal);
-    builder.line_terminator(Some(b'\n')).size_limit(LARGEST_PATTERN).dfa_size_limit(LARGEST_AUTOMATON);
+    builder.line_terminator(Some(b'\n')).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_AUTOMATON_BYTES);
     builder.build(&args.pattern).map_err(|error| format!("is not a valid pattern: {error}"))
 }
 
@@ -159,7 +159,7 @@ fn overrides(args: &SearchArgs) -> Result<Override, String> {
 }
 
 /// Calls `search` with every file to search, until it returns [`WalkFlow::Stop`].
-fn everywhere(
+fn search_files(
     workspace: &Workspace,
     place: &WorkspacePath,
     args: &SearchArgs,
@@ -177,12 +177,12 @@ fn everywhere(
             return WalkFlow::Stop;
         }
         if seen.kind != FileKind::File || globs.matched(seen.place.path(), false).is_ignore() {
-            return WalkFlow::GoOn;
+            return WalkFlow::Continue;
         }
         match file::open(seen.dir, seen.name.as_ref()) {
             Ok(opened) => search(seen.place, opened.file),
             // The file may be gone or unreadable; the search continues.
-            Err(_) => WalkFlow::GoOn,
+            Err(_) => WalkFlow::Continue,
         }
     });
     end.map_err(|error| near::missing(workspace, place, &error))
@@ -199,7 +199,7 @@ fn search(
     let mut sink = hits.of(place, matcher);
     let searched = searcher.search_reader(matcher, Stoppable { file, run }, &mut sink);
     let is_full = sink.end(searched.is_err());
-    if is_full || run.is_cancelled() { WalkFlow::Stop } else { WalkFlow::GoOn }
+    if is_full || run.is_cancelled() { WalkFlow::Stop } else { WalkFlow::Continue }
 }
 
 /// A reader that reports the end of the file once the call is cancelled.
@@ -219,7 +219,7 @@ fn summary(hits: &Hits, end: WalkEnd) -> String {
     let counted =
         |count: usize, one: &str, many: &str| format!("{} {}", grouped(count), if count == 1 { one } else { many });
     let files = counted(hits.searched, "file", "files");
-    let passed = match hits.passed_over {
+    let passed = match hits.skipped {
         0 => String::new(),
         count => format!("; {} not text", counted(count, "file is", "files are")),
     };

@@ -10,9 +10,9 @@ use super::ignore_rules::{self, IgnoreRules};
 use super::path::WorkspacePath;
 
 /// Maximum depth of the walk, counted from its start. It equals the maximum number of open descriptors.
-pub(super) const DEEPEST: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 /// Maximum number of names read per folder.
-const MOST_NAMES: usize = 100_000;
+const MAX_NAMES: usize = 100_000;
 
 /// Options of a walk.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub(super) struct WalkOptions {
 
 impl Default for WalkOptions {
     fn default() -> Self {
-        Self { depth: DEEPEST, most: 200_000, all: false }
+        Self { depth: MAX_DEPTH, most: 200_000, all: false }
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) struct WalkEntry<'w> {
 /// Whether a walk continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WalkFlow {
-    GoOn,
+    Continue,
     Stop,
 }
 
@@ -87,8 +87,8 @@ pub(super) fn walk(
     let mut rules = IgnoreRules::default();
     let mut end = WalkEnd::Complete;
     if !scope.all {
-        for place in start.way() {
-            rules = rules.and_of(&workspace.root.open_dir(place.path())?, &place);
+        for place in start.ancestors() {
+            rules = rules.with_folder(&workspace.root.open_dir(place.path())?, &place);
         }
     }
     let dir = workspace.root.open_dir(start.path())?;
@@ -110,14 +110,14 @@ pub(super) fn walk(
         let place = frame.place.join(&name);
         let is_folder = kind == FileKind::Folder;
         let is_left_out = ignore_rules::is_repository(&place)
-            || !scope.all && (ignore_rules::is_hidden(&place) || frame.rules.leave_out(&place, is_folder));
+            || !scope.all && (ignore_rules::is_hidden(&place) || frame.rules.is_ignored(&place, is_folder));
         if is_left_out {
             continue;
         }
         if visit(WalkEntry { dir: &frame.dir, name: &name, place: &place, kind }) == WalkFlow::Stop {
             return Ok(WalkEnd::Stopped);
         }
-        if !is_folder || stack.len() >= scope.depth.min(DEEPEST) {
+        if !is_folder || stack.len() >= scope.depth.min(MAX_DEPTH) {
             continue;
         }
         let Some(frame) = stack.last() else { continue };
@@ -127,7 +127,7 @@ pub(super) fn walk(
         if !is_whole {
             end = WalkEnd::TooMany;
         }
-        let rules = if scope.all { IgnoreRules::default() } else { frame.rules.and_of(&dir, &place) };
+        let rules = if scope.all { IgnoreRules::default() } else { frame.rules.with_folder(&dir, &place) };
         stack.push(Frame { dir, place, rules, left });
     }
     Ok(end)
@@ -138,7 +138,7 @@ fn names(dir: &Dir) -> io::Result<(std::vec::IntoIter<(OsString, FileKind)>, boo
     let mut names: Vec<(OsString, FileKind)> = Vec::new();
     let mut is_whole = true;
     for entry in dir.entries()?.flatten() {
-        if names.len() == MOST_NAMES {
+        if names.len() == MAX_NAMES {
             is_whole = false;
             break;
         }
@@ -178,13 +178,13 @@ mod tests {
         let mut seen = Vec::new();
         let end = walk(workspace, &WorkspacePath::of(start.into()), scope, &mut |found| {
             seen.push(found.place.to_string());
-            WalkFlow::GoOn
+            WalkFlow::Continue
         });
         (seen, end.unwrap())
     }
 
     #[test]
-    fn it_goes_by_name_and_leaves_out_what_is_hidden_or_ignored() {
+    fn walk_is_sorted_and_skips_hidden_and_ignored_entries() {
         let (_folder, workspace) = workspace(&[
             (".gitignore", "*.log\n/target/\n!keep.log\n"),
             (".env", ""),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_in_depth_and_number() {
+    fn walk_is_bounded_in_depth_and_entries() {
         let (_folder, workspace) = workspace(&[("a/b/c/d", ""), ("e", "")]);
         let of = |depth, most| seen(&workspace, ".", &WalkOptions { depth, most, all: false });
         assert_eq!(of(1, 100), (vec!["a".into(), "e".into()], WalkEnd::Complete));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_seen_and_not_followed() {
+    fn links_are_visited_but_not_followed() {
         let (folder, workspace) = workspace(&[("a/x", "")]);
         std::os::unix::fs::symlink("/etc", folder.path().join("out")).unwrap();
         std::os::unix::fs::symlink("..", folder.path().join("a/up")).unwrap();

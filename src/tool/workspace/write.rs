@@ -54,7 +54,7 @@ impl Tool for Write {
     async fn call(&self, args: WriteArgs, run: Run) -> Result<Outcome, ToolError> {
         let workspace = self.0.clone();
         run.blocking(move |run| {
-            let place = workspace.place(&args.path)?;
+            let place = workspace.resolve(&args.path)?;
             let _alone = workspace.change();
             let target = workspace.target(&place)?;
             target.replace(args.content.as_bytes(), run.id().as_u128())?;

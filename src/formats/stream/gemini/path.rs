@@ -7,9 +7,9 @@ use super::{Object, StreamError};
 /// Maximum depth of a path.
 const MAX_DEPTH: usize = 100;
 /// Assumed size of a newly created value, in bytes.
-const STEP: usize = 32;
+const VALUE_BYTES: usize = 32;
 
-const NO_PATH: StreamError = StreamError::Misshapen("`jsonPath`");
+const INVALID_PATH: StreamError = StreamError::Misshapen("`jsonPath`");
 
 #[derive(Debug, PartialEq, Eq)]
 enum Step<'a> {
@@ -30,9 +30,9 @@ pub(super) fn set(root: &mut Value, path: &str, argument: &Object) -> Result<usi
             old.push_str(more);
             grown += more.len();
         }
-        (Value::Object(_) | Value::Array(_), _) => return Err(NO_PATH),
+        (Value::Object(_) | Value::Array(_), _) => return Err(INVALID_PATH),
         (place, new) => {
-            grown += new.as_str().map_or(STEP, str::len);
+            grown += new.as_str().map_or(VALUE_BYTES, str::len);
             *place = new.clone();
         }
     }
@@ -58,29 +58,29 @@ fn enter<'v>(place: &'v mut Value, step: &Step<'_>) -> Result<(&'v mut Value, us
     }
     match (place, step) {
         (Value::Object(members), Step::Key(key)) => {
-            let by = if members.contains_key(*key) { 0 } else { key.len() + STEP };
+            let by = if members.contains_key(*key) { 0 } else { key.len() + VALUE_BYTES };
             Ok((members.entry(*key).or_insert(Value::Null), by))
         }
         (Value::Array(items), Step::Index(index)) => {
             // The sender skips empty items, so there may be gaps.
             let missing = index.saturating_add(1).saturating_sub(items.len());
-            if missing > super::partial::LIMIT / STEP {
-                return Err(NO_PATH);
+            if missing > super::partial::LIMIT / VALUE_BYTES {
+                return Err(INVALID_PATH);
             }
             items.resize(items.len() + missing, Value::Null);
-            items.get_mut(*index).map(|item| (item, missing * STEP)).ok_or(NO_PATH)
+            items.get_mut(*index).map(|item| (item, missing * VALUE_BYTES)).ok_or(INVALID_PATH)
         }
-        _ => Err(NO_PATH),
+        _ => Err(INVALID_PATH),
     }
 }
 
 /// Parses the steps of `$.a.b[0]['c']`.
 fn steps(path: &str) -> Result<Vec<Step<'_>>, StreamError> {
-    let mut rest = path.strip_prefix('$').ok_or(NO_PATH)?;
+    let mut rest = path.strip_prefix('$').ok_or(INVALID_PATH)?;
     let mut steps = Vec::new();
     while !rest.is_empty() {
         if steps.len() == MAX_DEPTH {
-            return Err(NO_PATH);
+            return Err(INVALID_PATH);
         }
         let step;
         (step, rest) = if let Some(after) = rest.strip_prefix('.') {
@@ -89,19 +89,19 @@ fn steps(path: &str) -> Result<Vec<Step<'_>>, StreamError> {
         } else if let Some((quote, after)) =
             ["['", "[\""].iter().find_map(|open| Some((&open[1..], rest.strip_prefix(open)?)))
         {
-            let end = after.find(&format!("{quote}]")).ok_or(NO_PATH)?;
+            let end = after.find(&format!("{quote}]")).ok_or(INVALID_PATH)?;
             (Step::Key(&after[..end]), &after[end + 2..])
         } else {
-            let after = rest.strip_prefix('[').ok_or(NO_PATH)?;
-            let (index, after) = after.split_once(']').ok_or(NO_PATH)?;
-            (Step::Index(index.parse().map_err(|_| NO_PATH)?), after)
+            let after = rest.strip_prefix('[').ok_or(INVALID_PATH)?;
+            let (index, after) = after.split_once(']').ok_or(INVALID_PATH)?;
+            (Step::Index(index.parse().map_err(|_| INVALID_PATH)?), after)
         };
         if step == Step::Key("") {
-            return Err(NO_PATH);
+            return Err(INVALID_PATH);
         }
         steps.push(step);
     }
-    if steps.is_empty() { Err(NO_PATH) } else { Ok(steps) }
+    if steps.is_empty() { Err(INVALID_PATH) } else { Ok(steps) }
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_to_their_places_and_strings_grow() {
+    fn values_are_set_and_strings_appended() {
         let mut root = json!({});
         for (path, argument) in [
             ("$.name", json!({"stringValue": "Mü"})),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_lead_nowhere_are_refused() {
+    fn invalid_paths_are_rejected() {
         let deep = format!("${}", ".a".repeat(MAX_DEPTH + 1));
         for path in [
             "",
@@ -158,9 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_counted() {
+    fn created_values_are_counted() {
         let mut root = json!({});
-        assert!(put(&mut root, "$.a[1000]", json!({"boolValue": true})).unwrap() > 1000 * STEP);
-        assert_eq!(put(&mut root, "$.a[1000]", json!({"nullValue": null})).unwrap(), STEP);
+        assert!(put(&mut root, "$.a[1000]", json!({"boolValue": true})).unwrap() > 1000 * VALUE_BYTES);
+        assert_eq!(put(&mut root, "$.a[1000]", json!({"nullValue": null})).unwrap(), VALUE_BYTES);
     }
 }

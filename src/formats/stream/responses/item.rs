@@ -62,7 +62,7 @@ impl Item {
     }
 
     /// Stores the final arguments; an empty text is ignored.
-    pub(super) fn keep(&mut self, arguments: Option<Value>) {
+    pub(super) fn set_arguments(&mut self, arguments: Option<Value>) {
         if let Some(said @ (Value::String(_) | Value::Object(_))) = arguments
             && said.as_str() != Some("")
         {
@@ -76,9 +76,9 @@ impl Item {
         if self.kind == Kind::Provider {
             return calls.close(self.place, Some(provided(item)));
         }
-        self.keep(item.remove("arguments").or_else(|| item.remove("input")));
+        self.set_arguments(item.remove("arguments").or_else(|| item.remove("input")));
         match status.as_deref() {
-            Some("incomplete" | "failed" | "cancelled") => calls.cut_off(self.place),
+            Some("incomplete" | "failed" | "cancelled") => calls.truncate(self.place),
             Some("completed") => calls.close(self.place, self.last.clone()),
             _ if self.kind == Kind::Custom || self.is_complete(calls) => calls.close(self.place, self.last.clone()),
             _ => self.waits = true,

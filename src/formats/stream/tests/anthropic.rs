@@ -29,7 +29,7 @@ fn begin() -> Value {
 }
 
 #[test]
-fn a_call_closes_with_its_block_while_the_model_still_speaks() {
+fn call_closes_with_its_block_before_the_stream_ends() {
     let (mut parser, mut out) = (Parser::new(Some(Vendor::Anthropic)), Vec::new());
     parser.push(sse(&[begin(), tool(0, "f"), delta(0, "{\"x\":1}")]).as_bytes(), &mut out).unwrap();
     assert!(!out.iter().any(|said| matches!(said, StreamEvent::Closed { .. })), "a prefix that parses closes nothing");
@@ -51,18 +51,18 @@ fn blocks_may_interleave() {
         stop(1),
     ]);
     events.extend(ends("tool_use"));
-    let story = say(&events);
+    let story = parse_events(&events);
     assert_eq!(story.short(), [("f", Some(&json!({"x": "é"}))), ("g", Some(&json!({"y": 2})))]);
     assert!(story.ended);
 }
 
 #[test]
-fn a_block_without_deltas_is_what_its_start_gave() {
+fn block_without_deltas_has_the_input_of_its_start() {
     for (input, expected) in [(json!({}), json!({})), (json!({"x": 1}), json!({"x": 1}))] {
         let mut events = vec![begin(), start(0, json!({"type": "tool_use", "id": "a", "name": "f", "input": input}))];
         events.extend([delta(0, ""), stop(0)]);
         events.extend(ends("tool_use"));
-        assert_eq!(say(&events).short(), [("f", Some(&expected))]);
+        assert_eq!(parse_events(&events).short(), [("f", Some(&expected))]);
     }
     let mut events = vec![
         start(0, json!({"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}})),
@@ -70,11 +70,11 @@ fn a_block_without_deltas_is_what_its_start_gave() {
         stop(0),
     ];
     events.extend(ends("tool_use"));
-    assert_eq!(say(&events).short(), [("f", Some(&json!({"x": 2})))]);
+    assert_eq!(parse_events(&events).short(), [("f", Some(&json!({"x": 2})))]);
 }
 
 #[test]
-fn what_follows_shows_whether_a_block_was_cut() {
+fn next_event_shows_whether_a_block_was_truncated() {
     for text in ["", "{\"x\":"] {
         for (next, runs) in [
             (ends("max_tokens").to_vec(), false),
@@ -86,8 +86,9 @@ fn what_follows_shows_whether_a_block_was_cut() {
             (ends("end_turn").to_vec(), true),
             ([&[tool(1, "g"), delta(1, "{}"), stop(1)], &ends("max_tokens")[..]].concat(), true),
         ] {
-            let story =
-                say(&[&[begin(), tool(0, "f"), delta(0, text), stop(0), json!({"type": "ping"})], &next[..]].concat());
+            let story = parse_events(
+                &[&[begin(), tool(0, "f"), delta(0, text), stop(0), json!({"type": "ping"})], &next[..]].concat(),
+            );
             assert_eq!(story.calls[0].closed.is_some(), runs, "{text:?} then {next:?}");
         }
     }
@@ -96,12 +97,13 @@ fn what_follows_shows_whether_a_block_was_cut() {
 #[test]
 fn a_block_that_never_stops_never_runs() {
     for reason in ["tool_use", "end_turn", "max_tokens"] {
-        let story = say(&[&[tool(0, "f"), delta(0, "{}")], &ends(reason)[..]].concat());
+        let story = parse_events(&[&[tool(0, "f"), delta(0, "{}")], &ends(reason)[..]].concat());
         assert_eq!(story.short(), [("f", None)]);
         assert!(story.ended);
     }
-    let replaced =
-        say(&[&[tool(0, "f"), delta(0, "{}"), tool(0, "g"), delta(0, "{}"), stop(0)], &ends("tool_use")[..]].concat());
+    let replaced = parse_events(
+        &[&[tool(0, "f"), delta(0, "{}"), tool(0, "g"), delta(0, "{}"), stop(0)], &ends("tool_use")[..]].concat(),
+    );
     assert_eq!(replaced.short(), [("f", None), ("g", Some(&json!({})))]);
 }
 
@@ -120,38 +122,42 @@ fn calls_of_the_provider_are_shown() {
         stop(2),
     ];
     events.extend(ends("end_turn"));
-    let story = say(&events);
+    let story = parse_events(&events);
     assert_eq!(story.short(), [("web_search", Some(&json!({"query": "x"}))), ("echo", Some(&json!({"a": 1})))]);
     assert!(story.calls.iter().all(|call| call.kind == Kind::Provider));
 }
 
 #[test]
-fn faulty_json_is_closed_as_it_is() {
-    let story = say(&[&[tool(0, "f"), delta(0, "{\"x\": celsius}"), stop(0)], &ends("tool_use")[..]].concat());
+fn invalid_json_is_closed_unchanged() {
+    let story = parse_events(&[&[tool(0, "f"), delta(0, "{\"x\": celsius}"), stop(0)], &ends("tool_use")[..]].concat());
     assert_eq!(story.short(), [("f", Some(&json!("{\"x\": celsius}")))]);
 }
 
 #[test]
-fn a_message_that_begins_anew_leaves_nothing_of_the_one_before() {
+fn restarted_message_discards_the_previous_one() {
     let mut events =
         vec![begin(), tool(1, "f"), delta(1, "{\"x\":1"), begin(), tool(1, "f"), delta(1, "{\"x\":2}"), stop(1)];
     events.extend(ends("tool_use"));
-    assert_eq!(say(&events).short(), [("f", None), ("f", Some(&json!({"x": 2})))]);
+    assert_eq!(parse_events(&events).short(), [("f", None), ("f", Some(&json!({"x": 2})))]);
 }
 
 #[test]
 fn messages_may_follow_one_another() {
     let one = |name: &str| [&[begin(), tool(0, name), stop(0)], &ends("tool_use")[..]].concat();
-    assert_eq!(say(&[one("f"), one("g")].concat()).short(), [("f", Some(&json!({}))), ("g", Some(&json!({})))]);
+    assert_eq!(
+        parse_events(&[one("f"), one("g")].concat()).short(),
+        [("f", Some(&json!({}))), ("g", Some(&json!({})))]
+    );
 }
 
 #[test]
-fn content_that_is_not_streamed_is_read_too() {
+fn content_without_streaming_is_parsed() {
     let content =
         json!([{"type": "text", "text": "x"}, {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}}]);
     for (reason, runs) in [("tool_use", true), ("max_tokens", false)] {
         let message = json!({"type": "message", "role": "assistant", "content": content, "stop_reason": reason});
-        let streamed = say(&[json!({"type": "message_start", "message": message}), json!({"type": "message_stop"})]);
+        let streamed =
+            parse_events(&[json!({"type": "message_start", "message": message}), json!({"type": "message_stop"})]);
         let whole = story(&message.to_string());
         for story in [streamed, whole] {
             assert_eq!((story.calls[0].closed.is_some(), story.ended), (runs, true));
@@ -160,10 +166,11 @@ fn content_that_is_not_streamed_is_read_too() {
 }
 
 #[test]
-fn a_delta_without_its_text_breaks_the_stream() {
+fn delta_without_text_is_an_error() {
     let lost = json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta"}});
-    let story =
-        say(&[&[tool(0, "f"), delta(0, "{\"x\":"), lost, delta(0, "1}"), stop(0)], &ends("tool_use")[..]].concat());
+    let story = parse_events(
+        &[&[tool(0, "f"), delta(0, "{\"x\":"), lost, delta(0, "1}"), stop(0)], &ends("tool_use")[..]].concat(),
+    );
     assert_eq!(story.short(), [("f", None)]);
     assert_eq!(story.broken, Some(StreamError::Misshapen("`partial_json`")));
 }

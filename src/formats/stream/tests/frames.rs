@@ -15,7 +15,7 @@ fn calls() -> [Value; 2] {
 }
 
 #[test]
-fn every_frame_gives_the_same_calls() {
+fn every_framing_yields_the_same_calls() {
     let [first, second] = calls();
     let none = json!({"choices": []});
     let pretty = format!("{first:#}").replace('\n', "\r\ndata: ");
@@ -36,7 +36,7 @@ fn every_frame_gives_the_same_calls() {
 }
 
 #[test]
-fn what_is_not_json_breaks_the_stream_and_cuts_off_what_is_open() {
+fn invalid_json_ends_the_stream_and_truncates_open_calls() {
     let [first, second] = calls();
     for fault in
         ["data: {\"choices\": [}", "data: hello", "data: 5", "data: {\"choices\": 123456789012345678901234567890}"]
@@ -48,13 +48,13 @@ fn what_is_not_json_breaks_the_stream_and_cuts_off_what_is_open() {
 }
 
 #[test]
-fn bytes_that_are_no_text_break_the_stream() {
-    let story = heard(None, [&b"data: {\"choices\": [], \"x\": \"\xff\"}\n\n"[..]]);
+fn invalid_utf8_ends_the_stream() {
+    let story = parse(None, [&b"data: {\"choices\": [], \"x\": \"\xff\"}\n\n"[..]]);
     assert!(matches!(story.broken, Some(StreamError::NotJson(_))));
 }
 
 #[test]
-fn a_providers_own_error_is_told() {
+fn provider_error_is_reported() {
     for (error, message) in [
         (json!({"error": {"message": "too many requests", "code": 429}}), "too many requests"),
         (json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}), "Overloaded"),
@@ -71,7 +71,7 @@ fn a_providers_own_error_is_told() {
 }
 
 #[test]
-fn whose_stream_it_is_is_told_by_its_first_event() {
+fn first_event_determines_the_vendor() {
     for (event, vendor) in [
         (json!({"choices": []}), Vendor::OpenAi),
         (json!({"object": "chat.completion.chunk"}), Vendor::OpenAi),
@@ -90,13 +90,13 @@ fn whose_stream_it_is_is_told_by_its_first_event() {
         assert_eq!(push(None), Ok(Some(vendor)));
         assert_eq!(push(Some(vendor)), Ok(Some(vendor)));
     }
-    assert_eq!(say(&[json!({"hello": 1})]).broken, Some(StreamError::UnknownShape));
-    let other = heard(Some(Vendor::Anthropic), [sse(&calls()).as_bytes()]);
+    assert_eq!(parse_events(&[json!({"hello": 1})]).broken, Some(StreamError::UnknownShape));
+    let other = parse(Some(Vendor::Anthropic), [sse(&calls()).as_bytes()]);
     assert_eq!(other.broken, Some(StreamError::OtherVendor { expected: Vendor::Anthropic, found: Vendor::OpenAi }));
 }
 
 #[test]
-fn nothing_at_all_says_nothing() {
+fn empty_stream_yields_no_events() {
     for body in ["", "\n\n", ": hi\n\n", "[]", "data: [DONE]\n\n"] {
         assert_eq!(story(body), Story::default(), "{body:?}");
     }
@@ -107,7 +107,7 @@ fn a_stream_has_a_limit_of_calls() {
     let entries: Vec<Value> = (0..=MAX_CALLS)
         .map(|index| json!({"index": index, "id": format!("{index}"), "function": {"name": "f"}}))
         .collect();
-    let story = heard(None, [sse(&[json!({"choices": [{"delta": {"tool_calls": entries}}]})]).as_bytes()]);
+    let story = parse(None, [sse(&[json!({"choices": [{"delta": {"tool_calls": entries}}]})]).as_bytes()]);
     assert_eq!((story.calls.len(), story.broken), (MAX_CALLS, Some(StreamError::TooManyCalls)));
 }
 
@@ -116,14 +116,14 @@ proptest! {
 
     /// Values of any type in any member: parsing never panics, and leaves no call open.
     #[test]
-    fn odd_events_are_survived(event in odd(), vendor in prop::sample::select(vec![Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini])) {
+    fn arbitrary_events_are_handled(event in odd(), vendor in prop::sample::select(vec![Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini])) {
         let body = sse(&[event.clone(), event]);
-        let whole = heard(Some(vendor), [body.as_bytes()]);
-        prop_assert_eq!(heard(Some(vendor), body.as_bytes().chunks(7)), whole);
+        let whole = parse(Some(vendor), [body.as_bytes()]);
+        prop_assert_eq!(parse(Some(vendor), body.as_bytes().chunks(7)), whole);
     }
 
     #[test]
-    fn any_text_survives_its_way(text in any::<String>(), sizes in prop::collection::vec(1_usize..9, 1..9)) {
+    fn any_text_is_preserved(text in any::<String>(), sizes in prop::collection::vec(1_usize..9, 1..9)) {
         let arguments = json!({ "x": text }).to_string();
         let letters: Vec<char> = arguments.chars().collect();
         let (mut events, mut at, mut sizes) = (vec![], 0, sizes.into_iter().cycle());
@@ -136,7 +136,7 @@ proptest! {
             at = end;
         }
         events.push(calls()[1].clone());
-        let story = heard(None, sse(&events).as_bytes().chunks(11));
+        let story = parse(None, sse(&events).as_bytes().chunks(11));
         prop_assert_eq!(story.short(), [("f", Some(&json!({ "x": text })))]);
     }
 }

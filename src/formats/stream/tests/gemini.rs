@@ -31,7 +31,7 @@ fn piece(path: &str, value: Value) -> Value {
 
 #[test]
 fn a_part_is_a_call() {
-    let story = say(&[
+    let story = parse_events(&[
         parts(
             json!([{"text": "x"}, {"functionCall": {"name": "f", "args": {"x": 1}}}, {"functionCall": {"id": "a", "name": "g"}}]),
         ),
@@ -45,7 +45,7 @@ fn a_part_is_a_call() {
 
 #[test]
 fn a_call_of_the_chunk_that_hits_the_limit_never_runs() {
-    let story = say(&[
+    let story = parse_events(&[
         call(json!({"name": "f", "args": {}})),
         last(call(json!({"name": "g", "args": {"x": 1}})), "MAX_TOKENS"),
     ]);
@@ -55,7 +55,7 @@ fn a_call_of_the_chunk_that_hits_the_limit_never_runs() {
 
 #[test]
 fn arguments_come_by_paths() {
-    let story = say(&[
+    let story = parse_events(&[
         call(json!({"name": "cook", "willContinue": true})),
         piece("$.recipe.steps[0].text", json!({"stringValue": "Boi", "willContinue": true})),
         piece("$.recipe.steps[0].text", json!({"stringValue": "l ö\n", "willContinue": true})),
@@ -75,7 +75,7 @@ fn arguments_come_by_paths() {
 }
 
 #[test]
-fn a_call_that_should_go_on_and_does_not_never_runs() {
+fn unfinished_call_never_runs() {
     let begun = [call(json!({"name": "f", "willContinue": true})), piece("$.x", json!({"stringValue": "a"}))];
     for (next, name) in [
         (vec![], None),
@@ -83,7 +83,7 @@ fn a_call_that_should_go_on_and_does_not_never_runs() {
         (vec![last(call(json!({})), "MAX_TOKENS")], None),
         (vec![call(json!({"name": "g"})), stop("STOP")], Some("g")),
     ] {
-        let story = say(&[&begun[..], &next].concat());
+        let story = parse_events(&[&begun[..], &next].concat());
         assert_eq!(story.short()[0], ("f", None), "{next:?}");
         let second = story.short().get(1).map(|(name, arguments)| (*name, arguments.is_some()));
         assert_eq!(second, name.map(|name| (name, true)));
@@ -99,16 +99,16 @@ fn a_name_that_is_repeated_is_the_same_call() {
             )
         };
         assert_eq!(
-            say(&[more("a", true), more("b", true), more("c", false)]).short(),
+            parse_events(&[more("a", true), more("b", true), more("c", false)]).short(),
             [("f", Some(&json!({"x": "abc"})))]
         );
     }
 }
 
 #[test]
-fn paths_that_cannot_be_followed_break_the_stream() {
+fn invalid_paths_are_errors() {
     for path in ["x", "$.x[3000000]", "$.a.b"] {
-        let story = say(&[
+        let story = parse_events(&[
             call(json!({"name": "f", "args": {"a": "text"}, "willContinue": true})),
             piece(path, json!({"numberValue": 1})),
             call(json!({})),
@@ -118,7 +118,7 @@ fn paths_that_cannot_be_followed_break_the_stream() {
 }
 
 #[test]
-fn long_arguments_are_shown_now_and_then() {
+fn long_arguments_are_sent_occasionally() {
     let mut events = vec![call(json!({"name": "f", "willContinue": true}))];
     events.extend((0..5000).map(|_| piece("$.x", json!({"stringValue": "twenty characters ok"}))));
     let (mut parser, mut out) = (Parser::new(None), Vec::new());
@@ -131,19 +131,19 @@ fn long_arguments_are_shown_now_and_then() {
 fn arguments_have_a_limit() {
     let mut events = vec![call(json!({"name": "f", "willContinue": true}))];
     events.extend((0..12).map(|_| piece("$.x", json!({"stringValue": "x".repeat(100_000)}))));
-    let story = heard(None, [sse(&events).as_bytes()]);
+    let story = parse(None, [sse(&events).as_bytes()]);
     assert_eq!((story.short(), &story.broken), (vec![("f", None)], &Some(StreamError::TooLarge)));
 }
 
 #[test]
 fn the_first_candidate_counts() {
     let other = json!({"candidates": [{"index": 1, "content": {"parts": [{"functionCall": {"name": "other"}}]}, "finishReason": "MAX_TOKENS"}]});
-    assert_eq!(say(&[other, call(json!({"name": "f"}))]).short(), [("f", Some(&json!({})))]);
+    assert_eq!(parse_events(&[other, call(json!({"name": "f"}))]).short(), [("f", Some(&json!({})))]);
 }
 
 #[test]
 fn code_that_the_provider_runs_is_shown() {
-    let story = say(&[
+    let story = parse_events(&[
         parts(
             json!([{"executableCode": {"language": "PYTHON", "code": "1+1"}}, {"codeExecutionResult": {"outcome": "OUTCOME_OK"}}]),
         ),

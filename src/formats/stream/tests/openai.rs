@@ -23,7 +23,7 @@ fn finish(reason: &str) -> Value {
 
 #[test]
 fn interleaved_calls_close_together_at_the_finish_reason() {
-    let story = say(&[
+    let story = parse_events(&[
         entries(json!([function(0, Some("a"), Some("one"), "")])),
         entries(json!([function(1, Some("b"), Some("two"), "{\"x\":")])),
         entries(json!([function(0, None, None, "{\"y\":\"é\\ud83d"), function(1, None, None, "1}")])),
@@ -41,7 +41,7 @@ fn a_whole_object_does_not_close_a_call() {
         let mut events = vec![entries(json!([function(0, Some("a"), Some("one"), "{\"x\":1}")]))];
         let is_ended = !end.is_empty();
         events.extend(end);
-        let story = say(&events);
+        let story = parse_events(&events);
         assert_eq!(story.short(), [("one", None)]);
         assert_eq!(story.ended, is_ended);
     }
@@ -58,7 +58,7 @@ fn done_closes_what_no_finish_reason_has_closed() {
 }
 
 #[test]
-fn calls_are_told_apart_without_an_index() {
+fn calls_without_index_are_distinguished() {
     let whole = |id: Option<&str>, name: &str, arguments: &str| json!({"id": id, "function": {"name": name, "arguments": arguments}});
     let more = |id: &str, arguments: &str| json!({"id": id, "function": {"arguments": arguments}});
     for events in [
@@ -71,13 +71,13 @@ fn calls_are_told_apart_without_an_index() {
             entries(json!([more("b", "2}")])),
         ],
     ] {
-        let story = say(&[&events[..], &[finish("tool_calls")]].concat());
+        let story = parse_events(&[&events[..], &[finish("tool_calls")]].concat());
         assert_eq!(story.short(), [("f", Some(&json!({"x": 1}))), ("f", Some(&json!({"x": 2})))], "{events:?}");
     }
 }
 
 #[test]
-fn calls_are_told_apart_under_the_same_index() {
+fn calls_with_the_same_index_are_distinguished() {
     for events in [
         vec![
             entries(json!([function(0, Some("a"), Some("f"), "{\"x\":1}")])),
@@ -98,14 +98,14 @@ fn calls_are_told_apart_under_the_same_index() {
             entries(json!([function(0, None, Some("f"), "{\"x\":2}")])),
         ],
     ] {
-        let story = say(&[&events[..], &[finish("tool_calls")]].concat());
+        let story = parse_events(&[&events[..], &[finish("tool_calls")]].concat());
         assert_eq!(story.short(), [("f", Some(&json!({"x": 1}))), ("f", Some(&json!({"x": 2})))], "{events:?}");
     }
 }
 
 #[test]
 fn id_and_name_in_every_chunk_are_one_call() {
-    let story = say(&[
+    let story = parse_events(&[
         entries(json!([function(0, Some("a"), Some("f"), "{\"x\":")])),
         entries(json!([function(0, Some("a"), Some("f"), "1")])),
         entries(json!([function(0, Some("a"), Some("f"), "}")])),
@@ -119,7 +119,7 @@ fn id_and_name_in_every_chunk_are_one_call() {
 
 #[test]
 fn a_name_may_come_after_the_arguments_have_begun() {
-    let story = say(&[
+    let story = parse_events(&[
         entries(json!([function(0, Some("a"), Some(""), "{\"x\"")])),
         entries(json!([function(0, None, Some("f"), ":1}")])),
         entries(json!([function(1, Some("b"), None, "{}")])),
@@ -133,15 +133,15 @@ fn a_name_may_come_after_the_arguments_have_begun() {
 #[test]
 fn arguments_may_be_an_object() {
     let call = json!({"function": {"name": "f", "arguments": {"x": [1]}}});
-    assert_eq!(say(&[entries(json!([call])), finish("stop")]).short(), [("f", Some(&json!({"x": [1]})))]);
-    let odd = say(&[entries(json!([{"function": {"name": "f", "arguments": 5}}])), finish("stop")]);
+    assert_eq!(parse_events(&[entries(json!([call])), finish("stop")]).short(), [("f", Some(&json!({"x": [1]})))]);
+    let odd = parse_events(&[entries(json!([{"function": {"name": "f", "arguments": 5}}])), finish("stop")]);
     assert_eq!((odd.short(), odd.broken.is_some()), (vec![("f", None)], true));
 }
 
 #[test]
 fn a_custom_tool_has_its_text_as_input() {
     let custom = |name: Option<&str>, input: &str| json!({"index": 0, "id": "a", "type": "custom", "custom": {"name": name, "input": input}});
-    let story = say(&[
+    let story = parse_events(&[
         entries(json!([custom(Some("sql"), "")])),
         entries(json!([custom(None, "select \"a\"\n")])),
         entries(json!([custom(None, "\\ 'ö'")])),
@@ -149,14 +149,14 @@ fn a_custom_tool_has_its_text_as_input() {
     ]);
     assert_eq!(story.short(), [("sql", Some(&json!({"input": "select \"a\"\n\\ 'ö'"})))]);
     assert_eq!(story.calls[0].kind, Kind::Custom);
-    let empty = say(&[entries(json!([custom(Some("sql"), "")])), finish("tool_calls")]);
+    let empty = parse_events(&[entries(json!([custom(Some("sql"), "")])), finish("tool_calls")]);
     assert_eq!(empty.short(), [("sql", Some(&json!({"input": ""})))]);
 }
 
 #[test]
-fn the_function_call_of_old_is_read() {
+fn legacy_function_call_is_parsed() {
     let call = |call: Value| chunk(json!({ "function_call": call }), Value::Null);
-    let story = say(&[
+    let story = parse_events(&[
         call(json!({"name": "f", "arguments": ""})),
         call(json!({"arguments": "{\"x\""})),
         call(json!({"arguments": ":1}"})),
@@ -171,7 +171,7 @@ fn the_first_choice_counts() {
     let choice = |index: u64, arguments: &str| json!({"index": index, "delta": {"tool_calls": [function(0, Some("a"), Some("f"), arguments)]}});
     let mut last = finish("tool_calls");
     last["choices"][0]["index"] = 1.into();
-    let story = say(&[
+    let story = parse_events(&[
         json!({"choices": [choice(1, "{\"other\":1}")]}),
         json!({"choices": [choice(1, ""), choice(0, "{\"x\":")]}),
         last,
@@ -183,7 +183,7 @@ fn the_first_choice_counts() {
 }
 
 #[test]
-fn an_answer_that_is_not_streamed_is_read_too() {
+fn response_without_streaming_is_parsed() {
     let message =
         json!({"role": "assistant", "content": null, "tool_calls": [function(0, Some("a"), Some("f"), "{\"x\":1}")]});
     let whole = json!({"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});

@@ -29,7 +29,7 @@ fn ends(status: &str, output: Value) -> Value {
 }
 
 #[test]
-fn a_call_closes_with_its_item_while_the_model_still_speaks() {
+fn call_closes_with_its_item_before_the_stream_ends() {
     let (mut parser, mut out) = (Parser::new(None), Vec::new());
     let events =
         [added(0, function("f", json!(""), "in_progress")), delta(0, "f", "{\"x\":1}"), arguments(0, "f", "{\"x\":1}")];
@@ -41,8 +41,8 @@ fn a_call_closes_with_its_item_while_the_model_still_speaks() {
 }
 
 #[test]
-fn items_may_interleave_and_the_item_has_the_last_word() {
-    let story = say(&[
+fn interleaved_items_are_closed_with_the_items_arguments() {
+    let story = parse_events(&[
         added(0, json!({"type": "reasoning", "id": "rs_1"})),
         added(1, function("f", json!(""), "in_progress")),
         added(2, function("g", json!(""), "in_progress")),
@@ -63,7 +63,7 @@ fn items_may_interleave_and_the_item_has_the_last_word() {
 }
 
 #[test]
-fn ids_that_change_on_the_way_do_not_matter() {
+fn changing_ids_are_tolerated() {
     let renamed = |mut event: Value, id: &str| {
         match event.get_mut("item") {
             Some(item) => item["id"] = id.into(),
@@ -73,7 +73,7 @@ fn ids_that_change_on_the_way_do_not_matter() {
     };
     let mut last = function("f", json!("{\"x\":1}"), "completed");
     last["id"] = "5".into();
-    let story = say(&[
+    let story = parse_events(&[
         renamed(added(0, function("f", json!(""), "in_progress")), "1"),
         renamed(delta(0, "f", "{\"x\":"), "2"),
         renamed(delta(0, "f", "1}"), "3"),
@@ -84,7 +84,7 @@ fn ids_that_change_on_the_way_do_not_matter() {
 }
 
 #[test]
-fn calls_under_the_same_index_are_told_apart() {
+fn calls_with_the_same_index_are_distinguished() {
     let call = |id: &str, arguments: &str, status: &str| {
         let mut item = function(id, json!(arguments), status);
         item["name"] = "f".into();
@@ -97,13 +97,13 @@ fn calls_under_the_same_index_are_told_apart() {
     for events in
         [&[&both[..], &deltas, &ends].concat(), &[&both[..], &last, &ends].concat(), &[&last[..], &ends].concat()]
     {
-        assert_eq!(say(events).short(), [("f", Some(&json!({"x": 1}))), ("f", Some(&json!({"x": 2})))]);
+        assert_eq!(parse_events(events).short(), [("f", Some(&json!({"x": 1}))), ("f", Some(&json!({"x": 2})))]);
     }
 }
 
 #[test]
-fn the_end_closes_and_reveals_what_the_items_did_not() {
-    let story = say(&[
+fn end_closes_and_adds_missing_items() {
+    let story = parse_events(&[
         added(0, function("f", json!(""), "in_progress")),
         delta(0, "f", "{\"x\":1}"),
         added(1, function("g", json!(""), "in_progress")),
@@ -117,7 +117,7 @@ fn the_end_closes_and_reveals_what_the_items_did_not() {
 }
 
 #[test]
-fn what_is_incomplete_never_runs() {
+fn incomplete_calls_never_run() {
     let begun = [added(0, function("f", json!(""), "in_progress")), delta(0, "f", "{\"x\":1}")];
     for end in [
         vec![],
@@ -133,10 +133,10 @@ fn what_is_incomplete_never_runs() {
         ],
         vec![json!({"type": "error", "message": "out of order", "code": null})],
     ] {
-        let story = say(&[&begun[..], &end].concat());
+        let story = parse_events(&[&begun[..], &end].concat());
         assert_eq!(story.short(), [("f", None)], "{end:?}");
     }
-    let revealed = say(&[ends("incomplete", json!([function("f", json!("{}"), "completed")]))]);
+    let revealed = parse_events(&[ends("incomplete", json!([function("f", json!("{}"), "completed")]))]);
     assert_eq!((revealed.short(), revealed.ended), (vec![("f", None)], true));
 }
 
@@ -153,7 +153,7 @@ fn an_item_done_in_the_middle_waits_for_what_follows() {
         (vec![ends("completed", json!([]))], true),
         (vec![added(1, json!({"type": "message"})), ends("incomplete", json!([]))], true),
     ] {
-        assert_eq!(say(&[&begun[..], &next].concat()).calls[0].closed.is_some(), runs, "{next:?}");
+        assert_eq!(parse_events(&[&begun[..], &next].concat()).calls[0].closed.is_some(), runs, "{next:?}");
     }
 }
 
@@ -163,14 +163,14 @@ fn a_custom_tool_has_its_text_as_input() {
     let piece = |text: &str| json!({"type": "response.custom_tool_call_input.delta", "output_index": 0, "item_id": "ctc_1", "delta": text});
     let begun = [added(0, custom("")), piece("select \""), piece("a\"\n")];
     for last in [done(0, custom("select \"a\"\n")), ends("completed", json!([]))] {
-        let story = say(&[&begun[..], &[last]].concat());
+        let story = parse_events(&[&begun[..], &[last]].concat());
         assert_eq!(story.short(), [("sql", Some(&json!({"input": "select \"a\"\n"})))]);
         assert_eq!((story.calls[0].kind, story.calls[0].id.as_deref()), (Kind::Custom, Some("call_1")));
     }
 }
 
 #[test]
-fn a_custom_call_that_nobody_declared_is_the_providers() {
+fn undeclared_custom_call_is_the_providers() {
     for (tools, kind) in [
         (json!([{"type": "x_search"}]), Kind::Provider),
         (json!([{"type": "x_search"}, {"type": "custom", "name": "x"}]), Kind::Custom),
@@ -179,7 +179,7 @@ fn a_custom_call_that_nobody_declared_is_the_providers() {
         let custom =
             json!({"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "x", "input": "{\"q\":1}"});
         let created = json!({"type": "response.created", "response": {"tools": tools}});
-        assert_eq!(say(&[created, added(0, custom.clone()), done(0, custom)]).calls[0].kind, kind, "{tools}");
+        assert_eq!(parse_events(&[created, added(0, custom.clone()), done(0, custom)]).calls[0].kind, kind, "{tools}");
     }
 }
 
@@ -213,25 +213,25 @@ fn built_in_tools_are_shown() {
         ),
         (json!({"type": "image_generation_call", "id": "1", "result": "…"}), "image_generation", json!({})),
     ] {
-        let story = say(&[added(0, item.clone()), done(0, item.clone()), ends("completed", json!([item]))]);
+        let story = parse_events(&[added(0, item.clone()), done(0, item.clone()), ends("completed", json!([item]))]);
         assert_eq!(story.short(), [(name, Some(&arguments))]);
         assert_eq!((story.calls[0].kind, story.calls[0].id.as_deref()), (Kind::Provider, Some("1")));
     }
     for other in ["message", "reasoning", "mcp_list_tools", "mcp_approval_request", "program"] {
-        assert_eq!(say(&[done(0, json!({"type": other, "id": "1"}))]).calls.len(), 0, "{other}");
+        assert_eq!(parse_events(&[done(0, json!({"type": other, "id": "1"}))]).calls.len(), 0, "{other}");
     }
 }
 
 #[test]
-fn a_failed_response_says_why() {
+fn failed_response_has_its_reason() {
     let failed = json!({"type": "response.failed", "response": {"status": "failed", "error": {"code": "server_error", "message": "it broke"}}});
-    let story = say(&[added(0, function("f", json!(""), "in_progress")), failed]);
+    let story = parse_events(&[added(0, function("f", json!(""), "in_progress")), failed]);
     assert_eq!(story.broken, Some(StreamError::Provider("it broke".to_owned())));
     assert_eq!((story.short(), story.ended), (vec![("f", None)], false));
 }
 
 #[test]
-fn a_response_that_is_not_streamed_is_read_too() {
+fn response_without_streaming_is_parsed() {
     let whole = json!({"object": "response", "status": "completed", "error": null, "output": [function("f", json!("{\"x\":1}"), "completed")]});
     let story = story(&format!("{whole:#}"));
     assert_eq!(story.short(), [("f", Some(&json!({"x": 1})))]);
@@ -239,7 +239,7 @@ fn a_response_that_is_not_streamed_is_read_too() {
 }
 
 #[test]
-fn a_broken_character_in_a_text_breaks_nothing() {
+fn invalid_character_in_text_is_tolerated() {
     let (mut parser, mut out) = (Parser::new(None), Vec::new());
     let text = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"\\ud83d\"}\n\n";
     let call =

@@ -102,7 +102,7 @@ struct Machine<'a> {
 }
 
 /// Returns the precedence of an operator, and `true` if it is right-associative.
-fn binding(operator: char) -> Option<(u8, bool)> {
+fn precedence(operator: char) -> Option<(u8, bool)> {
     match operator {
         '+' | '-' => Some((1, false)),
         '*' | '/' | '%' => Some((2, false)),
@@ -171,7 +171,7 @@ impl<'a> Machine<'a> {
                 Some(Pending::Arguments(..)) => self.wants_operand = true,
                 _ => return Err(format!("\",\" at {} is not between the arguments of a function", place())),
             },
-            Token::Symbol(symbol) => match binding(symbol) {
+            Token::Symbol(symbol) => match precedence(symbol) {
                 Some((tightness, to_the_right)) => {
                     self.reduce(if to_the_right { tightness + 1 } else { tightness })?;
                     self.pending.push(Pending::Binary(symbol));
@@ -191,7 +191,7 @@ impl<'a> Machine<'a> {
     fn reduce(&mut self, tightness: u8) -> Result<Option<Pending<'a>>, String> {
         while let Some(last) = self.pending.last().copied() {
             let value = match last {
-                Pending::Binary(operator) if binding(operator).is_some_and(|(binds, _)| binds >= tightness) => {
+                Pending::Binary(operator) if precedence(operator).is_some_and(|(binds, _)| binds >= tightness) => {
                     let (right, left) = (self.operand_of(), self.operand_of());
                     left.apply(operator, right)?
                 }

@@ -80,7 +80,7 @@ impl Number {
             return Err(format!("{} is a division by zero", what()));
         }
         if let (Int(a), Int(b)) = (self, other)
-            && let Some(exact) = exactly(a, operator, b)
+            && let Some(exact) = exact_integer(a, operator, b)
         {
             return Ok(Int(exact));
         }
@@ -97,7 +97,7 @@ impl Number {
 }
 
 /// Computes the result as an integer, or returns `None` if it is not whole or too large.
-fn exactly(a: i128, operator: char, b: i128) -> Option<i128> {
+fn exact_integer(a: i128, operator: char, b: i128) -> Option<i128> {
     match operator {
         '+' => a.checked_add(b),
         '-' => a.checked_sub(b),

@@ -8,9 +8,9 @@ use crate::domain::truncation::{grouped, lines};
 use crate::tool::ToolError;
 
 /// Maximum length of the notice in the last line, in bytes.
-const LAST_LINE: usize = 200;
+const MAX_NOTICE_BYTES: usize = 200;
 /// Maximum length of the shown part of a matching line, in bytes.
-const LONGEST_MATCH: usize = 2000;
+const MAX_MATCH_BYTES: usize = 2000;
 
 /// The requested part of a result.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ impl ExcerptRequest {
     pub fn lines(&self, whole: &str) -> Result<String, ToolError> {
         let total = lines(whole);
         let rest = self.rest(whole, total)?;
-        let (most_bytes, most_lines) = self.room();
+        let (most_bytes, most_lines) = self.remaining();
         let by_lines = match self.limit.min(most_lines) {
             0 => 0,
             most => rest.match_indices('\n').nth(most - 1).map_or(rest.len(), |(at, _)| at + 1),
@@ -65,7 +65,7 @@ impl ExcerptRequest {
     pub fn matching(&self, whole: &str, pattern: &Regex, is_cancelled: impl Fn() -> bool) -> Result<String, ToolError> {
         let total = lines(whole);
         let rest = self.rest(whole, total)?;
-        let (most_bytes, most_lines) = self.room();
+        let (most_bytes, most_lines) = self.remaining();
         let (mut shown, mut count, mut next) = (String::new(), 0, None);
         for (place, line) in rest.lines().enumerate() {
             if is_cancelled() {
@@ -120,20 +120,20 @@ impl ExcerptRequest {
     }
 
     /// Returns the number of bytes and lines that remain besides the notice.
-    fn room(&self) -> (usize, usize) {
+    fn remaining(&self) -> (usize, usize) {
         let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (bytes, lines) = (of(self.bounds.bytes), of(self.bounds.lines));
-        (bytes.saturating_sub(LAST_LINE).max(bytes / 2).max(1), lines.saturating_sub(1).max(1))
+        (bytes.saturating_sub(MAX_NOTICE_BYTES).max(bytes / 2).max(1), lines.saturating_sub(1).max(1))
     }
 }
 
 /// Shortens a long line to the part around the match.
 fn excerpt(line: &str, found: usize) -> String {
-    if line.len() <= LONGEST_MATCH {
+    if line.len() <= MAX_MATCH_BYTES {
         return line.to_owned();
     }
-    let start = line.floor_char_boundary(found.saturating_sub(LONGEST_MATCH / 4));
-    let end = line.floor_char_boundary((start + LONGEST_MATCH).min(line.len()));
+    let start = line.floor_char_boundary(found.saturating_sub(MAX_MATCH_BYTES / 4));
+    let end = line.floor_char_boundary((start + MAX_MATCH_BYTES).min(line.len()));
     let column = line[..start].chars().count() + 1;
     format!("[from column {column}] {} […]", &line[start..end])
 }

@@ -9,24 +9,24 @@ use crate::domain::truncation::grouped;
 use crate::tool::Run;
 
 /// Maximum size of the kept output, in bytes; of longer output the end is kept.
-const KEPT: usize = 8 * 1024 * 1024;
+const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum delay until output is shown. It combines output into fewer chunks.
-const PACE: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_millis(100);
 /// Maximum size of a chunk, in bytes.
-const PIECE: usize = 6 * 1024;
+const MAX_CHUNK_BYTES: usize = 6 * 1024;
 /// Maximum output shown while the command runs, in bytes and in chunks. Each chunk is a stored event.
-const SHOWN: usize = 128 * 1024;
-const PIECES: usize = 500;
+const MAX_SHOWN_BYTES: usize = 128 * 1024;
+const MAX_CHUNKS: usize = 500;
 
 /// The output of one command.
 #[derive(Debug)]
 pub struct OutputBuffer {
     kept: VecDeque<u8>,
-    left_out: usize,
+    discarded: usize,
     waiting: Vec<u8>,
     since: Option<Instant>,
     shown: usize,
-    pieces: usize,
+    chunks: usize,
     is_shown: bool,
 }
 
@@ -36,33 +36,33 @@ impl OutputBuffer {
     pub fn new(run: &Run) -> Self {
         Self {
             kept: VecDeque::new(),
-            left_out: 0,
+            discarded: 0,
             waiting: Vec::new(),
             since: None,
             shown: 0,
-            pieces: 0,
+            chunks: 0,
             is_shown: !run.has_secrets(),
         }
     }
 
     /// Appends output.
-    pub fn take(&mut self, piece: &[u8]) {
-        self.kept.extend(piece);
-        let over = self.kept.len().saturating_sub(KEPT);
+    pub fn push(&mut self, chunk: &[u8]) {
+        self.kept.extend(chunk);
+        let over = self.kept.len().saturating_sub(MAX_KEPT_BYTES);
         self.kept.drain(..over);
-        self.left_out += over;
+        self.discarded += over;
         self.since.get_or_insert_with(Instant::now);
         if self.is_shown {
-            let room = SHOWN.saturating_sub(self.shown + self.waiting.len());
-            self.waiting.extend_from_slice(&piece[..piece.len().min(room)]);
+            let room = MAX_SHOWN_BYTES.saturating_sub(self.shown + self.waiting.len());
+            self.waiting.extend_from_slice(&chunk[..chunk.len().min(room)]);
         }
     }
 
     /// Waits until output is due to be shown.
     pub async fn due(&self) {
         match self.since {
-            Some(_) if self.waiting.len() >= PIECE => {}
-            Some(since) => sleep_until(since + PACE).await,
+            Some(_) if self.waiting.len() >= MAX_CHUNK_BYTES => {}
+            Some(since) => sleep_until(since + MAX_DELAY).await,
             None => std::future::pending().await,
         }
     }
@@ -72,15 +72,15 @@ impl OutputBuffer {
         self.since = None;
         run.keep_alive();
         while self.is_shown && !self.waiting.is_empty() {
-            let end = whole_characters(&self.waiting[..self.waiting.len().min(PIECE)]);
+            let end = whole_characters(&self.waiting[..self.waiting.len().min(MAX_CHUNK_BYTES)]);
             if end == 0 {
                 return;
             }
-            let piece: Vec<u8> = self.waiting.drain(..end).collect();
-            self.shown += piece.len();
-            self.pieces += 1;
-            run.emit(String::from_utf8_lossy(&piece).into_owned()).await;
-            if self.shown >= SHOWN || self.pieces >= PIECES {
+            let chunk: Vec<u8> = self.waiting.drain(..end).collect();
+            self.shown += chunk.len();
+            self.chunks += 1;
+            run.emit(String::from_utf8_lossy(&chunk).into_owned()).await;
+            if self.shown >= MAX_SHOWN_BYTES || self.chunks >= MAX_CHUNKS {
                 self.is_shown = false;
                 run.emit("[further output is shown when the command ends]").await;
             }
@@ -89,14 +89,14 @@ impl OutputBuffer {
 
     /// Returns the kept output as text.
     pub fn text(mut self) -> String {
-        if self.left_out == 0 {
+        if self.discarded == 0 {
             return String::from_utf8_lossy(self.kept.make_contiguous()).into_owned();
         }
         // Start at the next line.
         let bytes = self.kept.make_contiguous();
         let start = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let left_out = grouped(self.left_out + start);
-        format!("[the first {left_out} bytes were discarded]\n{}", String::from_utf8_lossy(&bytes[start..]))
+        let discarded = grouped(self.discarded + start);
+        format!("[the first {discarded} bytes were discarded]\n{}", String::from_utf8_lossy(&bytes[start..]))
     }
 }
 
@@ -145,55 +145,55 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_is_shown_in_whole_characters() {
+    async fn chunks_do_not_split_characters() {
         let (run, mut reports) = run();
-        let mut gathered = OutputBuffer::new(&run);
-        gathered.take(b"caf\xc3");
-        gathered.show(&run).await;
-        gathered.take(b"\xa9 \xff\n");
-        gathered.show(&run).await;
+        let mut output = OutputBuffer::new(&run);
+        output.push(b"caf\xc3");
+        output.show(&run).await;
+        output.push(b"\xa9 \xff\n");
+        output.show(&run).await;
         assert_eq!(shown(&mut reports), ["caf", "é \u{fffd}\n"]);
-        assert_eq!(gathered.text(), "café \u{fffd}\n");
+        assert_eq!(output.text(), "café \u{fffd}\n");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_shown_a_little_later_or_when_there_is_much() {
+    async fn output_is_due_after_a_delay_or_at_chunk_size() {
         let (run, _reports) = run();
-        let mut gathered = OutputBuffer::new(&run);
-        assert!(tokio::time::timeout(PACE * 100, gathered.due()).await.is_err(), "nothing is pending");
-        gathered.take(b"x");
+        let mut output = OutputBuffer::new(&run);
+        assert!(tokio::time::timeout(MAX_DELAY * 100, output.due()).await.is_err(), "nothing is pending");
+        output.push(b"x");
         let begun = Instant::now();
-        gathered.due().await;
-        assert_eq!(begun.elapsed(), PACE);
-        gathered.take(&[b'x'; PIECE]);
-        gathered.show(&run).await;
-        gathered.take(&[b'x'; PIECE]);
+        output.due().await;
+        assert_eq!(begun.elapsed(), MAX_DELAY);
+        output.push(&[b'x'; MAX_CHUNK_BYTES]);
+        output.show(&run).await;
+        output.push(&[b'x'; MAX_CHUNK_BYTES]);
         let begun = Instant::now();
-        gathered.due().await;
+        output.due().await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test]
-    async fn not_everything_is_shown_and_the_end_is_kept() {
+    async fn shown_output_is_limited_and_the_end_is_kept() {
         let (run, mut reports) = run();
-        let mut gathered = OutputBuffer::new(&run);
-        let mut told = Vec::new();
-        let piece = format!("{}\n", "x".repeat(64 * 1024 - 1));
-        let count = KEPT / piece.len() + 10;
+        let mut output = OutputBuffer::new(&run);
+        let mut emitted = Vec::new();
+        let chunk = format!("{}\n", "x".repeat(64 * 1024 - 1));
+        let count = MAX_KEPT_BYTES / chunk.len() + 10;
         for _ in 0..count {
-            gathered.take(piece.as_bytes());
-            let mut show = std::pin::pin!(gathered.show(&run));
+            output.push(chunk.as_bytes());
+            let mut show = std::pin::pin!(output.show(&run));
             // It waits while too much output is not yet recorded.
             while futures_util::poll!(&mut show).is_pending() {
-                told.extend(shown(&mut reports));
+                emitted.extend(shown(&mut reports));
             }
         }
-        told.extend(shown(&mut reports));
-        assert_eq!(told.pop().as_deref(), Some("[further output is shown when the command ends]"));
-        assert_eq!(told.concat().len(), SHOWN);
-        let text = gathered.text();
+        emitted.extend(shown(&mut reports));
+        assert_eq!(emitted.pop().as_deref(), Some("[further output is shown when the command ends]"));
+        assert_eq!(emitted.concat().len(), MAX_SHOWN_BYTES);
+        let text = output.text();
         assert!(text.starts_with("[the first 720,896 bytes were discarded]\nxxx"), "{}", &text[..60]);
-        assert!(text.len() <= KEPT + 50 && text.ends_with("x\n"));
+        assert!(text.len() <= MAX_KEPT_BYTES + 50 && text.ends_with("x\n"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub struct Edited {
     pub lines_after: usize,
 }
 
-/// An error returned by [`edited`].
+/// An error returned by [`replace_unique`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum MatchError {
     /// The text does not occur.
@@ -23,19 +23,19 @@ pub enum MatchError {
 }
 
 /// Maximum number of line numbers in an error.
-const MOST_LINES: usize = 100;
+const MAX_LINES: usize = 100;
 
 /// Replaces the only occurrence of `old` in `text` with `new`. Models write LF; it also matches CRLF in the file.
 ///
 /// # Errors
 /// Returns an error unless `old` occurs exactly once.
-pub fn edited(text: &str, old: &str, new: &str) -> Result<Edited, MatchError> {
+pub fn replace_unique(text: &str, old: &str, new: &str) -> Result<Edited, MatchError> {
     let is_crlf = is_crlf(text);
-    let (at, old) = match one(text, old) {
+    let (at, old) = match find_unique(text, old) {
         // Try the other line ending.
         Err(MatchError::None) if old.contains('\n') => {
             let other = if old.contains("\r\n") { old.replace("\r\n", "\n") } else { with_crlf(old).into_owned() };
-            (one(text, &other)?, Cow::Owned(other))
+            (find_unique(text, &other)?, Cow::Owned(other))
         }
         found => (found?, Cow::Borrowed(old)),
     };
@@ -44,15 +44,15 @@ pub fn edited(text: &str, old: &str, new: &str) -> Result<Edited, MatchError> {
     let new = if has_crlf { with_crlf(new) } else { Cow::Borrowed(new) };
     let (before, after) = (&text[..at], &text[at + old.len()..]);
     Ok(Edited {
-        line: lines_to(before),
-        lines_before: touched(&old),
-        lines_after: touched(&new),
+        line: line_after(before),
+        lines_before: count_lines(&old),
+        lines_after: count_lines(&new),
         text: [before, &new, after].concat(),
     })
 }
 
 /// Returns the position of the only occurrence.
-fn one(text: &str, old: &str) -> Result<usize, MatchError> {
+fn find_unique(text: &str, old: &str) -> Result<usize, MatchError> {
     let Some(first) = text.find(old) else { return Err(MatchError::None) };
     let step = old.chars().next().map_or(1, char::len_utf8);
     // An overlapping occurrence is ambiguous, too.
@@ -64,7 +64,7 @@ fn one(text: &str, old: &str) -> Result<usize, MatchError> {
         count += 1;
         line += text[counted..at].bytes().filter(|byte| *byte == b'\n').count();
         counted = at;
-        if lines.len() < MOST_LINES {
+        if lines.len() < MAX_LINES {
             lines.push(line);
         }
     }
@@ -95,12 +95,12 @@ fn with_crlf(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the number of the line after the given text.
-fn lines_to(before: &str) -> usize {
+fn line_after(before: &str) -> usize {
     before.bytes().filter(|byte| *byte == b'\n').count() + 1
 }
 
 /// Returns the number of lines that a text touches.
-fn touched(piece: &str) -> usize {
+fn count_lines(piece: &str) -> usize {
     crate::domain::truncation::lines(piece)
 }
 
@@ -109,19 +109,19 @@ mod tests {
     use super::*;
 
     fn text(text: &str, old: &str, new: &str) -> Result<String, MatchError> {
-        edited(text, old, new).map(|edited| edited.text)
+        replace_unique(text, old, new).map(|edited| edited.text)
     }
 
     #[test]
-    fn one_place_is_replaced_and_no_other() {
-        let edited = edited("a\nb\nc\n", "b\nc", "x").unwrap();
+    fn only_the_unique_occurrence_is_replaced() {
+        let edited = replace_unique("a\nb\nc\n", "b\nc", "x").unwrap();
         assert_eq!(edited, Edited { text: "a\nx\n".into(), line: 2, lines_before: 2, lines_after: 1 });
         assert_eq!(text("日本語\n", "本", ""), Ok("日語\n".into()));
         assert_eq!(text("a", "b", "c"), Err(MatchError::None));
     }
 
     #[test]
-    fn several_places_are_counted_with_their_lines() {
+    fn ambiguous_occurrences_are_counted_with_lines() {
         let several = |count, lines: &[usize]| Err(MatchError::Ambiguous { count, lines: lines.to_vec() });
         assert_eq!(text("a\nb\na\n\naa", "a", "x"), several(4, &[1, 3, 5, 5]));
         assert_eq!(text("aaa", "aa", "x"), several(2, &[1]), "they overlap");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_are_those_of_the_file() {
+    fn line_endings_follow_the_file() {
         assert_eq!(text("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n"), Ok("x\r\ny\r\nz\r\nc\r\n".into()));
         assert_eq!(text("a\r\nb\r\n", "b", "x\ny"), Ok("a\r\nx\r\ny\r\n".into()));
         assert_eq!(text("a\r\nb\r\n", "a\r\nb", "x\r\ny"), Ok("x\r\ny\r\n".into()));

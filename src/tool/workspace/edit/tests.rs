@@ -8,22 +8,22 @@ async fn edit(before: &[u8], old: &str, new: &str) -> (String, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("f"), before).unwrap();
     let tool = BuiltinTool::new(Edit::new(Workspace::open(folder.path()).unwrap()));
-    let said = match tool.invoke(json!({"path": "f", "old_text": old, "new_text": new})).await {
+    let output = match tool.invoke(json!({"path": "f", "old_text": old, "new_text": new})).await {
         Ok(ToolOutput::Outcome(outcome)) => outcome.output,
         Ok(other) => panic!("{other:?}"),
         Err(failure) => failure.message,
     };
-    (said, fs::read(folder.path().join("f")).unwrap())
+    (output, fs::read(folder.path().join("f")).unwrap())
 }
 
 #[tokio::test]
-async fn an_edit_says_where_it_was() {
+async fn edit_reports_changed_lines() {
     assert_eq!(edit(b"a\nb\n", "b\n", "x\ny\n").await, ("Edited f: lines 2-3".into(), b"a\nx\ny\n".into()));
     assert_eq!(edit(b"a\nb\n", "b\n", "").await, ("Edited f: line 2".into(), b"a\n".into()));
 }
 
 #[tokio::test]
-async fn what_is_refused_changes_nothing() {
+async fn rejected_edit_changes_nothing() {
     for (before, old, message) in [
         (
             &b"x\ny\nx\n"[..],

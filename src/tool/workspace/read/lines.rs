@@ -30,7 +30,7 @@ pub enum Stop {
 ///
 /// # Errors
 /// Returns an error if reading fails or the call is cancelled.
-pub fn taken(
+pub fn read_lines(
     mut reader: impl BufRead,
     start: u64,
     end: Option<u64>,
@@ -93,7 +93,7 @@ mod tests {
         let mut all = Vec::new();
         for capacity in [1, 2, 3, 100] {
             let reader = BufReader::with_capacity(capacity, text.as_bytes());
-            let ReadLines { bytes, end, line } = taken(reader, start, end, most, || false).unwrap();
+            let ReadLines { bytes, end, line } = read_lines(reader, start, end, most, || false).unwrap();
             all.push((String::from_utf8(bytes).unwrap(), end, line));
         }
         all.dedup();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_taken_with_their_ends() {
+    fn lines_keep_their_endings() {
         let text = "a\nbb\r\nccc";
         assert_eq!(of(text, 1, None, 99), (text.into(), Stop::EndOfFile, 3));
         assert_eq!(of(text, 2, Some(2), 99), ("bb\r\n".into(), Stop::LastLine, 2));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_cut_at_a_line_where_there_is_one() {
+    fn excess_is_cut_at_a_line_ending_if_possible() {
         assert_eq!(of("aa\nbb\ncc\n", 1, None, 7), ("aa\nbb\n".into(), Stop::Full, 3));
         assert_eq!(of("aa\nbb\ncc\n", 2, None, 3), ("bb\n".into(), Stop::Full, 3));
         assert_eq!(of("aaaaaa\n", 1, None, 4), ("aaaa".into(), Stop::Full, 1));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_waited_for_stops() {
-        assert!(taken(&b"x"[..], 1, None, 9, || true).is_err());
+    fn cancelled_reading_stops() {
+        assert!(read_lines(&b"x"[..], 1, None, 9, || true).is_err());
     }
 }

@@ -20,7 +20,7 @@ async fn read(tool: &BuiltinTool, arguments: Value) -> Outcome {
 }
 
 #[tokio::test]
-async fn a_text_comes_as_it_is() {
+async fn text_is_returned_unchanged() {
     let (folder, tool) = folder();
     for text in ["", "a\r\nb", "\u{feff}naïve 😀\n", "a\tb\n\n"] {
         fs::write(folder.path().join("f"), text).unwrap();
@@ -38,7 +38,7 @@ async fn a_text_comes_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_said_with_the_way_out() {
+async fn unreadable_files_are_reported_with_a_hint() {
     let (folder, tool) = folder();
     fs::create_dir(folder.path().join("d")).unwrap();
     fs::write(folder.path().join("latin"), b"ok\ncaf\xe9\n").unwrap();
@@ -66,19 +66,19 @@ async fn a_large_file_is_read_in_parts() {
     let line = format!("{}\n", "é".repeat(511));
     fs::write(folder.path().join("large"), line.repeat(3000)).unwrap();
     let outcome = read(&tool, json!({"path": "large"})).await;
-    let lines = MOST / line.len();
+    let lines = MAX_BYTES / line.len();
     let notice = format!("continue with {{\"path\":\"large\",\"lines\":{{\"start\":{}}}}}]\n", lines + 1);
     assert!(outcome.output.ends_with(&notice), "{}", &outcome.output[outcome.output.len() - 200..]);
     assert_eq!(outcome.output.matches(&line).count(), lines);
     let last = read(&tool, json!({"path": "large", "lines": {"start": 2999}})).await;
     assert_eq!((last.output, &last.details["total_lines"]), (line.repeat(2), &json!(3000)));
-    fs::write(folder.path().join("one"), "é".repeat(MOST)).unwrap();
+    fs::write(folder.path().join("one"), "é".repeat(MAX_BYTES)).unwrap();
     let outcome = read(&tool, json!({"path": "one"})).await;
     assert!(outcome.output.ends_with("line 1 alone is longer than that]\n"));
 }
 
 #[tokio::test]
-async fn an_image_is_shown_as_one() {
+async fn image_is_returned_as_image() {
     let (folder, tool) = folder();
     let mut png = std::io::Cursor::new(Vec::new());
     image::DynamicImage::new_rgb8(2, 2).write_to(&mut png, image::ImageFormat::Png).unwrap();
@@ -89,7 +89,7 @@ async fn an_image_is_shown_as_one() {
 }
 
 #[test]
-fn its_schema_says_what_lines_are() {
+fn schema_describes_lines() {
     let definition =
         BuiltinTool::new(Read::new(Workspace::open(tempfile::tempdir().unwrap().path()).unwrap())).definition;
     let schema = definition.input_schema.to_string();

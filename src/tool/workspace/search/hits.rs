@@ -10,9 +10,9 @@ use super::super::path::WorkspacePath;
 use super::super::walk::WalkEnd;
 
 /// Maximum length of the shown part of a line, in bytes.
-const LONGEST: usize = 500;
+const MAX_LINE_BYTES: usize = 500;
 /// Maximum total length of the shown lines, in bytes.
-const MOST_TEXT: usize = 1 << 20;
+const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// All matches so far.
 #[derive(Debug)]
@@ -26,12 +26,12 @@ pub struct Hits {
     /// Number of searched files.
     pub searched: usize,
     /// Number of skipped files: binary, or with lines that are too long.
-    pub passed_over: usize,
+    pub skipped: usize,
 }
 
 impl Hits {
     pub fn new(limit: usize) -> Self {
-        Self { text: String::new(), limit, lines: 0, files: 0, searched: 0, passed_over: 0 }
+        Self { text: String::new(), limit, lines: 0, files: 0, searched: 0, skipped: 0 }
     }
 
     /// Starts the next file.
@@ -74,7 +74,7 @@ impl FileHits<'_> {
             // Discard matches before the first NUL of a binary file.
             hits.text.truncate(before);
             hits.lines = lines_before;
-            hits.passed_over += 1;
+            hits.skipped += 1;
             return false;
         }
         hits.searched += 1;
@@ -95,7 +95,7 @@ impl Sink for FileHits<'_> {
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         // A match after the last shown one proves that more lines match.
-        if self.hits.lines == self.hits.limit || self.hits.text.len() > MOST_TEXT {
+        if self.hits.lines == self.hits.limit || self.hits.text.len() > MAX_TEXT_BYTES {
             self.is_full = true;
             return Ok(false);
         }
@@ -125,13 +125,14 @@ impl Sink for FileHits<'_> {
 fn excerpt(line: &[u8], found: usize) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.len() <= LONGEST {
+    if line.len() <= MAX_LINE_BYTES {
         return String::from_utf8_lossy(line).into_owned();
     }
     // A cut within a character yields a replacement character, like any invalid byte.
-    let start = found.saturating_sub(LONGEST / 4).min(line.len() - LONGEST);
-    let (before, after) = (if start > 0 { "[…] " } else { "" }, if start + LONGEST < line.len() { " […]" } else { "" });
-    let part = &line[start..start + LONGEST];
+    let start = found.saturating_sub(MAX_LINE_BYTES / 4).min(line.len() - MAX_LINE_BYTES);
+    let (before, after) =
+        (if start > 0 { "[…] " } else { "" }, if start + MAX_LINE_BYTES < line.len() { " […]" } else { "" });
+    let part = &line[start..start + MAX_LINE_BYTES];
     let part = &part[part.iter().take(3).take_while(|byte| start > 0 && **byte & 0xc0 == 0x80).count()..];
     let text = String::from_utf8_lossy(part);
     let text = if after.is_empty() { &text } else { text.trim_end_matches('\u{fffd}') };
@@ -143,11 +144,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_line_is_shown_around_what_was_found() {
+    fn long_line_is_shown_around_the_match() {
         let line = format!("{}needle{}\r\n", "é".repeat(1000), "é".repeat(1000));
         let shown = excerpt(line.as_bytes(), 2000);
         assert!(shown.starts_with("[…] é") && shown.ends_with("é […]") && shown.contains("éneedleé"), "{shown}");
-        assert!(shown.len() < LONGEST + 20 && !shown.contains('\u{fffd}'));
+        assert!(shown.len() < MAX_LINE_BYTES + 20 && !shown.contains('\u{fffd}'));
         assert!(excerpt(line.as_bytes(), 0).starts_with("éé"));
         assert_eq!(excerpt(b"short\r\n", 0), "short");
     }

@@ -24,7 +24,7 @@ async fn search(folder: &tempfile::TempDir, arguments: Value) -> String {
 }
 
 #[tokio::test]
-async fn matching_lines_come_with_their_place_in_a_stable_order() {
+async fn matches_have_path_and_line_in_stable_order() {
     let folder = folder(&[
         ("b.rs", b"fn b() {}\n"),
         ("a/deep.rs", b"one\r\nfn deep() {}\r\nthree\r\n"),
@@ -55,7 +55,7 @@ async fn matching_lines_come_with_their_place_in_a_stable_order() {
 }
 
 #[tokio::test]
-async fn more_than_is_asked_for_is_said() {
+async fn further_matches_are_reported() {
     let folder = folder(&[("f", b"x\nx\nx\n"), ("g", b"x\n")]);
     let text = search(&folder, json!({"pattern": "x", "limit": 2})).await;
     assert_eq!(
@@ -66,7 +66,7 @@ async fn more_than_is_asked_for_is_said() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_searched_for_is_an_invalid_argument() {
+async fn invalid_patterns_are_invalid_arguments() {
     let folder = folder(&[]);
     for (arguments, line) in [
         (json!({"pattern": "("}), "- /pattern: is not a valid pattern: "),
@@ -82,8 +82,8 @@ async fn what_cannot_be_searched_for_is_an_invalid_argument() {
 }
 
 #[tokio::test]
-async fn a_file_with_an_endless_line_does_not_take_the_memory() {
-    let folder = folder(&[("long", &vec![b'a'; LONGEST_LINE + 10]), ("short", b"a\n")]);
+async fn file_with_an_endless_line_is_skipped() {
+    let folder = folder(&[("long", &vec![b'a'; MAX_LINE_BYTES + 10]), ("short", b"a\n")]);
     let text = search(&folder, json!({"pattern": "a"})).await;
     assert_eq!(text, "short:1: a\n[1 matching line in 1 file; 1 file is not text]");
 }

@@ -37,7 +37,7 @@ fn operators_bind_as_in_mathematics() {
 }
 
 #[test]
-fn numbers_are_read_and_written_as_people_do() {
+fn number_notations_are_accepted() {
     check(&[
         ("7.0", "7"),
         (".5 + 5.", "5.5"),
@@ -84,7 +84,7 @@ fn functions_and_constants_are_known_in_any_case() {
 }
 
 #[test]
-fn what_has_no_finite_value_is_an_error_that_says_so() {
+fn non_finite_values_are_errors() {
     check(&[
         ("1/0", "error: 1 / 0 is a division by zero"),
         ("1 + 0 / (2 - 2.0)", "error: 0 / 0 is a division by zero"),
@@ -100,7 +100,7 @@ fn what_has_no_finite_value_is_an_error_that_says_so() {
 }
 
 #[test]
-fn what_is_written_wrong_is_named_with_its_place() {
+fn syntax_errors_have_a_position() {
     check(&[
         ("", "error: the expression ends where a number should follow"),
         (" 1 + ", "error: the expression ends where a number should follow"),
@@ -127,7 +127,7 @@ fn what_is_written_wrong_is_named_with_its_place() {
 }
 
 #[test]
-fn a_hundred_thousand_levels_are_nothing_special() {
+fn deep_nesting_is_evaluated() {
     let many = 100_000;
     let around = |open: &str, close: &str| format!("{}1{}", open.repeat(many), close.repeat(many));
     // A thread of the test harness has a stack of 2 MiB, like the threads of the service.
@@ -147,7 +147,7 @@ fn a_hundred_thousand_levels_are_nothing_special() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "[-+*/%^().,0-9e \\PCa-z]{0,60}") {
+    fn arbitrary_text_never_panics(text in "[-+*/%^().,0-9e \\PCa-z]{0,60}") {
         let _ = evaluate(&text);
     }
 

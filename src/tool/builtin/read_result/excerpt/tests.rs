@@ -3,17 +3,17 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::limits::Truncate;
 
-fn asked(offset: usize, limit: usize, bytes: u64) -> ExcerptRequest {
+fn request(offset: usize, limit: usize, bytes: u64) -> ExcerptRequest {
     let bounds = Bounds { bytes, lines: 50, keep: Truncate::Head };
     ExcerptRequest { id: Uuid::nil(), offset, column: 1, limit, bounds }
 }
 
 #[test]
-fn lines_are_given_as_they_are_with_the_way_on() {
+fn lines_are_returned_unchanged_with_a_notice() {
     let text = "one\ntwo\nthree\n";
-    assert_eq!(asked(1, 99, 1000).lines(text).unwrap(), text);
-    assert_eq!(asked(3, 99, 1000).lines(text).unwrap(), "three\n");
-    let part = asked(1, 2, 1000).lines(text).unwrap();
+    assert_eq!(request(1, 99, 1000).lines(text).unwrap(), text);
+    assert_eq!(request(3, 99, 1000).lines(text).unwrap(), "three\n");
+    let part = request(1, 2, 1000).lines(text).unwrap();
     assert!(part.starts_with("one\ntwo\n[the result has 3 lines; continue with {\"call_id\":\"0000"), "{part}");
     assert!(part.ends_with("\"offset\":3}]"), "{part}");
 }
@@ -22,7 +22,7 @@ fn lines_are_given_as_they_are_with_the_way_on() {
 fn matching_lines_have_their_numbers() {
     let text = "one\ntwo\nthree\nfour\n";
     let matching = |offset, limit, pattern| {
-        asked(offset, limit, 1000).matching(text, &Regex::new(pattern).unwrap(), || false).unwrap()
+        request(offset, limit, 1000).matching(text, &Regex::new(pattern).unwrap(), || false).unwrap()
     };
     assert_eq!(matching(1, 9, "^t"), "2: two\n3: three\n[2 matching lines; the result has 4 lines]");
     assert_eq!(matching(3, 9, "^t"), "3: three\n[1 matching line; the result has 4 lines]");
@@ -32,32 +32,32 @@ fn matching_lines_have_their_numbers() {
 }
 
 #[test]
-fn a_long_matching_line_is_shown_around_what_was_found() {
+fn long_matching_line_is_shown_around_the_match() {
     let text = format!("{}needle{}", "ä".repeat(5000), "x".repeat(5000));
-    let shown = asked(1, 9, 50_000).matching(&text, &Regex::new("needle").unwrap(), || false).unwrap();
+    let shown = request(1, 9, 50_000).matching(&text, &Regex::new("needle").unwrap(), || false).unwrap();
     assert!(shown.contains("needlexxx") && shown.starts_with("1: [from column 4751] ä"), "{shown}");
     assert!(shown.len() < 2200);
 }
 
 #[test]
-fn what_is_not_there_is_said() {
-    let error = |asked: ExcerptRequest, text| format!("{:?}", asked.lines(text).unwrap_err());
-    assert!(error(asked(3, 1, 99), "a\nb\n").contains("offset 3 is past the end of the result (2 lines)"));
-    assert!(error(asked(1, 1, 99), "").contains("has no text"));
+fn positions_past_the_end_are_errors() {
+    let error = |request: ExcerptRequest, text| format!("{:?}", request.lines(text).unwrap_err());
+    assert!(error(request(3, 1, 99), "a\nb\n").contains("offset 3 is past the end of the result (2 lines)"));
+    assert!(error(request(1, 1, 99), "").contains("has no text"));
     assert!(
-        error(ExcerptRequest { column: 4, ..asked(2, 1, 99) }, "abcdef\nab")
+        error(ExcerptRequest { column: 4, ..request(2, 1, 99) }, "abcdef\nab")
             .contains("column 4 is past the end (2 characters)")
     );
 }
 
 proptest! {
     #[test]
-    fn reading_on_and_on_gives_the_whole(
+    fn reading_in_parts_returns_the_full_text(
         parts in proptest::collection::vec(prop_oneof![Just("\n"), Just("a"), Just("ää"), Just("😀"), Just("\r\n")], 1..80),
         bytes in 1u64..40, limit in 1usize..5,
     ) {
         let text = parts.concat();
-        let (mut read, mut next) = (String::new(), asked(1, limit, bytes));
+        let (mut read, mut next) = (String::new(), request(1, limit, bytes));
         for _ in 0..=text.len() {
             let answer = next.lines(&text).unwrap();
             let Some((part, way)) = answer.rsplit_once("[the result has ") else {
