@@ -24,7 +24,7 @@ pub use bounds::{EventsConfig, ToolLimit};
 pub use proxies::ForwardedHeader;
 pub use retention::RetentionConfig;
 
-/// The defaults with what they mean: the reference of all settings.
+/// The default settings with their documentation. This file is the reference of all settings.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
 /// All settings.
@@ -35,49 +35,49 @@ pub struct Config {
     pub server: Server,
     /// The database.
     pub store: StoreConfig,
-    /// Calls that nobody waits for.
+    /// The queue of detached calls.
     pub queue: QueueConfig,
-    /// This node among others.
+    /// Heartbeat and lease of this node.
     pub node: NodeConfig,
-    /// Tools that time out again and again.
+    /// Pauses of tools that time out repeatedly.
     pub pause: PauseConfig,
-    /// Arguments that come piece by piece.
+    /// Streamed arguments.
     pub streams: StreamsConfig,
-    /// Who reads events.
+    /// Event streams.
     pub events: EventsConfig,
-    /// What each tenant may have.
+    /// Quotas of each tenant.
     pub tenants: TenantLimits,
-    /// Results that are kept.
+    /// The result cache.
     pub cache: CacheConfig,
-    /// What tools made by factories keep.
+    /// Per-session instances of tools that are created by factories.
     pub instances: InstancesConfig,
     /// Sessions.
     pub sessions: SessionsConfig,
-    /// How long what has happened is kept.
+    /// Retention of calls and events.
     pub retention: RetentionConfig,
-    /// Who may do what.
+    /// Authentication and rate limits.
     pub auth: AuthConfig,
-    /// What tools there are.
+    /// Sources and rate limits of tools.
     pub tools: Tools,
-    /// What `http` tools may reach.
+    /// Hosts that `http` tools may reach.
     pub egress: EgressConfig,
-    /// The folder that the workspace tools work in.
+    /// The workspace tools.
     pub workspace: WorkspaceConfig,
     /// Tools that are programs on this machine.
     pub process: ProcessConfig,
     /// The Model Context Protocol at `/mcp`.
     pub mcp: McpConfig,
-    /// How upstream MCP servers are kept.
+    /// Lifecycle of upstream MCP servers.
     pub mcp_servers: McpServersConfig,
-    /// Upstream MCP servers, by name. What they are given may be secrets.
+    /// Upstream MCP servers by name. Their values can contain secrets.
     #[serde(default)]
     pub upstreams: SecretObjects,
-    /// Secrets that tools are given.
+    /// Secrets for tools.
     pub secrets: SecretsConfig,
-    /// Objects for tools that name them, by name.
+    /// Context objects by name.
     #[serde(default)]
     pub context: SecretObjects,
-    /// Bounds of calls.
+    /// Default and maximum limits of calls.
     pub limits: ServerLimits,
     /// Hooks around calls.
     #[serde(default)]
@@ -92,49 +92,49 @@ pub struct Config {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// Where it listens.
+    /// Address that the service listens on.
     pub listen: String,
-    /// Largest request body.
+    /// Maximum size of a request body.
     pub max_body_bytes: usize,
-    /// How long a request body may take.
+    /// Timeout for receiving a request body.
     pub body_timeout_ms: u64,
-    /// How long the headers of a request may take.
+    /// Timeout for receiving the headers of a request; 0 disables it.
     pub header_timeout_ms: u64,
-    /// How long a connection may ask nothing.
+    /// Timeout for an idle connection; 0 disables it.
     pub idle_timeout_ms: u64,
-    /// How long a client may read nothing of what there is for it.
+    /// Timeout for a client that does not read its response; 0 disables it.
     pub write_timeout_ms: u64,
-    /// Most connections at once.
+    /// Maximum number of open connections.
     pub max_connections: usize,
-    /// Largest head of a request.
+    /// Maximum size of a request head.
     pub max_header_bytes: usize,
-    /// Whose pages may use the service from a browser.
+    /// Origins of web pages that may use the service from a browser.
     #[serde(deserialize_with = "origins::read")]
     pub cors_origins: Vec<String>,
-    /// Who may say where requests come from.
+    /// Proxies that may declare the address of a client.
     #[serde(deserialize_with = "proxies::read")]
     pub trusted_proxies: Vec<ipnet::IpNet>,
-    /// The header in which they do.
+    /// Header in which trusted proxies declare the client.
     pub forwarded_header: ForwardedHeader,
-    /// Memory that requests in flight may hold.
+    /// Maximum memory of requests in flight.
     pub max_in_flight_mib: usize,
-    /// Calls at once that wait to be recorded; 0 is no bound.
+    /// Maximum number of calls waiting to be recorded; 0 disables the limit.
     pub max_backlog: usize,
-    /// As many may wait in a rush.
+    /// Maximum number of calls waiting to be recorded during a burst.
     pub burst: usize,
-    /// How long a rush may last.
+    /// Maximum duration of a burst.
     pub burst_ms: u64,
-    /// Most calls of one request.
+    /// Maximum number of calls in one request.
     pub max_batch_calls: usize,
-    /// How long running calls may take to end after the first signal.
+    /// Time for running calls to end after the first signal.
     pub drain_ms: u64,
-    /// How tools outside reach it; empty for the address that it listens on.
+    /// Public address for external tools; empty for the address that the service listens on.
     pub public_url: String,
-    /// What outgoing requests are signed with; empty for the one that the database keeps.
+    /// Secret that signs outgoing requests; empty for the secret that the database stores.
     pub signing_secret: SecretString,
 }
 
-/// A setting that is never shown by `Debug`.
+/// A secret setting, which `Debug` does not print.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct SecretString(pub String);
@@ -145,17 +145,17 @@ impl std::fmt::Debug for SecretString {
     }
 }
 
-/// Settings of secrets that tools are given.
+/// Settings of secrets for tools.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretsConfig {
     /// A file of `NAME=value` lines; empty for none.
     pub file: String,
-    /// What values that are written over the API are sealed with: `id:base64,…`.
+    /// Keys that encrypt preset values stored over the API: `id:base64,…`.
     pub encryption_keys: SecretString,
 }
 
-/// Objects by name that are never shown by `Debug`.
+/// Objects by name, which `Debug` does not print.
 #[derive(Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct SecretObjects(pub BTreeMap<String, Map<String, Value>>);
@@ -170,63 +170,63 @@ impl std::fmt::Debug for SecretObjects {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreConfig {
-    /// Which one; empty for the file in the user's data folder.
+    /// URL of the database; empty for a SQLite file in the user's data folder.
     pub database_url: String,
-    /// How long a caller waits while it is away.
+    /// Timeout for requests that wait for an unavailable database.
     pub patience_ms: u64,
 }
 
-/// Settings of calls that nobody waits for.
+/// Settings of the queue of detached calls.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueConfig {
-    /// Most of them, running and waiting.
+    /// Maximum number of detached calls, queued and running.
     pub max_length: usize,
-    /// Most that run at once on one node.
+    /// Maximum number of detached calls that run at once on this node.
     pub max_running: usize,
 }
 
-/// Settings of one node among others.
+/// Settings of the heartbeat and lease of this node.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeConfig {
-    /// How often it says that it lives.
+    /// Interval between heartbeats.
     pub heartbeat_ms: u64,
-    /// When it is taken for lost.
+    /// Time without a heartbeat after which a node is considered lost.
     pub lease_ms: u64,
 }
 
-/// Settings of tools that time out again and again.
+/// Settings of pauses of tools that time out repeatedly.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PauseConfig {
-    /// Timeouts in a row that pause a tool.
+    /// Number of consecutive timeouts that pause a tool; 0 disables pauses.
     pub after_timeouts: u32,
-    /// How long it rests.
+    /// Duration of a pause.
     pub cooldown_ms: u64,
 }
 
-/// Settings of arguments that come piece by piece.
+/// Settings of streamed arguments.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamsConfig {
-    /// How long they may be silent.
+    /// Maximum time between two chunks.
     pub silence_ms: u64,
 }
 
-/// Settings of results that are kept.
+/// Settings of the result cache.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheConfig {
-    /// Memory that they may take.
+    /// Maximum memory of cached results; 0 disables the cache.
     pub max_mib: u64,
 }
 
-/// Settings of what tools made by factories keep.
+/// Settings of per-session instances of tools that are created by factories.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InstancesConfig {
-    /// How long a session may do nothing with its own.
+    /// Timeout after which an unused instance is dropped.
     pub idle_ms: u64,
 }
 
@@ -234,52 +234,52 @@ pub struct InstancesConfig {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionsConfig {
-    /// How long one may be idle before it is forgotten; 0 is for ever.
+    /// Time after which an idle session is deleted; 0 keeps sessions forever.
     pub idle_ms: u64,
 }
 
-/// Settings of who may do what.
+/// Settings of authentication.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuthConfig {
-    /// Nobody is asked for a key, whoever can reach the service.
+    /// Disables authentication.
     pub insecure_no_auth: bool,
-    /// Requests a minute of a key that has no bound of its own; 0 is no bound.
+    /// Maximum number of requests per minute for a key without its own rate; 0 disables the limit.
     pub rate: u32,
-    /// Requests at once of such a key; 0 is no bound.
+    /// Maximum number of concurrent requests for a key without its own concurrency; 0 disables the limit.
     pub concurrency: u32,
-    /// Tokens of an issuer.
+    /// Tokens of an external issuer.
     pub jwt: JwtConfig,
 }
 
-/// Settings of what tools there are.
+/// Settings of the sources and rate limits of tools.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tools {
-    /// The folder; empty for none.
+    /// Folder of tool definitions; empty for none.
     pub dir: String,
-    /// Whether there are `find_tools` and `call_tool`.
+    /// Adds the tools `find_tools` and `call_tool`.
     pub discovery: bool,
-    /// How often tools may be called, by name.
+    /// Rate limits by tool name.
     #[serde(default)]
     pub limits: BTreeMap<String, ToolLimit>,
 }
 
-/// Settings of what `http` tools may reach.
+/// Settings of the hosts that `http` tools may reach.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EgressConfig {
-    /// CIDRs, addresses or host names.
+    /// CIDRs, addresses and host names to allow in addition to the public internet.
     pub allow: Vec<String>,
-    /// Ports that are allowed although they are those of services that do not speak HTTP.
+    /// Ports to allow although they belong to other protocols than HTTP.
     #[serde(deserialize_with = "ports::read")]
     pub allow_ports: Vec<u16>,
-    /// Whether there is `web_fetch`.
+    /// Availability of the tool `web_fetch`.
     pub web_fetch: WebFetchMode,
 }
 
 impl EgressConfig {
-    /// Whether there is `web_fetch`.
+    /// Returns `true` if the tool `web_fetch` is available.
     #[must_use]
     pub fn has_web_fetch(&self) -> bool {
         match self.web_fetch {
@@ -290,15 +290,15 @@ impl EgressConfig {
     }
 }
 
-/// When there is `web_fetch`.
+/// Availability of the tool `web_fetch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WebFetchMode {
-    /// Where something is allowed beside the public internet.
+    /// Available if `allow` is not empty.
     Auto,
-    /// Always.
+    /// Available.
     On,
-    /// Never.
+    /// Not available.
     Off,
 }
 
@@ -308,13 +308,13 @@ pub enum WebFetchMode {
 pub struct WorkspaceConfig {
     /// The folder; empty for none.
     pub dir: String,
-    /// Whether there is `bash`.
+    /// Enables the tool `bash`.
     pub bash: bool,
-    /// Whether it may use the network.
+    /// Network access of `bash`.
     pub network: NetworkAccess,
-    /// Whether it runs where its confinement cannot be enforced.
+    /// Confinement of `bash`.
     pub sandbox: SandboxMode,
-    /// What it may read beside the workspace and the system.
+    /// Further paths that `bash` may read.
     pub read: Vec<String>,
 }
 
@@ -322,13 +322,13 @@ pub struct WorkspaceConfig {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessConfig {
-    /// Whether they may be registered over the API.
+    /// Allows registration of such tools over the API.
     pub registration: bool,
-    /// The program `toolpost`, which keeps them; empty for this program itself.
+    /// Path of the program `toolpost`; empty for the running program.
     pub helper: String,
-    /// The user that programs run as; empty for the service's own.
+    /// User that programs run as; empty for the user of the service.
     pub user: String,
-    /// What a program may use that declares nothing else.
+    /// Resource limits of programs that declare no `limits`.
     pub limits: ResourceLimits,
 }
 
@@ -336,35 +336,35 @@ pub struct ProcessConfig {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpConfig {
-    /// Hosts under which clients know the service, beside those of this machine.
+    /// Host names under which clients reach `/mcp`, in addition to the names of this machine.
     pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may ask, beside those of these hosts.
+    /// Origins of web pages that may use `/mcp`, in addition to the origins of these hosts.
     pub allowed_origins: Vec<String>,
-    /// What stands in place of each dot of a tool's name.
+    /// Replacement for each dot of a tool name.
     pub name_separator: NameSeparator,
-    /// Most sessions of clients before 2026-07-28.
+    /// Maximum number of sessions for clients older than revision 2026-07-28.
     pub sessions: usize,
 }
 
-/// Settings of upstream MCP servers.
+/// Settings of the lifecycle of upstream MCP servers.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpServersConfig {
     /// A JSON file with `mcpServers`; empty for none.
     pub file: String,
-    /// How long the service's start waits for them.
+    /// Maximum time that the start of the service waits for upstream servers.
     pub start_wait_ms: u64,
-    /// How long one may take to say what it is.
+    /// Timeout for the initialization of a server.
     pub start_timeout_ms: u64,
-    /// How long a call waits for one that is being started.
+    /// Maximum time that a call waits for a server that is starting.
     pub call_wait_ms: u64,
-    /// How often tools are listed again unasked.
+    /// Interval for listing tools without an announced change.
     pub poll_ms: u64,
-    /// The rest after the first failed start.
+    /// Backoff after the first failed start.
     pub initial_backoff_ms: u64,
-    /// The longest rest.
+    /// Maximum backoff.
     pub max_backoff_ms: u64,
-    /// Failed starts in a row after which the tools are there no more.
+    /// Number of consecutive failed starts after which the tools are removed.
     pub give_up_after: u32,
 }
 
@@ -372,9 +372,9 @@ pub struct McpServersConfig {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// For people or programs.
+    /// Format of the log.
     pub format: LogFormat,
-    /// What is logged.
+    /// Filter by level and module.
     pub filter: String,
 }
 
@@ -382,32 +382,33 @@ pub struct Log {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Telemetry {
-    /// Where they are sent (OTLP/HTTP); empty for nowhere.
+    /// Endpoint for traces (OTLP/HTTP); empty to disable them.
     pub otlp_endpoint: String,
-    /// What the service is called in them.
+    /// Service name in traces.
     pub service_name: String,
 }
 
-/// For whom the log is written.
+/// A format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// People.
+    /// Text for people.
     Text,
-    /// Programs: one JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Settings that cannot be used.
+/// An error in the settings: an unreadable file, an unknown setting, or an invalid value.
 #[derive(Debug, thiserror::Error)]
-#[error("the settings cannot be used: {0}")]
+#[error("invalid settings: {0}")]
 pub struct ConfigError(#[from] config::ConfigError);
 
 impl Config {
-    /// The defaults, a file if one is named, and `TOOLPOST__SECTION__KEY` from the environment.
+    /// Loads the settings: the defaults, overridden by `file`, overridden by `TOOLPOST__SECTION__KEY` in the
+    /// environment.
     ///
     /// # Errors
-    /// A file that cannot be read, an unknown setting, or a value of the wrong type.
+    /// Returns an error if the file cannot be read, a setting is unknown, or a value is invalid.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
         let mut builder = Self::defaults_source();
         if let Some(file) = file {
@@ -433,7 +434,7 @@ impl Config {
         config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml))
     }
 
-    /// The database's URL; the file in the user's data folder if none was set.
+    /// Returns the URL of the database. The default is a SQLite file in the user's data folder.
     #[must_use]
     pub fn database_url(&self) -> String {
         if !self.store.database_url.is_empty() {
@@ -446,12 +447,12 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         let built = Self::defaults_source().build().and_then(config::Config::try_deserialize);
-        #[expect(clippy::expect_used, reason = "the embedded file is a constant that a test reads")]
+        #[expect(clippy::expect_used, reason = "a unit test loads the embedded file")]
         built.expect("the embedded defaults are complete")
     }
 }
 
-/// Where the user's data belongs (XDG Base Directory Specification).
+/// Returns the folder for the user's data (XDG Base Directory Specification).
 fn data_folder() -> PathBuf {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_DATA_HOME")
@@ -472,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_changes_what_it_names_and_a_typo_is_refused() {
+    fn file_overrides_defaults_and_unknown_setting_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("toolpost.toml");
         std::fs::write(&file, "[limits]\ntimeout_ms = 5\n").unwrap();
@@ -483,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn illegal_name_separator_is_refused() {
+    fn illegal_name_separator_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("toolpost.toml");
         std::fs::write(&file, "[mcp]\nname_separator = \"-\"\n").unwrap();
@@ -496,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn web_fetch_is_there_where_egress_is_on() {
+    fn web_fetch_follows_egress_by_default() {
         let mut egress = Config::default().egress;
         assert!(!egress.has_web_fetch());
         egress.allow = vec!["10.0.0.0/8".into()];
@@ -508,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn context_objects_are_read_with_their_types_and_never_shown() {
+    fn context_objects_keep_types_and_are_not_printed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("toolpost.toml");
         std::fs::write(&file, "[context.user]\nName = \"Ada\"\nage = 36\n[context.user.home]\ncity = \"Bern\"\n")
@@ -518,11 +519,11 @@ mod tests {
         assert_eq!(Value::Object(config.context.0["user"].clone()), user);
         assert!(!format!("{config:?}").contains("Ada"), "{config:?}");
         std::fs::write(&file, "[context]\nuser = \"Ada\"\n").unwrap();
-        assert!(Config::load(Some(&file)).is_err(), "a context object is an object");
+        assert!(Config::load(Some(&file)).is_err(), "a context object must be an object");
     }
 
     #[test]
-    fn the_signing_secret_is_read_and_never_shown() {
+    fn signing_secret_is_not_printed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("toolpost.toml");
         std::fs::write(&file, "[server]\nsigning_secret = \"whsec_hidden\"\n").unwrap();

@@ -1,22 +1,22 @@
-//! How much of something there may be, where it has no section of its own.
+//! Settings of event streams, and rate limits of tools.
 
 use serde::Deserialize;
 
-/// Settings of who reads events.
+/// Settings of event streams.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventsConfig {
-    /// Most streams at once.
+    /// Maximum number of open event streams.
     pub max_subscribers: usize,
-    /// Most of them of one key or subject; 0 is no bound of its own.
+    /// Maximum number of open event streams of one key or subject; 0 disables the limit.
     pub max_subscribers_per_key: usize,
 }
 
-/// How often a tool may be called.
+/// The rate limit of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolLimit {
-    /// Calls a minute; 0 is no bound.
+    /// Maximum number of calls per minute; 0 disables the limit.
     pub rate_per_minute: u32,
 }
 
@@ -25,7 +25,7 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn tools_are_named_as_they_are_and_a_typo_is_refused() {
+    fn tool_names_keep_their_case_and_unknown_fields_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("toolpost.toml");
         let read = |text: &str| {

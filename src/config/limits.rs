@@ -1,4 +1,4 @@
-//! Every limit that can be set: what it bounds, and what becomes of more. The reference in `docs/limits.md` is made of it.
+//! The catalog of all limits, from which `docs/limits.md` is generated.
 
 use std::fmt::Write;
 
@@ -6,25 +6,25 @@ use serde_json::Value;
 
 use super::Config;
 
-/// What becomes of what is beyond a limit.
+/// The effect of exceeding a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitAction {
-    /// It is refused with this status and this code.
+    /// The request is rejected with this status and code.
     Reject(u16, &'static str),
     /// The call ends with this code.
     EndCall(&'static str),
-    /// Something else, in words.
+    /// Another effect, as text.
     Other(&'static str),
 }
 
-/// A limit.
+/// A configurable limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Limit {
-    /// Its setting.
+    /// The path of its setting.
     pub setting: &'static str,
-    /// What it bounds.
+    /// The limited resource.
     pub bounds: &'static str,
-    /// What becomes of more.
+    /// The effect of exceeding it.
     pub beyond: LimitAction,
 }
 
@@ -34,74 +34,82 @@ const fn limit(setting: &'static str, bounds: &'static str, beyond: LimitAction)
 
 use LimitAction::{EndCall, Other, Reject};
 
-/// Connections are closed without a word where nobody has asked anything.
 const CLOSED: LimitAction = Other("the connection is closed");
-const FORGOTTEN: LimitAction = Other("it is forgotten");
-const KILLED: LimitAction = Other("the kernel refuses it, or the program is ended; the call ends as the program does");
+const SESSION_DELETED: LimitAction = Other("the session is deleted");
+const KILLED: LimitAction =
+    Other("the kernel rejects the allocation or ends the program; the call ends with the program");
 
-/// All of them.
+/// All configurable limits.
 pub const CATALOG: &[Limit] = &[
-    limit("server.max_connections", "Connections at once", Reject(503, "OVERLOADED")),
-    limit("server.idle_timeout_ms", "How long a connection may ask nothing", CLOSED),
-    limit("server.header_timeout_ms", "How long the headers of a request may take", Reject(408, "REQUEST_TIMEOUT")),
+    limit("server.max_connections", "Open connections", Reject(503, "OVERLOADED")),
+    limit("server.idle_timeout_ms", "Time without a request on a connection", CLOSED),
+    limit("server.header_timeout_ms", "Time to receive the headers of a request", Reject(408, "REQUEST_TIMEOUT")),
     limit("server.max_header_bytes", "Address and headers of a request", Reject(431, "REQUEST_HEAD_TOO_LARGE")),
-    limit("server.body_timeout_ms", "How long a request body may take", Reject(408, "REQUEST_TIMEOUT")),
-    limit("server.max_body_bytes", "A request body, but of an import", Reject(413, "PAYLOAD_TOO_LARGE")),
-    limit("server.max_batch_calls", "Calls of one request", Reject(413, "BATCH_TOO_LARGE")),
-    limit("server.write_timeout_ms", "How long a client may read nothing of what there is for it", CLOSED),
-    limit("server.max_in_flight_mib", "Memory of all calls on their way", Reject(503, "OVERLOADED")),
-    limit("server.max_backlog", "Calls at once that wait to be recorded", Reject(503, "OVERLOADED")),
-    limit("server.burst", "The same in a rush", Reject(503, "OVERLOADED")),
-    limit("server.burst_ms", "How long a rush may last", Reject(503, "OVERLOADED")),
-    limit("server.drain_ms", "How long running calls may take to end when the service stops", EndCall("SHUTTING_DOWN")),
-    limit("store.patience_ms", "How long a caller waits for a database that is away", Reject(503, "STORE_UNAVAILABLE")),
-    limit("queue.max_length", "Accepted calls that nobody waits for", Reject(503, "OVERLOADED")),
+    limit("server.body_timeout_ms", "Time to receive a request body", Reject(408, "REQUEST_TIMEOUT")),
+    limit("server.max_body_bytes", "Request body (except imports)", Reject(413, "PAYLOAD_TOO_LARGE")),
+    limit("server.max_batch_calls", "Calls in one request", Reject(413, "BATCH_TOO_LARGE")),
+    limit("server.write_timeout_ms", "Time in which a client does not read its response", CLOSED),
+    limit("server.max_in_flight_mib", "Memory of requests in flight", Reject(503, "OVERLOADED")),
+    limit("server.max_backlog", "Calls waiting to be recorded", Reject(503, "OVERLOADED")),
+    limit("server.burst", "Calls waiting to be recorded during a burst", Reject(503, "OVERLOADED")),
+    limit("server.burst_ms", "Duration of a burst", Reject(503, "OVERLOADED")),
+    limit("server.drain_ms", "Time for running calls to end when the service stops", EndCall("SHUTTING_DOWN")),
+    limit(
+        "store.patience_ms",
+        "Time that a request waits for an unavailable database",
+        Reject(503, "STORE_UNAVAILABLE"),
+    ),
+    limit("queue.max_length", "Detached calls, queued and running", Reject(503, "OVERLOADED")),
     limit(
         "queue.max_running",
-        "Those of them that run at once",
-        Other("it waits for its place, as long as `queue_timeout_ms`"),
+        "Running detached calls",
+        Other("the call waits for a slot, for at most `queue_timeout_ms`"),
     ),
-    limit("limits.timeout_ms", "An attempt of a call, unless it is declared", EndCall("TOOL_TIMEOUT")),
-    limit("limits.async_timeout_ms", "The same of an `async` tool", EndCall("TOOL_TIMEOUT")),
-    limit("limits.idle_timeout_ms", "Silence of a running call, unless it is declared", EndCall("TOOL_TIMEOUT")),
-    limit("limits.queue_timeout_ms", "Wait for a place, unless it is declared", EndCall("TOOL_TIMEOUT")),
-    limit("limits.max_timeout_ms", "What can be declared as `timeout_ms`", Other("this holds instead")),
+    limit("limits.timeout_ms", "Default duration of an attempt", EndCall("TOOL_TIMEOUT")),
+    limit("limits.async_timeout_ms", "Default duration of an attempt of an `async` tool", EndCall("TOOL_TIMEOUT")),
+    limit("limits.idle_timeout_ms", "Default time without output from a running call", EndCall("TOOL_TIMEOUT")),
+    limit("limits.queue_timeout_ms", "Default time that a call waits for a slot", EndCall("TOOL_TIMEOUT")),
+    limit("limits.max_timeout_ms", "Declared `timeout_ms`", Other("the maximum applies instead")),
     limit(
         "limits.max_output_bytes",
-        "What a model is shown of an output",
-        Other("it is cut; the whole is kept and served"),
+        "Output shown to a model, in bytes",
+        Other("the output is truncated; the full output is stored and can be fetched"),
     ),
-    limit("limits.max_output_lines", "The same in lines", Other("it is cut; the whole is kept and served")),
-    limit("pause.after_timeouts", "Timeouts of one tool in a row", EndCall("TOOL_PAUSED")),
-    limit("tools.limits.NAME.rate_per_minute", "Calls of the tool NAME a minute", EndCall("OVERLOADED")),
-    limit("streams.silence_ms", "Silence of arguments that come piece by piece", EndCall("ARGUMENTS_TRUNCATED")),
-    limit("auth.rate", "Requests a minute of a key", Reject(429, "TOO_MANY_REQUESTS")),
-    limit("auth.concurrency", "Requests at once of a key", Reject(429, "TOO_MANY_REQUESTS")),
-    limit("auth.jwt.rate", "Requests a minute of a subject of the issuer", Reject(429, "TOO_MANY_REQUESTS")),
-    limit("auth.jwt.concurrency", "Requests at once of a subject", Reject(429, "TOO_MANY_REQUESTS")),
-    limit("events.max_subscribers", "Event streams at once", Reject(503, "OVERLOADED")),
     limit(
-        "events.max_subscribers_per_key",
-        "Event streams at once of a key or subject",
-        Reject(429, "TOO_MANY_STREAMS"),
+        "limits.max_output_lines",
+        "Output shown to a model, in lines",
+        Other("the output is truncated; the full output is stored and can be fetched"),
     ),
+    limit("pause.after_timeouts", "Consecutive timeouts of one tool", EndCall("TOOL_PAUSED")),
+    limit("tools.limits.NAME.rate_per_minute", "Calls of the tool NAME per minute", EndCall("OVERLOADED")),
+    limit("streams.silence_ms", "Time between two chunks of streamed arguments", EndCall("ARGUMENTS_TRUNCATED")),
+    limit("auth.rate", "Requests per minute of a key", Reject(429, "TOO_MANY_REQUESTS")),
+    limit("auth.concurrency", "Concurrent requests of a key", Reject(429, "TOO_MANY_REQUESTS")),
+    limit("auth.jwt.rate", "Requests per minute of a token subject", Reject(429, "TOO_MANY_REQUESTS")),
+    limit("auth.jwt.concurrency", "Concurrent requests of a token subject", Reject(429, "TOO_MANY_REQUESTS")),
+    limit("events.max_subscribers", "Open event streams", Reject(503, "OVERLOADED")),
+    limit("events.max_subscribers_per_key", "Open event streams of a key or subject", Reject(429, "TOO_MANY_STREAMS")),
     limit("tenants.max_tools", "Registered tools of a tenant", Reject(429, "TOO_MANY_TOOLS")),
     limit("tenants.max_groups", "Groups of tools of a tenant", Reject(429, "TOO_MANY_GROUPS")),
     limit("tenants.max_hooks", "Registered hooks of a tenant", Reject(429, "TOO_MANY_HOOKS")),
     limit("tenants.max_sessions", "Sessions of a tenant", Reject(429, "TOO_MANY_SESSIONS")),
-    limit("tenants.max_keys", "Keys of a tenant that are not revoked", Reject(429, "TOO_MANY_KEYS")),
-    limit("sessions.idle_ms", "How long a session may be idle", FORGOTTEN),
-    limit("instances.idle_ms", "How long a session may do nothing with what a tool keeps for it", FORGOTTEN),
-    limit("cache.max_mib", "Memory of results that are kept", Other("the least used ones go")),
-    limit("mcp.sessions", "Sessions of MCP clients before 2026-07-28", Other("the client is served without one")),
+    limit("tenants.max_keys", "Unrevoked keys of a tenant", Reject(429, "TOO_MANY_KEYS")),
+    limit("sessions.idle_ms", "Time for which a session is idle", SESSION_DELETED),
+    limit(
+        "instances.idle_ms",
+        "Time for which a session does not use its instance of a tool",
+        Other("the instance is dropped"),
+    ),
+    limit("cache.max_mib", "Memory of cached results", Other("the least recently used results are evicted")),
+    limit("mcp.sessions", "Sessions of MCP clients before 2026-07-28", Other("the client is served without a session")),
     limit("process.limits.cpu_ms", "CPU time of each process of a tool", KILLED),
-    limit("process.limits.memory_bytes", "Memory of each of its processes", KILLED),
+    limit("process.limits.memory_bytes", "Memory of each process of a tool", KILLED),
     limit("process.limits.processes", "Processes of a tool at once", KILLED),
-    limit("process.limits.file_bytes", "Each file that a tool's process writes", KILLED),
-    limit("process.limits.open_files", "Open files of each of its processes", KILLED),
+    limit("process.limits.file_bytes", "Size of each file that a process of a tool writes", KILLED),
+    limit("process.limits.open_files", "Open files of each process of a tool", KILLED),
 ];
 
-/// Numbers among the settings that bound nothing that a caller could have more of.
+/// Numeric settings that do not limit a resource of callers.
 pub const OTHERS: &[&str] = &[
     "node.heartbeat_ms",
     "node.lease_ms",
@@ -120,56 +128,80 @@ pub const OTHERS: &[&str] = &[
     "mcp_servers.give_up_after",
 ];
 
-/// What cannot be set: what bounds it, and what becomes of more.
+/// Fixed limits: the resource, its maximum, and the effect of exceeding it.
 const FIXED: &[(&str, &str, &str)] = &[
     ("Nesting of a JSON body", "128 levels", "400 `INVALID_JSON`"),
     ("Headers of a request", "100", "431 `REQUEST_HEAD_TOO_LARGE`"),
-    ("A body that is read after its answer", "256 KiB and 10 s", "the answer says `Connection: close`"),
-    ("An id, a session's name, an idempotency key", "512 characters", "422 `INVALID_REQUEST`"),
-    ("A schema", "256 KiB, 64 levels, 10,000 nodes, and as many when it is unfolded", "422 `INVALID_REQUEST`"),
-    ("Arguments that come piece by piece", "1 MiB", "413 `PAYLOAD_TOO_LARGE`"),
-    ("Reports of a running call that are not recorded yet", "4 MiB", "503 `OVERLOADED`"),
-    ("A model's stream that is piped in", "256 MiB, 1,024 calls, 15 minutes of silence", "it ends with `stream_error`"),
-    ("Documents that are imported at once", "2", "503 `OVERLOADED`"),
+    ("Part of a body that is read after its response", "256 KiB and 10 s", "the response has `Connection: close`"),
+    ("Id, session name, idempotency key", "512 characters", "422 `INVALID_REQUEST`"),
     (
-        "A document that is imported, in a body or from its URL",
-        "32 MiB; 2,000,000 values where it is YAML",
+        "Schema",
+        "256 KiB, 64 levels, 10,000 nodes, and 10,000 nodes after references are resolved",
+        "422 `INVALID_REQUEST`",
+    ),
+    ("Streamed arguments", "1 MiB", "413 `PAYLOAD_TOO_LARGE`"),
+    ("Unrecorded progress reports of a running call", "4 MiB", "503 `OVERLOADED`"),
+    (
+        "Model stream that is piped in",
+        "256 MiB, 1,024 calls, 15 minutes without data",
+        "the stream ends with `stream_error`",
+    ),
+    ("Concurrent imports", "2", "503 `OVERLOADED`"),
+    (
+        "Imported document, in a body or from its URL",
+        "32 MiB; 2,000,000 values in YAML",
         "413 `PAYLOAD_TOO_LARGE`; 422 `INVALID_REQUEST`",
     ),
     ("Operations of an imported document", "2,000", "422 `INVALID_REQUEST`"),
-    ("What a tool outside answers", "16 MiB", "the call ends as `TOOL_EXECUTION_ERROR`"),
+    ("Response of an external tool", "16 MiB", "the call ends as `TOOL_EXECUTION_ERROR`"),
     (
-        "An image of a result",
-        "2,000 pixels a side and 5 MiB; 64 million pixels before it is read",
-        "it is scaled down, or becomes a text",
+        "Image in a result",
+        "2,000 pixels a side and 5 MiB; 64 million pixels before it is decoded",
+        "the image is scaled down or replaced by text",
     ),
-    ("What a reader of events may be behind", "256 commits, or 256 events of one call", "it is cut off, and resumes"),
-    ("Callbacks on their way at once", "64, 8 to a host, 4 to a URL", "the others wait"),
-    ("A page of calls", "500 calls, and 8 MiB of arguments and results", "it has fewer, and `next_cursor` goes on"),
-    ("Hooks after calls at once", "64, and as many waiting as 32 MiB hold", "they are dropped, counted and logged"),
-    ("Upstream MCP servers; tools of one of them", "100; 2,000", "409; the others are left out"),
-    ("Series of metrics by tool", "1,000 tools", "they share one"),
+    (
+        "Lag of an event subscriber",
+        "256 commits, or 256 events of one call",
+        "the subscriber is disconnected and can resume",
+    ),
+    ("Concurrent callbacks", "64, 8 to a host, 4 to a URL", "further callbacks wait"),
+    (
+        "Page of calls",
+        "500 calls, and 8 MiB of arguments and results",
+        "the page has fewer calls, and `next_cursor` continues",
+    ),
+    (
+        "Concurrent hooks after calls",
+        "64, and 32 MiB of waiting notifications",
+        "further notifications are dropped, counted and logged",
+    ),
+    ("Upstream MCP servers; tools of each server", "100; 2,000", "409; further tools are skipped"),
+    ("Metric series by tool", "1,000 tools", "further tools share one series"),
 ];
 
-/// `docs/limits.md`.
+/// Renders `docs/limits.md`.
 #[must_use]
 pub fn reference() -> String {
     let mut text = include_str!("limits.md").to_owned();
     let defaults = defaults();
-    text.push_str("\n| setting | default | what it bounds | beyond it |\n|---|---|---|---|\n");
+    text.push_str("\n| setting | default | limited resource | effect beyond it |\n|---|---|---|---|\n");
     for Limit { setting, bounds, beyond } in CATALOG {
         let default = value_at(&defaults, setting).map_or_else(|| "none".to_owned(), ToString::to_string);
-        let _ = writeln!(text, "| `{setting}` | {default} | {bounds} | {} |", in_words(*beyond));
+        let _ = writeln!(text, "| `{setting}` | {default} | {bounds} | {} |", action_text(*beyond));
     }
-    text.push_str("\nWhere the explanation in `src/defaults.toml` says so, 0 is no bound. A key, and a subject by the claims that `auth.jwt` names, can have\nbounds of its own in place of the settings; `limits` of tools, calls and sessions come before those of `[limits]`.\n");
-    text.push_str("\n## Fixed\n\n| what | at most | beyond it |\n|---|---|---|\n");
-    for (what, most, beyond) in FIXED {
-        let _ = writeln!(text, "| {what} | {most} | {beyond} |");
+    text.push_str(
+        "\nIf `src/defaults.toml` says so, 0 disables a limit. Keys, and token subjects through the claims \
+        named in `auth.jwt`, can override their\nlimits. `limits` of tools, calls and sessions take precedence over \
+        `[limits]`.\n",
+    );
+    text.push_str("\n## Fixed\n\n| limited resource | maximum | effect beyond it |\n|---|---|---|\n");
+    for (resource, maximum, beyond) in FIXED {
+        let _ = writeln!(text, "| {resource} | {maximum} | {beyond} |");
     }
     text
 }
 
-fn in_words(beyond: LimitAction) -> String {
+fn action_text(beyond: LimitAction) -> String {
     match beyond {
         Reject(status @ (429 | 503), code) => format!("{status} `{code}`, `Retry-After`"),
         Reject(status, code) => format!("{status} `{code}`"),
@@ -178,14 +210,14 @@ fn in_words(beyond: LimitAction) -> String {
     }
 }
 
-/// The settings as they are where nothing is set.
+/// Returns the default settings as JSON.
 #[must_use]
 pub fn defaults() -> Value {
     let built = Config::defaults_source().build().and_then(config::Config::try_deserialize);
     built.unwrap_or_default()
 }
 
-/// The setting of this name, if there is one.
+/// Returns the value of a setting, or `None` if it is unknown.
 #[must_use]
 pub fn value_at<'v>(settings: &'v Value, setting: &str) -> Option<&'v Value> {
     settings.pointer(&format!("/{}", setting.replace('.', "/")))
@@ -197,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// All numbers, with their places.
+    /// Collects the paths of all numbers.
     fn numbers(value: &Value, place: &str, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(members) => {
@@ -212,15 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn every_number_among_the_settings_is_a_limit_of_the_list_or_said_to_be_none() {
+    fn every_numeric_setting_is_listed() {
         let mut found = BTreeSet::new();
         numbers(&defaults(), "", &mut found);
         assert!(found.len() > 40, "{found:?}");
-        // The one that has no default, as no tool is named.
+        // This setting has no default, because it belongs to a named tool.
         found.insert("tools.limits.NAME.rate_per_minute".to_owned());
         let listed = CATALOG.iter().map(|limit| limit.setting).chain(OTHERS.iter().copied());
         let listed: Vec<String> = listed.map(str::to_owned).collect();
-        assert_eq!(listed.len(), listed.iter().collect::<BTreeSet<_>>().len(), "one is there twice");
+        assert_eq!(listed.len(), listed.iter().collect::<BTreeSet<_>>().len(), "a setting is listed twice");
         assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), found);
     }
 }

@@ -3,19 +3,23 @@
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
-/// Reads origins; what a browser would never call one is refused, or the page would be refused without a word.
+/// Parses origins. An origin that a browser never sends is rejected here, because its pages would be refused silently.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let given = Vec::<String>::deserialize(deserializer)?;
     given.iter().map(|text| origin(text).map_err(serde::de::Error::custom)).collect()
 }
 
 fn origin(text: &str) -> Result<String, String> {
-    let refused =
-        || format!("\"{text}\" is no origin: give a scheme, a host and perhaps a port, as in https://a.example.com");
+    let refused = || {
+        format!(
+            "\"{text}\" is not a valid origin: use a scheme, a host and optionally a port, for example \
+            https://a.example.com"
+        )
+    };
     let url = Url::parse(text.trim()).map_err(|_| refused())?;
-    let is_one = matches!(url.scheme(), "http" | "https") && url.path() == "/" && url.query().is_none();
+    let has_only_origin = matches!(url.scheme(), "http" | "https") && url.path() == "/" && url.query().is_none();
     let has_login = !url.username().is_empty() || url.password().is_some();
-    if !is_one || has_login || url.fragment().is_some() {
+    if !has_only_origin || has_login || url.fragment().is_some() {
         return Err(refused());
     }
     Ok(url.origin().ascii_serialization())
@@ -26,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_is_written_as_browsers_write_it() {
+    fn origin_is_normalized_like_in_browsers() {
         for (given, meant) in [
             ("https://App.Example.com", "https://app.example.com"),
             ("https://app.example.com:443/", "https://app.example.com"),

@@ -17,7 +17,7 @@ enum Port {
     Text(String),
 }
 
-/// Reads the ports.
+/// Parses ports.
 ///
 /// # Errors
 /// Returns an error that names the first value that is not a port.

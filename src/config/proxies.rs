@@ -1,11 +1,11 @@
-//! Whose word counts for where a request comes from.
+//! Trusted proxies, which may declare the address of a client.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
-/// In which header trusted proxies say where a request comes from.
+/// The header in which trusted proxies declare the address of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForwardedHeader {
@@ -15,7 +15,7 @@ pub enum ForwardedHeader {
     Forwarded,
 }
 
-/// Reads networks and addresses.
+/// Parses networks and addresses.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
     let given = Vec::<String>::deserialize(deserializer)?;
     given.iter().map(|text| network(text).map_err(serde::de::Error::custom)).collect()
@@ -26,7 +26,8 @@ fn network(text: &str) -> Result<IpNet, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.to_canonical().into());
     }
-    let refused = |_| format!("\"{text}\" is no network: give a CIDR or an address, as in 10.0.0.0/8 or 192.0.2.7");
+    let refused =
+        |_| format!("\"{text}\" is not a valid network: use a CIDR or an address, for example 10.0.0.0/8 or 192.0.2.7");
     text.parse::<IpNet>().map(|network| network.trunc()).map_err(refused)
 }
 
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_trusted_unless_named() {
+    fn no_proxy_is_trusted_by_default() {
         let server = Config::default().server;
         assert!(server.trusted_proxies.is_empty());
         assert_eq!(server.forwarded_header, ForwardedHeader::XForwardedFor);
@@ -65,6 +66,6 @@ mod tests {
         assert_eq!((server.trusted_proxies.len(), server.forwarded_header), (1, ForwardedHeader::Forwarded));
         std::fs::write(&file, "[server]\ntrusted_proxies = [\"gateway\"]\n").unwrap();
         let refused = Config::load(Some(&file)).unwrap_err().to_string();
-        assert!(refused.contains("\"gateway\" is no network"), "{refused}");
+        assert!(refused.contains("\"gateway\" is not a valid network"), "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! `docs/operations/configuration.md`: every setting as `defaults.toml` explains it, and every way to give it.
+//! Generator of `docs/operations/configuration.md`, the reference of all settings, flags and variables.
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ mod read;
 
 pub use read::{Section, Setting, sections};
 
-/// A flag, or variables of their own, for a setting.
+/// A flag or short variables for a setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Short {
-    /// As it is written.
+    /// The flag with its value.
     pub flag: Option<&'static str>,
-    /// The variables, the first one first.
+    /// The variables; the first variable that is set takes precedence.
     pub variables: &'static [&'static str],
-    /// Which setting it is, or else what it says.
+    /// The setting or another effect.
     pub says: &'static str,
 }
 
@@ -23,7 +23,7 @@ const fn short(flag: Option<&'static str>, variables: &'static [&'static str], s
     Short { flag, variables, says }
 }
 
-/// All flags of `toolpost serve`, and all variables that are no `TOOLPOST__SECTION__SETTING`.
+/// All flags of `toolpost serve`, and all variables other than `TOOLPOST__SECTION__SETTING`.
 pub const SHORT: &[Short] = &[
     short(Some("--config FILE"), &["TOOLPOST_CONFIG"], "the settings file"),
     short(Some("--listen ADDR"), &["TOOLPOST_LISTEN"], "`server.listen`"),
@@ -34,7 +34,7 @@ pub const SHORT: &[Short] = &[
     short(
         Some("--egress-allow CIDR-OR-HOST"),
         &["TOOLPOST_EGRESS_ALLOW"],
-        "`egress.allow`; the flag is repeatable, and both take several with commas",
+        "`egress.allow`; the flag is repeatable, and both accept a list with commas",
     ),
     short(Some("--mcp-servers FILE"), &["TOOLPOST_MCP_SERVERS"], "`mcp_servers.file`"),
     short(Some("--log-format FORMAT"), &[], "`log.format`"),
@@ -42,33 +42,34 @@ pub const SHORT: &[Short] = &[
     short(
         None,
         &["TOOLPOST_SIGNING_SECRET"],
-        "`server.signing_secret`; no flag, as everybody on a machine can read those",
+        "`server.signing_secret`; it has no flag, because other users of the machine can read flags",
     ),
     short(None, &["TOOLPOST_ENCRYPTION_KEYS"], "`secrets.encryption_keys`"),
     short(None, &["TOOLPOST_SECRETS_FILE"], "`secrets.file`"),
     short(None, &["TOOLPOST_SECRET_X"], "the secret `X` that a definition names as `{\"secret\": \"X\"}`, for any `X`"),
-    short(None, &["TOOLPOST_API_KEY"], "the key that `toolpost import openapi --to URL` shows the service there"),
+    short(None, &["TOOLPOST_API_KEY"], "the key that `toolpost import openapi --to URL` uses"),
     short(
         None,
         &["OTEL_EXPORTER_OTLP_ENDPOINT"],
-        "`telemetry.otlp_endpoint`, where that is empty; the SDK reads the other standard variables itself, as \
+        "`telemetry.otlp_endpoint`, if that is empty; the SDK also reads the other standard variables, for example \
          `OTEL_EXPORTER_OTLP_HEADERS` and `OTEL_TRACES_SAMPLER`",
     ),
     short(None, &["OTEL_SERVICE_NAME"], "`telemetry.service_name`"),
-    short(None, &["OTEL_SDK_DISABLED"], "`true`: no traces, whatever else is set"),
+    short(None, &["OTEL_SDK_DISABLED"], "`true` disables traces regardless of other settings"),
     short(
         None,
         &["XDG_DATA_HOME", "HOME"],
-        "where the user's data folder is: `toolpost/toolpost.db` there, or below `.local/share`",
+        "the user's data folder: the database is `toolpost/toolpost.db` in it, or below `.local/share` of the home \
+            folder",
     ),
-    short(None, &["NO_COLOR"], "anything: no colours in the log, which has some on a terminal only"),
+    short(None, &["NO_COLOR"], "any value disables colors in the log, which are used on a terminal only"),
 ];
 
-/// `docs/operations/configuration.md`.
+/// Renders `docs/operations/configuration.md`.
 #[must_use]
 pub fn reference() -> String {
     let mut text = include_str!("reference.md").to_owned();
-    text.push_str("| flag | variable | what it sets |\n|---|---|---|\n");
+    text.push_str("| flag | variable | setting or effect |\n|---|---|---|\n");
     for Short { flag, variables, says } in SHORT {
         let flag = flag.map_or_else(String::new, |flag| format!("`{flag}`"));
         let variables: Vec<String> = variables.iter().map(|name| format!("`{name}`")).collect();
@@ -89,10 +90,10 @@ fn write_section(text: &mut String, Section { name, about, settings }: &Section)
     }
     if settings.is_empty() {
         text.truncate(text.trim_end().len());
-        text.push_str("\n\nIn the settings file only.\n");
+        text.push_str("\n\nOnly the settings file can set these.\n");
         return;
     }
-    text.push_str("| setting | default | variable | what it means |\n|---|---|---|---|\n");
+    text.push_str("| setting | default | variable | description |\n|---|---|---|---|\n");
     for setting in settings {
         let Setting { key, default, meaning } = setting;
         let meaning = meaning.replace('|', "\\|");

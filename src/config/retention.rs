@@ -1,31 +1,32 @@
-//! How long what has happened is kept.
+//! Retention of calls and events.
 
 use serde::{Deserialize, Deserializer};
 
-/// Idempotency keys are good for a day, and callbacks are tried for a little more: so long their calls have to be there.
-const LEAST_MS: u64 = 2 * 24 * 60 * 60 * 1000;
+/// The minimum retention. Idempotency keys are valid for one day, and callbacks are retried slightly longer; both need
+/// their calls.
+const MIN_MS: u64 = 2 * 24 * 60 * 60 * 1000;
 
-/// Settings of how long what has happened is kept.
+/// Settings of the retention of calls and events.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionConfig {
-    /// Calls, from their end; 0 is for ever.
+    /// Retention of calls after their end; 0 keeps them forever.
     #[serde(deserialize_with = "long_enough")]
     pub calls_ms: u64,
-    /// What tools reported, from the end of their calls; 0 is as long as the calls.
+    /// Retention of progress reports after the end of their calls; 0 keeps them as long as the calls.
     #[serde(deserialize_with = "long_enough")]
     pub events_ms: u64,
-    /// Calls that are deleted in one transaction.
+    /// Approximate number of calls that one transaction deletes.
     pub batch: u32,
-    /// The rest between two of them.
+    /// Pause between two transactions.
     pub pause_ms: u64,
 }
 
 fn long_enough<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     match u64::deserialize(deserializer)? {
-        short if (1..LEAST_MS).contains(&short) => {
-            let way_out = format!("{short} ms are too short to be kept: give {LEAST_MS} (two days) or more, or 0");
-            Err(serde::de::Error::custom(way_out))
+        short if (1..MIN_MS).contains(&short) => {
+            let message = format!("a retention of {short} ms is too short: use at least {MIN_MS} (two days), or 0");
+            Err(serde::de::Error::custom(message))
         }
         enough => Ok(enough),
     }
@@ -36,7 +37,7 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn what_keys_and_callbacks_need_is_not_deleted_under_them() {
+    fn retention_below_two_days_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("toolpost.toml");
         let read = |text: &str| {

@@ -1,29 +1,29 @@
-//! The commented defaults, read as text: what stands above a setting is what it means.
+//! Parser for the commented defaults. The comment above a setting is its description.
 
 /// A section of the settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
-    /// As it stands in its brackets; with them, if it is repeatable.
+    /// The name without its brackets; a repeatable section keeps `[[…]]`.
     pub name: String,
-    /// What it is, in Markdown.
+    /// The description, in Markdown.
     pub about: String,
-    /// Its settings, as they stand there.
+    /// The settings, in the order of the file.
     pub settings: Vec<Setting>,
 }
 
 /// A setting.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// Its name in its section.
+    /// The name in its section.
     pub key: String,
-    /// Its default, as TOML.
+    /// The default, as TOML.
     pub default: String,
-    /// What it means, in one line.
+    /// The description, in one line.
     pub meaning: String,
 }
 
 impl Setting {
-    /// The variable of the environment that sets it.
+    /// Returns the environment variable of the setting.
     #[must_use]
     pub fn variable(&self, section: &str) -> String {
         let path = format!("TOOLPOST__{section}__{}", self.key);
@@ -31,15 +31,15 @@ impl Setting {
     }
 }
 
-/// What a comment of several lines begins a repeatable section with.
+/// The start of the line that marks a repeatable section in a comment.
 const REPEATABLE: &str = "[[";
 
-/// All sections of commented settings. What stands before the first one is about all of them, and left out.
+/// Parses all sections. Comments before the first section are skipped, because they describe the whole file.
 #[must_use]
 pub fn sections(text: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut comment: Vec<&str> = Vec::new();
-    // A blank line at the end, so that the last comment ends as any other.
+    // The final blank line flushes the last comment.
     for line in text.lines().chain([""]) {
         if let Some(words) = line.strip_prefix('#') {
             comment.push(words.strip_prefix(' ').unwrap_or(words));
@@ -65,7 +65,7 @@ pub fn sections(text: &str) -> Vec<Section> {
     sections
 }
 
-/// Words as they are; what is indented, or comes behind a section's name, is an example.
+/// Converts a comment to Markdown. Indented lines, and lines after a section name, become a code block.
 fn markdown(comment: &[&str]) -> String {
     let mut lines: Vec<&str> = Vec::new();
     let mut is_code = false;
@@ -83,7 +83,7 @@ fn markdown(comment: &[&str]) -> String {
     if is_code {
         lines.push("```");
     }
-    // Of a comment's own blank line before an example one is enough.
+    // A blank line in the comment before an example would be doubled.
     lines.dedup_by(|line, before| line.is_empty() && before.is_empty());
     lines.join("\n").trim().to_owned()
 }
