@@ -1,4 +1,4 @@
-//! The words of the service: tools, calls, outcomes, failures, events, stats. No input and no output.
+//! The domain model: tools, calls, outcomes, failures, events and statistics. These modules do no I/O.
 
 pub mod call;
 pub mod caller;

@@ -1,4 +1,4 @@
-//! One tool call and the machine of its statuses.
+//! A tool call and its state machine.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,31 +23,31 @@ pub use request::{CacheControl, CallRequest};
 pub use stopwatch::Stopwatch;
 pub use update::{Progress, StatusUpdate};
 
-/// The member of a call's metadata with the name that its caller used, where that is another one than the tool's own.
+/// The metadata member with the name that the caller used, if it differs from the tool's own name.
 pub const CALLED_AS: &str = "called_as";
 
-/// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
+/// The status of a call. It only moves `Wait → Doing → Success | Error` or `Wait → Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Status {
-    /// Accepted, not started.
+    /// Accepted, but not started.
     Wait,
-    /// The tool runs.
+    /// The tool is running.
     Doing,
-    /// It ended well.
+    /// The call succeeded.
     Success,
-    /// It ended badly.
+    /// The call failed.
     Error,
 }
 
 impl Status {
-    /// Whether the call has ended.
+    /// Returns `true` if the call has ended.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Success | Self::Error)
     }
 
-    /// Whether `next` may follow.
+    /// Returns `true` if `next` can follow this status.
     #[must_use]
     pub fn can_become(self, next: Self) -> bool {
         matches!(
@@ -56,7 +56,7 @@ impl Status {
         )
     }
 
-    /// As callers see it.
+    /// Returns the status as callers see it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -68,39 +68,39 @@ impl Status {
     }
 }
 
-/// What a call is doing within its status.
+/// The phase of a call within its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// Its arguments are still coming.
+    /// Arguments are still being streamed.
     Arguments,
-    /// Accepted and waiting for its turn.
+    /// Accepted and waiting for a slot.
     Queued,
-    /// The tool runs.
+    /// The tool is running.
     Running,
-    /// An attempt has failed; the next one is due.
+    /// An attempt failed, and the next one is scheduled.
     Retrying,
-    /// The work is done outside; its result is awaited.
+    /// The work is done outside of the service, which waits for its result.
     External,
-    /// Ended.
+    /// The call has ended.
     Done,
 }
 
-/// One mended argument.
+/// A coerced argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Coercion {
-    /// Where (RFC 6901).
+    /// The path of the argument, as a JSON Pointer (RFC 6901).
     pub pointer: String,
-    /// The JSON type that was given.
+    /// The JSON type of the given value.
     pub from: String,
-    /// The JSON type that it became; `absent` for an optional `null`.
+    /// The JSON type of the coerced value; `absent` for a removed `null`.
     pub to: String,
 }
 
-/// A call: a machine of its statuses around a [`CallRecord`].
+/// A call: a state machine around a [`CallRecord`].
 ///
-/// The fields of the record can be read as if they were the call's own. Only the methods of the call change them, so that no
-/// code can set a status that may not follow, or an event number that exists already.
+/// Dereferences to the record for reading. Only the methods of the call change the record, so no code can set a
+/// forbidden status or reuse an event number.
 #[derive(Debug, Clone)]
 pub struct Call {
     record: CallRecord,
@@ -114,14 +114,15 @@ impl Deref for Call {
     }
 }
 
-/// A call that was read back, or is planned.
+/// Wraps a record that was read from the database, or that belongs to a planned call.
 impl From<CallRecord> for Call {
     fn from(record: CallRecord) -> Self {
         Self { record }
     }
 }
 
-/// How long a stored call waited and ran, in milliseconds, where its timestamps do not say the same.
+/// The measured durations of a stored call, in milliseconds. A duration is present only if it differs from the
+/// timestamps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     /// From acceptance to the start of the tool.
@@ -132,19 +133,19 @@ pub struct Measured {
     pub duration_ms: Option<u64>,
 }
 
-/// A change that the status machine refuses.
+/// An error returned by a method of [`Call`] that would change the status to one that cannot follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a call cannot go from {} to {}", from.as_str(), to.as_str())]
+#[error("a call cannot change from {} to {}", from.as_str(), to.as_str())]
 pub struct ForbiddenTransition {
     from: Status,
     to: Status,
 }
 
-/// Where `metadata` names the durations that span a restart.
+/// The `metadata` member that lists the durations that span a restart.
 const ESTIMATED: &str = "estimated";
 
 impl Call {
-    /// Returns a call as it is accepted: `WAIT`, and nothing else is known.
+    /// Creates an accepted call with the status `WAIT`.
     #[must_use]
     pub fn accepted(
         id: Uuid,
@@ -157,14 +158,14 @@ impl Call {
         CallRecord::accepted(id, request_name, call_id, arguments, now, node).into()
     }
 
-    /// Returns the fields of the call, to be changed and made a call again.
+    /// Returns the record of the call.
     #[must_use]
     pub fn into_record(self) -> CallRecord {
         self.record
     }
 
-    /// Rewrites the contents of the call before it is stored. The status, the number of attempts and that of the last event
-    /// stay as they are.
+    /// Rewrites the contents of the call before it is stored. The status, the number of attempts and the last event
+    /// number are preserved.
     pub fn rewrite<T>(&mut self, rewrite: impl FnOnce(&mut CallRecord) -> T) -> T {
         let (status, attempts, last_seq) = (self.status, self.attempts, self.last_seq);
         let rewritten = rewrite(&mut self.record);
@@ -172,7 +173,7 @@ impl Call {
         rewritten
     }
 
-    /// Assigns the call to the tool that runs it: its name and title, its limits, and the context objects that it names.
+    /// Assigns the call to its tool: sets the name, the title, the limits, and the context objects that the tool lists.
     pub fn assign(&mut self, name: Arc<str>, title: Arc<str>, tool: Option<(Limits, Arc<Map<String, Value>>)>) {
         (self.record.name, self.record.title) = (name, title);
         if let Some((limits, context)) = tool {
@@ -180,18 +181,18 @@ impl Call {
         }
     }
 
-    /// Sets the context objects that the tool names.
+    /// Sets the context objects that the tool lists.
     pub fn set_context(&mut self, context: Arc<Map<String, Value>>) {
         self.record.context = context;
     }
 
-    /// Sets the arguments that the tool gets, and adds what was coerced in them.
+    /// Sets the effective arguments, and adds the coercions that produced them.
     pub fn add_checked(&mut self, arguments: Arc<Value>, coerced: Vec<Coercion>) {
         self.record.coerced.extend(coerced);
         self.set_effective_arguments(arguments);
     }
 
-    /// Sets the arguments that the tool gets.
+    /// Sets the effective arguments, which are passed to the tool.
     pub fn set_effective_arguments(&mut self, arguments: Arc<Value>) {
         self.record.effective_arguments = Some(arguments);
     }
@@ -201,22 +202,22 @@ impl Call {
         self.record.metadata.extend(members);
     }
 
-    /// Sets the line that people see.
+    /// Sets the tip, the line for people.
     pub fn set_tip(&mut self, tip: String) {
         self.record.tip = Some(tip);
     }
 
-    /// Leaves out as many event numbers, which another image of the call has used.
+    /// Skips `count` event numbers that another copy of the call has used.
     pub fn skip_events(&mut self, count: u32) {
         self.record.last_seq += count;
     }
 
-    /// Records that the end of the call is a result that was posted.
+    /// Records that the call ended with a posted result.
     pub fn set_posted_result(&mut self) {
         self.record.has_posted_result = true;
     }
 
-    /// Keeps the memory of the request counted for as long as any image of the call exists.
+    /// Keeps the memory of the request counted while any copy of the call exists.
     pub fn keep_counted(&mut self, counted: Counted) {
         self.record.counted = counted;
     }
@@ -229,17 +230,17 @@ impl Call {
         Ok(())
     }
 
-    /// Its arguments will come piece by piece; nothing is known of them yet.
+    /// Marks the arguments as streamed. They are `null` until they are complete.
     pub fn await_arguments(&mut self) {
         self.record.streamed = true;
         self.record.phase = Phase::Arguments;
         self.replace_arguments(Value::Null);
     }
 
-    /// So much of the arguments can be read by now.
+    /// Sets the part of the streamed arguments that can be parsed so far.
     ///
     /// # Errors
-    /// If the call does not wait.
+    /// Returns an error if the call is not in the status `WAIT`.
     pub fn fill(&mut self, readable: Map<String, Value>) -> Result<(), ForbiddenTransition> {
         if self.record.status != Status::Wait {
             return Err(ForbiddenTransition { from: self.record.status, to: Status::Wait });
@@ -249,10 +250,10 @@ impl Call {
         Ok(())
     }
 
-    /// The arguments are complete.
+    /// Sets the complete streamed arguments.
     ///
     /// # Errors
-    /// If the call does not wait.
+    /// Returns an error if the call is not in the status `WAIT`.
     pub fn complete(&mut self, arguments: Value) -> Result<(), ForbiddenTransition> {
         self.fill(arguments.as_object().cloned().unwrap_or_default())?;
         self.record.phase = Phase::Queued;
@@ -260,10 +261,11 @@ impl Call {
         Ok(())
     }
 
-    /// The arguments will never be complete; this is what came of them, and what of it can be read.
+    /// Keeps the incomplete streamed arguments of a call that will not get more: the received text, and the part that
+    /// can be parsed.
     ///
     /// # Errors
-    /// If the call does not wait.
+    /// Returns an error if the call is not in the status `WAIT`.
     pub fn keep(&mut self, came: Value, readable: Map<String, Value>) -> Result<(), ForbiddenTransition> {
         self.fill(readable)?;
         self.replace_arguments(came);
@@ -275,10 +277,10 @@ impl Call {
         self.record.arguments_text = JsonText::of(&self.record.arguments);
     }
 
-    /// The tool starts.
+    /// Starts the first attempt.
     ///
     /// # Errors
-    /// If the call is not waiting.
+    /// Returns an error if the call has ended.
     pub fn start(&mut self, now: impl Into<Moment>) -> Result<(), ForbiddenTransition> {
         self.enter(Status::Doing)?;
         let now = now.into();
@@ -291,20 +293,20 @@ impl Call {
         Ok(())
     }
 
-    /// The result of an earlier call is its own: nothing runs, but it passes through the same statuses.
+    /// Starts a call that is answered with a cached result. No attempt is counted.
     ///
     /// # Errors
-    /// If the call is not waiting.
+    /// Returns an error if the call has ended.
     pub fn take_over(&mut self, now: impl Into<Moment>) -> Result<(), ForbiddenTransition> {
         self.start(now)?;
         (self.record.attempts, self.record.cached) = (0, true);
         Ok(())
     }
 
-    /// The next attempt starts.
+    /// Starts a further attempt.
     ///
     /// # Errors
-    /// If the call has not been running.
+    /// Returns an error if the call has ended.
     pub fn start_again(&mut self) -> Result<(), ForbiddenTransition> {
         self.enter(Status::Doing)?;
         self.record.phase = Phase::Running;
@@ -313,8 +315,8 @@ impl Call {
         Ok(())
     }
 
-    /// The start of this attempt was recorded, but the tool was not run after all. What an earlier attempt did stays, and so
-    /// does what watchers were told of the start.
+    /// Records that this attempt did not run although its start was recorded. Earlier attempts and published events are
+    /// preserved.
     pub fn never_ran(&mut self) {
         self.record.unrun_start = self.record.started_at;
         if self.record.attempts <= 1 {
@@ -322,30 +324,30 @@ impl Call {
         }
     }
 
-    /// Runs of the tool that have begun.
+    /// Returns the number of attempts that have run the tool.
     #[must_use]
     pub fn runs(&self) -> u32 {
         self.record.attempts - u32::from(self.record.unrun_start.is_some()).min(self.record.attempts)
     }
 
-    /// When the tool started, as the event says that told of it.
+    /// Returns the start time that was published in the `status` event.
     #[must_use]
     pub fn announced_start(&self) -> Option<Time> {
         self.record.started_at.or(self.record.unrun_start)
     }
 
-    /// This process goes on with a call that it has read back.
+    /// Resumes, in this process, a call that was read from the database.
     pub fn resume(&mut self, now: Moment) {
         self.record.stopwatch.resume(now, self.record.attempts);
     }
 
-    /// Milliseconds from acceptance until now.
+    /// Returns the milliseconds from acceptance until now.
     #[must_use]
     pub fn waited_ms(&self, now: Moment) -> u64 {
         self.record.stopwatch.waited(self.record.created_at, now) / 1000
     }
 
-    /// Names the durations that were estimated, since they span a restart.
+    /// Adds the durations that span a restart, and are therefore estimated, to the metadata.
     fn note_estimated(&mut self) {
         let estimated = self.record.stopwatch.estimated(self.record.started_at);
         if estimated.is_empty() {
@@ -359,10 +361,10 @@ impl Call {
         names.extend(estimated.into_iter().map(Value::from).filter(|name| !names.contains(name)).collect::<Vec<_>>());
     }
 
-    /// The running tool says something about itself.
+    /// Applies an update from the running tool.
     ///
     /// # Errors
-    /// If the call is not running.
+    /// Returns an error if the call has ended.
     pub fn update(&mut self, update: StatusUpdate) -> Result<(), ForbiddenTransition> {
         self.enter(Status::Doing)?;
         let StatusUpdate { tip, params, metadata, progress, phase } = update;
@@ -375,10 +377,10 @@ impl Call {
         Ok(())
     }
 
-    /// Something is told of it that is no change of its own; returns the event's number.
+    /// Allocates the number of an event that does not change the call.
     ///
     /// # Errors
-    /// If it has ended.
+    /// Returns an error if the call has ended.
     pub fn note(&mut self) -> Result<u32, ForbiddenTransition> {
         if self.record.status.is_terminal() {
             return Err(ForbiddenTransition { from: self.record.status, to: self.record.status });
@@ -387,10 +389,10 @@ impl Call {
         Ok(self.record.last_seq)
     }
 
-    /// The call ends. The outcome's metadata is merged.
+    /// Ends the call with its outcome, and merges the metadata of the outcome.
     ///
     /// # Errors
-    /// If it has ended before.
+    /// Returns an error if the call cannot end with this outcome, for example because it has already ended.
     pub fn settle(&mut self, mut outcome: Outcome, now: impl Into<Moment>) -> Result<(), ForbiddenTransition> {
         self.enter(if outcome.is_error() { Status::Error } else { Status::Success })?;
         let now = now.into();
@@ -409,7 +411,7 @@ impl Call {
         Ok(())
     }
 
-    /// The end could not be recorded as it was: this failure is it instead.
+    /// Replaces an end that cannot be recorded with a failure.
     pub fn give_up(&mut self, failure: Failure) {
         (self.record.status, self.record.outcome) = (Status::Error, Some(Arc::new(failure.into())));
         self.record.tip = None;
@@ -418,13 +420,13 @@ impl Call {
         self.record.metadata.clear();
     }
 
-    /// Milliseconds from the start of the tool to the end; 0 for a call that ended without a run, `None` before its end.
+    /// Returns the milliseconds from the start of the tool to the end: 0 if the tool never ran, `None` before the end.
     #[must_use]
     pub fn duration_ms(&self) -> Option<u64> {
         self.ran_micros().map(|micros| micros / 1000)
     }
 
-    /// The same in microseconds.
+    /// Returns the duration of [`Call::duration_ms`] in microseconds.
     #[must_use]
     pub fn ran_micros(&self) -> Option<u64> {
         let ended = self.record.ended_at?;
@@ -432,7 +434,8 @@ impl Call {
         Some(self.record.stopwatch.ran.unwrap_or_else(|| Moment::from(ended).micros_since(started.into())))
     }
 
-    /// Milliseconds from acceptance to the start of the tool (to the end, if it never ran; 0 while it waits).
+    /// Returns the milliseconds from acceptance to the start of the tool, or to the end if it never ran; 0 while the
+    /// call waits.
     #[must_use]
     pub fn queued_ms(&self) -> u64 {
         let Some(end) = self.record.started_at.or(self.record.ended_at) else { return 0 };
@@ -440,7 +443,7 @@ impl Call {
             / 1000
     }
 
-    /// What its timestamps do not say of its durations; this much is stored beside them.
+    /// Returns the measured durations that differ from the timestamps. They are stored in addition to the timestamps.
     #[must_use]
     pub fn measured(&self) -> Measured {
         let between = |from: Option<Time>, to: Option<Time>| Some(to?.millis_since(from?));

@@ -1,4 +1,4 @@
-//! Who asks, and what they may: their tenant, their scopes, and the tools that there are for them.
+//! The identity and permissions of a caller: tenant, scopes and permitted tools.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use uuid::Uuid;
 
 use super::{Tenant, glob};
 
-/// Most globs of an allow-list.
-const MOST_GLOBS: usize = 256;
+/// Maximum number of globs in an allow list.
+const MAX_GLOBS: usize = 256;
 
-/// Something that a caller may do.
+/// A permission of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Call tools, and follow these calls and their sessions.
     Call,
-    /// Read what has happened: calls, events, sessions, stats.
+    /// Read calls, events, sessions and statistics.
     Read,
     /// Register and change tools, their groups and presets.
     Tools,
-    /// Everything, keys and hooks too.
+    /// All permissions, including keys and hooks.
     Admin,
 }
 
 impl Scope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: [Self; 4] = [Self::Call, Self::Read, Self::Tools, Self::Admin];
 
-    /// As it is written.
+    /// Returns the name of the scope.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,14 +41,14 @@ impl Scope {
         }
     }
 
-    /// The scope that is written so.
+    /// Returns the scope with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == name)
     }
 }
 
-/// Scopes of one caller.
+/// The set of scopes of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scopes(u8);
 
@@ -64,13 +64,13 @@ impl Scopes {
         Self(all)
     }
 
-    /// Whether one of these is among them; `admin` is every one.
+    /// Returns `true` if the set contains one of `any` or `admin`, which implies all scopes.
     #[must_use]
     pub fn allow(self, any: Self) -> bool {
         self.has(Scope::Admin) || self.0 & any.0 != 0
     }
 
-    /// Whether these are no more than the others.
+    /// Returns `true` if `others` grants all scopes of this set.
     #[must_use]
     pub fn are_within(self, others: Self) -> bool {
         others.has(Scope::Admin) || self.0 & !others.0 == 0
@@ -80,18 +80,18 @@ impl Scopes {
         self.0 & (1 << scope as u8) != 0
     }
 
-    /// One after the other.
+    /// Iterates over the scopes.
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
     }
 
-    /// Their names with blanks between them, as OAuth 2.0 has it (RFC 6749, section 3.3).
+    /// Returns the names separated by spaces, as in OAuth 2.0 (RFC 6749, section 3.3).
     #[must_use]
     pub fn to_text(self) -> String {
         self.iter().map(Scope::as_str).collect::<Vec<_>>().join(" ")
     }
 
-    /// Of such a text; what is no scope of ours is none.
+    /// Parses names separated by spaces. Unknown names are ignored.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
         text.split_ascii_whitespace().filter_map(Scope::named).collect()
@@ -104,7 +104,7 @@ impl FromIterator<Scope> for Scopes {
     }
 }
 
-/// The tools that there are for a caller, by globs over their names.
+/// The tools that a caller may use, as globs over tool names.
 #[derive(Clone)]
 pub struct AllowList {
     globs: Vec<String>,
@@ -124,16 +124,16 @@ impl PartialEq for AllowList {
 }
 
 impl AllowList {
-    /// Of these globs; `None` where there are none: then nothing is restricted.
+    /// Compiles the globs. Returns `None` for an empty list, which restricts nothing.
     ///
     /// # Errors
-    /// The place of a glob that is none, and why.
+    /// Returns the index of the first invalid glob and the reason.
     pub fn of(globs: Vec<String>) -> Result<Option<Self>, (usize, String)> {
         if globs.is_empty() {
             return Ok(None);
         }
-        if globs.len() > MOST_GLOBS {
-            return Err((MOST_GLOBS, format!("there are at most {MOST_GLOBS} globs")));
+        if globs.len() > MAX_GLOBS {
+            return Err((MAX_GLOBS, format!("at most {MOST_GLOBS} globs are allowed")));
         }
         let mut builder = GlobSetBuilder::new();
         for (place, text) in globs.iter().enumerate() {
@@ -143,40 +143,40 @@ impl AllowList {
         Ok(Some(Self { globs, set }))
     }
 
-    /// Whether a tool of this name is among them.
+    /// Returns `true` if a glob matches the name of the tool.
     #[must_use]
     pub fn has(&self, tool: &str) -> bool {
         self.set.is_match(tool)
     }
 
-    /// As it was written.
+    /// Returns the globs as given.
     #[must_use]
     pub fn globs(&self) -> &[String] {
         &self.globs
     }
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Caller {
-    /// Whose everything is that they see and make.
+    /// The tenant whose resources the caller reads and creates.
     pub tenant: Tenant,
-    /// What they may do.
+    /// The permissions.
     pub scopes: Scopes,
-    /// The tools that there are for them; `None`: all of their tenant.
+    /// The tools that the caller may use; `None` for all tools of the tenant.
     pub tools: Option<Arc<AllowList>>,
-    /// The key that they have shown, if it was one.
+    /// The API key, if the caller authenticated with a key.
     pub key: Option<Uuid>,
 }
 
 impl Caller {
-    /// Whoever keeps the service: the default tenant, and everything.
+    /// Returns the operator: the default tenant with all scopes.
     #[must_use]
     pub fn operator() -> Self {
         Self { tenant: Tenant::default(), scopes: Scope::ALL.into_iter().collect(), tools: None, key: None }
     }
 
-    /// Whether a tool of this name can exist for them.
+    /// Returns `true` if the caller may use a tool of this name.
     #[must_use]
     pub fn may_have(&self, tool: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.has(tool))
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn admin_is_every_scope_and_others_are_themselves() {
+    fn admin_implies_every_scope() {
         let reader = Scopes::of_text("read openid call");
         assert_eq!(reader.to_text(), "call read");
         assert!(reader.allow(Scopes::of([Scope::Tools, Scope::Read])) && !reader.allow(Scopes::of([Scope::Tools])));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allow_list_goes_by_globs_and_none_restricts_nothing() {
+    fn allow_list_matches_globs_and_empty_list_restricts_nothing() {
         let list = AllowList::of(vec!["mail.*".into(), "echo".into()]).unwrap().unwrap();
         assert!(list.has("mail.send") && list.has("echo") && !list.has("echo2") && !list.has("Mail.send"));
         assert_eq!(AllowList::of(Vec::new()).unwrap(), None);

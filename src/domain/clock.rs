@@ -1,4 +1,4 @@
-//! The one way in for time and identity, so that tests decide both.
+//! The only source of time and ids, so that tests can control both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use uuid::Uuid;
 use super::Time;
 use super::moment::{Moment, Tick};
 
-/// Tells the wall-clock time, and measures durations by a clock that never jumps. Cheap to clone; all clones tell the same time.
+/// A source of wall-clock time and of monotonic readings for durations. Clones are cheap and share the same time.
 #[derive(Clone, Debug)]
 pub struct Clock(Arc<TimeSource>);
 
 #[derive(Debug)]
 enum TimeSource {
-    /// The machine's clocks; the monotonic one is counted from here.
+    /// The clocks of the machine. Monotonic readings count from this instant.
     System(Instant),
     Manual {
         wall: AtomicI64,
@@ -24,21 +24,21 @@ enum TimeSource {
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the clock of the machine.
     #[must_use]
     pub fn system() -> Self {
         Self(Arc::new(TimeSource::System(Instant::now())))
     }
 
-    /// A clock that stands still until [`Clock::advance_ms`] or [`Clock::jump_ms`] moves it.
+    /// Returns a clock that only moves through [`Clock::advance_ms`] and [`Clock::jump_ms`].
     #[must_use]
     pub fn manual(start: Time) -> Self {
         Self(Arc::new(TimeSource::Manual { wall: AtomicI64::new(start.0), ticks: AtomicU64::new(0) }))
     }
 
-    /// The time now.
+    /// Returns the current wall-clock time.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the machine's clock")]
     pub fn now(&self) -> Time {
         match &*self.0 {
             TimeSource::System(_) => {
@@ -49,7 +49,7 @@ impl Clock {
         }
     }
 
-    /// The time now, and what the monotonic clock says, for a duration that begins or ends now.
+    /// Returns the current time with a monotonic reading, for a duration that begins or ends now.
     #[must_use]
     pub fn moment(&self) -> Moment {
         let micros = match &*self.0 {
@@ -59,7 +59,7 @@ impl Clock {
         Moment { at: self.now(), tick: Some(Tick::after_micros(micros)) }
     }
 
-    /// Lets time pass on a manual clock; the machine's clock is left alone.
+    /// Advances a manual clock. Has no effect on the machine's clock.
     pub fn advance_ms(&self, millis: i64) {
         if let TimeSource::Manual { wall, ticks } = &*self.0 {
             wall.fetch_add(millis * 1000, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl Clock {
         }
     }
 
-    /// Sets a manual wall clock forward or back while no time passes, as an operator or NTP does.
+    /// Changes the wall-clock time of a manual clock without a passage of time, as an operator or NTP does.
     pub fn jump_ms(&self, millis: i64) {
         if let TimeSource::Manual { wall, .. } = &*self.0 {
             wall.fetch_add(millis * 1000, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Clock {
     }
 }
 
-/// Makes the ids of calls and batches: UUIDv7 (RFC 9562, section 5.7), increasing within one process.
+/// A generator of ids for calls and batches: UUIDv7 (RFC 9562, section 5.7), increasing within one process.
 #[derive(Clone, Debug)]
 pub struct IdGenerator(Arc<IdSource>);
 
@@ -86,21 +86,21 @@ enum IdSource {
 }
 
 impl IdGenerator {
-    /// Ids from the machine's clock and randomness.
+    /// Returns a generator that uses the machine's clock and random bits.
     #[must_use]
     pub fn random() -> Self {
         Self(Arc::new(IdSource::Random))
     }
 
-    /// Predictable ids for tests: version 7, counted up from 1.
+    /// Returns a generator of predictable ids for tests: version 7, counted from 1.
     #[must_use]
     pub fn counted() -> Self {
         Self(Arc::new(IdSource::Counted(AtomicU64::new(0))))
     }
 
-    /// The next id.
+    /// Generates the next id.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "the one place that makes ids")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that generates ids")]
     pub fn next(&self) -> Uuid {
         match &*self.0 {
             IdSource::Random => Uuid::now_v7(),

@@ -1,5 +1,5 @@
-//! From what an executor hands back to an outcome: docs/reference/contract.md, section 4, "Result conversion", the same
-//! for every executor.
+//! Conversion of tool outputs to outcomes, by the same rules for every executor (docs/reference/contract.md, section 4,
+//! "Result conversion").
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use serde_json::{Map, Value};
 
 use super::{ContentBlock, Failure, Outcome, ToolOutput};
 
-/// What the model reads when a tool answered nothing.
+/// The text for the model if a tool returned nothing.
 const DONE: &str = "Done";
 
-/// Keys of an object that is an outcome already.
+/// The members of an object that is already an outcome.
 const OUTCOME_KEYS: [&str; 6] = ["output", "content", "details", "structured", "is_error", "metadata"];
 
-/// The outcome of a run of the tool `name` that answered `answer`.
+/// Converts the output of the tool `name` to an outcome.
 ///
-/// - A string is the text as it is, never quoted; [`ToolOutput::Nothing`] is `Done`; an image is one image block, base64 as in
-///   RFC 4648, section 4.
-/// - An object whose `output` is a string or whose `content` is an array of typed blocks is taken as given, with
-///   `details`, `structured`, `is_error` and `metadata`. Where both are there, `content` counts, because `output` is
+/// - A string is used as text without quotes; [`ToolOutput::Nothing`] is `Done`; an image is one image block, base64 as
+///   in RFC 4648, section 4.
+/// - An object whose `output` is a string, or whose `content` is an array of typed blocks, is used as given, with
+///   `details`, `structured`, `is_error` and `metadata`. If both exist, `content` takes precedence, because `output` is
 ///   always the text of the blocks.
-/// - Any other JSON is its compact text, and `structured` is the value. Such an object is an error if it has
+/// - Any other JSON becomes compact text, and `structured` is the value. Such an object is an error if it has
 ///   `success: false`, `status: "error"` or an `error` that is neither `null`, `false`, `0`, `""`, `[]` nor `{}`.
-/// - [`ToolOutput::Data`] is data whatever its shape, so never an error.
+/// - [`ToolOutput::Data`] is always data and never an error.
 #[must_use]
 pub fn outcome_of(name: &str, answer: ToolOutput) -> Outcome {
     match answer {
@@ -50,7 +50,7 @@ pub fn outcome_of(name: &str, answer: ToolOutput) -> Outcome {
     }
 }
 
-/// Reads an object that is an outcome already, or gives it back.
+/// Converts an object that is already an outcome, or returns the object.
 fn as_given(name: &str, mut object: Map<String, Value>) -> Result<Outcome, Map<String, Value>> {
     let content = match typed_blocks(&object) {
         Some(blocks) => blocks,
@@ -70,19 +70,19 @@ fn as_given(name: &str, mut object: Map<String, Value>) -> Result<Outcome, Map<S
     Ok(if is_error { failed_as_given(name, given, &object) } else { given })
 }
 
-/// The typed blocks of `content`, if all its elements are such. An empty array says nothing about its elements, so there
-/// the other keys decide: a listing that happens to be empty (`{"content":[],"total":0}`) is data.
+/// Returns the typed blocks of `content` if all its elements are blocks. An empty array is ambiguous, so the other
+/// members decide: an empty listing (`{"content":[],"total":0}`) is data.
 fn typed_blocks(object: &Map<String, Value>) -> Option<Vec<ContentBlock>> {
     let blocks = object.get("content")?.as_array()?;
     if blocks.is_empty() && !object.keys().all(|key| OUTCOME_KEYS.contains(&key.as_str())) {
         return None;
     }
     let blocks: Option<Vec<_>> = blocks.iter().cloned().map(ContentBlock::from_value).collect();
-    // Without blocks to show, a given `output` is the better text.
+    // A given `output` is better than an empty list of blocks.
     blocks.filter(|blocks| !blocks.is_empty() || !matches!(object.get("output"), Some(Value::String(_))))
 }
 
-/// An outcome that says of itself that it is an error: its text becomes the failure's message, the rest stays.
+/// Converts an outcome with `is_error`: its text becomes the message of the failure, and the rest is kept.
 fn failed_as_given(name: &str, given: Outcome, object: &Map<String, Value>) -> Outcome {
     let message = match given.output.trim() {
         "" => stated_message(object).unwrap_or_else(|| "the tool reported an error without a message".to_owned()),
@@ -94,7 +94,7 @@ fn failed_as_given(name: &str, given: Outcome, object: &Map<String, Value>) -> O
     Outcome { output: failure.text.clone(), content, error: Some(failure), ..given }
 }
 
-/// The message of an object that reports an error by its shape; `None` if it reports none.
+/// Returns the message of an object that reports an error by its members, or `None` if it reports no error.
 fn error_message(object: &Map<String, Value>) -> Option<String> {
     let is_error = object.get("success") == Some(&Value::Bool(false))
         || object.get("status").and_then(Value::as_str) == Some("error")
@@ -102,7 +102,7 @@ fn error_message(object: &Map<String, Value>) -> Option<String> {
     is_error.then(|| stated_message(object).unwrap_or_else(|| Value::Object(object.clone()).to_string()))
 }
 
-/// The first text that is not blank of `error`, `error.message` and `message`.
+/// Returns the first text of `error`, `error.message` and `message` that is not blank.
 fn stated_message(object: &Map<String, Value>) -> Option<String> {
     let error = object.get("error");
     [error, error.and_then(|error| error.get("message")), object.get("message")]
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_the_text_as_it_is() {
+    fn string_is_used_as_text() {
         for text in ["plain", "", "\"quoted\"", "a\nb\u{0}😀", "{\"error\":1}"] {
             assert_eq!(of(json!(text)), Outcome::text(text));
             assert_eq!(outcome_of("t", ToolOutput::Text(text.into())), Outcome::text(text));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_or_typed_content_is_taken_as_given() {
+    fn output_or_typed_content_is_used_as_given() {
         let outcome = of(json!({"output": "shown", "details": {"d": 1}, "structured": [1], "metadata": {"m": 2}}));
         assert_eq!((outcome.output.as_str(), outcome.content.len()), ("shown", 1));
         assert_eq!(Value::Object(outcome.details), json!({"d": 1}));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn with_both_the_content_counts_unless_it_is_none() {
+    fn content_takes_precedence_if_it_has_blocks() {
         let both = of(json!({"output": "o", "content": [{"type": "text", "text": "c"}]}));
         assert_eq!(both, Outcome::text("c"));
         assert_eq!(of(json!({"output": "o", "content": [1]})), Outcome::text("o"));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_error_keeps_its_blocks_data_and_details() {
+    fn given_error_keeps_blocks_data_and_details() {
         let image = json!({"type": "image", "data": "AA==", "mime_type": "image/png"});
         let outcome = of(json!({"is_error": true, "content": [{"type": "text", "text": "no ink"}, image],
             "structured": {"ink": 0}, "details": {"d": 1}}));
@@ -226,12 +226,15 @@ mod tests {
         assert_eq!(outcome.error.unwrap().message, "no ink");
 
         assert!(!of(json!({"output": "x", "is_error": false})).is_error());
-        assert!(!of(json!({"output": "x", "success": false})).is_error(), "only other objects are read for errors");
+        assert!(
+            !of(json!({"output": "x", "success": false})).is_error(),
+            "an outcome reports errors in `is_error` only"
+        );
         assert_eq!(failed(json!({"output": "", "is_error": true, "message": "m"})).as_deref(), Some("m"));
     }
 
     #[test]
-    fn other_objects_may_report_an_error() {
+    fn other_objects_can_report_errors() {
         for (value, message) in [
             (json!({"success": false, "message": "m"}), "m"),
             (json!({"success": false}), "{\"success\":false}"),
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn falsy_errors_and_other_states_are_none() {
+    fn falsy_errors_and_other_statuses_are_ignored() {
         for falsy in [json!(null), json!(false), json!(0), json!(0.0), json!(""), json!([]), json!({})] {
             assert_eq!(failed(json!({"error": falsy})), None);
         }
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_stays_what_it_is() {
+    fn outcome_is_not_changed() {
         let outcome = Outcome::failed(Failure::execution("u", "x"));
         assert_eq!(outcome_of("t", ToolOutput::Outcome(Box::new(outcome.clone()))), outcome);
     }

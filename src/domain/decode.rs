@@ -1,4 +1,4 @@
-//! Reading JSON into our own shapes, with the place of what does not fit.
+//! Decoding of JSON into types, with errors that name the path of the invalid value.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -6,30 +6,30 @@ use serde_path_to_error::Segment;
 
 use super::json::pointer_token;
 
-/// A value that does not have the shape that it must have.
+/// An error returned by [`read`] for a value that does not match the type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {message}")]
 pub struct DecodeError {
-    /// Where (RFC 6901).
+    /// The path of the value, as a JSON Pointer (RFC 6901).
     pub pointer: String,
-    /// What is wrong.
+    /// The reason.
     pub message: String,
 }
 
-/// Refuses anything but objects under these pointers, where there is something: a derived shape would take an array for
-/// its members in order.
+/// Checks that the values at these pointers are objects, absent or `null`. A derived type would also accept an array
+/// with its members in order.
 ///
 /// # Errors
-/// The first that is none.
+/// Returns an error for the first other value.
 pub fn expect_objects(value: &Value, pointers: &[&str]) -> Result<(), DecodeError> {
     expect(value, pointers, "an object", Value::is_object)
 }
 
-/// Refuses anything but strings under these pointers, where there is something: a derived enumeration would take an object
-/// with the word as its only member.
+/// Checks that the values at these pointers are strings, absent or `null`. A derived enum would also accept an object
+/// with the variant as its only member.
 ///
 /// # Errors
-/// The first that is none.
+/// Returns an error for the first other value.
 pub fn expect_strings(value: &Value, pointers: &[&str]) -> Result<(), DecodeError> {
     expect(value, pointers, "a string", Value::is_string)
 }
@@ -43,15 +43,16 @@ fn expect(value: &Value, pointers: &[&str], what: &str, is: impl Fn(&Value) -> b
     wrong.map_or(Ok(()), Err)
 }
 
-/// Numbers of one value that are written as `5.0` where an integer stands, at most.
-const MOST_MENDED: usize = 64;
+/// Maximum number of integers of one value that may be written as `5.0`.
+const MAX_INTEGERS: usize = 64;
 
-/// Reads a value; unknown members are refused where the shape says so. To JSON, and to JSON Schema, `5.0` is an integer.
+/// Decodes a value. Accepts `5.0` for an integer, as JSON and JSON Schema do. The type decides whether unknown fields
+/// are rejected.
 ///
 /// # Errors
-/// The first thing that does not fit.
+/// Returns an error for the first invalid value.
 pub fn read<T: DeserializeOwned>(mut value: Value) -> Result<T, DecodeError> {
-    for _ in 0..MOST_MENDED {
+    for _ in 0..MAX_INTEGERS {
         match read_as_written(&value) {
             Err(error) if error.message.starts_with("invalid type: floating point") => {
                 if !value.pointer_mut(&error.pointer).is_some_and(make_integer) {
@@ -64,13 +65,13 @@ pub fn read<T: DeserializeOwned>(mut value: Value) -> Result<T, DecodeError> {
     read_as_written(&value)
 }
 
-/// Writes a number without a fraction as an integer. Whether it was one.
+/// Converts a number without a fraction to an integer. Returns `true` if it did.
 pub fn make_integer(value: &mut Value) -> bool {
-    /// Beyond it, not every integer is a double.
+    /// Maximum up to which every integer has an exact `f64` value.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let number = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0 && number.abs() <= EXACT);
     let Some(number) = number else { return false };
-    #[expect(clippy::cast_possible_truncation, reason = "it is an integer of 53 bits")]
+    #[expect(clippy::cast_possible_truncation, reason = "the number is an integer of at most 53 bits")]
     let integer = number as i64;
     *value = integer.into();
     true
@@ -87,7 +88,7 @@ fn read_as_written<T: DeserializeOwned>(value: &Value) -> Result<T, DecodeError>
             }
         }
         let message = error.inner().to_string();
-        // The member that these two speak of has no segment of its own, or an unknown one.
+        // In these two errors the path lacks the member, or ends in an unknown segment.
         for beginning in ["unknown field `", "missing field `"] {
             let name = message.strip_prefix(beginning).and_then(|rest| rest.split_once('`')).map(|(name, _)| name);
             if let Some(name) = name.map(pointer_token).filter(|name| !pointer.ends_with(&format!("/{name}"))) {
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_its_place() {
+    fn error_names_the_path() {
         let executor = serde_json::json!({"type": "builtin", "name": "echo"});
         let of = |extra: Value| {
             let mut tool = serde_json::json!({"name": "t", "executor": executor});
@@ -123,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_may_be_written_with_a_point_and_nothing_behind_it() {
+    fn integer_may_be_written_with_zero_fraction() {
         let tool = |limits: Value, arguments: Value| serde_json::json!({"name": "t", "executor": {"type": "external"}, "limits": limits, "examples": [{"arguments": arguments}]});
         let given = serde_json::json!({"n": 5.0});
         let read: ToolDefinition =
             super::read(tool(serde_json::json!({"timeout_ms": 5.0, "max_concurrency": 1e2}), given.clone())).unwrap();
         assert_eq!((read.limits.timeout_ms, read.limits.max_concurrency), (Some(5), Some(100)));
-        assert!(read.examples[0].arguments["n"].is_f64(), "what has no shape of ours stays as it is");
+        assert!(read.examples[0].arguments["n"].is_f64(), "an untyped value is not changed");
         for wrong in [5.5, -5.0, 1e300] {
             assert_eq!(
                 fault(tool(serde_json::json!({"timeout_ms": wrong}), given.clone())).pointer,

@@ -1,4 +1,4 @@
-//! What a call tells whoever watches it.
+//! Events of calls, as subscribers see them.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use super::{Call, ContentBlock, json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// Once, on acceptance.
+    /// The call was accepted. Sent once.
     ToolCall,
-    /// At every change, with the whole accumulated state.
+    /// The status changed. Contains the accumulated state.
     Status,
-    /// Something that the running tool emitted; never part of `output`.
+    /// The running tool emitted content, which is never part of `output`.
     Progress,
-    /// Once, at the end.
+    /// The call ended. Sent once, with the result.
     ToolResult,
     /// A hook failed.
     HookError,
-    /// All calls of one request have settled.
+    /// All calls of one request have ended.
     Batch,
-    /// How a session stands.
+    /// The state of a session.
     Session,
 }
 
 impl EventKind {
-    /// The `event:` field of the stream.
+    /// Returns the `event:` field of the stream.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -43,49 +43,49 @@ impl EventKind {
     }
 }
 
-/// What has happened. All but `Reported` can be told from the call itself, so only that is stored.
+/// The content of an event. Only `Reported` is stored, because all others can be derived from the call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stage {
     /// The call was accepted: the `tool_call` event.
     Accepted,
-    /// It waits: the first `status` event.
+    /// The call waits: the first `status` event.
     Waiting,
-    /// Its tool has started: a `status` event.
+    /// The tool started: a `status` event.
     Started,
-    /// Its tool has reported something, already serialised.
+    /// The tool reported something, already serialized.
     Reported(Arc<Reported>),
-    /// It has ended: the last `status` event.
+    /// The call ended: the last `status` event.
     Settled,
-    /// Its result: the `tool_result` event.
+    /// The result of the call: the `tool_result` event.
     Result,
 }
 
-/// An event that does not follow from the call: what its running tool or a hook had to tell.
+/// An event that cannot be derived from the call: a report of the running tool or of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reported {
-    /// Its number within the call.
+    /// The number within the call.
     pub seq: u32,
     /// `Status`, `Progress` or `HookError`.
     pub kind: EventKind,
-    /// Its data as JSON.
+    /// The data as JSON.
     pub data: String,
 }
 
-/// One event of one call.
+/// An event of a call.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// Its place among all events of the service: what a stream resumes from.
+    /// The position among all events of the service, from which a stream resumes.
     pub pos: i64,
-    /// Its number within the call, from 1 without a gap.
+    /// The number within the call, from 1 without a gap.
     pub seq: u32,
-    /// The call, as it was then or later.
+    /// The call at the time of the event or later.
     pub call: Arc<Call>,
-    /// What has happened.
+    /// The content of the event.
     pub stage: Stage,
 }
 
 impl Event {
-    /// Its name on the wire.
+    /// Returns the name of the event on the wire.
     #[must_use]
     pub fn kind(&self) -> EventKind {
         match &self.stage {
@@ -98,7 +98,7 @@ impl Event {
 }
 
 impl Emission {
-    /// About how many bytes it holds.
+    /// Returns the approximate size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         let of_block = |block: &ContentBlock| match block {
@@ -110,7 +110,7 @@ impl Emission {
     }
 }
 
-/// Something that a running tool emits for people to see.
+/// Content that a running tool emits for people.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Emission {
     /// Typed blocks.

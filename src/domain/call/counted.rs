@@ -1,9 +1,9 @@
-//! The memory that a call is counted with.
+//! The counted memory of a request.
 
 use std::any::Any;
 use std::sync::Arc;
 
-/// Keeps the memory of a large request counted for as long as there is any image of its calls. What it is, is the engine's
-/// business.
+/// A handle that keeps the memory of a large request counted while any copy of its calls exists. The engine defines its
+/// contents.
 #[derive(Debug, Clone, Default)]
 pub struct Counted(pub Option<Arc<dyn Any + Send + Sync>>);

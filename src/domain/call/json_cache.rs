@@ -1,21 +1,21 @@
-//! The JSON of a call that nothing happens to any more.
+//! The cached JSON of an ended call.
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-/// The call as compact JSON, as callers see it, once somebody has written it. A copy has none: something may happen to it.
+/// The call as compact JSON, rendered at most once. A clone starts empty, because the cloned call can change.
 #[derive(Debug, Default)]
 pub struct JsonCache(OnceLock<Bytes>);
 
 impl JsonCache {
-    /// The JSON, if it is there.
+    /// Returns the JSON if it was stored.
     #[must_use]
     pub fn get(&self) -> Option<&Bytes> {
         self.0.get()
     }
 
-    /// Keeps the JSON for whoever asks. The first stays.
+    /// Stores the JSON. Later values are ignored.
     pub fn keep(&self, json: Bytes) {
         let _ = self.0.set(json);
     }

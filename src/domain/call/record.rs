@@ -9,102 +9,102 @@ use super::super::tool::RetryOverride;
 use super::super::{Agent, AllowList, JsonText, Limits, Moment, Outcome, Tenant, Time};
 use super::{CacheControl, Call, Coercion, Counted, JsonCache, Phase, Progress, Status, Stopwatch};
 
-/// The fields of a call: all that has happened to it. A [`Call`](super::Call) shows them and alone changes them.
+/// The fields of a call. Only [`Call`](super::Call) changes them.
 #[derive(Debug, Clone)]
 pub struct CallRecord {
-    /// Ours, UUIDv7.
+    /// The id that the service generated, a UUIDv7.
     pub id: Uuid,
-    /// Whose it is.
+    /// The tenant that owns the call.
     pub tenant: Tenant,
-    /// The caller's id; ours as text where none was given.
+    /// The caller's id. Defaults to `id` as text.
     pub call_id: Arc<str>,
-    /// The tool's name as it was asked for.
+    /// The name of the tool.
     pub name: Arc<str>,
-    /// The tool's display name.
+    /// The display name of the tool.
     pub title: Arc<str>,
-    /// The conversation that it belongs to.
+    /// The session of the call.
     pub session: Option<Arc<str>>,
-    /// The batch that it came in.
+    /// The batch of the call.
     pub batch_id: Option<Uuid>,
-    /// Its place in the batch.
+    /// The position in the request.
     pub index: u32,
-    /// Where it stands.
+    /// The status.
     pub status: Status,
-    /// What it is doing.
+    /// The phase within the status.
     pub phase: Phase,
-    /// As given.
+    /// The arguments as given.
     pub arguments: Arc<Value>,
-    /// Their compact JSON.
+    /// The arguments as compact JSON.
     pub arguments_text: JsonText,
-    /// Whether its arguments came piece by piece; its first events know nothing of them.
+    /// Whether the arguments were streamed; the first events then do not contain them.
     pub streamed: bool,
-    /// What the tool gets, after coercion and defaults; `None` before that is known.
+    /// The arguments that are passed to the tool, after coercion and defaults; `None` before validation.
     pub effective_arguments: Option<Arc<Value>>,
-    /// What was mended.
+    /// The coerced arguments.
     pub coerced: Vec<Coercion>,
-    /// One line for people.
+    /// A line for people.
     pub tip: Option<String>,
-    /// What the tool shows of its parameters, merged over the whole call.
+    /// The parameters that the tool shows, merged from all updates.
     pub params: Map<String, Value>,
-    /// Facts, merged over the whole call.
+    /// Further facts, merged from all updates.
     pub metadata: Map<String, Value>,
-    /// How far it is.
+    /// The reported progress.
     pub progress: Option<Progress>,
-    /// The result, once it has ended.
+    /// The outcome of an ended call.
     pub outcome: Option<Arc<Outcome>>,
-    /// Runs begun.
+    /// The number of started attempts.
     pub attempts: u32,
-    /// Whether the result is that of an earlier call.
+    /// Whether the result comes from the cache.
     pub cached: bool,
-    /// What its caller said of kept results.
+    /// The caller's cache control.
     pub cache_control: CacheControl,
-    /// Bounds in force; `None` where no tool was found.
+    /// The effective limits; `None` if the tool is unknown.
     pub limits: Option<Limits>,
-    /// What the caller said of retries; the rest is the tool's.
+    /// The caller's retry settings; the tool's settings apply to the rest.
     pub retry: RetryOverride,
-    /// Higher ones leave the queue first.
+    /// The priority; higher values leave the queue first.
     pub priority: i32,
-    /// Objects that its tool names; shown to nobody.
+    /// The context objects that the tool lists. They are never shown.
     pub context: Arc<Map<String, Value>>,
-    /// The tools that there are for its caller; `None`: all of the tenant.
+    /// The tools that the caller may use; `None` for all tools of the tenant.
     pub allowed: Option<Arc<AllowList>>,
-    /// On whose behalf it is made.
+    /// The agent that made the call.
     pub agent: Option<Arc<Agent>>,
-    /// Where the end is told to, if anywhere.
+    /// The URL that receives the ended call.
     pub callback_url: Option<Arc<str>>,
-    /// When it was accepted.
+    /// The time of acceptance.
     pub created_at: Time,
-    /// When the tool started.
+    /// The time at which the tool started.
     pub started_at: Option<Time>,
-    /// When it ended.
+    /// The time at which the call ended.
     pub ended_at: Option<Time>,
-    /// The node that ran it.
+    /// The node of the call.
     pub node: Arc<str>,
     /// The number of the call's last event.
     pub last_seq: u32,
-    /// When its last attempt was recorded as started, where it was not run after all.
+    /// The recorded start of the last attempt, if that attempt did not run.
     pub unrun_start: Option<Time>,
-    /// Whether its end is a result that was posted.
+    /// Whether the call ended with a posted result.
     pub has_posted_result: bool,
-    /// How long it waited and ran.
+    /// The measurement of the time that the call waited and ran.
     pub stopwatch: Stopwatch,
-    /// Its JSON, where that was written ahead of the answer.
+    /// The cached JSON of the call.
     pub written: JsonCache,
-    /// Keeps the memory of its request counted.
+    /// The counted memory of the request.
     pub counted: Counted,
 }
 
-/// Events that a call has from its row alone: acceptance and `WAIT`.
+/// The number of events that each accepted call has: `tool_call`, and `status` with `WAIT`.
 const EVENTS_OF_ACCEPTANCE: u32 = 2;
 
-/// Nothing at all, without an allocation for each call.
+/// Returns a shared empty context, to avoid an allocation for each call.
 fn no_context() -> Arc<Map<String, Value>> {
     static NOTHING: LazyLock<Arc<Map<String, Value>>> = LazyLock::new(Arc::default);
     NOTHING.clone()
 }
 
 impl CallRecord {
-    /// A call as it is accepted: `WAIT`, nothing known yet.
+    /// Creates the record of an accepted call with the status `WAIT`.
     #[must_use]
     pub fn accepted(
         id: Uuid,
@@ -162,7 +162,7 @@ impl CallRecord {
         }
     }
 
-    /// Returns the call without what may be large: its arguments, its result, and what its tool reports.
+    /// Returns a copy of the call without its large fields: arguments, result and reports of the tool.
     #[must_use]
     pub fn outline(&self) -> Call {
         let outline = Self {

@@ -1,4 +1,4 @@
-//! A call as its caller requests it, before anything is known about its tool.
+//! A call as requested, before its tool is resolved.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,50 +6,50 @@ use serde_json::Value;
 use super::super::tool::RetryOverride;
 use super::super::{IdempotencyKey, LimitsSpec, Naming, Vendor};
 
-/// What a caller says of kept results (RFC 9111, `Cache-Control` of a request).
+/// The cache control of a call (RFC 9111, `Cache-Control` of a request).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheControl {
-    /// A kept one will do.
+    /// A cached result is accepted.
     #[default]
     Any,
-    /// It must be a new one, which is kept.
+    /// The tool must run, and its result is cached.
     NoCache,
-    /// It must be a new one, which is not kept.
+    /// The tool must run, and its result is not cached.
     NoStore,
 }
 
-/// What a caller asks for: one call, before anything is known about its tool.
+/// A requested call, before its tool is resolved.
 #[derive(Debug, Clone, Default)]
 pub struct CallRequest {
-    /// The tool's name, as the model wrote it.
+    /// The tool's name as written by the model.
     pub name: String,
-    /// The caller's own id.
+    /// The caller's id.
     pub call_id: Option<String>,
-    /// An object, a JSON text, or whatever the model made of them.
+    /// An object, a JSON text, or any other value that the model wrote.
     pub arguments: Option<Value>,
-    /// Bounds for this call only.
+    /// The limits of this call.
     pub limits: LimitsSpec,
-    /// Retries of this call only.
+    /// The retry settings of this call.
     pub retry: RetryOverride,
-    /// Higher ones leave the queue first.
+    /// The priority; higher values leave the queue first.
     pub priority: Option<i32>,
-    /// What makes it the same as another request for it.
+    /// The key that identifies repeated requests for the same call.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// Its place in the request, where others of it are left out.
+    /// The position in the request, if other calls of the request are skipped.
     pub index: Option<u32>,
-    /// Whose model asked, where its own message says so: tools are known to it by their aliases.
+    /// The vendor of the model, if the request is a model message. Such models know tools by their aliases.
     pub vendor: Option<Vendor>,
-    /// It came over the Model Context Protocol, whose clients are shown names of their own.
+    /// Whether the call came over the Model Context Protocol, which has its own tool names.
     pub over_mcp: bool,
-    /// The model's output was cut off within this call.
+    /// Whether the model's output was cut off within this call.
     pub truncated: bool,
-    /// Its arguments come piece by piece.
+    /// Whether the arguments are streamed.
     pub streamed: bool,
 }
 
 impl CallRequest {
-    /// The names under which its caller is shown tools.
+    /// Returns the naming scheme of the tools that the caller sees.
     #[must_use]
     pub fn naming(&self) -> Naming {
         if self.over_mcp { Naming::Mcp } else { self.vendor.into() }

@@ -1,35 +1,35 @@
-//! How long a call waited and ran. Both are measured with the monotonic clock, since the wall clock may jump.
+//! Measurement of the time that a call waits and runs, with the monotonic clock, because the wall clock can jump.
 //!
-//! No clock is monotonic across a restart. A duration that begins in one process and ends in another is estimated: the
-//! difference of the timestamps, but at least the time that this process has measured itself since it resumed the call, and
-//! for a run at most that plus the time that the attempts before were allowed.
+//! The monotonic clock does not span a restart. A duration that begins in one process and ends in another is estimated:
+//! it is the difference of the timestamps, but at least the time that this process has measured since it resumed the
+//! call. The estimate of a run is at most that time plus the timeouts of the earlier attempts.
 
 use super::super::moment::{Moment, Tick};
 use super::super::{Limits, Time};
 use super::Measured;
 
-/// Names of the durations in `metadata.estimated`.
+/// The names of the durations in `metadata.estimated`.
 const QUEUED: &str = "queued_ms";
 const DURATION: &str = "duration_ms";
 
-/// The monotonic side of a call's timestamps, and what was measured. Times are in microseconds.
+/// The monotonic readings and measured durations of a call, in microseconds.
 #[derive(Clone, Copy, Default)]
 pub struct Stopwatch {
-    /// When it was accepted, if this process did it.
+    /// The acceptance, if it happened in this process.
     accepted: Option<Tick>,
-    /// When its tool started, if this process started it.
+    /// The start of the tool, if it happened in this process.
     started: Option<Tick>,
-    /// When this process resumed it, if another one has accepted it.
+    /// The time at which this process resumed a call that another process accepted.
     resumed: Option<Tick>,
-    /// How many attempts others had begun by then.
+    /// The number of attempts that other processes had started by then.
     attempts_before: u32,
-    /// How long it waited, once that is known.
+    /// The time that the call waited, once it is known.
     pub(super) queued: Option<u64>,
-    /// How long it ran, once that is known.
+    /// The time that the call ran, once it is known.
     pub(super) ran: Option<u64>,
 }
 
-/// Shows nothing: its readings mean nothing outside of this process.
+/// Omits the readings, because they are meaningless outside of this process.
 impl std::fmt::Debug for Stopwatch {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Stopwatch")
@@ -41,19 +41,19 @@ impl Stopwatch {
         Self { accepted: now.tick, ..Self::default() }
     }
 
-    /// A stopwatch of a call that is read back.
+    /// Creates the stopwatch of a call that was read from the database.
     #[must_use]
     pub fn stored(measured: Measured) -> Self {
         let micros = |ms: Option<u64>| ms.map(|ms| ms.saturating_mul(1000));
         Self { queued: micros(measured.queued_ms), ran: micros(measured.duration_ms), ..Self::default() }
     }
 
-    /// This process goes on with a call that was read back.
+    /// Starts the measurement in this process for a call that was read from the database.
     pub(super) fn resume(&mut self, now: Moment, attempts: u32) {
         (self.resumed, self.attempts_before) = (now.tick, attempts);
     }
 
-    /// How long it has waited so far.
+    /// Returns the time that the call has waited.
     pub(super) fn waited(&self, created_at: Time, now: Moment) -> u64 {
         let waited = now.micros_since(Moment { at: created_at, tick: self.accepted });
         waited.max(self.since_resumed(now).unwrap_or(0))
@@ -64,7 +64,7 @@ impl Stopwatch {
         self.queued = Some(self.waited(created_at, now));
     }
 
-    /// It has ended, after a run that started then, if there was one.
+    /// Ends the measurement. `started_at` is `None` if the tool never ran.
     pub(super) fn end(&mut self, created_at: Time, started_at: Option<Time>, limits: Option<&Limits>, now: Moment) {
         let Some(started_at) = started_at else {
             (self.queued, self.ran) = (Some(self.waited(created_at, now)), None);
@@ -85,13 +85,13 @@ impl Stopwatch {
         Some(now.tick?.micros_since(self.resumed?))
     }
 
-    /// Which of its durations span a restart.
+    /// Returns the names of the durations that span a restart.
     pub(super) fn estimated(&self, started_at: Option<Time>) -> Vec<&'static str> {
         if self.resumed.is_none() {
             return Vec::new();
         }
         match (started_at, self.started) {
-            // How long it waited was measured by the process that started it.
+            // The process that started the tool measured the waiting time.
             (Some(_), None) => vec![DURATION],
             _ => vec![QUEUED],
         }

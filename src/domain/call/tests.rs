@@ -10,9 +10,9 @@ fn call() -> Call {
 }
 
 #[test]
-fn a_call_never_goes_back_nor_ends_twice() {
+fn call_moves_forward_and_ends_once() {
     let mut call = call();
-    assert!(call.settle(Outcome::text("x"), Time(1)).is_err(), "no success without a run");
+    assert!(call.settle(Outcome::text("x"), Time(1)).is_err(), "a call cannot succeed without a run");
     call.start(Time(1)).unwrap();
     assert_eq!(call.status, Status::Doing);
     call.settle(Outcome::text("x"), Time(5_000)).unwrap();
@@ -22,7 +22,7 @@ fn a_call_never_goes_back_nor_ends_twice() {
 }
 
 #[test]
-fn a_call_may_fail_without_a_run() {
+fn call_can_fail_without_a_run() {
     let mut call = call();
     call.settle(Failure::truncated("t").into(), Time(9_000)).unwrap();
     assert_eq!((call.status, call.duration_ms(), call.attempts), (Status::Error, Some(0), 0));
@@ -30,7 +30,7 @@ fn a_call_may_fail_without_a_run() {
 }
 
 #[test]
-fn only_a_call_that_no_attempt_has_run_never_ran() {
+fn started_at_is_cleared_only_if_no_attempt_ran() {
     let mut call = call();
     call.start(Time(1)).unwrap();
     let mut again = call.clone();
@@ -42,7 +42,7 @@ fn only_a_call_that_no_attempt_has_run_never_ran() {
 }
 
 #[test]
-fn a_recorded_start_without_a_run_is_no_run_but_stays_announced() {
+fn start_without_a_run_is_not_counted_but_stays_announced() {
     let mut call = call();
     call.start(Time(1)).unwrap();
     assert_eq!(call.runs(), 1);
@@ -54,7 +54,7 @@ fn a_recorded_start_without_a_run_is_no_run_but_stays_announced() {
     assert_eq!((again.runs(), again.announced_start()), (1, Some(Time(1))));
 }
 
-/// A call that waits 30 ms and runs 700 ms, while the wall clock jumps so far in both.
+/// Returns a call that waits 30 ms and runs 700 ms, while the wall clock jumps by `jump_ms` in both.
 fn measured_over_jumps(jump_ms: i64) -> Call {
     let clock = Clock::manual(Time(1_767_225_600_000_000));
     let mut call = call_at(&clock);
@@ -73,7 +73,7 @@ fn call_at(clock: &Clock) -> Call {
 }
 
 #[test]
-fn a_jump_of_the_wall_clock_changes_timestamps_and_no_duration() {
+fn wall_clock_jump_changes_timestamps_but_not_durations() {
     for jump_ms in [TWENTY_YEARS_MS, -TWENTY_YEARS_MS, 1, 0] {
         let call = measured_over_jumps(jump_ms);
         assert_eq!((call.queued_ms(), call.duration_ms()), (30, Some(700)), "{jump_ms}");
@@ -88,7 +88,7 @@ fn a_jump_of_the_wall_clock_changes_timestamps_and_no_duration() {
 }
 
 #[test]
-fn a_run_that_spans_a_restart_lasts_as_long_as_is_possible_and_says_so() {
+fn run_across_a_restart_is_estimated_within_bounds() {
     for (jump_ms, duration_ms) in [(0, 1_000), (TWENTY_YEARS_MS, 300 + 5_000), (-TWENTY_YEARS_MS, 300)] {
         let clock = Clock::manual(Time(1_767_225_600_000_000));
         let mut call = call_at(&clock);
@@ -96,7 +96,7 @@ fn a_run_that_spans_a_restart_lasts_as_long_as_is_possible_and_says_so() {
         call.start(clock.moment()).unwrap();
         clock.advance_ms(700);
         clock.jump_ms(jump_ms);
-        // Read back by the next process.
+        // The next process reads the call from the database.
         call.record.stopwatch = Stopwatch::stored(call.measured());
         call.resume(clock.moment());
         call.start_again().unwrap();
@@ -108,7 +108,7 @@ fn a_run_that_spans_a_restart_lasts_as_long_as_is_possible_and_says_so() {
 }
 
 #[test]
-fn a_wait_that_spans_a_restart_is_marked_and_the_run_after_it_is_measured() {
+fn wait_across_a_restart_is_estimated_and_the_run_is_measured() {
     let clock = Clock::manual(Time(1_767_225_600_000_000));
     let mut call = call_at(&clock);
     clock.advance_ms(30);
@@ -120,12 +120,16 @@ fn a_wait_that_spans_a_restart_is_marked_and_the_run_after_it_is_measured() {
     clock.jump_ms(TWENTY_YEARS_MS);
     clock.advance_ms(7);
     call.settle(Outcome::text("x"), clock.moment()).unwrap();
-    assert_eq!((call.queued_ms(), call.duration_ms()), (5, Some(7)), "at least what this process has seen of it");
+    assert_eq!(
+        (call.queued_ms(), call.duration_ms()),
+        (5, Some(7)),
+        "at least the time that this process has measured"
+    );
     assert_eq!(call.metadata["estimated"], serde_json::json!(["queued_ms"]));
 }
 
 #[test]
-fn updates_add_up_over_the_whole_call() {
+fn updates_accumulate_over_the_call() {
     let mut call = call();
     call.start(Time(0)).unwrap();
     let update = |value: Value| StatusUpdate { params: value.as_object().unwrap().clone(), ..StatusUpdate::default() };
@@ -136,7 +140,7 @@ fn updates_add_up_over_the_whole_call() {
     assert_eq!(call.last_seq, 5);
 }
 
-/// Everything that can be asked of a call.
+/// An operation on a call.
 #[derive(Debug, Clone, Copy)]
 enum Operation {
     Start,
@@ -146,7 +150,7 @@ enum Operation {
     Fail,
 }
 
-fn asked() -> impl Strategy<Value = Operation> {
+fn operation() -> impl Strategy<Value = Operation> {
     let phase = prop_oneof![Just(None), Just(Some(Phase::Retrying)), Just(Some(Phase::External))];
     prop_oneof![
         Just(Operation::Start),
@@ -167,12 +171,12 @@ fn rank(status: Status) -> u8 {
 
 proptest! {
     #[test]
-    fn whatever_is_asked_of_a_call_it_only_goes_forward_and_ends_once(asked in proptest::collection::vec(asked(), 0..24)) {
+    fn any_operations_move_forward_and_end_once(operations in proptest::collection::vec(operation(), 0..24)) {
         let mut call = call();
         let mut ends = 0;
-        for (time, asked) in (1..).zip(asked) {
+        for (time, operation) in (1..).zip(operations) {
             let (before, seq, attempts) = (call.status, call.last_seq, call.attempts);
-            let done = match asked {
+            let done = match operation {
                 Operation::Start => call.start(Time(time)),
                 Operation::StartAgain => call.start_again(),
                 Operation::Update(phase) => call.update(StatusUpdate { phase, ..StatusUpdate::default() }),
@@ -182,7 +186,7 @@ proptest! {
             prop_assert_eq!(done.is_ok(), before.can_become(call.status) && (call.last_seq > seq));
             prop_assert!(rank(call.status) >= rank(before), "{:?} after {:?}", call.status, before);
             match done {
-                // What is refused leaves no trace, and every event has a number of its own.
+                // A rejected operation changes nothing, and every event gets its own number.
                 Err(_) => prop_assert_eq!((call.status, call.last_seq, call.attempts), (before, seq, attempts)),
                 Ok(()) => prop_assert_eq!(call.last_seq - seq, if call.status.is_terminal() { 2 } else { 1 }),
             }
@@ -195,7 +199,7 @@ proptest! {
 }
 
 #[test]
-fn a_copy_of_a_call_has_no_json_since_something_may_happen_to_it() {
+fn cloned_call_has_no_cached_json() {
     let call = call();
     call.written.keep("{}".into());
     call.written.keep("later".into());

@@ -6,18 +6,18 @@ use serde_json::{Map, Value};
 use super::super::json;
 use super::Phase;
 
-/// How far a running call has come.
+/// The progress of a running call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Progress {
-    /// Steps done.
+    /// Number of completed steps.
     pub current: f64,
-    /// Steps in all, if known.
+    /// Total number of steps, if known.
     pub total: Option<f64>,
-    /// What is being done.
+    /// Description of the current step.
     pub message: Option<String>,
 }
 
-/// What a running tool says about itself; it adds up over the whole call.
+/// An update from a running tool. Updates accumulate over the call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StatusUpdate {
     /// Replaces the tip.
@@ -33,14 +33,14 @@ pub struct StatusUpdate {
 }
 
 impl StatusUpdate {
-    /// Whether it says nothing.
+    /// Returns `true` if the update changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { tip, params, metadata, progress, phase } = self;
         tip.is_none() && progress.is_none() && phase.is_none() && params.is_empty() && metadata.is_empty()
     }
 
-    /// Adds a later update to this one.
+    /// Merges a later update into this one.
     pub fn merge(&mut self, later: Self) {
         self.tip = later.tip.or(self.tip.take());
         self.progress = later.progress.or(self.progress.take());
