@@ -133,7 +133,7 @@ pub struct Measured {
     pub duration_ms: Option<u64>,
 }
 
-/// An error returned by a method of [`Call`] that would change the status to one that cannot follow.
+/// An error returned by a method of [`Call`] that would cause a forbidden status change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a call cannot change from {} to {}", from.as_str(), to.as_str())]
 pub struct ForbiddenTransition {

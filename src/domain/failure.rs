@@ -1,48 +1,48 @@
-//! How a tool call fails: data for the model, never an HTTP error.
+//! Failures of tool calls: data for the model, never an HTTP error.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The kind of a failure.
+/// The code of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Code {
-    /// No tool of that name.
+    /// The tool does not exist.
     ToolNotFound,
-    /// The tool is switched off, with all its groups, or its session does not have it.
+    /// The tool is inactive, because all its groups are inactive or its session does not have it.
     ToolUnavailable,
-    /// The tool timed out too often in a row and rests.
+    /// The tool is paused after consecutive timeouts.
     ToolPaused,
     /// The arguments are a string that is not JSON.
     ArgumentsMalformed,
-    /// The model's answer was cut off before the arguments were complete.
+    /// The model's output was cut off before the arguments were complete.
     ArgumentsTruncated,
     /// The arguments do not match the tool's schema.
     ToolValidationError,
     /// A hook blocked the call.
     ToolBlocked,
-    /// A hook failed that had to be asked.
+    /// A hook with the failure policy `closed` failed.
     HookFailed,
-    /// A clock fired before the tool was done.
+    /// A timeout expired before the tool returned.
     ToolTimeout,
     /// The tool ran and failed.
     ToolExecutionError,
     /// The tool's result does not match its strict output schema.
     ResultInvalid,
-    /// It was cancelled.
+    /// The call was cancelled.
     Cancelled,
-    /// Its node was lost while the tool ran, and it may not be run again.
+    /// The node was lost while the tool ran, and running it again is not safe.
     OutcomeUnknown,
     /// The call could not be recorded in time and was not run.
     Overloaded,
-    /// The service stopped before the call was done.
+    /// The service stopped before the call ended.
     ShuttingDown,
 }
 
 impl Code {
-    /// Every code, for documentation and for reading stored rows.
+    /// All codes, for documentation and for reading stored rows.
     pub const ALL: [Self; 15] = [
         Self::ToolNotFound,
         Self::ToolUnavailable,
@@ -61,7 +61,7 @@ impl Code {
         Self::ShuttingDown,
     ];
 
-    /// The code as callers and the database see it.
+    /// Returns the code as callers and the database see it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,24 +84,24 @@ impl Code {
     }
 }
 
-/// Why a call ended in `ERROR`.
+/// The failure of a call that ended in `ERROR`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Failure {
-    /// The kind.
+    /// The code.
     pub code: Code,
-    /// What happened, in one sentence, for people and logs.
+    /// A description in one sentence, for people and logs.
     pub message: String,
     /// Whether the same call may succeed later.
     pub retryable: bool,
-    /// When to try again, in milliseconds, if that is known.
+    /// The time to wait before a retry, in milliseconds, if it is known.
     pub retry_after_ms: Option<u64>,
-    /// Facts behind the message.
+    /// Further data about the failure.
     #[schema(value_type = Option<Object>)]
     pub details: Option<Value>,
     /// The text for the model: the call's `output`.
     #[serde(skip)]
     pub text: String,
-    /// Whether the request provably never left, so that the tool has not seen it: any tool may then be tried again.
+    /// Whether the request was provably not sent. Then any tool can be retried, because it has not received the call.
     #[serde(skip)]
     pub not_sent: bool,
 }
@@ -111,11 +111,11 @@ impl Failure {
         Self { code, message, retryable: false, retry_after_ms: None, details: None, text, not_sent: false }
     }
 
-    /// Names the tool as its caller does. Returns where its own name was in the text, in bytes.
+    /// Replaces the tool's own name with the name that the caller used. Returns the replaced byte range of the text.
     pub(super) fn name_tool(&mut self, name: &str, called_as: &str) -> Option<Range<usize>> {
         const BEFORE: &str = "ool \"";
         let quoted = format!("{BEFORE}{name}\"");
-        // All texts name it before anything that the tool itself says.
+        // Every text names the tool before it quotes the tool's own output.
         let start = self.text.find(&quoted)? + BEFORE.len();
         let is_ours = self.text.strip_prefix("Error: ").is_some_and(|rest| rest.starts_with(&self.message));
         if let Some(at) = self.message.find(&quoted).filter(|_| is_ours).map(|at| at + BEFORE.len()) {
@@ -126,7 +126,7 @@ impl Failure {
         Some(range)
     }
 
-    /// `TOOL_NOT_FOUND`, with the names that there are and the nearest one.
+    /// Creates a `TOOL_NOT_FOUND` failure with the available names and the nearest name.
     #[must_use]
     pub fn not_found(name: &str, available: &[&str], nearest: Option<&str>) -> Self {
         let message = format!("Tool not found: {name}");
@@ -138,8 +138,8 @@ impl Failure {
         Self { details: Some(details), ..Self::new(Code::ToolNotFound, message, text) }
     }
 
-    /// Adds to `TOOL_NOT_FOUND` how many tools its list leaves out, and how to find them: with the tool `finder`, if the
-    /// caller has one.
+    /// Adds the number of omitted names to a `TOOL_NOT_FOUND` failure, and how to find them. `finder` is the search
+    /// tool, if the caller has one.
     #[must_use]
     pub fn and_more_tools(mut self, more: usize, finder: Option<&str>) -> Self {
         let (tools, them) = if more == 1 { ("tool exists", "it") } else { ("tools exist", "them") };
@@ -154,7 +154,7 @@ impl Failure {
         self
     }
 
-    /// `TOOL_UNAVAILABLE`: there is such a tool, but it cannot be called now.
+    /// Creates a `TOOL_UNAVAILABLE` failure: the tool exists, but cannot be called now.
     #[must_use]
     pub fn unavailable(name: &str) -> Self {
         let message = format!("Tool \"{name}\" is not available");
@@ -162,7 +162,7 @@ impl Failure {
         Self::new(Code::ToolUnavailable, message, text)
     }
 
-    /// `ARGUMENTS_MALFORMED`: `reason` names the line and the column.
+    /// Creates an `ARGUMENTS_MALFORMED` failure. `reason` contains the line and the column.
     #[must_use]
     pub fn malformed(name: &str, reason: &super::json::JsonError, received: &str) -> Self {
         let message = format!("Invalid JSON in arguments for tool \"{name}\": {reason}");
@@ -174,7 +174,7 @@ impl Failure {
         Self { details: Some(details), ..Self::new(Code::ArgumentsMalformed, message, text) }
     }
 
-    /// `ARGUMENTS_TRUNCATED`: the model's output ended at its token limit.
+    /// Creates an `ARGUMENTS_TRUNCATED` failure: the model's output ended at its token limit.
     #[must_use]
     pub fn truncated(name: &str) -> Self {
         let message = format!("Tool call \"{name}\" was not executed: the response hit the output token limit");
@@ -185,18 +185,18 @@ impl Failure {
         Self::new(Code::ArgumentsTruncated, message, text)
     }
 
-    /// `ARGUMENTS_TRUNCATED`: the arguments came piece by piece and never came to their end.
+    /// Creates an `ARGUMENTS_TRUNCATED` failure: streamed arguments ended before they were complete.
     #[must_use]
     pub fn broken_off(name: &str, reason: &str) -> Self {
         let message = format!("Tool call \"{name}\" was not executed: the response hit the output token limit");
         let text = format!(
-            "Error: {message} or broke off before its arguments were complete ({reason}). Send the call again."
+            "Error: {message} or was interrupted before its arguments were complete ({reason}). Send the call again."
         );
         let details = serde_json::json!({ "reason": reason });
         Self { details: Some(details), ..Self::new(Code::ArgumentsTruncated, message, text) }
     }
 
-    /// `TOOL_VALIDATION_ERROR`: one `(pointer, message)` line per violation; `details` as in
+    /// Creates a `TOOL_VALIDATION_ERROR` failure with one `(pointer, message)` line per violation; `details` as in
     /// docs/reference/contract.md, section 4.
     #[must_use]
     pub fn validation<'a>(name: &str, lines: impl IntoIterator<Item = (&'a str, &'a str)>, details: Value) -> Self {
@@ -208,7 +208,7 @@ impl Failure {
         Self { details: Some(details), ..Self::new(Code::ToolValidationError, message, text) }
     }
 
-    /// `TOOL_BLOCKED`: a hook said so, and maybe why.
+    /// Creates a `TOOL_BLOCKED` failure with the reason of the hook, if it gave one.
     #[must_use]
     pub fn blocked(reason: Option<&str>, hook: &str) -> Self {
         let message = reason.unwrap_or("Tool call blocked by hook").to_owned();
@@ -216,7 +216,7 @@ impl Failure {
         Self::new(Code::ToolBlocked, message, text).with_details(serde_json::json!({ "hook": hook }))
     }
 
-    /// `HOOK_FAILED`: a hook whose failure closes the way.
+    /// Creates a `HOOK_FAILED` failure for a hook with the failure policy `closed`.
     #[must_use]
     pub fn hook_failed(fault: &super::HookFault) -> Self {
         let message = format!("Tool call blocked because {} hook failed", fault.event.as_str());
@@ -224,7 +224,7 @@ impl Failure {
         Self::new(Code::HookFailed, message, text).with_details(serde_json::json!({ "hook": fault.hook }))
     }
 
-    /// `TOOL_TIMEOUT`: `clock` is the field that fired, as `timeout_ms`.
+    /// Creates a `TOOL_TIMEOUT` failure. `clock` is the limit that expired, for example `timeout_ms`.
     #[must_use]
     pub fn timeout(after_ms: u64, clock: &str) -> Self {
         let message = format!("Tool execution timeout after {after_ms}ms");
@@ -233,7 +233,7 @@ impl Failure {
         Self { retryable: true, details: Some(details), ..Self::new(Code::ToolTimeout, message, text) }
     }
 
-    /// `TOOL_EXECUTION_ERROR` with the tool's own message.
+    /// Creates a `TOOL_EXECUTION_ERROR` failure with the tool's own message.
     #[must_use]
     pub fn execution(name: &str, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -241,7 +241,7 @@ impl Failure {
         Self::new(Code::ToolExecutionError, message, text)
     }
 
-    /// `RESULT_INVALID` with the first violations of the output schema.
+    /// Creates a `RESULT_INVALID` failure with the first violations of the output schema.
     #[must_use]
     pub fn result_invalid(name: &str, violations: Value) -> Self {
         let message = format!("Tool \"{name}\" returned a result that does not match its output schema");
@@ -250,7 +250,7 @@ impl Failure {
         Self { details: Some(details), ..Self::new(Code::ResultInvalid, message, text) }
     }
 
-    /// `TOOL_PAUSED`, until the cool-down has passed or someone resumes the tool.
+    /// Creates a `TOOL_PAUSED` failure. `left_ms` is the remaining time of the pause.
     #[must_use]
     pub fn paused(name: &str, timeouts: u32, left_ms: u64) -> Self {
         let message = format!("Tool \"{name}\" is paused after {timeouts} timeouts in a row");
@@ -260,7 +260,7 @@ impl Failure {
         failure.retryable(Some(left_ms))
     }
 
-    /// `CANCELLED`: someone asked for it.
+    /// Creates a `CANCELLED` failure.
     #[must_use]
     pub fn cancelled() -> Self {
         let message = "Operation aborted".to_owned();
@@ -268,25 +268,25 @@ impl Failure {
         Self::new(Code::Cancelled, message, text)
     }
 
-    /// `OUTCOME_UNKNOWN`: the node was lost mid-run, and the tool may not be run again.
+    /// Creates an `OUTCOME_UNKNOWN` failure: the node was lost during the run, and running the tool again is not safe.
     #[must_use]
     pub fn outcome_unknown(name: &str) -> Self {
         let message = format!("The outcome of tool \"{name}\" is unknown");
         let text = format!(
-            "Error: {message}: the service stopped while it ran, and it may not be run twice. Find out what it has done \
-             before you call it again."
+            "Error: {message}: the service stopped while the tool was running, and running it again is not safe. Check \
+             what it has done before you call it again."
         );
         Self::new(Code::OutcomeUnknown, message, text)
     }
 
-    /// `OVERLOADED`: nothing ran.
+    /// Creates an `OVERLOADED` failure of a call that did not run.
     #[must_use]
     pub fn overloaded(message: &str) -> Self {
         let text = format!("Error: {message}");
         Self { retryable: true, ..Self::new(Code::Overloaded, message.to_owned(), text) }
     }
 
-    /// `SHUTTING_DOWN`: the run was stopped.
+    /// Creates a `SHUTTING_DOWN` failure of a stopped run.
     #[must_use]
     pub fn shutting_down() -> Self {
         let message = "The service is shutting down and stopped this call".to_owned();
@@ -294,26 +294,27 @@ impl Failure {
         Self { retryable: true, ..Self::new(Code::ShuttingDown, message, text) }
     }
 
-    /// Marks the failure as one of a request that the tool has never seen.
+    /// Marks the request as provably not sent.
     #[must_use]
     pub fn never_left(self) -> Self {
         Self { not_sent: true, ..self }
     }
 
-    /// Marks the failure as one that may pass, after `retry_after_ms` where that is known.
+    /// Marks the failure as retryable, after `retry_after_ms` if that is known.
     #[must_use]
     pub fn retryable(self, retry_after_ms: Option<u64>) -> Self {
         Self { retryable: true, retry_after_ms, ..self }
     }
 
-    /// The failure, whose details are not left here: they may be as large as the call's arguments.
+    /// Returns the failure, and moves its details out of `self` instead of cloning them: they can be as large as the
+    /// call's arguments.
     #[must_use]
     pub fn taken(&mut self) -> Self {
         let details = self.details.take();
         Self { details, ..self.clone() }
     }
 
-    /// Adds facts for people.
+    /// Sets the further data about the failure.
     #[must_use]
     pub fn with_details(self, details: Value) -> Self {
         Self { details: Some(details), ..self }

@@ -1,23 +1,23 @@
-//! Globs over the names of tools: `*`, `?`, `[a-z]` and `{mail,post}`.
+//! Globs over tool names: `*`, `?`, `[a-z]` and `{mail,post}`.
 
 use globset::Glob;
 
-/// Longest glob, in characters.
-const LONGEST: usize = 256;
+/// Maximum length of a glob, in characters.
+const MAX_CHARS: usize = 256;
 
-/// Reads a glob.
+/// Parses a glob. A character that no tool name contains is rejected, because the glob would never match.
 ///
 /// # Errors
-/// What is wrong with it. A character that no tool's name has is a mistake: it would never fit.
+/// Returns the reason if the glob is invalid.
 pub fn glob(text: &str) -> Result<Glob, String> {
-    if !(1..=LONGEST).contains(&text.chars().count()) {
-        return Err(format!("a glob has 1 to {LONGEST} characters"));
+    if !(1..=MAX_CHARS).contains(&text.chars().count()) {
+        return Err(format!("a glob must have 1 to {MAX_CHARS} characters"));
     }
     let is_known = |letter: char| letter.is_ascii_alphanumeric() || "_.-*?[]!^{},".contains(letter);
     if let Some(other) = text.chars().find(|letter| !is_known(*letter)) {
-        return Err(format!("is no glob of names: none has {other:?}"));
+        return Err(format!("is not a valid glob: tool names cannot contain {other:?}"));
     }
-    Glob::new(text).map_err(|error| format!("is no glob: {}", error.kind()))
+    Glob::new(text).map_err(|error| format!("is not a valid glob: {}", error.kind()))
 }
 
 #[cfg(test)]
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_glob_is_made_of_what_names_are_made_of() {
+    fn glob_accepts_only_characters_of_names() {
         for good in ["*", "mail_*", "a?c", "[a-z]x", "[!a]", "{mail,post}.*", "get-weather"] {
             assert!(glob(good).is_ok(), "{good}");
         }

@@ -1,26 +1,26 @@
-//! Groups of tools, which are switched together.
+//! Groups of tools, which are activated or deactivated together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Time;
 
-/// A group. A tool may be in several; it can be called if one of them is active.
+/// A group. A tool can be in several groups, and is active if one of them is active.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Its name, of the same letters as a tool's.
+    /// The name, with the same characters as a tool name.
     pub name: String,
-    /// What its tools are for.
+    /// A description of its tools.
     pub description: String,
     /// Whether its tools can be called.
     pub active: bool,
-    /// Whether a model may switch it, in its own session.
+    /// Whether a model can switch the group in its own session.
     pub manageable: bool,
-    /// Whether it was made over the API or changed there; any other exists because a definition names it.
+    /// Whether the group was created or changed over the API. Other groups exist because a definition names them.
     pub is_stored: bool,
-    /// When it was made; for one that a definition names, when the service's program was.
+    /// The time of creation; the Unix epoch if the group exists because a definition names it.
     pub created_at: Time,
-    /// When it was last changed.
+    /// The time of the last change.
     pub updated_at: Time,
 }
 
@@ -28,7 +28,7 @@ pub struct Group {
 pub type Groups = BTreeMap<String, Arc<Group>>;
 
 impl Group {
-    /// A group as it is there by itself, since a definition names it.
+    /// Returns the group that exists because a definition names it.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self {

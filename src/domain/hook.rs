@@ -1,27 +1,27 @@
-//! Hooks as they are declared: what is asked, about which calls, and what its failure means.
+//! Declarations of hooks: event, matched calls and failure policy.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::schemas::{Glob, HttpUrl};
 
-/// When a hook is asked.
+/// The event at which a hook runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HookEvent {
-    /// Before a run, with valid arguments: it may change them, or block the call.
+    /// Before a run, with valid arguments. The hook can change the arguments or block the call.
     BeforeToolCall,
-    /// After the end, well or badly: it observes, and nobody waits for it.
+    /// After the end of a call. The hook only observes, and the call does not wait for it.
     AfterToolCall,
-    /// Before the end is stored: it may rewrite what is stored and read later.
+    /// Before the end is stored. The hook can change the stored result.
     ToolResultPersist,
 }
 
 impl HookEvent {
-    /// Every event.
+    /// All events.
     pub const ALL: [Self; 3] = [Self::BeforeToolCall, Self::AfterToolCall, Self::ToolResultPersist];
 
-    /// Its name, as callers write it.
+    /// Returns the name of the event.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,40 +32,40 @@ impl HookEvent {
     }
 }
 
-/// What it means for the call that a hook fails or is too slow.
+/// The effect of a failed or timed-out hook on the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FailurePolicy {
-    /// Nothing.
+    /// The failure is ignored.
     #[default]
     Open,
     /// Before a run: the call ends as `HOOK_FAILED`. Before storing: the result is not stored.
     Closed,
 }
 
-/// A hook that the service brings along.
+/// A hook that is part of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BuiltinHook {
     /// Replaces members and texts: `{pointers:[…], patterns:[…], replacement?}`.
     Redact,
-    /// Cuts the output: `{max_bytes?, max_lines?}`.
+    /// Truncates the output: `{max_bytes?, max_lines?}`.
     Truncate,
 }
 
-/// Which calls a hook is asked about; nothing: all.
+/// The calls that a hook runs for. An empty filter matches all calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HookMatch {
-    /// Globs of tool names, as `mail_*`; one has to fit.
+    /// Globs of tool names, for example `mail_*`. One of them must match.
     #[schema(value_type = Vec<Glob>, max_items = 256)]
     pub tools: Vec<String>,
-    /// Groups; the tool has to be in one.
+    /// Groups. The tool must be in one of them.
     #[schema(max_items = 256)]
     pub groups: Vec<String>,
 }
 
-/// A signing secret of a hook's own. Never shown.
+/// A signing secret of a hook. It is never shown.
 #[derive(Clone, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = String)]
@@ -77,29 +77,29 @@ impl std::fmt::Debug for HookSecret {
     }
 }
 
-/// `timeout_ms` where none is declared.
+/// Default `timeout_ms`.
 pub const USUAL_TIMEOUT_MS: u64 = 5_000;
-/// Longest `timeout_ms`.
+/// Maximum `timeout_ms`.
 pub const LONGEST_TIMEOUT_MS: u64 = 60_000;
 
 fn usual_timeout_ms() -> u64 {
     USUAL_TIMEOUT_MS
 }
 
-/// A hook as it is declared: a webhook with its `url`, or a `builtin` with its `options`.
+/// A declared hook: a webhook with its `url`, or a `builtin` with its `options`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookDefinition {
-    /// When it is asked.
+    /// The event at which the hook runs.
     pub event: HookEvent,
-    /// The webhook.
+    /// The URL of the webhook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<HttpUrl>)]
     pub url: Option<String>,
-    /// A built-in hook instead; only before storing.
+    /// A built-in hook instead of a webhook; only for `tool_result_persist`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub builtin: Option<BuiltinHook>,
-    /// What the built-in hook is to do.
+    /// The options of the built-in hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, extensions(
         ("x-is" = json!({"anyOf": [{"$ref": "#/components/schemas/RedactOptions"},
@@ -117,26 +117,27 @@ pub struct HookDefinition {
                     "secret": {"type": "null"}, "builtin": {"const": "truncate"}, "options": {"$ref": "#/components/schemas/TruncateOptions"}}}]}))
     ))]
     pub options: Option<Value>,
-    /// Which calls it is asked about.
+    /// The calls that the hook runs for.
     #[serde(default, rename = "match")]
     pub matches: HookMatch,
-    /// Higher ones are asked first; those of the same priority in the order of their registration.
+    /// The priority. Higher values run first, and equal values run in the order of registration.
     #[serde(default)]
     pub priority: i32,
-    /// How long it may take.
+    /// The timeout, in milliseconds.
     #[serde(default = "usual_timeout_ms")]
     #[schema(minimum = 1, maximum = 60_000, default = 5_000)]
     pub timeout_ms: u64,
-    /// What its failure means for the call.
+    /// The effect of a failure on the call.
     #[serde(default)]
     pub failure_policy: FailurePolicy,
-    /// What its requests are signed with: `whsec_…`. What is not written out is described above, with `options`.
+    /// The secret that signs the requests of the hook: `whsec_…`. Default: the secret of the service. It is never
+    /// returned.
     #[serde(default, skip_serializing)]
     pub secret: Option<HookSecret>,
 }
 
 impl HookDefinition {
-    /// A hook of this event with nothing else declared.
+    /// Creates a hook of this event with default values.
     #[must_use]
     pub fn of(event: HookEvent) -> Self {
         Self {
@@ -153,36 +154,36 @@ impl HookDefinition {
     }
 }
 
-/// How a hook failed.
+/// The kind of a hook failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HookFaultKind {
-    /// It took too long.
+    /// The hook timed out.
     Timeout,
-    /// It could not be asked, or said that it failed.
+    /// The hook could not be reached, or reported an error.
     Failed,
-    /// Its answer is none that a hook gives.
+    /// The response of the hook is invalid.
     Unreadable,
 }
 
-/// A hook that failed, as watchers of its call are told.
+/// A failed hook, as subscribers of the call see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct HookFault {
-    /// The hook's id.
+    /// The id of the hook.
     pub hook: String,
-    /// What it was asked at.
+    /// The event of the hook.
     pub event: HookEvent,
-    /// How it failed.
+    /// The kind of the failure.
     pub kind: HookFaultKind,
-    /// What happened; nothing of its answer is in it.
+    /// The reason, which never contains parts of the hook's response.
     pub reason: String,
 }
 
 impl HookFault {
-    /// The call did not wait any longer.
+    /// Creates the failure of a hook that the call stopped waiting for.
     #[must_use]
     pub fn given_up(hook: &str, event: HookEvent) -> Self {
-        let reason = "the call did not wait for its answer".to_owned();
+        let reason = "the call did not wait for the response of the hook".to_owned();
         Self { hook: hook.to_owned(), event, kind: HookFaultKind::Timeout, reason }
     }
 }

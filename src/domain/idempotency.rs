@@ -1,37 +1,38 @@
-//! What makes two requests the same: an idempotency key, and the fingerprint of what it came with.
+//! Idempotency keys and the fingerprints of their requests.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// A key and what it stands for. The key is kept as its hash: it may be any text, and may be secret.
+/// An idempotency key and the fingerprint of its request. The key is stored as a hash, because it can be any text and
+/// can be secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey {
-    /// SHA-256 of the key and of what kind it is.
+    /// SHA-256 of the key and its kind.
     pub key: [u8; 32],
-    /// SHA-256 of the request, whatever its blanks and the order of its members.
+    /// SHA-256 of the request, independent of white space and member order.
     pub fingerprint: [u8; 32],
 }
 
-/// A key that is taken, and by which calls.
+/// A claimed key and the calls that claimed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyClaim {
     /// The key.
     pub once: IdempotencyKey,
-    /// The batch, if the request was one.
+    /// The batch, if the request was a batch.
     pub batch_id: Option<Uuid>,
     /// The calls, in request order.
     pub calls: Vec<Uuid>,
 }
 
 impl IdempotencyKey {
-    /// Of a whole request with an `Idempotency-Key`.
+    /// Creates the key of a request with an `Idempotency-Key` header.
     #[must_use]
     pub fn of_request(key: &str, body: &Value) -> Self {
         Self { key: hash(&[b"request", key.as_bytes()]), fingerprint: fingerprint(body) }
     }
 
-    /// Of one call by its session and its caller's id.
+    /// Creates the key of a call from its session and its caller's id.
     #[must_use]
     pub fn of_call(session: Option<&str>, call_id: &str, name: &str, arguments: Option<&Value>) -> Self {
         let kind: &[u8] = if session.is_some() { b"call in a session" } else { b"call" };
@@ -41,7 +42,7 @@ impl IdempotencyKey {
     }
 }
 
-/// SHA-256 of the parts with their lengths, so that no two lists of parts are the same text.
+/// Returns the SHA-256 of the parts with their lengths, so that different lists of parts have different inputs.
 #[must_use]
 pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Sha256::new();
@@ -52,7 +53,7 @@ pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// SHA-256 of a value, whatever its blanks and the order of its members.
+/// Returns the SHA-256 of a value, independent of white space and member order.
 #[must_use]
 pub fn fingerprint(value: &Value) -> [u8; 32] {
     let mut text = String::new();
@@ -60,7 +61,7 @@ pub fn fingerprint(value: &Value) -> [u8; 32] {
     hash(&[text.as_bytes()])
 }
 
-/// JSON with sorted members and no blanks.
+/// Writes JSON with sorted members and without white space.
 fn canonical(value: &Value, text: &mut String) {
     match value {
         Value::Object(members) => {
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_the_same_whatever_its_blanks_and_order_and_no_other() {
+    fn fingerprint_ignores_white_space_and_member_order() {
         let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         let one = IdempotencyKey::of_request("k", &parse(r#"{"a":1,"b":{"c":[1,2],"d":null}}"#));
         assert_eq!(one, IdempotencyKey::of_request("k", &parse(r#"{ "b": {"d": null, "c": [1, 2]}, "a": 1 }"#)));
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_different_kinds_sessions_and_ids_never_meet() {
+    fn keys_of_different_kinds_sessions_and_ids_differ() {
         let keys = [
             IdempotencyKey::of_request("ab", &json!({})).key,
             IdempotencyKey::of_call(None, "ab", "t", None).key,

@@ -1,4 +1,4 @@
-//! Base64 of images as tools write it: in lines, with the URL-safe alphabet, without padding, or as a data URL.
+//! Base64 of images as tools write it: with line breaks, with the URL-safe alphabet, without padding, or as a data URL.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use base64::alphabet::STANDARD as ALPHABET;
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// The type of bytes that are not a known kind of image.
+/// The media type of an unknown kind of image.
 const UNKNOWN: &str = "application/octet-stream";
 
-/// Accepts missing padding and unused bits that are set.
+/// Accepts missing padding and nonzero trailing bits.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new()
@@ -18,14 +18,14 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Reads the data of an image and the media type that its tool gave for it, if any. Returns base64 as in RFC 4648, section 4,
-/// and the media type, from the bytes where that had to be found out.
+/// Decodes the data of an image with the media type that its tool gave, if any. Returns base64 as in RFC 4648, section
+/// 4, and the media type. An unknown media type is detected from the bytes.
 ///
 /// # Errors
-/// Returns what is wrong with the data, as a clause.
+/// Returns the reason as a clause if the data is invalid.
 pub fn read(data: String, mime_type: Option<String>) -> Result<(String, String), &'static str> {
     if let Ok(bytes) = STANDARD.decode(&data) {
-        // A stored block is read back as it was written.
+        // Stored blocks are already in this form and are not changed.
         let mime_type = mime_type.unwrap_or_else(|| media_type(&bytes).unwrap_or(UNKNOWN).to_owned());
         return Ok((data, mime_type));
     }
@@ -56,7 +56,7 @@ fn decode(data: &str) -> Result<Vec<u8>, &'static str> {
     LENIENT.decode(plain.collect::<Vec<u8>>()).map_err(|_| "its data is not base64")
 }
 
-/// The three characters of base64 that URLs escape.
+/// Decodes the three base64 characters that URLs escape.
 fn unescaped(payload: &str) -> Cow<'_, str> {
     if !payload.contains('%') {
         return payload.into();
@@ -68,7 +68,7 @@ fn unescaped(payload: &str) -> Cow<'_, str> {
     text.into()
 }
 
-/// The media type that the first bytes of an image show.
+/// Detects the media type from the first bytes of an image.
 fn media_type(bytes: &[u8]) -> Option<&'static str> {
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
     match bytes {
@@ -84,7 +84,7 @@ fn media_type(bytes: &[u8]) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Has both letters in which the alphabets differ, and needs padding.
+    /// Contains both characters in which the alphabets differ, and needs padding.
     const BYTES: &[u8] = b"\x89PNG\r\n\x1a\nx\xfb\xff\xbf?";
 
     fn png() -> (String, String) {
