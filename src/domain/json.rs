@@ -1,4 +1,4 @@
-//! Reading JSON without losing anything: 128 levels, 64-bit integers or doubles, never a rounded integer.
+//! Lossless JSON: at most 128 levels, and numbers as 64-bit integers or doubles. An integer is never rounded.
 
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
@@ -14,65 +14,67 @@ use weighed::Scale;
 pub use weighed::{STEP, Weighed, WeighedError, parse_weighed};
 pub use write::{write_text, write_value};
 
-/// The reason why an integer is rejected.
+/// The error reason for an integer that would be rounded.
 const BEYOND_64_BITS: &str = "integer beyond 64 bits";
-/// The reason that the parser gives for a number beyond all doubles.
+/// The parser's error reason for a number beyond the range of doubles.
 const BEYOND_DOUBLES: &str = "number out of range";
 
-/// Deepest nesting of arrays and objects that is read.
+/// Maximum nesting of arrays and objects.
 pub const MAX_DEPTH: usize = 128;
 
-/// Why a text is no JSON that the service takes, and where.
+/// An error returned by [`parse`], with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at line {line} column {column}")]
 pub struct JsonError {
-    /// What is wrong, without the place.
+    /// The reason, without the position.
     pub reason: String,
-    /// Line, counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// Column in bytes, counted from 1.
+    /// The column in bytes, counted from 1.
     pub column: usize,
 }
 
 impl JsonError {
-    /// Returns `true` if the text may be JSON, and only holds a number that cannot be kept as it is.
+    /// Returns `true` if the error is a number that cannot be represented. The text may still be valid JSON.
     fn is_of_number(&self) -> bool {
         self.reason == BEYOND_64_BITS || self.reason == BEYOND_DOUBLES
     }
 }
 
-/// Why a text that is valid JSON cannot become a value without changing one of its numbers; `None` for any other error.
+/// Returns a description of the number if the text is valid JSON with a number that cannot be represented. Returns
+/// `None` for any other error.
 #[must_use]
 pub fn unkept_number(text: &str, error: &JsonError) -> Option<String> {
-    // Numbers are looked at before the syntax is.
+    // Numbers are checked before the syntax.
     let is_json = || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     let what = if error.reason == BEYOND_64_BITS { "an integer beyond 64 bits" } else { "a number beyond a double" };
     (error.is_of_number() && is_json()).then(|| format!("{what} (line {}, column {})", error.line, error.column))
 }
 
-/// Parses one JSON document.
+/// Parses a JSON document.
 ///
 /// # Errors
-/// Text that is not JSON (RFC 8259), is nested deeper than [`MAX_DEPTH`], or holds an integer that neither fits 64 bits
-/// nor is exactly a double.
+/// Returns an error if the text is not JSON (RFC 8259), is nested deeper than [`MAX_DEPTH`], or contains an integer
+/// that neither fits 64 bits nor is exactly a double.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     parse_weighed(bytes, |_| true).map(|weighed| weighed.value).map_err(|error| match error {
         WeighedError::Json(error) => error,
-        // It never is.
+        // Unreachable, because every allocation is granted.
         WeighedError::TooHeavy => JsonError { reason: error.to_string(), line: 1, column: 1 },
     })
 }
 
-/// Reads a document on this scale.
-fn read_with(bytes: &[u8], scale: &mut Scale<'_>) -> Result<Value, JsonError> {
+/// Parses a document and counts its memory on `scale`.
+fn parse_with(bytes: &[u8], scale: &mut Scale<'_>) -> Result<Value, JsonError> {
     if may_hold_long_integer(bytes) {
         check_depth_and_integers(bytes)?;
     }
-    // The parser stops one level early: a text that it finds too deep is looked at closely.
-    // Looked at as a whole, text is found to be UTF-8 sooner than string by string; what is none is told where.
+    // The parser stops one level early, so a text that it rejects as too deep is checked again. Validating UTF-8 once
+    // for the whole text is faster than for each string. Invalid UTF-8 is left to the parser, which reports the
+    // position.
     let parsed = match std::str::from_utf8(bytes) {
-        Ok(text) => read_from(&mut serde_json::Deserializer::from_str(text), scale),
-        Err(_) => read_from(&mut serde_json::Deserializer::from_slice(bytes), scale),
+        Ok(text) => parse_from(&mut serde_json::Deserializer::from_str(text), scale),
+        Err(_) => parse_from(&mut serde_json::Deserializer::from_slice(bytes), scale),
     };
     let parsed = match parsed {
         Err(error) if error.is_syntax() && error.to_string().starts_with("recursion limit") => {
@@ -80,7 +82,7 @@ fn read_with(bytes: &[u8], scale: &mut Scale<'_>) -> Result<Value, JsonError> {
             scale.reset();
             let mut deserializer = serde_json::Deserializer::from_slice(bytes);
             deserializer.disable_recursion_limit();
-            read_from(&mut deserializer, scale)
+            parse_from(&mut deserializer, scale)
         }
         parsed => parsed,
     };
@@ -100,10 +102,11 @@ fn read_from<'de>(
     deserializer.end().map(|()| value)
 }
 
-/// Shortest text of an integer that may be beyond 64 bits.
+/// Minimum length of an integer that may exceed 64 bits.
 const LONG_INTEGER: usize = 19;
 
-/// Whether so many digits stand in a row anywhere: then one of them stands at a multiple of that many bytes.
+/// Returns `true` if the text contains [`LONG_INTEGER`] consecutive digits. One of them is then at a multiple of that
+/// length, so only those bytes are inspected.
 fn may_hold_long_integer(bytes: &[u8]) -> bool {
     (LONG_INTEGER - 1..bytes.len()).step_by(LONG_INTEGER).any(|at| {
         let before = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
@@ -112,7 +115,7 @@ fn may_hold_long_integer(bytes: &[u8]) -> bool {
     })
 }
 
-/// One pass over the raw text; what is not JSON at all is left for the parser to tell.
+/// Checks depth and integers in one pass over the raw text. Syntax errors are left to the parser.
 fn check_depth_and_integers(bytes: &[u8]) -> Result<(), JsonError> {
     let (mut depth, mut at) = (0_usize, 0_usize);
     while at < bytes.len() {
@@ -142,7 +145,7 @@ fn check_depth_and_integers(bytes: &[u8]) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// The index of the closing quote (or the end of the text).
+/// Returns the index of the closing quote, or the end of the text.
 fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     while at < bytes.len() && bytes[at] != b'"' {
         at += if bytes[at] == b'\\' { 2 } else { 1 };
@@ -150,7 +153,8 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Whether an integer's text keeps its value as `i64`, `u64` or `f64`. Fractions and exponents are doubles by intent.
+/// Returns `true` if an integer keeps its value as `i64`, `u64` or `f64`. Fractions and exponents are doubles by
+/// definition.
 fn is_exact(token: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(token) else { return true };
     if text.contains(['.', 'e', 'E']) || text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() {
@@ -166,7 +170,7 @@ fn error_at(bytes: &[u8], at: usize, reason: String) -> JsonError {
     JsonError { reason, line, column: at - line_start + 1 }
 }
 
-/// How many bytes these members are as compact JSON.
+/// Returns the size of the members as compact JSON, in bytes.
 #[must_use]
 pub fn size_of(members: &Map<String, Value>) -> usize {
     struct Counter(usize);
@@ -181,12 +185,12 @@ pub fn size_of(members: &Map<String, Value>) -> usize {
         }
     }
     let mut counter = Counter(0);
-    // A counter takes everything.
+    // Writing to the counter cannot fail.
     let _ = serde_json::to_writer(&mut counter, members);
     counter.0
 }
 
-/// Merges `patch` into `target`: objects recursively, everything else replaced.
+/// Merges `patch` into `target`: objects are merged recursively, and other values are replaced.
 pub fn merge_deep(target: &mut Map<String, Value>, patch: Map<String, Value>) {
     for (key, new) in patch {
         match (target.get_mut(&key), new) {
@@ -198,7 +202,7 @@ pub fn merge_deep(target: &mut Map<String, Value>, patch: Map<String, Value>) {
     }
 }
 
-/// The JSON type of a value as JSON Schema names it.
+/// Returns the JSON type of a value, named as in JSON Schema.
 #[must_use]
 pub fn type_name(value: &Value) -> &'static str {
     match value {
@@ -212,19 +216,19 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A JSON Pointer as people and models read it: that of the whole value is empty, and would look as if it were missing.
+/// Returns a JSON Pointer for display. The empty pointer of the root would look as if it were missing.
 #[must_use]
 pub fn place(pointer: &str) -> &str {
     if pointer.is_empty() { "(root)" } else { pointer }
 }
 
-/// One reference token of a JSON Pointer (RFC 6901, section 3), escaped.
+/// Returns an escaped reference token of a JSON Pointer (RFC 6901, section 3).
 #[must_use]
 pub fn pointer_token(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// At most `limit` characters of `text`, with `…` where something was left out.
+/// Returns at most `limit` characters of `text`, with `…` for the omitted part.
 #[must_use]
 pub fn shorten(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
@@ -263,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_error_names_its_place_once() {
+    fn syntax_error_names_its_position_once() {
         let error = parse(b"{\"a\": tru}").unwrap_err();
         assert_eq!(error.to_string(), "expected ident at line 1 column 10");
     }
 
     #[test]
-    fn objects_merge_and_everything_else_is_replaced() {
+    fn objects_merge_and_other_values_are_replaced() {
         let mut target = serde_json::json!({"a": {"x": 1}, "b": [1], "c": 1});
         let patch = serde_json::json!({"a": {"y": 2}, "b": [2], "c": {"z": 1}});
         merge_deep(target.as_object_mut().unwrap(), patch.as_object().unwrap().clone());

@@ -1,40 +1,40 @@
-//! The bounds of one call: as declared, and as in force after precedence.
+//! Limits of a call: as declared, and as effective after precedence.
 
 use serde::{Deserialize, Serialize};
 
-/// Longest output for the model where nobody says anything, in bytes.
+/// Default maximum output for the model, in bytes.
 pub const MAX_OUTPUT_BYTES: u64 = 51_200;
-/// The same in lines.
+/// Default maximum output for the model, in lines.
 pub const MAX_OUTPUT_LINES: u64 = 2000;
 
-/// Bounds as someone declares them; what is absent is decided further down: call > tool > session > server.
+/// Declared limits. Absent limits are inherited, in the order call, tool, session, server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsSpec {
-    /// Longest run of one attempt, in milliseconds.
+    /// Maximum duration of an attempt, in milliseconds.
     #[schema(minimum = 1)]
     pub timeout_ms: Option<u64>,
-    /// Longest silence of a running call, in milliseconds.
+    /// Maximum time without output from a running call, in milliseconds.
     #[schema(minimum = 1)]
     pub idle_timeout_ms: Option<u64>,
-    /// Longest wait for a slot, in milliseconds.
+    /// Maximum time that a call waits for a slot, in milliseconds.
     #[schema(minimum = 1)]
     pub queue_timeout_ms: Option<u64>,
-    /// Most runs of the tool at once.
+    /// Maximum number of concurrent runs of the tool.
     #[schema(minimum = 1)]
     pub max_concurrency: Option<u32>,
-    /// Longest output for the model, in bytes.
+    /// Maximum output for the model, in bytes.
     #[schema(minimum = 1)]
     pub max_output_bytes: Option<u64>,
-    /// Longest output for the model, in lines.
+    /// Maximum output for the model, in lines.
     #[schema(minimum = 1)]
     pub max_output_lines: Option<u64>,
-    /// Which part of a longer output is kept.
+    /// The part of a longer output that is kept.
     pub truncate: Option<Truncate>,
 }
 
 impl LimitsSpec {
-    /// Field by field: these, or else those.
+    /// Returns these limits, with absent limits taken from `those`.
     #[must_use]
     pub fn or(self, those: &Self) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl LimitsSpec {
     }
 }
 
-/// Which part of an output is kept when it is too long.
+/// The part of an output that is kept when the output is too long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Truncate {
@@ -58,18 +58,18 @@ pub enum Truncate {
     Head,
     /// The end.
     Tail,
-    /// Both, with a gap in the middle.
+    /// The beginning and the end, with a gap in the middle.
     HeadTail,
 }
 
-/// How much of a text a model is shown.
+/// The part of a text that is shown to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Most bytes that are kept.
+    /// Maximum number of bytes.
     pub bytes: u64,
-    /// Most lines that are kept.
+    /// Maximum number of lines.
     pub lines: u64,
-    /// Which part is kept.
+    /// The part that is kept.
     pub keep: Truncate,
 }
 
@@ -79,27 +79,27 @@ impl Default for Bounds {
     }
 }
 
-/// Bounds in force for one call.
+/// The effective limits of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Limits {
-    /// Longest run of one attempt, in milliseconds.
+    /// Maximum duration of an attempt, in milliseconds.
     pub timeout_ms: u64,
-    /// Longest silence of a running call, in milliseconds; absent: as long as it may run.
+    /// Maximum time without output from a running call, in milliseconds; absent if only `timeout_ms` applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
-    /// Longest wait for a slot, in milliseconds; absent: no bound.
+    /// Maximum time that the call waits for a slot, in milliseconds; absent if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_timeout_ms: Option<u64>,
-    /// Most runs of the tool at once, on one node; absent: no bound.
+    /// Maximum number of concurrent runs of the tool on one node; absent if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u32>,
-    /// Longest output for the model, in bytes.
+    /// Maximum output for the model, in bytes.
     #[serde(default = "max_output_bytes")]
     pub max_output_bytes: u64,
-    /// Longest output for the model, in lines.
+    /// Maximum output for the model, in lines.
     #[serde(default = "max_output_lines")]
     pub max_output_lines: u64,
-    /// Which part of a longer output is kept.
+    /// The part of a longer output that is kept.
     #[serde(default)]
     pub truncate: Truncate,
 }
@@ -112,7 +112,7 @@ fn max_output_lines() -> u64 {
     MAX_OUTPUT_LINES
 }
 
-/// What the server gives where nobody says anything, and what nobody may exceed.
+/// Server-wide defaults and maximums for the limits of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerLimits {
@@ -120,11 +120,11 @@ pub struct ServerLimits {
     pub timeout_ms: u64,
     /// Default `timeout_ms` of an `async` tool.
     pub async_timeout_ms: u64,
-    /// Default `idle_timeout_ms`; 0 is none.
+    /// Default `idle_timeout_ms`; 0 disables it.
     pub idle_timeout_ms: u64,
-    /// Default `queue_timeout_ms`; 0 is none.
+    /// Default `queue_timeout_ms`; 0 disables it.
     pub queue_timeout_ms: u64,
-    /// Largest `timeout_ms` that a call or a tool can have; larger ones are lowered to it.
+    /// Maximum `timeout_ms` of a tool or a call; larger values are reduced to it.
     pub max_timeout_ms: u64,
     /// Default `max_output_bytes`.
     pub max_output_bytes: u64,
@@ -135,8 +135,8 @@ pub struct ServerLimits {
 }
 
 impl Limits {
-    /// Field by field: call > tool > server; a run is never longer than the server's maximum. `max_concurrency` is the
-    /// tool's own: a call may be content with less, never take more.
+    /// Returns the effective limits, in the order call, tool, server. `timeout_ms` is at most the server's maximum, and
+    /// a call can only reduce `max_concurrency` of its tool.
     #[must_use]
     pub fn effective(call: &LimitsSpec, tool: &LimitsSpec, server: &ServerLimits, is_async: bool) -> Self {
         let given = |server: u64| Some(server).filter(|ms| *ms > 0);
@@ -154,7 +154,7 @@ impl Limits {
         }
     }
 
-    /// How much of a result the model is shown.
+    /// Returns the part of a result that is shown to the model.
     #[must_use]
     pub fn output(&self) -> Bounds {
         Bounds { bytes: self.max_output_bytes, lines: self.max_output_lines, keep: self.truncate }

@@ -1,33 +1,33 @@
-//! Moments on two clocks: the wall clock says when something happened, and the monotonic clock how long it took.
+//! Readings of both clocks: the wall clock for timestamps, and the monotonic clock for durations.
 
 use std::num::NonZeroU64;
 
 use super::Time;
 
-/// A reading of this process's monotonic clock, in microseconds. It means nothing to another process.
+/// A reading of this process's monotonic clock, in microseconds. It is meaningless in another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tick(NonZeroU64);
 
 impl Tick {
-    /// The reading at so many microseconds after the clock was created.
+    /// Returns the reading `micros` microseconds after the creation of the clock.
     #[must_use]
     pub fn after_micros(micros: u64) -> Self {
         Self(NonZeroU64::MIN.saturating_add(micros))
     }
 
-    /// Microseconds from `earlier` to `self`.
+    /// Returns the microseconds from `earlier` to `self`.
     #[must_use]
     pub fn micros_since(self, earlier: Self) -> u64 {
         self.0.get().saturating_sub(earlier.0.get())
     }
 }
 
-/// A moment, read from both clocks at once.
+/// A simultaneous reading of both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// The wall clock's time. It may jump.
+    /// The wall-clock time, which can jump.
     pub at: Time,
-    /// The monotonic clock's reading; `None` for a moment that another process has recorded.
+    /// The monotonic reading; `None` for a moment that another process recorded.
     pub tick: Option<Tick>,
 }
 
@@ -38,8 +38,8 @@ impl From<Time> for Moment {
 }
 
 impl Moment {
-    /// Microseconds from `earlier` to `self`, never negative: by the monotonic clock if this process has read it both
-    /// times, and else by the wall clock.
+    /// Returns the microseconds from `earlier` to `self`, at least 0. Uses the monotonic clock if both readings have
+    /// it, and otherwise the wall clock.
     #[must_use]
     pub fn micros_since(self, earlier: Self) -> u64 {
         match (self.tick, earlier.tick) {

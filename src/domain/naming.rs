@@ -1,4 +1,4 @@
-//! Under which names tools are shown.
+//! Naming schemes for the tools that callers see.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use serde::Deserialize;
 
 use super::Vendor;
 
-/// Whose rules the names of shown tools follow.
+/// The naming scheme of listed tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Naming {
-    /// Each tool has its own name.
+    /// The tool's own name.
     #[default]
     Own,
-    /// The names that models of this vendor accept.
+    /// Names that models of this vendor accept.
     Vendor(Vendor),
-    /// The names that clients of the Model Context Protocol can pass on to any vendor.
+    /// Names that clients of the Model Context Protocol can pass to any vendor.
     Mcp,
 }
 
@@ -24,7 +24,7 @@ impl From<Option<Vendor>> for Naming {
     }
 }
 
-/// The text in place of each dot of a name that is shown over MCP: 1 to 8 letters, digits, `_` or `-`.
+/// The replacement for each dot of a tool name in lists over MCP: 1 to 8 letters, digits, `_` or `-`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct NameSeparator(Arc<str>);

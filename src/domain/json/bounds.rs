@@ -1,4 +1,4 @@
-//! Numeric bounds in schemas beyond 64 bits: the nearest bound that validates the same values takes their place.
+//! Numeric bounds in schemas beyond 64 bits. They are replaced by the nearest bound that validates the same values.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 
 use super::{BEYOND_64_BITS, JsonError, LONG_INTEGER, MAX_DEPTH, end_of_string, is_exact, pointer_token};
 
-/// A keyword that bounds a value, and what of a number decides.
+/// A keyword that bounds a number or a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     keyword: &'static str,
@@ -16,14 +16,14 @@ pub struct Bound {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BoundKind {
-    /// The bound and everything above it, or above it only.
+    /// A lower bound, which includes the number itself unless it is exclusive.
     Lower {
         is_exclusive: bool,
     },
     Upper {
         is_exclusive: bool,
     },
-    /// The bound of a count, which nothing that long reaches.
+    /// A bound of a count. No count reaches 64 bits.
     Count,
 }
 
@@ -48,13 +48,13 @@ const BOUNDS: [Bound; 12] = {
 };
 
 impl Bound {
-    /// The bound of this keyword, if it is one.
+    /// Returns the bound for a keyword, or `None` if the keyword is not a bound.
     #[must_use]
     pub fn of(keyword: &str) -> Option<Self> {
         BOUNDS.iter().find(|bound| bound.keyword == keyword).copied()
     }
 
-    /// The keyword that, up to draft 4, says of this one that the bound is left out itself.
+    /// Returns the boolean keyword that makes this bound exclusive up to draft 4, and the exclusive bound.
     #[must_use]
     pub fn excluding(self) -> Option<(&'static str, Self)> {
         match self.keyword {
@@ -64,14 +64,14 @@ impl Bound {
         }
     }
 
-    /// Notes that this bound has taken the place of another, at a place that is not known.
+    /// Records the replacement of a bound at an unknown path.
     #[must_use]
     pub fn replaced(self, given: &str, taken: &Number) -> ReplacedBound {
         ReplacedBound { pointer: String::new(), keyword: self.keyword, given: given.to_owned(), taken: taken.clone() }
     }
 
-    /// The nearest number that bounds the same values as the text of an integer that no 64-bit integer and no double
-    /// holds; `None` if there is none.
+    /// Returns the nearest number that bounds the same values as `integer`, which no 64-bit integer and no double can
+    /// represent. Returns `None` if no such number exists.
     #[must_use]
     pub fn nearest(self, integer: &str) -> Option<Number> {
         let (is_negative, digits) = integer.strip_prefix('-').map_or((false, integer), |digits| (true, digits));
@@ -80,8 +80,7 @@ impl Bound {
         }
         let up = match self.kind {
             BoundKind::Count => return (!is_negative).then(|| i64::MAX.into()),
-            // No value is between the two neighbours, so "at least" begins with the upper one and "more than" ends with
-            // the lower one.
+            // No value lies between the two neighbors. So "at least" uses the upper one, and "more than" the lower one.
             BoundKind::Lower { is_exclusive } => !is_exclusive,
             BoundKind::Upper { is_exclusive } => is_exclusive,
         };
@@ -117,22 +116,22 @@ fn compare(one: &str, other: &str) -> Ordering {
     }
 }
 
-/// A bound that has taken the place of another.
+/// A bound that was replaced because it exceeds 64 bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplacedBound {
-    /// Where it is (RFC 6901); empty if that is not known.
+    /// The path of the bound, as a JSON Pointer (RFC 6901); empty if it is unknown.
     pub pointer: String,
     /// The keyword.
     pub keyword: &'static str,
-    /// The number as it was written.
+    /// The number as given.
     pub given: String,
-    /// The number that is in its place.
+    /// The number that replaces it.
     pub taken: Number,
 }
 
 impl ReplacedBound {
-    /// The bound as it has to be in this schema, which may say of it that it is left out itself; `None` if there is no
-    /// such bound.
+    /// Returns the replacement for this schema, which can declare the bound as exclusive. Returns `None` if no such
+    /// number exists.
     #[must_use]
     pub fn excluded_in(&self, schema: &Map<String, Value>) -> Option<Self> {
         let excluding = Bound::of(self.keyword)?.excluding();
@@ -147,15 +146,16 @@ impl fmt::Display for ReplacedBound {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let given = super::shorten(&self.given, 60);
         let place = if self.pointer.is_empty() { self.keyword } else { &self.pointer };
-        write!(formatter, "the bound {given} of {place} is beyond 64 bits: {} is taken instead", self.taken)
+        write!(formatter, "the bound {given} of {place} is beyond 64 bits: {} is used instead", self.taken)
     }
 }
 
-/// Parses JSON that has schemas in it. `is_schema` says of the path of an object, from the root, whether it is a schema.
-/// Returns the value, and the bounds that were replaced.
+/// Parses JSON that contains schemas. `is_schema` returns `true` if the path of an object, from the root, is a schema.
+/// Returns the value and the replaced bounds.
 ///
 /// # Errors
-/// As [`super::parse`]; an integer beyond 64 bits that is not the bound of a schema, or that no other bound stands for.
+/// Returns an error as [`super::parse`] does. An integer beyond 64 bits is an error unless it is a bound of a schema
+/// and can be replaced.
 pub fn parse_with_schemas(
     bytes: &[u8],
     is_schema: impl Fn(&[String]) -> bool,
@@ -183,8 +183,8 @@ pub fn parse_with_schemas(
     Ok((value, replaced))
 }
 
-/// Whether a path from the root of a schema leads to a schema: not into data, whatever that looks like. `is_map` says of
-/// which members the members have names of their own.
+/// Returns `true` if a path from the root of a schema leads to a subschema, and not into data that looks like one.
+/// `is_map` returns `true` for keywords whose members have arbitrary names.
 #[must_use]
 pub fn is_within_schema(path: &[String], is_map: impl Fn(&str) -> bool) -> bool {
     let mut tokens = path.iter();
@@ -198,7 +198,7 @@ pub fn is_within_schema(path: &[String], is_map: impl Fn(&str) -> bool) -> bool 
     true
 }
 
-/// Members of a schema whose members are schemas with names of their own.
+/// Schema keywords whose members are subschemas with arbitrary names.
 pub const SCHEMA_MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
@@ -208,11 +208,11 @@ struct FoundBound {
     given: String,
 }
 
-/// One pass over the raw text that notes the path of every value.
+/// A pass over the raw text that tracks the path of every value.
 struct Scanner<'b, F> {
     bytes: &'b [u8],
     is_schema: F,
-    /// For each open array or object: the index or the last key.
+    /// The index or the last key of each open array or object.
     path: Vec<Token>,
     text: Vec<u8>,
     found: Vec<FoundBound>,
@@ -220,7 +220,7 @@ struct Scanner<'b, F> {
 
 enum Token {
     Index(usize),
-    /// Whether the next string is a key.
+    /// The key, and whether the next string is a key.
     Key(String, bool),
 }
 
@@ -229,7 +229,7 @@ impl<'b, F: Fn(&[String]) -> bool> Scanner<'b, F> {
         Self { bytes, is_schema, path: Vec::new(), text: Vec::with_capacity(bytes.len()), found: Vec::new() }
     }
 
-    /// The text with zeros in the place of the bounds, and the bounds. What is not JSON is left for the parser.
+    /// Returns the text with zeros in place of the bounds, and the bounds. Syntax errors are left to the parser.
     fn run(mut self) -> (Vec<u8>, Vec<FoundBound>) {
         let (mut at, mut copied) = (0, 0);
         while at < self.bytes.len() {
@@ -274,7 +274,7 @@ impl<'b, F: Fn(&[String]) -> bool> Scanner<'b, F> {
         (self.text, self.found)
     }
 
-    /// Notes a bound; `false` if the number is none.
+    /// Records a bound. Returns `false` if the number is not a bound of a schema.
     fn take(&mut self, token: &[u8]) -> bool {
         let Some((Token::Key(keyword, _), around)) = self.path.split_last() else { return false };
         let (Some(bound), Ok(given)) = (Bound::of(keyword), std::str::from_utf8(token)) else { return false };
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(
             replaced[0].to_string(),
             "the bound -9223372036854776000 of /s/allOf/1/properties/default/minimum is beyond 64 bits: \
-             -9223372036854775808 is taken instead"
+             -9223372036854775808 is used instead"
         );
         let (value, _) = read(&format!("{{\"s\":{{\"minimum\":{long},\"exclusiveMinimum\":true}}}}")).unwrap();
         assert_eq!(value["s"]["minimum"].to_string(), "-9.223372036854778e+18");

@@ -1,4 +1,4 @@
-//! A value's compact JSON, written once and copied wherever the value is.
+//! The compact JSON of a value, rendered once and shared by all copies of the value.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::write_value;
 
-/// Memory that is kept for the next text.
+/// Maximum buffer size that is kept for the next rendering, in bytes.
 const KEPT_BYTES: usize = 16 * 1024;
 
 /// The compact JSON of a value. Cheap to clone.
@@ -17,7 +17,7 @@ const KEPT_BYTES: usize = 16 * 1024;
 pub struct JsonText(Arc<str>);
 
 impl JsonText {
-    /// Writes it.
+    /// Renders a value.
     #[must_use]
     pub fn of(value: &Value) -> Self {
         thread_local! {
@@ -26,7 +26,7 @@ impl JsonText {
         TEXT.with_borrow_mut(|text| {
             text.clear();
             write_value(text, value);
-            // JSON is UTF-8.
+            // Rendered JSON is always UTF-8.
             let made = Self(std::str::from_utf8(text).unwrap_or("null").into());
             if text.capacity() > KEPT_BYTES {
                 *text = Vec::new();
@@ -35,13 +35,13 @@ impl JsonText {
         })
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn get(&self) -> &str {
         &self.0
     }
 
-    /// The same for whoever keeps it.
+    /// Returns a shared handle to the text.
     #[must_use]
     pub fn shared(&self) -> Arc<str> {
         self.0.clone()
@@ -55,7 +55,8 @@ impl AsRef<[u8]> for JsonText {
 }
 
 impl Serialize for JsonText {
-    /// Serde wants to be told that it is JSON, so it is read. Whoever writes many copies [`JsonText::get`].
+    /// Writes the text unchanged. Serde requires validated JSON, so the text is parsed; frequent writers use
+    /// [`JsonText::get`] instead.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text: &RawValue = serde_json::from_str(&self.0).map_err(ser::Error::custom)?;
         text.serialize(serializer)

@@ -1,4 +1,5 @@
-//! Reading JSON while counting the memory that its values take: a text of many small values takes dozens of times its size.
+//! Parsing with a count of the memory that the values use. Many small values use dozens of times the size of their
+//! text.
 
 use std::fmt;
 
@@ -7,45 +8,45 @@ use serde_json::{Map, Number, Value};
 
 use super::{JsonError, read_with};
 
-/// A value, and about how many bytes of memory it takes.
+/// A value and the approximate memory that it uses.
 #[derive(Debug, PartialEq)]
 pub struct Weighed {
     /// The value.
     pub value: Value,
-    /// What its parts take on the heap.
+    /// The heap memory of its parts, in bytes.
     pub weight: usize,
 }
 
-/// Why a text was not read.
+/// An error returned by [`parse_weighed`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WeighedError {
-    /// It is no JSON that the service takes.
+    /// The text is not valid JSON.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// There is no memory for its values.
-    #[error("there is no memory for its values")]
+    /// `has_room` rejected the memory of the values.
+    #[error("not enough memory for the values")]
     TooHeavy,
 }
 
-/// Bytes of memory for which is asked at once. A value that takes less is read without asking.
+/// The step in which memory is requested, in bytes. A value that uses less is parsed without a request.
 pub const STEP: usize = 64 * 1024;
 
-/// What one element of an array takes.
+/// Memory of an array element.
 const ELEMENT: usize = size_of::<Value>();
-/// What one member of an object takes: its hash, its name and its value.
+/// Memory of an object member: hash, name and value.
 const MEMBER: usize = size_of::<usize>() + size_of::<String>() + size_of::<Value>();
-/// What the index of an object takes for each place of a member.
+/// Memory of the index of an object for each slot of a member.
 const PLACE: usize = 10;
-/// The smallest index.
+/// Memory of the smallest index.
 const SMALLEST_INDEX: usize = 64;
-/// Members that the smallest index has places for.
+/// Number of slots in the smallest index.
 const SMALLEST: usize = 3;
 
-/// Parses one JSON document as [`super::parse`] does. `has_room` is asked before the values take more than each further
-/// [`STEP`], with what they will have taken by then; if it says no, reading ends.
+/// Parses a JSON document as [`super::parse`] does. Before the values use more memory than the next multiple of
+/// [`STEP`], `has_room` is called with the new total. If it returns `false`, parsing stops.
 ///
 /// # Errors
-/// What [`super::parse`] refuses, and values for which there is no room.
+/// Returns an error as [`super::parse`] does, or if `has_room` returns `false`.
 pub fn parse_weighed(bytes: &[u8], mut has_room: impl FnMut(usize) -> bool) -> Result<Weighed, WeighedError> {
     let mut scale = Scale { weight: 0, covered: STEP, is_over: false, has_room: &mut has_room };
     let parsed = read_with(bytes, &mut scale);
@@ -57,7 +58,7 @@ pub fn parse_weighed(bytes: &[u8], mut has_room: impl FnMut(usize) -> bool) -> R
     }
 }
 
-/// Counts what has been read.
+/// The memory counter of a parse.
 pub(super) struct Scale<'a> {
     weight: usize,
     covered: usize,
@@ -66,7 +67,7 @@ pub(super) struct Scale<'a> {
 }
 
 impl Scale<'_> {
-    /// Begins from zero, for another reading of the same text.
+    /// Resets the counter for another parse of the same text.
     pub(super) fn reset(&mut self) {
         self.weight = 0;
     }
@@ -87,7 +88,7 @@ impl Scale<'_> {
         Ok(())
     }
 
-    /// Whether so much was read that room which stays unused is worth being given back.
+    /// Returns `true` if the document is large enough to release unused capacity.
     fn is_large(&self) -> bool {
         self.weight > STEP
     }
@@ -153,7 +154,7 @@ impl<'de> Visitor<'de> for &mut Scale<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
-        // Room for few members is taken once it is known for how many, where that counts.
+        // In large documents, small objects are allocated with their exact capacity.
         let mut few: Vec<(String, Value)> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             let weight = self.text(&name) + MEMBER + PLACE;
@@ -178,7 +179,7 @@ impl<'de> Visitor<'de> for &mut Scale<'_> {
     }
 }
 
-/// About how many places of an object that has grown to so many members are empty.
+/// Returns the approximate number of unused slots in an object that has grown to this size.
 fn spare(members: usize) -> usize {
     let places = if members <= SMALLEST { SMALLEST } else { (members * 8 / 7).next_power_of_two() / 8 * 7 };
     places.saturating_sub(members)

@@ -1,5 +1,5 @@
-//! Compact JSON as serde_json writes it, with strings looked at eight bytes at a time: every call's arguments, result and
-//! output are written, and most of that is strings.
+//! A writer of compact JSON with the same output as serde_json. It scans strings eight bytes at a time, because most of
+//! the arguments, results and outputs of calls are strings.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ pub fn write_value(out: &mut Vec<u8>, value: &Value) {
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
         Value::Number(number) => {
-            // Nothing in a number, or in writing to memory, can fail.
+            // Writing a number to memory cannot fail.
             let _ = serde_json::to_writer(out, number);
         }
         Value::String(text) => write_text(out, text),
@@ -44,7 +44,7 @@ pub fn write_text(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
-    // From here on nothing is written yet.
+    // The start of the bytes that are not written yet.
     let mut start = 0;
     while let Some(place) = next_escape(bytes, start) {
         out.extend_from_slice(&bytes[start..place]);
@@ -55,7 +55,7 @@ pub fn write_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// The place of the next byte that is not written as it is.
+/// Returns the index of the next byte that must be escaped.
 fn next_escape(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(word) = bytes[at..].first_chunk::<8>() {
@@ -69,11 +69,11 @@ fn next_escape(bytes: &[u8], from: usize) -> Option<usize> {
     bytes[at..].iter().position(is_escaped).map(|place| at + place)
 }
 
-/// The high bit of the first byte that is escaped is set, and none before it; those behind it say nothing.
+/// Returns a word whose lowest set bit is in the first byte to escape. Higher bytes are undefined.
 fn escapes(word: u64) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = ONES << 7;
-    /// The same for the first byte that is below `least`, which is at most 128.
+    /// Returns such a word for the first byte below `least`, which is at most 128.
     const fn below(word: u64, least: u64) -> u64 {
         word.wrapping_sub(ONES * least) & !word & HIGH
     }
@@ -128,7 +128,7 @@ mod tests {
     fn values_are_written_as_serde_does() {
         let value = json!({
             "": null, "a\"b": [true, false, 0, -1, u64::MAX, i64::MIN, 0.1, 1e300, -0.0, 5.0], "n": {"o": {}, "p": []},
-            "long": "no escape in here at all, whatever it is", "much": "\"\"\"\\\\\n\t\u{8}\u{c}\r\u{0}\u{1f}\u{7f}",
+            "long": "no byte of this text is escaped", "much": "\"\"\"\\\\\n\t\u{8}\u{c}\r\u{0}\u{1f}\u{7f}",
         });
         assert_eq!(written(&value), serde_json::to_string(&value).unwrap());
     }
