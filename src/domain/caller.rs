@@ -133,7 +133,7 @@ impl AllowList {
             return Ok(None);
         }
         if globs.len() > MAX_GLOBS {
-            return Err((MAX_GLOBS, format!("at most {MOST_GLOBS} globs are allowed")));
+            return Err((MAX_GLOBS, format!("at most {MAX_GLOBS} globs are allowed")));
         }
         let mut builder = GlobSetBuilder::new();
         for (place, text) in globs.iter().enumerate() {

@@ -94,7 +94,7 @@ fn parse_with(bytes: &[u8], scale: &mut Scale<'_>) -> Result<Value, JsonError> {
     })
 }
 
-fn read_from<'de>(
+fn parse_from<'de>(
     deserializer: &mut serde_json::Deserializer<impl serde_json::de::Read<'de>>,
     scale: &mut Scale<'_>,
 ) -> serde_json::Result<Value> {

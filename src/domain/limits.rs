@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_call_wins_over_the_tool_over_the_server_up_to_the_maximum() {
+    fn call_overrides_tool_overrides_server_up_to_the_maximum() {
         let server = ServerLimits {
             timeout_ms: 30,
             async_timeout_ms: 60,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_may_ask_for_fewer_runs_at_once_but_not_for_more() {
+    fn call_can_only_reduce_max_concurrency() {
         let server = crate::domain::limits::ServerLimits {
             timeout_ms: 1,
             async_timeout_ms: 1,

@@ -1,4 +1,4 @@
-//! What a call came to: for the model, for programs and for people.
+//! The outcome of a call: for the model, for programs and for people.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::schemas::described_as;
 use super::{Failure, JsonText, image_data};
 
-/// One piece of what the model is shown.
+/// A typed block of the content shown to the model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ContentBlock {
     /// Plain text.
@@ -18,10 +18,10 @@ pub enum ContentBlock {
     Image {
         /// The encoded bytes.
         data: String,
-        /// As `image/png`.
+        /// The media type, for example `image/png`.
         mime_type: String,
     },
-    /// A block of a type that the service passes on as it is; its `type` is a string.
+    /// A block of another type, which is passed on unchanged. Its `type` is a string.
     Other(Map<String, Value>),
 }
 
@@ -42,8 +42,8 @@ described_as!(ContentBlock as "ContentBlock", [], {
 });
 
 impl ContentBlock {
-    /// Reads a typed block; `None` if it has no string `type`, or is a text without one. An image that cannot be read becomes
-    /// a text that says so, as it says nothing about the other blocks.
+    /// Converts a typed block. Returns `None` if it has no string `type`, or is a text block without text. An invalid
+    /// image becomes a text block with the reason, because the other blocks are still valid.
     #[must_use]
     pub fn from_value(value: Value) -> Option<Self> {
         let Value::Object(mut block) = value else { return None };
@@ -65,7 +65,7 @@ impl ContentBlock {
         }
     }
 
-    /// The text in place of an image that a model cannot be shown, for this reason.
+    /// Returns the text block that replaces an image, with the reason.
     #[must_use]
     pub fn left_out_image(reason: &str) -> Self {
         Self::Text(format!("[Image left out: {reason}]"))
@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for ContentBlock {
     }
 }
 
-/// The text of a result before it was cut.
+/// The text of a result before truncation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FullOutput {
@@ -111,53 +111,53 @@ pub enum FullOutput {
     Texts(Vec<FullText>),
 }
 
-/// One text block before it was cut.
+/// A text block before truncation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FullText {
-    /// The block of `content` that shows of it what is kept; `None` if nothing is.
+    /// The index in `content` of the truncated block; `None` if no part of the text is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<usize>,
-    /// All of it.
+    /// The full text.
     pub text: String,
 }
 
-/// The result of a call, the same whatever executor made it.
+/// The result of a call, independent of its executor.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// The text blocks of `content`, joined by newlines: what the model reads.
+    /// The text for the model: the text blocks of `content`, joined by newlines.
     pub output: String,
-    /// What the model is shown.
+    /// The content for the model.
     pub content: Vec<ContentBlock>,
-    /// The value as data, for programs.
+    /// The result as data, for programs.
     pub structured: Option<Arc<Value>>,
-    /// The compact JSON of `structured`, where that is the output: serialised once, shown often.
+    /// The compact JSON of `structured`, if that is the output. It is serialized once.
     pub structured_text: Option<JsonText>,
-    /// The texts before they were cut for the model, if they were.
+    /// The texts before truncation, if the output was truncated.
     pub full_output: Option<Arc<FullOutput>>,
-    /// For people only; no model ever sees it.
+    /// Data for people, which is never shown to a model.
     pub details: Map<String, Value>,
-    /// Merged into the call's metadata.
+    /// Members that are merged into the metadata of the call.
     pub metadata: Map<String, Value>,
-    /// Why it is an error, if it is one.
+    /// The failure, if the call failed.
     pub error: Option<Failure>,
 }
 
 impl Outcome {
-    /// A success with one text.
+    /// Creates a success with one text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         let output = text.into();
         Self { content: vec![ContentBlock::Text(output.clone())], output, ..Self::default() }
     }
 
-    /// A success with data: its compact JSON for the model, itself for programs.
+    /// Creates a success with data: the value for programs, and its compact JSON for the model.
     #[must_use]
     pub fn data(value: Arc<Value>) -> Self {
         let text = JsonText::of(&value);
         Self::data_as(value, text)
     }
 
-    /// The same where the compact JSON of the value is there already.
+    /// Creates a success with data whose compact JSON is already known.
     #[must_use]
     pub fn data_as(value: Arc<Value>, text: JsonText) -> Self {
         Self { structured: Some(value), ..Self::text(text.get()) }.with_structured_text(text)
@@ -167,20 +167,20 @@ impl Outcome {
         Self { structured_text: Some(text), ..self }
     }
 
-    /// A success with typed blocks; `output` is what their texts say.
+    /// Creates a success with typed blocks. `output` is the text of the text blocks.
     #[must_use]
     pub fn blocks(content: Vec<ContentBlock>) -> Self {
         Self { output: joined_text(&content), content, ..Self::default() }
     }
 
-    /// An error; the failure's text is the output.
+    /// Creates an error. The text of the failure is the output.
     #[must_use]
     pub fn failed(failure: Failure) -> Self {
         let text = failure.text.clone();
         Self { error: Some(failure), ..Self::text(text) }
     }
 
-    /// Lets the text of a failure name the tool as its caller does.
+    /// Replaces the tool's own name in the text of a failure with the name that the caller used.
     pub(super) fn name_tool(&mut self, name: &str, called_as: &str) {
         let Some(failure) = &mut self.error else { return };
         let Some(renamed) = failure.name_tool(name, called_as) else { return };
@@ -200,13 +200,13 @@ impl Outcome {
         }
     }
 
-    /// Whether it is an error.
+    /// Returns `true` if the call failed.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.error.is_some()
     }
 
-    /// The whole text, cut or not.
+    /// Returns the output without truncation.
     #[must_use]
     pub fn whole_output(&self) -> Cow<'_, str> {
         match self.full_output.as_deref() {
@@ -219,7 +219,7 @@ impl Outcome {
         }
     }
 
-    /// The whole text of a block of `content` that was cut.
+    /// Returns the full text of a truncated block of `content`, or `None` if the block was not truncated.
     #[must_use]
     pub fn whole_block(&self, number: usize) -> Option<Cow<'_, str>> {
         match self.full_output.as_deref()? {
@@ -239,7 +239,7 @@ impl Outcome {
     }
 }
 
-/// The text is no more than another form of `structured`.
+/// Ignores `structured_text`, which is derived from `structured`.
 impl PartialEq for Outcome {
     fn eq(&self, other: &Self) -> bool {
         let Self { output, content, structured, structured_text: _, full_output: whole, details, metadata, error } =
@@ -263,7 +263,7 @@ impl From<Failure> for Outcome {
     }
 }
 
-/// The texts of the blocks, joined by newlines.
+/// Returns the texts of the text blocks, joined by newlines.
 #[must_use]
 pub fn joined_text(content: &[ContentBlock]) -> String {
     let texts: Vec<&str> = content
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_read_and_write_the_same() {
+    fn blocks_round_trip() {
         for block in [
             serde_json::json!({"type": "text", "text": "a"}),
             serde_json::json!({"type": "image", "data": "AA==", "mime_type": "image/png"}),

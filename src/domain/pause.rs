@@ -1,16 +1,16 @@
-//! A tool that timed out too often in a row rests.
+//! Pauses of tools after consecutive timeouts.
 
 use serde::Serialize;
 
 use super::Time;
 
-/// A tool that rests.
+/// The pause of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Paused {
-    /// Since when.
+    /// Start of the pause.
     pub since: Time,
-    /// Until then, unless someone resumes it.
+    /// End of the pause, unless the tool is resumed earlier.
     pub until: Time,
-    /// How many timeouts in a row it took.
+    /// Number of consecutive timeouts that caused the pause.
     pub timeouts: u32,
 }

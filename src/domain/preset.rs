@@ -1,102 +1,102 @@
-//! Arguments that the operator gives a tool, so that no model has to, or can.
+//! Presets: argument values that the operator supplies and that are hidden from the model.
 //!
-//! Written out or shown by `Debug`, a preset never tells its value: [`Preset::told`] is the one way to it.
+//! Neither serialization nor `Debug` reveals the value of a preset. Only [`Preset::told`] does.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Presets by the name of the argument.
+/// Presets by argument name.
 pub type Presets = BTreeMap<String, Preset>;
 
-/// One preset.
+/// A preset of an argument.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(into = "PresetShape", try_from = "PresetShape")]
 pub struct Preset {
-    /// Where its value comes from.
+    /// The source of the value.
     pub origin: PresetSource,
-    /// The model sees the argument and may give another value.
+    /// Whether the model sees the argument and can override the value.
     pub overridable: bool,
 }
 
-/// Where a preset's value comes from.
+/// The source of a preset's value.
 #[derive(Clone, PartialEq)]
 pub enum PresetSource {
-    /// It stands here.
+    /// A value in the definition.
     Value(Value),
     /// The secret of this name.
     Secret(String),
-    /// It was written over the API; `None` as long as it was not, or where that is not known.
+    /// A value that is stored over the API; `None` if it is not stored yet or not known here.
     Stored(Option<Sealed>),
 }
 
 /// An encrypted value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
-    /// The key that opens it.
+    /// The id of the key that decrypts it.
     pub key_id: String,
     /// Nonce, ciphertext and tag.
     pub bytes: Vec<u8>,
 }
 
-/// What kind of preset it is.
+/// The kind of a preset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PresetKind {
-    /// Its value stands in the definition.
+    /// The value is in the definition.
     Value,
-    /// It is a secret of the service's environment.
+    /// The value is a secret of the service.
     Secret,
-    /// Its value was, or is to be, written over the API.
+    /// The value is stored over the API, or must still be stored.
     Stored,
 }
 
-/// A preset as it is declared and as it is shown.
+/// A preset as declared, or as returned without its value.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Preset)]
 pub struct PresetShape {
-    /// Only in answers: what kind it is.
+    /// The kind of the preset. Only in responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<PresetKind>,
-    /// The value itself; never in an answer. Without one a preset keeps the value that it has.
+    /// The value, which is never returned. If it is absent, the preset keeps its current value.
     #[serde(default, skip_serializing, deserialize_with = "present")]
     #[schema(value_type = Option<Value>, write_only)]
     pub value: Option<Value>,
-    /// The name of a secret: `X` is `TOOLPOST_SECRET_X`, or the line `X=…` of the secrets file.
+    /// The name of a secret: `X` is the variable `TOOLPOST_SECRET_X`, or the line `X=…` of the secrets file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// The model sees the argument, and the preset is only its default.
+    /// Shows the argument to the model, with the preset as its default.
     #[serde(default)]
     pub overridable: bool,
 }
 
-/// A null is a value.
+/// Keeps `null` as a present value.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
 impl Preset {
-    /// A value that only the tool sees.
+    /// Creates a preset value that only the tool sees.
     #[must_use]
     pub fn value(value: impl Into<Value>) -> Self {
         Self { origin: PresetSource::Value(value.into()), overridable: false }
     }
 
-    /// A secret that only the tool sees.
+    /// Creates a preset from a secret that only the tool sees.
     #[must_use]
     pub fn secret(name: impl Into<String>) -> Self {
         Self { origin: PresetSource::Secret(name.into()), overridable: false }
     }
 
-    /// The same, only as the default of an argument that the model sees.
+    /// Makes the preset the default of an argument that the model sees.
     #[must_use]
     pub fn overridable(self) -> Self {
         Self { overridable: true, ..self }
     }
 
-    /// What kind it is.
+    /// Returns the kind of the preset.
     #[must_use]
     pub fn kind(&self) -> PresetKind {
         match self.origin {
@@ -106,7 +106,7 @@ impl Preset {
         }
     }
 
-    /// As it is declared, with its value; for the place where definitions are kept.
+    /// Returns the declared form with its value, for the storage of definitions.
     #[must_use]
     pub fn told(&self) -> Value {
         match &self.origin {
@@ -117,7 +117,7 @@ impl Preset {
     }
 }
 
-/// [`Preset::told`] of all.
+/// Returns [`Preset::told`] of all presets.
 #[must_use]
 pub fn told(presets: &Presets) -> Map<String, Value> {
     presets.iter().map(|(name, preset)| (name.clone(), preset.told())).collect()
@@ -149,7 +149,7 @@ impl TryFrom<PresetShape> for Preset {
 
     fn try_from(shape: PresetShape) -> Result<Self, Self::Error> {
         let origin = match (shape.value, shape.secret) {
-            (Some(_), Some(_)) => return Err("a preset has a `value` or a `secret`, not both"),
+            (Some(_), Some(_)) => return Err("a preset must have either a `value` or a `secret`"),
             (Some(value), None) => PresetSource::Value(value),
             (None, Some(name)) => PresetSource::Secret(name),
             (None, None) => PresetSource::Stored(None),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_is_read_in_every_form_and_shown_without_its_value() {
+    fn preset_is_parsed_in_every_form_and_shown_without_its_value() {
         for (declared, shown) in [
             (json!({"value": "v-hidden"}), json!({"kind": "value", "overridable": false})),
             (json!({"value": null}), json!({"kind": "value", "overridable": false})),
@@ -178,7 +178,7 @@ mod tests {
             let preset = read(declared).unwrap();
             assert_eq!(serde_json::to_value(&preset).unwrap(), shown);
             assert!(!format!("{preset:?}").contains("hidden"));
-            assert_eq!(read(preset.told()).unwrap(), preset, "what is kept is the same");
+            assert_eq!(read(preset.told()).unwrap(), preset, "the stored form is the same preset");
         }
         assert!(read(json!({"value": 1, "secret": "X"})).is_err());
         assert!(read(json!({"vlaue": 1})).is_err());

@@ -1,4 +1,4 @@
-//! The program that a `process` tool runs, and what it may do, as it is declared.
+//! Declaration of the program of a `process` tool, with its limits and confinement.
 
 use std::collections::BTreeMap;
 
@@ -6,69 +6,70 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::SecretRef;
 
-/// A program on the server. It is given the call as JSON on standard input, and its standard output is the result.
+/// A program on the server. It receives the call as JSON on standard input, and its standard output is the result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessSpec {
-    /// The program and its arguments, as they are: there is no shell. In a file of the tools folder, a program with a relative
-    /// path and every argument that begins with `./` name a file next to the definition.
+    /// The program and its arguments. They are not interpreted by a shell. In a file of the tools folder, a program
+    /// with a relative path, and every argument that begins with `./`, is relative to the definition.
     #[schema(min_items = 1)]
     pub argv: Vec<String>,
-    /// All of its environment beside `PATH`. In a text `{name}` stands for the argument or preset of that name, and the
-    /// variable is left out where that is absent; `{{` and `}}` are literal braces.
+    /// The environment of the program, in addition to `PATH`. In a text, `{name}` is replaced by the argument or preset
+    /// of that name, and the variable is omitted if that is absent. `{{` and `}}` are literal braces.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, EnvValue>,
-    /// Where it runs: an absolute path; a fresh folder of its own, removed afterwards, unless given.
+    /// The working directory, as an absolute path. Default: a new folder that is removed afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^/")]
     pub cwd: Option<String>,
-    /// What it may use.
+    /// The resource limits.
     #[serde(default, skip_serializing_if = "ResourceLimits::is_default")]
     pub limits: ResourceLimits,
-    /// How it is confined: `best_effort` is as far as the kernel can, `required` refuses to run it where there is no Landlock
-    /// or no way to deny the network, `off` leaves it its limits and its end.
+    /// The confinement: `best_effort` confines the program as far as the kernel can; `required` refuses to run it
+    /// without Landlock or without a way to deny the network; `off` only applies the limits.
     #[serde(default)]
     pub sandbox: SandboxMode,
-    /// Whether it may use the network.
+    /// The network access.
     #[serde(default)]
     pub network: NetworkAccess,
-    /// Folders and files that it may read, beside those of the system; everything unless given.
+    /// Folders and files that the program may read, in addition to the system's. Default: everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, extensions(("x-is" = json!({"type": ["array", "null"], "items": {"type": "string", "pattern": "^/"}}))))]
     pub read: Option<Vec<String>>,
-    /// Folders and files that it may write, beside its working directory; the folders for temporary files unless given.
+    /// Folders and files that the program may write, in addition to its working directory. Default: the folders for
+    /// temporary files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, extensions(("x-is" = json!({"type": ["array", "null"], "items": {"type": "string", "pattern": "^/"}}))))]
     pub write: Option<Vec<String>>,
 }
 
-/// A value of an environment variable.
+/// The value of an environment variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(untagged, expecting = "expected a string or {\"secret\": \"NAME\"}")]
 pub enum EnvValue {
     /// A secret of the service.
     Secret(SecretRef),
-    /// A text, perhaps with placeholders.
+    /// A text, which can contain placeholders.
     Text(String),
 }
 
-/// What one run may use. What is absent is as the service has it (`[process.limits]`); 0 is no limit.
+/// Resource limits of one run. Absent limits default to `[process.limits]` of the service; 0 disables a limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceLimits {
-    /// CPU time of each process, in milliseconds, rounded up to seconds.
+    /// Maximum CPU time of each process, in milliseconds, rounded up to seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
-    /// Memory of each process that is its own (`RLIMIT_DATA`), in bytes.
+    /// Maximum unshared memory of each process (`RLIMIT_DATA`), in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Processes at once, the command itself among them.
+    /// Maximum number of processes at once, including the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
-    /// Size of each file that it writes, in bytes.
+    /// Maximum size of each file that a process writes, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
-    /// Open files of each process.
+    /// Maximum number of open files of each process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
 }
@@ -78,7 +79,7 @@ impl ResourceLimits {
         *self == Self::default()
     }
 
-    /// What holds: these, or else those, and `None` for what has no limit.
+    /// Returns these limits, with absent limits taken from `those`, and `None` for disabled limits.
     #[must_use]
     pub fn effective(&self, those: &Self) -> Self {
         let one = |own: Option<u64>, default: Option<u64>| own.or(default).filter(|limit| *limit > 0);
@@ -92,28 +93,28 @@ impl ResourceLimits {
     }
 }
 
-/// How much its confinement matters.
+/// The confinement of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxMode {
-    /// Everything that the kernel can do.
+    /// The program is confined as far as the kernel can.
     #[default]
     BestEffort,
-    /// It does not run without.
+    /// The program does not run unless it can be confined.
     Required,
-    /// None: only its limits hold, and its end.
+    /// The program is not confined; only its limits apply.
     Off,
 }
 
-/// Whether a program may use the network.
+/// The network access of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkAccess {
-    /// The server's own.
+    /// The network of the server.
     #[default]
     Allow,
-    /// None, and no Unix sockets either (seccomp): a network namespace where the service may make one, else no sockets at
-    /// all.
+    /// No network and no Unix sockets (seccomp). Uses a network namespace if the service can create one, and otherwise
+    /// denies all sockets.
     Deny,
 }
 

@@ -1,10 +1,10 @@
-//! How the arguments of an `http` tool are written into its request, where JSON does not say it.
+//! Serialization of arguments in the requests of `http` tools.
 
 use serde::{Deserialize, Serialize};
 
-/// Headers that belong to the connection or the message itself (RFC 9110, sections 7.6.1 and 8.6), which the HTTP library
-/// writes, `Accept-Encoding`, because only plain answers are read, and those of the signature (Standard Webhooks). No
-/// definition sets them.
+/// Headers that a definition cannot set: headers of the connection or the message (RFC 9110, sections 7.6.1 and 8.6),
+/// which the HTTP library writes; `Accept-Encoding`, because only uncompressed responses are read; and the headers of
+/// the signature (Standard Webhooks).
 pub const RESERVED_HEADERS: [&str; 17] = [
     "host",
     "content-length",
@@ -25,7 +25,7 @@ pub const RESERVED_HEADERS: [&str; 17] = [
     "webhook-signature",
 ];
 
-/// What a body is sent as.
+/// The format of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BodyType {
@@ -33,39 +33,38 @@ pub enum BodyType {
     Json,
     /// The members of an object, as `application/x-www-form-urlencoded`.
     Form,
-    /// A string, as it is; `text/plain` unless `Content-Type` says otherwise.
+    /// A string as it is; `text/plain` unless `Content-Type` is set.
     Text,
-    /// The members of an object as the parts of `multipart/form-data`: an array as a part for each element, a file
-    /// (`{"filename": …, "content_base64": …, "content_type": …}`; all but the content may be absent) as its bytes, any
-    /// other object as JSON, everything else as text.
+    /// The members of an object as the parts of `multipart/form-data`: an array as one part for each element; a file
+    /// (`{"filename": …, "content_base64": …, "content_type": …}`, of which only the content is required) as its bytes;
+    /// any other object as JSON; any other value as text.
     Multipart,
-    /// The bytes that a string of base64 stands for; `application/octet-stream` unless `Content-Type` says otherwise.
+    /// The bytes of a base64 string; `application/octet-stream` unless `Content-Type` is set.
     Base64,
-    /// Nothing is sent, whatever the method.
+    /// No body, for any method.
     None,
 }
 
-/// How an argument that is an array or an object is written where there is only text. The words are those of OpenAPI
-/// (parameter object, `style` and `explode`); numbers, booleans and strings look the same in all of them but `label` and
-/// `json`.
+/// The serialization of an array or object as text. The terms are those of OpenAPI (parameter object, `style` and
+/// `explode`). Numbers, booleans and strings are the same in all styles except `label` and `json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ValueStyle {
-    /// The separator, or another form.
+    /// The separator or another form.
     pub style: Style,
-    /// In a query, a form and cookies: a parameter for each element or member. In a path and a header: `key=value` for each
-    /// member.
+    /// In a query, a form and cookies: one parameter for each element or member. In a path and a header: `key=value`
+    /// for each member.
     #[serde(default)]
     pub explode: bool,
 }
 
-/// See [`ValueStyle`].
+/// A serialization style; see [`ValueStyle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
     /// `a,b`.
     Simple,
-    /// `a,b`; exploded, the parameter once for each.
+    /// `a,b`; exploded: one parameter for each element or member.
     Form,
     /// `a b`, encoded.
     SpaceDelimited,
@@ -77,9 +76,9 @@ pub enum Style {
     Label,
     /// `name[key]=value` for each member, `name[]=value` for each element, at every depth.
     DeepObject,
-    /// Compact JSON, of a string as well.
+    /// Compact JSON, also of a string.
     Json,
-    /// The parameter once for each element of an array; everything else as without a style: a string as it is, an object
-    /// as compact JSON.
+    /// One parameter for each element of an array. Other values are serialized as without a style: a string as it is,
+    /// an object as compact JSON.
     Repeat,
 }

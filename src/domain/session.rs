@@ -1,4 +1,4 @@
-//! A conversation: what its calls have in common.
+//! Sessions: the shared state of the calls of a conversation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,55 +9,55 @@ use uuid::Uuid;
 
 use super::{LimitsSpec, Time};
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum SessionState {
-    /// It goes on.
+    /// The session is open.
     #[default]
     Active,
-    /// Its task is done.
+    /// The task of the session has ended.
     Completed,
-    /// It was aborted.
+    /// The session was aborted.
     Aborted,
 }
 
-/// A session as it is stored.
+/// A stored session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// The caller's id, or ours.
+    /// The caller's id, or a generated id.
     pub id: Arc<str>,
-    /// Where it stands.
+    /// The state.
     pub state: SessionState,
-    /// The session that it was made for a task of.
+    /// The session whose call created this session for a task.
     pub parent: Option<String>,
-    /// The call of the parent that waits for its end.
+    /// The call of the parent that waits for the end of this session.
     pub parent_call: Option<Uuid>,
-    /// Objects for tools that name them; shown to nobody.
+    /// Context objects for tools that list them. They are never shown.
     pub context: Map<String, Value>,
-    /// Groups that are switched otherwise than for everybody.
+    /// The group switches that differ from the tenant's.
     pub groups: BTreeMap<String, bool>,
-    /// Bounds of its calls; a call's and a tool's own come first.
+    /// Limits of its calls. The limits of a call and a tool take precedence.
     pub limits: LimitsSpec,
-    /// The tools that it has; `None`: all. A system tool is on if it is named here.
+    /// The tools of the session; `None` for all tools. System tools are active only if they are listed.
     pub tools: Option<Vec<String>>,
-    /// Is told of every result.
+    /// A URL that receives every ended call.
     pub callback_url: Option<Arc<str>>,
-    /// What it was made for, if a call of its parent made it.
+    /// The task, if a call of the parent created the session.
     pub task: Option<Task>,
-    /// How its task has ended.
+    /// The result of the task.
     pub completion: Option<Completion>,
-    /// The position of the newest event when it was made: its calls come behind it, and those of a forgotten session of
-    /// the same id before.
+    /// The position of the newest event at its creation. Calls of this session have later positions; calls of a deleted
+    /// session with the same id have earlier ones.
     pub since_pos: i64,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: Time,
-    /// When it was last changed.
+    /// The time of the last change.
     pub updated_at: Time,
 }
 
 impl SessionState {
-    /// As callers see it.
+    /// Returns the state as callers see it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -69,13 +69,13 @@ impl SessionState {
 }
 
 impl Session {
-    /// Whether a system tool of this name is on in it.
+    /// Returns `true` if the session lists the system tool of this name.
     #[must_use]
     pub fn names(&self, tool: &str) -> bool {
         self.tools.as_ref().is_some_and(|tools| tools.iter().any(|name| name == tool))
     }
 
-    /// A session as it is made on first use. The store knows its position.
+    /// Creates a session, for its first use. The store sets its position.
     #[must_use]
     pub fn new(id: Arc<str>, now: Time) -> Self {
         Self {
@@ -97,31 +97,31 @@ impl Session {
     }
 }
 
-/// The task of a session that was made by a call.
+/// The task of a session that was created by a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Task {
-    /// The agent that is to do it.
+    /// The name of the agent that performs the task.
     pub agent_name: String,
-    /// What it is called.
+    /// The name of the task.
     pub task_name: String,
-    /// What is to be done.
+    /// The description of the task.
     pub input: String,
 }
 
-/// How the task of a session has ended.
+/// The result of the task of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Completion {
-    /// Whether it was done.
+    /// Whether the task was completed.
     pub success: bool,
-    /// What came of it.
+    /// A summary of the result.
     pub summary: String,
-    /// Why it was not done.
+    /// The reason why the task was not completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// On whose behalf a call is made, as the caller says.
+/// The agent that makes a call, as declared by the caller.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
@@ -131,7 +131,7 @@ pub struct Agent {
     /// The agent's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whatever else tools are to know of it.
+    /// Further data about the agent, for tools.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,

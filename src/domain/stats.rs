@@ -1,4 +1,4 @@
-//! How often, how well and how fast a tool runs.
+//! Statistics of tools: counts, outcomes and durations.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use super::{Call, Code, Time};
 
-/// The counts of one tool. Durations are those of executions; a call that never ran is only rejected.
+/// The statistics of one tool. Durations include only executed calls; a call that never ran counts as rejected.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct ToolStats {
-    /// The tool.
+    /// The name of the tool.
     pub tool_name: String,
-    /// Calls that ran and ended.
+    /// Number of calls that ran and ended.
     pub execution_count: u64,
-    /// Of these, the good ones.
+    /// Number of executed calls that succeeded.
     pub success_count: u64,
-    /// Of these, the bad ones.
+    /// Number of executed calls that failed.
     pub failure_count: u64,
-    /// The bad ones by code.
+    /// Number of executed calls that failed, by code.
     pub failures_by_code: BTreeMap<String, u64>,
     /// Sum of durations.
     pub total_duration_ms: u64,
@@ -27,68 +27,68 @@ pub struct ToolStats {
     pub min_duration_ms: u64,
     /// Longest duration.
     pub max_duration_ms: u64,
-    /// Half of the executions were no slower (within 1 %).
+    /// Median duration (within 1 %).
     pub p50_duration_ms: u64,
-    /// 95 of 100 were no slower (within 1 %).
+    /// 95th percentile of the durations (within 1 %).
     pub p95_duration_ms: u64,
-    /// 99 of 100 were no slower (within 1 %).
+    /// 99th percentile of the durations (within 1 %).
     pub p99_duration_ms: u64,
-    /// Attempts after the first.
+    /// Number of attempts after the first.
     pub retry_count: u64,
-    /// Answers from the cache.
+    /// Number of calls answered from the cache.
     pub cache_hit_count: u64,
-    /// Calls that never ran.
+    /// Number of calls that never ran.
     pub rejected_count: u64,
-    /// These by code.
+    /// Number of calls that never ran, by code.
     pub rejected_by_code: BTreeMap<String, u64>,
-    /// When the last call ended.
+    /// End of the last call.
     pub last_called_at: Option<Time>,
 }
 
-/// The counts of one minute.
+/// The statistics of one minute.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct MinuteStats {
-    /// The minute's beginning.
+    /// Start of the minute.
     pub minute: Time,
-    /// Calls that ran and ended in it.
+    /// Number of calls that ran, and ended in this minute.
     pub execution_count: u64,
-    /// Of these, the good ones.
+    /// Number of executed calls that succeeded.
     pub success_count: u64,
-    /// Of these, the bad ones.
+    /// Number of executed calls that failed.
     pub failure_count: u64,
-    /// Answers from the cache.
+    /// Number of calls answered from the cache.
     pub cache_hit_count: u64,
-    /// Calls that never ran.
+    /// Number of calls that never ran.
     pub rejected_count: u64,
     /// Sum of durations.
     pub total_duration_ms: u64,
 }
 
-/// The name under which calls of unknown tools are counted; no tool can have it.
+/// The name for calls of unknown tools. No tool can have this name.
 pub const UNKNOWN_TOOL: &str = "";
 
-/// The code under which calls are counted that got a kept result: they neither ran nor were rejected.
+/// The code for calls answered from the cache, which neither ran nor were rejected.
 pub const CACHED: &str = "CACHED";
 
-/// What one settled call adds to the stats.
+/// The contribution of one ended call to the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// The tool, or [`UNKNOWN_TOOL`].
+    /// The name of the tool, or [`UNKNOWN_TOOL`].
     pub tool: &'a str,
-    /// The failure's code, or [`CACHED`]; empty for a success.
+    /// The code of the failure, or [`CACHED`]; empty for a success.
     pub code: &'static str,
-    /// Whether it ran.
+    /// Whether the call ran.
     pub executed: bool,
-    /// How long it ran.
+    /// The duration of the execution.
     pub duration_ms: u64,
-    /// Attempts after the first.
+    /// Number of attempts after the first.
     pub retries: u32,
-    /// When it ended.
+    /// The end of the call.
     pub at: Time,
 }
 
 impl<'a> Sample<'a> {
-    /// What a call adds; `None` before its end.
+    /// Returns the contribution of a call, or `None` before its end.
     #[must_use]
     pub fn of(call: &'a Call) -> Option<Self> {
         let (outcome, at) = (call.outcome.as_ref()?, call.ended_at?);
@@ -105,7 +105,7 @@ impl<'a> Sample<'a> {
 }
 
 impl MinuteStats {
-    /// A minute in which nothing ended yet.
+    /// Creates the statistics of a minute without calls.
     #[must_use]
     pub fn empty(minute: Time) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl MinuteStats {
 }
 
 impl ToolStats {
-    /// A tool that was never called.
+    /// Creates the statistics of a tool that was never called.
     #[must_use]
     pub fn never_called(tool_name: &str) -> Self {
         Self { tool_name: tool_name.to_owned(), ..Self::default() }

@@ -1,45 +1,46 @@
-//! To whom a row belongs.
+//! Tenants, their quotas and the resources that the quotas count.
 
 use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 
-/// Longest name of a tenant, in bytes.
+/// Maximum length of a tenant's name, in characters.
 pub const LONGEST_NAME: usize = 128;
 
-/// The owner of tools, calls and stats. Whoever needs no key is `default`, the operator's own.
+/// The owner of keys, tools, sessions and calls. The operator's tenant is `default`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant(Arc<str>);
 
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
 
 impl Tenant {
-    /// The tenant of this name; `None` if no tenant can have it: it has 1 to 128 characters, none of them a control.
+    /// Returns the tenant of this name. Returns `None` unless the name has 1 to 128 characters without control
+    /// characters.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let is_name = (1..=LONGEST_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
         is_name.then(|| Self::stored(name))
     }
 
-    /// The tenant whose name stands in a row.
+    /// Returns the tenant of a name from the database, without checking it.
     #[must_use]
     pub fn stored(name: &str) -> Self {
         if name == &**DEFAULT { Self::default() } else { Self(name.into()) }
     }
 
-    /// The tenant's name as it is stored.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name, to be shared.
+    /// Returns a shared handle to the name.
     #[must_use]
     pub fn shared(&self) -> Arc<str> {
         self.0.clone()
     }
 
-    /// Whether it is the operator's own.
+    /// Returns `true` if this is the operator's tenant.
     #[must_use]
     pub fn is_default(&self) -> bool {
         Arc::ptr_eq(&self.0, &DEFAULT) || *self.0 == **DEFAULT
@@ -52,23 +53,23 @@ impl Default for Tenant {
     }
 }
 
-/// How much each tenant may have at once.
+/// The quotas of each tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantLimits {
-    /// Tools that were registered over the API.
+    /// Maximum number of tools that are registered over the API.
     pub max_tools: u32,
-    /// Groups that were made over the API.
+    /// Maximum number of groups that are created over the API.
     pub max_groups: u32,
-    /// Hooks that were registered over the API.
+    /// Maximum number of hooks that are registered over the API.
     pub max_hooks: u32,
-    /// Sessions that are not forgotten.
+    /// Maximum number of sessions that are not deleted.
     pub max_sessions: u32,
-    /// Keys that are not revoked.
+    /// Maximum number of keys that are not revoked.
     pub max_keys: u32,
 }
 
-/// Whatever they like.
+/// Sets no quotas.
 impl Default for TenantLimits {
     fn default() -> Self {
         let most = u32::MAX;
@@ -76,7 +77,7 @@ impl Default for TenantLimits {
     }
 }
 
-/// Something of which a tenant has only so many.
+/// A resource that is limited by a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaResource {
     /// A registered tool.
@@ -92,7 +93,7 @@ pub enum QuotaResource {
 }
 
 impl QuotaResource {
-    /// Several of them, in words.
+    /// Returns the plural name of the resource.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -106,7 +107,7 @@ impl QuotaResource {
 }
 
 impl TenantLimits {
-    /// Most of these.
+    /// Returns the quota of a resource.
     #[must_use]
     pub fn most(&self, what: QuotaResource) -> u32 {
         match what {
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_short_and_has_no_controls() {
+    fn name_is_short_and_has_no_control_characters() {
         assert_eq!(Tenant::named("acme|eu 1").unwrap().as_str(), "acme|eu 1");
         for bad in ["", "a\0b", "a\nb", &"x".repeat(129)] {
             assert_eq!(Tenant::named(bad), None);

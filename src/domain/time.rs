@@ -1,39 +1,39 @@
-//! Points in time as the service keeps and shows them.
+//! Timestamps.
 
 use std::cell::Cell;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Microseconds.
+/// Microseconds in a second.
 const SECOND: i64 = 1_000_000;
-/// Of a time's text, up to the second.
+/// Length of the text up to the seconds.
 const SECOND_LENGTH: usize = "1970-01-01T00:00:00".len();
 
-/// Microseconds since 1970-01-01T00:00:00Z; shown as RFC 3339 in UTC with milliseconds.
+/// Microseconds since 1970-01-01T00:00:00Z, displayed as RFC 3339 in UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, utoipa::ToSchema)]
 #[schema(value_type = String, format = DateTime, example = "2026-01-31T12:00:00.000Z")]
 pub struct Time(pub i64);
 
 impl Time {
-    /// The minute that this time falls into, as minutes since the epoch.
+    /// Returns the minute of this time, counted from the epoch.
     #[must_use]
     pub fn minute(self) -> i64 {
         self.0.div_euclid(60_000_000)
     }
 
-    /// Whole milliseconds from `earlier` to `self`, never negative.
+    /// Returns the whole milliseconds from `earlier` to `self`, at least 0.
     #[must_use]
     pub fn millis_since(self, earlier: Self) -> u64 {
         u64::try_from((self.0 - earlier.0) / 1000).unwrap_or(0)
     }
 
-    /// So many milliseconds later.
+    /// Returns the time `millis` milliseconds later.
     #[must_use]
     pub fn plus_millis(self, millis: u64) -> Self {
         Self(self.0.saturating_add(i64::try_from(millis).unwrap_or(i64::MAX / 1000).saturating_mul(1000)))
     }
 
-    /// Appends it as it is shown. What is written one after another mostly falls into one second, whose text is kept.
+    /// Appends the displayed text. Consecutive times mostly have the same second, so its text is cached per thread.
     pub fn write(self, out: &mut Vec<u8>) {
         thread_local! {
             static LAST: Cell<(i64, [u8; SECOND_LENGTH])> = const { Cell::new((i64::MIN, [0; SECOND_LENGTH])) };
@@ -54,7 +54,7 @@ impl Time {
         out.extend_from_slice(&[b'.', digit(millis / 100), digit(millis / 10), digit(millis), b'Z']);
     }
 
-    /// Parses an RFC 3339 timestamp; `None` if it is none.
+    /// Parses an RFC 3339 timestamp. Returns `None` if it is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         text.parse::<jiff::Timestamp>().ok().map(|timestamp| Self(timestamp.as_microsecond()))

@@ -257,7 +257,7 @@ impl<'b, F: Fn(&[String]) -> bool> Scanner<'b, F> {
                         at += 1;
                     }
                     let token = &self.bytes[start..=at];
-                    if token.len() >= LONG_INTEGER && !is_exact(token) && self.take(token) {
+                    if token.len() >= LONG_INTEGER && !is_exact(token) && self.record(token) {
                         self.text.extend_from_slice(&self.bytes[copied..start]);
                         self.text.push(b'0');
                         copied = at + 1;
@@ -275,7 +275,7 @@ impl<'b, F: Fn(&[String]) -> bool> Scanner<'b, F> {
     }
 
     /// Records a bound. Returns `false` if the number is not a bound of a schema.
-    fn take(&mut self, token: &[u8]) -> bool {
+    fn record(&mut self, token: &[u8]) -> bool {
         let Some((Token::Key(keyword, _), around)) = self.path.split_last() else { return false };
         let (Some(bound), Ok(given)) = (Bound::of(keyword), std::str::from_utf8(token)) else { return false };
         let path: Vec<String> = around
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_move_to_the_nearest_number_that_bounds_the_same_values() {
+    fn bound_is_replaced_by_the_nearest_equivalent() {
         for (keyword, given, taken) in [
             ("minimum", "-9223372036854776000", "-9223372036854775808"),
             ("exclusiveMinimum", "-9223372036854776000", "-9.223372036854778e+18"),

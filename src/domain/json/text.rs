@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::write_value;
 
 /// Maximum buffer size that is kept for the next rendering, in bytes.
-const KEPT_BYTES: usize = 16 * 1024;
+const MAX_BUFFER: usize = 16 * 1024;
 
 /// The compact JSON of a value. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,11 +27,11 @@ impl JsonText {
             text.clear();
             write_value(text, value);
             // Rendered JSON is always UTF-8.
-            let made = Self(std::str::from_utf8(text).unwrap_or("null").into());
-            if text.capacity() > KEPT_BYTES {
+            let rendered = Self(std::str::from_utf8(text).unwrap_or("null").into());
+            if text.capacity() > MAX_BUFFER {
                 *text = Vec::new();
             }
-            made
+            rendered
         })
     }
 
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn serde_writes_it_as_it_is() {
+    fn serde_writes_the_text_unchanged() {
         let value = json!({"text": "a \"b\"\n", "number": 1.50, "none": [null, {}]});
         let text = JsonText::of(&value);
         assert_eq!(text.get(), value.to_string());
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn as_deep_as_arguments_may_be_it_is_still_written() {
+    fn deepest_arguments_are_rendered() {
         let deep = (0..super::super::MAX_DEPTH).fold(Value::Null, |inner, _| json!([inner]));
         assert_eq!(serde_json::to_string(&JsonText::of(&deep)).unwrap(), deep.to_string());
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{JsonError, read_with};
+use super::{JsonError, parse_with};
 
 /// A value and the approximate memory that it uses.
 #[derive(Debug, PartialEq)]
@@ -36,11 +36,11 @@ const ELEMENT: usize = size_of::<Value>();
 /// Memory of an object member: hash, name and value.
 const MEMBER: usize = size_of::<usize>() + size_of::<String>() + size_of::<Value>();
 /// Memory of the index of an object for each slot of a member.
-const PLACE: usize = 10;
+const SLOT: usize = 10;
 /// Memory of the smallest index.
-const SMALLEST_INDEX: usize = 64;
+const MIN_INDEX_BYTES: usize = 64;
 /// Number of slots in the smallest index.
-const SMALLEST: usize = 3;
+const MIN_SLOTS: usize = 3;
 
 /// Parses a JSON document as [`super::parse`] does. Before the values use more memory than the next multiple of
 /// [`STEP`], `has_room` is called with the new total. If it returns `false`, parsing stops.
@@ -49,7 +49,7 @@ const SMALLEST: usize = 3;
 /// Returns an error as [`super::parse`] does, or if `has_room` returns `false`.
 pub fn parse_weighed(bytes: &[u8], mut has_room: impl FnMut(usize) -> bool) -> Result<Weighed, WeighedError> {
     let mut scale = Scale { weight: 0, covered: STEP, is_over: false, has_room: &mut has_room };
-    let parsed = read_with(bytes, &mut scale);
+    let parsed = parse_with(bytes, &mut scale);
     let Scale { weight, is_over, .. } = scale;
     match parsed {
         Ok(value) => Ok(Weighed { value, weight }),
@@ -74,11 +74,11 @@ impl Scale<'_> {
 
     fn add<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
         self.weight += bytes;
-        if self.weight <= self.covered { Ok(()) } else { self.ask() }
+        if self.weight <= self.covered { Ok(()) } else { self.request() }
     }
 
     #[cold]
-    fn ask<E: Error>(&mut self) -> Result<(), E> {
+    fn request<E: Error>(&mut self) -> Result<(), E> {
         let covered = self.weight.next_multiple_of(STEP);
         self.is_over = !(self.has_room)(covered);
         if self.is_over {
@@ -157,10 +157,10 @@ impl<'de> Visitor<'de> for &mut Scale<'_> {
         // In large documents, small objects are allocated with their exact capacity.
         let mut few: Vec<(String, Value)> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
-            let weight = self.text(&name) + MEMBER + PLACE;
+            let weight = self.text(&name) + MEMBER + SLOT;
             self.add(weight)?;
             let value = map.next_value_seed(&mut *self)?;
-            let is_few = members.is_empty() && few.len() < SMALLEST && self.is_large();
+            let is_few = members.is_empty() && few.len() < MIN_SLOTS && self.is_large();
             if is_few {
                 few.push((name, value));
                 continue;
@@ -171,9 +171,9 @@ impl<'de> Visitor<'de> for &mut Scale<'_> {
         if !few.is_empty() {
             members = Map::with_capacity(few.len());
             members.extend(few);
-            self.add(SMALLEST_INDEX)?;
+            self.add(MIN_INDEX_BYTES)?;
         } else if !members.is_empty() {
-            self.add(SMALLEST_INDEX + spare(members.len()) * (MEMBER + PLACE))?;
+            self.add(MIN_INDEX_BYTES + spare(members.len()) * (MEMBER + SLOT))?;
         }
         Ok(Value::Object(members))
     }
@@ -181,7 +181,7 @@ impl<'de> Visitor<'de> for &mut Scale<'_> {
 
 /// Returns the approximate number of unused slots in an object that has grown to this size.
 fn spare(members: usize) -> usize {
-    let places = if members <= SMALLEST { SMALLEST } else { (members * 8 / 7).next_power_of_two() / 8 * 7 };
+    let places = if members <= MIN_SLOTS { MIN_SLOTS } else { (members * 8 / 7).next_power_of_two() / 8 * 7 };
     places.saturating_sub(members)
 }
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_is_read_without_counting() {
+    fn values_are_the_same_as_without_counting() {
         let long = format!("[{}0]", r#"{"a":[1,{}],"b":{"c":null,"c":2}},["x",[[]]],-1,1.5e3,"#.repeat(2000));
         for text in ["null", "{}", r#"{"a":1,"b":[true,"x\n"],"a":2}"#, "18446744073709551615", "-0.0", &long] {
             assert_eq!(weighed(text).value, super::super::parse(text.as_bytes()).unwrap(), "{text:.60}");
@@ -208,30 +208,30 @@ mod tests {
     }
 
     #[test]
-    fn small_values_weigh_what_they_take_and_texts_their_bytes() {
+    fn weight_counts_small_values_and_bytes_of_strings() {
         let text = weighed(&format!("\"{}\"", "x".repeat(1_000_000)));
         assert!((1_000_000..1_001_000).contains(&text.weight), "{}", text.weight);
         let small = weighed(&format!("[{}0]", "0,".repeat(99_999)));
         assert!((100_000 * ELEMENT..101_000 * ELEMENT).contains(&small.weight), "{}", small.weight);
         let objects = weighed(&format!("[{}0]", "{\"\":0},".repeat(10_000)));
-        assert!(objects.weight >= 10_000 * (ELEMENT + MEMBER + SMALLEST_INDEX), "{}", objects.weight);
+        assert!(objects.weight >= 10_000 * (ELEMENT + MEMBER + MIN_INDEX_BYTES), "{}", objects.weight);
     }
 
     #[test]
-    fn values_for_which_there_is_no_room_are_not_read() {
-        let mut asked = Vec::new();
+    fn parsing_stops_without_room() {
+        let mut totals = Vec::new();
         let text = format!("[{}0]", "[],".repeat(100_000));
         let refused = parse_weighed(text.as_bytes(), |weight| {
-            asked.push(weight);
+            totals.push(weight);
             weight < 1_000_000
         });
         assert_eq!(refused, Err(WeighedError::TooHeavy));
-        assert_eq!((asked[0], asked.last().unwrap() / STEP), (2 * STEP, 1_000_000_usize.div_ceil(STEP)));
-        let mut is_asked = false;
+        assert_eq!((totals[0], totals.last().unwrap() / STEP), (2 * STEP, 1_000_000_usize.div_ceil(STEP)));
+        let mut is_called = false;
         let small = parse_weighed(br#"{"a":[1,2,3]}"#, |_| {
-            is_asked = true;
+            is_called = true;
             false
         });
-        assert!(small.is_ok() && !is_asked);
+        assert!(small.is_ok() && !is_called);
     }
 }

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_at_every_place_is_written_as_serde_does() {
+    fn every_byte_at_every_index_is_written_like_serde() {
         for byte in 0..128_u8 {
             for before in 0..20 {
                 for behind in [0, 1, 7, 8, 9] {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_written_as_serde_does() {
+    fn values_are_written_like_serde() {
         let value = json!({
             "": null, "a\"b": [true, false, 0, -1, u64::MAX, i64::MIN, 0.1, 1e300, -0.0, 5.0], "n": {"o": {}, "p": []},
             "long": "no byte of this text is escaped", "much": "\"\"\"\\\\\n\t\u{8}\u{c}\r\u{0}\u{1f}\u{7f}",
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_written_as_serde_does(parts in vec("[a-zA-Z ]{0,12}|[\"\\\\\u{0}-\u{1f}]|.", 0..12)) {
+        fn any_text_is_written_like_serde(parts in vec("[a-zA-Z ]{0,12}|[\"\\\\\u{0}-\u{1f}]|.", 0..12)) {
             let text = parts.concat();
             prop_assert_eq!(written(&json!(text)), serde_json::to_string(&text).unwrap());
         }
