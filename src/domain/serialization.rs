@@ -36,8 +36,8 @@ pub enum BodyType {
     /// A string as it is; `text/plain` unless `Content-Type` is set.
     Text,
     /// The members of an object as the parts of `multipart/form-data`: an array as one part for each element; a file
-    /// (`{"filename": …, "content_base64": …, "content_type": …}`, of which only the content is required) as its bytes;
-    /// any other object as JSON; any other value as text.
+    /// (`{"filename": …, "content_base64": …, "content_type": …}`, only the content is required) as its bytes; any
+    /// other object as JSON; any other value as text.
     Multipart,
     /// The bytes of a base64 string; `application/octet-stream` unless `Content-Type` is set.
     Base64,

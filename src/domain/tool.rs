@@ -1,4 +1,4 @@
-//! A tool as it is declared.
+//! Tool definitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,31 +24,31 @@ pub use every_fault::Readable;
 pub use schemas::ArgumentsSchema;
 pub use upstream::UpstreamMetadata;
 
-/// Where a definition comes from; a later variant shadows an earlier one.
+/// The source of a definition. Later variants shadow earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// Compiled in.
+    /// Compiled into the service.
     Builtin,
-    /// Of an upstream MCP server.
+    /// Provided by an upstream MCP server.
     Mcp,
-    /// From the folder given by `--tools`.
+    /// Read from the tools folder (`--tools`).
     File,
-    /// Registered over HTTP.
+    /// Registered over the API.
     Api,
 }
 
-/// Hints about what a tool does (those of the Model Context Protocol, with its defaults).
+/// Hints about the effects of a tool, with the names and defaults of the Model Context Protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Annotations {
-    /// It changes nothing.
+    /// The tool changes nothing.
     pub read_only: bool,
-    /// It may destroy something.
+    /// The tool may destroy data.
     pub destructive: bool,
-    /// Running it again with the same arguments changes nothing more.
+    /// Repeating a call with the same arguments has no further effect.
     pub idempotent: bool,
-    /// It reaches the world outside.
+    /// The tool interacts with external systems.
     pub open_world: bool,
 }
 
@@ -58,34 +58,34 @@ impl Default for Annotations {
     }
 }
 
-/// What a mismatch with the output schema does.
+/// The effect of a result that does not match the output schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputCheck {
-    /// It is noted in the call's metadata.
+    /// The mismatch is recorded in the metadata of the call.
     #[default]
     Warn,
-    /// The call ends `RESULT_INVALID`.
+    /// The call ends with `RESULT_INVALID`.
     Strict,
 }
 
-/// How often and when a failed attempt is made again.
+/// Retries of failed attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetrySpec {
-    /// Attempts in all.
+    /// Maximum number of attempts, including the first.
     #[schema(minimum = 1, maximum = 100)]
     pub max_attempts: u32,
-    /// Wait before the second attempt, in milliseconds.
+    /// Backoff before the second attempt, in milliseconds.
     #[schema(minimum = 0, maximum = 3_600_000)]
     pub initial_backoff_ms: u64,
-    /// Longest wait, in milliseconds.
+    /// Maximum backoff, in milliseconds.
     #[schema(minimum = 0, maximum = 3_600_000)]
     pub max_backoff_ms: u64,
-    /// Factor from one wait to the next.
+    /// Factor between consecutive backoffs.
     #[schema(minimum = 1, maximum = 100)]
     pub backoff_multiplier: f64,
-    /// Share of the wait that is random, 0 to 1.
+    /// Random share of the backoff, from 0 to 1.
     #[schema(minimum = 0, maximum = 1)]
     pub jitter: f64,
 }
@@ -96,34 +96,34 @@ impl Default for RetrySpec {
     }
 }
 
-/// What a call says of its tool's retries; what is absent is the tool's.
+/// Retry settings of a call. Absent settings are taken from its tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetryOverride {
-    /// Attempts in all.
+    /// Maximum number of attempts, including the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 100)]
     pub max_attempts: Option<u32>,
-    /// Wait before the second attempt, in milliseconds.
+    /// Backoff before the second attempt, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 3_600_000)]
     pub initial_backoff_ms: Option<u64>,
-    /// Longest wait, in milliseconds.
+    /// Maximum backoff, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 3_600_000)]
     pub max_backoff_ms: Option<u64>,
-    /// Factor from one wait to the next.
+    /// Factor between consecutive backoffs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 100)]
     pub backoff_multiplier: Option<f64>,
-    /// Share of the wait that is random, 0 to 1.
+    /// Random share of the backoff, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub jitter: Option<f64>,
 }
 
 impl RetryOverride {
-    /// Field by field: these, or else those.
+    /// Returns these settings, with absent settings taken from `those`.
     #[must_use]
     pub fn or(self, those: &Self) -> Self {
         Self {
@@ -135,7 +135,7 @@ impl RetryOverride {
         }
     }
 
-    /// Field by field: these, or else the tool's.
+    /// Returns the effective settings, with absent settings taken from the tool.
     #[must_use]
     pub fn over(&self, tool: &RetrySpec) -> RetrySpec {
         RetrySpec {
@@ -148,36 +148,36 @@ impl RetryOverride {
     }
 }
 
-/// Which calls share a kept result.
+/// The calls that share a cached result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheScope {
-    /// Those of one session; a call without one has none.
+    /// The calls of one session. Calls without a session are not cached.
     #[default]
     Session,
-    /// All of them.
+    /// All calls.
     Global,
 }
 
-/// How long a good result serves equal calls.
+/// Caching of successful results for equal calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CacheSpec {
-    /// How long, in milliseconds.
+    /// Lifetime of a result, in milliseconds.
     #[schema(minimum = 1, maximum = 2_592_000_000_i64)]
     pub ttl_ms: u64,
-    /// Which calls share it.
+    /// The calls that share a result.
     #[serde(default)]
     pub scope: CacheScope,
 }
 
-/// What runs a tool.
+/// The executor of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
 pub enum ExecutorSpec {
-    /// Rust code in this process.
+    /// Rust code in the service.
     Builtin {
-        /// The built-in's name.
+        /// The name of the built-in tool.
         name: String,
     },
     /// A request to an HTTP server.
@@ -186,35 +186,35 @@ pub enum ExecutorSpec {
     Process(Box<ProcessSpec>),
     /// A tool of an upstream MCP server.
     Mcp {
-        /// The server's name.
+        /// The name of the server.
         server: String,
-        /// The tool's name there.
+        /// The name of the tool on that server.
         tool: String,
     },
-    /// Someone outside does the work and posts its result.
+    /// A program outside of the service, which does the work and posts the result.
     External {},
 }
 
-/// The request that an `http` tool makes. `{name}` stands for the argument of that name, encoded for its place; `{{` and
-/// `}}` are literal braces. Where an optional argument is absent, its query parameter, header or body member is left out;
-/// the path needs all of its arguments.
+/// The request of an `http` tool. `{name}` is replaced by the argument of that name, encoded for its position; `{{` and
+/// `}}` are literal braces. If an optional argument is absent, its query parameter, header or body member is omitted.
+/// Arguments in the path are required.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpSpec {
-    /// `http://` or `https://`, with placeholders in the path and the query only.
+    /// The URL, `http://` or `https://`. Placeholders are allowed in the path and the query only.
     #[schema(
         pattern = r"^https?://(([A-Za-z0-9_-]+\.)*[A-Za-z_][A-Za-z0-9_-]*|((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])|\[(::|([0-9A-Fa-f]{1,4}:){7}|([0-9A-Fa-f]{1,4}:){1,6}:)[0-9A-Fa-f]{1,4}\])(:([1-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?([/?]([!$&-;=?-Z_a-z~]|%[0-9A-Fa-f]{2}|\{[^{}]+\})*)?$"
     )]
     pub url: String,
-    /// `GET`, `HEAD`, `OPTIONS`, `POST`, `PUT`, `PATCH` or `DELETE`; `POST` unless given.
+    /// `GET`, `HEAD`, `OPTIONS`, `POST`, `PUT`, `PATCH` or `DELETE`. Default: `POST`.
     #[serde(default = "post")]
     #[schema(extensions(("x-is" = json!({"type": "string", "enum": ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]}))))]
     pub method: String,
     /// Headers by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Query parameters by name, added to those of the URL. Arrays and objects are sent as compact JSON, unless `styles` says
-    /// otherwise.
+    /// Query parameters by name, in addition to those of the URL. Arrays and objects are sent as compact JSON unless
+    /// `styles` contains another style.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub query: Option<Map<String, Value>>,
@@ -222,17 +222,17 @@ pub struct HttpSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub cookies: Option<Map<String, Value>>,
-    /// A template for the body: a string that is exactly `"{name}"` is the argument with its own type. It is sent as JSON,
-    /// or as a form if `Content-Type` says so. Without it, `GET`, `HEAD`, `OPTIONS` and `DELETE` have no body and send the
-    /// arguments that no placeholder names as query parameters; other methods send the service's own envelope.
+    /// Template of the body. A string that is exactly `"{name}"` is replaced by the argument with its own type. The
+    /// body is sent as JSON, or as a form if `Content-Type` is a form. Without a template, `GET`, `HEAD`, `OPTIONS` and
+    /// `DELETE` have no body and send arguments without a placeholder as query parameters; other methods send the
+    /// envelope of the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>)]
     pub body: Option<Value>,
-    /// What the body is sent as; follows `Content-Type` unless given. `none`: no body, whatever the method.
+    /// Format of the body. Default: the format of `Content-Type`. `none` sends no body with any method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_type: Option<BodyType>,
-    /// How arguments that are arrays or objects are written in the path, the query, headers, cookies and a form, by the
-    /// argument's name.
+    /// Styles of array and object arguments in the path, the query, headers, cookies and a form, by argument name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub styles: BTreeMap<String, ValueStyle>,
     /// Credentials.
@@ -244,7 +244,7 @@ fn post() -> String {
     "POST".to_owned()
 }
 
-/// Credentials of an `http` tool; the secret itself never stands in the definition.
+/// Credentials of an `http` tool. The definition contains only the names of secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
 pub enum HttpAuth {
@@ -255,71 +255,72 @@ pub enum HttpAuth {
     },
     /// `Authorization: Basic …` (RFC 7617).
     Basic {
-        /// The user.
+        /// The user name.
         username: String,
         /// The password.
         password: SecretRef,
     },
 }
 
-/// One worked example of a call.
+/// An example call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
-    /// Arguments.
+    /// The arguments.
     #[schema(value_type = Value)]
     pub arguments: Value,
-    /// What comes back.
+    /// The output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>)]
     pub output: Option<Value>,
 }
 
-/// Why the last answer of a `definition_url` is not in use.
+/// The reason why the last response of a `definition_url` is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DefinitionError {
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// Since when.
+    /// Time of the error.
     pub at: Time,
 }
 
-/// A tool's definition: what the model reads, what is checked, and what runs.
+/// The definition of a tool: its description for models, its schemas, limits and executor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolDefinition {
-    /// `^[A-Za-z0-9_.-]{1,128}$`.
+    /// Name of the tool, matching `^[A-Za-z0-9_.-]{1,128}$`.
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     pub name: String,
-    /// For people; the name unless given.
+    /// Display name for people. Default: the name.
     #[serde(default)]
     #[schema(max_length = 200)]
     pub title: Option<String>,
-    /// For the model.
+    /// Description for the model.
     #[serde(default)]
     pub description: String,
-    /// A heading to list it under.
+    /// Category in lists.
     #[serde(default)]
     pub category: Option<String>,
-    /// Words to find it by.
+    /// Keywords for the search.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// The author's version.
+    /// Version that the author assigned.
     #[serde(default)]
     pub version: Option<String>,
-    /// Worked examples.
+    /// Example calls.
     #[serde(default)]
     pub examples: Vec<Example>,
-    /// JSON Schema of the arguments: an object. May be left out for the `builtin` executor, which brings its own.
+    /// JSON Schema of the arguments, which must be an object. Optional for the `builtin` executor, which has its own
+    /// schema.
     #[serde(default)]
     #[schema(value_type = Option<ArgumentsSchema>)]
     pub input_schema: Value,
-    /// Where `title`, `description`, `input_schema` and `output_schema` come from: a URL that answers a JSON object with
-    /// any of them. They come before the definition's own, which serve where there is no answer.
+    /// URL that returns a JSON object with any of `title`, `description`, `input_schema` and `output_schema`. These
+    /// override the fields of the definition, which apply while no response is available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<HttpUrl>)]
     pub definition_url: Option<String>,
-    /// How long such an answer is good, in milliseconds; one minute unless given.
+    /// Lifetime of such a response, in milliseconds. Default: one minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 100, maximum = 86400000, extensions(("x-together" = json!({"allOf": [
             {
@@ -354,48 +355,48 @@ pub struct ToolDefinition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub output_schema: Option<Value>,
-    /// What a mismatch with `output_schema` does.
+    /// Effect of a result that does not match `output_schema`.
     #[serde(default)]
     pub output_check: OutputCheck,
-    /// Hints about what it does.
+    /// Hints about the effects of the tool.
     #[serde(default)]
     pub annotations: Annotations,
-    /// Groups that it belongs to.
+    /// Groups of the tool.
     #[serde(default)]
     #[schema(value_type = Vec<ToolName>)]
     pub groups: Vec<String>,
-    /// Accepted and queued, the caller is not kept waiting.
+    /// Accepts and queues calls, and answers the caller immediately.
     #[serde(default, rename = "async")]
     pub asynchronous: bool,
-    /// Whether it may run beside others in a batch; `null` follows `annotations.read_only`.
+    /// Whether calls can run concurrently with other calls of a batch; `null` uses `annotations.read_only`.
     #[serde(default)]
     pub concurrency_safe: Option<bool>,
-    /// Its bounds.
+    /// Limits of the calls.
     #[serde(default)]
     pub limits: LimitsSpec,
-    /// Its retries.
+    /// Retries of failed attempts.
     #[serde(default)]
     pub retry: RetrySpec,
-    /// Whether good results are kept for equal calls; only for idempotent tools.
+    /// Caching of successful results for equal calls. Only for idempotent tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
-    /// Whether types that the model got wrong are mended.
+    /// Converts arguments of a wrong type to the type in the schema.
     #[serde(default = "yes")]
     pub coerce: bool,
-    /// Arguments that the operator gives; no answer shows their values.
+    /// Arguments that the operator supplies. Their values are never returned.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = String, extensions(("x-is" = json!({"type": "object",
         "additionalProperties": {"$ref": "#/components/schemas/Preset"},
         "propertyNames": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000-\\u001F\\u007F-\\u009F]*$"}}))))]
     pub presets: Presets,
-    /// Names of the context objects that the executor is to receive.
+    /// Names of the context objects that are passed to the executor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = String, extensions(("x-is" = json!({"type": "array", "uniqueItems": true,
         "items": {"type": "string", "minLength": 1, "maxLength": 128}}))))]
     pub context: Vec<String>,
-    /// What runs it.
+    /// The executor of the tool.
     pub executor: ExecutorSpec,
-    /// What its upstream MCP server says of it beside all this.
+    /// Further metadata from the upstream MCP server of the tool.
     #[serde(skip)]
     pub upstream: Option<Arc<UpstreamMetadata>>,
 }
@@ -405,34 +406,34 @@ fn yes() -> bool {
 }
 
 impl ToolDefinition {
-    /// The name for people.
+    /// Returns the display name.
     #[must_use]
     pub fn display_name(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name)
     }
 
-    /// Whether a call that may have run can be run again: the tool changes nothing, or nothing more.
+    /// Returns `true` if a call that may have run can be run again, because the tool is read-only or idempotent.
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.annotations.read_only || self.annotations.idempotent
     }
 
-    /// Whether its work is done by callers.
+    /// Returns `true` if the work is done outside of the service.
     #[must_use]
     pub fn is_external(&self) -> bool {
         matches!(self.executor, ExecutorSpec::External {})
     }
 
-    /// Whether whoever does its work is sent a token to report by.
+    /// Returns `true` if the tool receives a token with which it can report progress and its result.
     #[must_use]
     pub fn has_token(&self) -> bool {
         matches!(self.executor, ExecutorSpec::Http(_))
     }
 
-    /// As it is kept: the only form in which the values of presets are written out.
+    /// Returns the definition as JSON for the database. Only this form contains the values of presets.
     ///
     /// # Errors
-    /// Never: all keys are strings, and all numbers came from JSON.
+    /// Never returns an error, because all keys are strings and all numbers come from JSON.
     pub fn to_stored(&self) -> Result<String, serde_json::Error> {
         let mut kept = serde_json::to_value(self)?;
         if !self.presets.is_empty() {
@@ -441,29 +442,30 @@ impl ToolDefinition {
         serde_json::to_string(&kept)
     }
 
-    /// Whether it may run beside others in a batch.
+    /// Returns `true` if calls can run concurrently with other calls of a batch.
     #[must_use]
     pub fn is_concurrency_safe(&self) -> bool {
         self.concurrency_safe.unwrap_or(self.annotations.read_only)
     }
 }
 
-/// Whether `name` is one that a tool can have.
+/// Returns `true` if `name` is a valid tool name.
 #[must_use]
 pub fn is_valid_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
 }
 
-/// What an answer adds to a definition; taken back in silence, so that a tool can be read, changed and put.
+/// Members that responses add to a definition. They are ignored in requests, so that a tool can be fetched, changed and
+/// sent back.
 const READ_ONLY: [&str; 9] =
     ["upstream", "source", "revision", "active", "paused", "definition_error", "created_at", "updated_at", "warnings"];
 
-/// Parses a JSON text of a definition. `before` is what the path of a definition begins with: nothing, or what tells it
-/// among several. Returns the value, and the bounds of its schemas that were replaced.
+/// Parses the JSON of one or several definitions. `before` returns the number of leading path tokens that locate a
+/// definition. Returns the value, and the bounds of its schemas that were replaced.
 ///
 /// # Errors
-/// As [`json::parse_with_schemas`].
+/// Returns an error as [`json::parse_with_schemas`] does.
 pub fn parse_definition(
     bytes: &[u8],
     before: impl Fn(&[String]) -> usize,
@@ -477,10 +479,10 @@ pub fn parse_definition(
     })
 }
 
-/// Reads a definition that someone wrote.
+/// Decodes a definition of a user.
 ///
 /// # Errors
-/// The first thing that does not fit, as a member that there is not.
+/// Returns an error for the first invalid or unknown member.
 pub fn read_definition(mut value: Value) -> Result<ToolDefinition, DecodeError> {
     let parts = ["", "/annotations", "/limits", "/retry", "/executor", "/executor/auth", "/executor/auth/token"];
     decode::expect_objects(&value, &parts)?;
@@ -492,7 +494,7 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, DecodeError> 
     }
     decode::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
     decode::expect_strings(&value, &["/executor/body_type", "/executor/auth/type"])?;
-    // Within a tagged shape nobody would know where they stand.
+    // An error inside a tagged enum would not name the path, so integers are converted in advance.
     let limits = value.pointer_mut("/executor/limits").and_then(Value::as_object_mut);
     for limit in limits.into_iter().flat_map(|limits| limits.values_mut()) {
         decode::make_integer(limit);
@@ -505,7 +507,7 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, DecodeError> 
     decode::read(value)
 }
 
-/// What stands where a preset should be may be one's secret: it is never repeated.
+/// Checks the presets. An invalid value can be a secret, so it is not quoted in the error.
 fn check_presets(value: &Value) -> Result<(), DecodeError> {
     let presets = value.get("presets").and_then(Value::as_object).into_iter().flatten();
     for (name, preset) in presets {

@@ -1,4 +1,4 @@
-//! What an executor hands back, before it is converted to an outcome.
+//! The output of an executor, before its conversion to an outcome.
 
 use std::sync::Arc;
 
@@ -6,34 +6,34 @@ use serde_json::{Map, Value};
 
 use super::{Outcome, json};
 
-/// The raw result of a run.
+/// The raw output of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolOutput {
-    /// Nothing at all.
+    /// No output.
     Nothing,
-    /// Text that is no JSON.
+    /// Text that is not JSON.
     Text(String),
-    /// A JSON value, read by the rules of docs/reference/contract.md, section 4.
+    /// A JSON value, converted by the rules of docs/reference/contract.md, section 4.
     Json(Value),
-    /// A value that is data whatever its shape: it is `structured`, its compact JSON is the output.
+    /// A value that is always data: it becomes `structured`, and its compact JSON becomes the output.
     Data(Arc<Value>),
-    /// An image's bytes.
+    /// An image.
     Image {
-        /// As they are in a file.
+        /// The bytes of the image file.
         bytes: Vec<u8>,
-        /// As `image/png`.
+        /// The media type, for example `image/png`.
         mime_type: String,
     },
-    /// Already an outcome.
+    /// A finished outcome.
     Outcome(Box<Outcome>),
 }
 
 impl ToolOutput {
-    /// Reads a text that should be JSON. Valid JSON that holds a number beyond 64 bits is kept as text, with a note in
-    /// `details`: the work behind it has been done.
+    /// Parses a text that should be JSON. Valid JSON with a number that cannot be represented is kept as text, with a
+    /// note in `details`, because the tool has already done its work.
     ///
     /// # Errors
-    /// The text and what is wrong with it, if it is not JSON.
+    /// Returns the text and the error if the text is not JSON.
     pub fn of_json(text: String) -> Result<Self, (String, json::JsonError)> {
         match json::parse(text.as_bytes()) {
             Ok(value) => Ok(Self::Json(value)),

@@ -1,4 +1,4 @@
-//! Results that are too long for a model: what of their text is kept, and the whole beside it.
+//! Truncation of results that are too long for a model. The full text is kept in the outcome.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,9 +14,10 @@ mod notice;
 
 pub use notice::{grouped, lines};
 
-/// The part of a text that is left out, so that the rest is within the bounds; `None` if all of it is.
+/// Returns the part of a text to omit so that the rest is within the bounds, or `None` if the whole text is.
 ///
-/// It begins and ends at lines, unless that would keep less than half of what may be kept, and never inside a character.
+/// The part begins and ends at line breaks unless that would keep less than half of the permitted bytes, and never
+/// inside a character.
 #[must_use]
 pub fn left_out(text: &str, bounds: &Bounds) -> Option<Range<usize>> {
     let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -34,7 +35,7 @@ pub fn left_out(text: &str, bounds: &Bounds) -> Option<Range<usize>> {
     })
 }
 
-/// Where the kept beginning ends.
+/// Returns the end of the kept beginning.
 fn head_end(text: &str, bytes: usize, most: usize) -> usize {
     let by_lines = match most.checked_sub(1) {
         None => 0,
@@ -48,7 +49,7 @@ fn head_end(text: &str, bytes: usize, most: usize) -> usize {
     if border >= bytes.div_ceil(2) { border } else { by_bytes }
 }
 
-/// Where the kept end begins.
+/// Returns the start of the kept end.
 fn tail_start(text: &str, bytes: usize, most: usize) -> usize {
     let lines_of = text.strip_suffix('\n').unwrap_or(text);
     let by_lines = match most.checked_sub(1) {
@@ -67,14 +68,14 @@ fn tail_start(text: &str, bytes: usize, most: usize) -> usize {
 }
 
 impl Outcome {
-    /// The result of the call `id` as a model is shown it; what is longer keeps its whole beside it.
+    /// Returns the outcome of the call `id` as shown to a model. A truncated outcome contains its full output.
     #[must_use]
     pub fn truncated(mut self, bounds: &Bounds, id: Uuid) -> Self {
         self.truncate(bounds, id);
         self
     }
 
-    /// The same where it is.
+    /// Truncates the outcome of the call `id` in place.
     pub fn truncate(&mut self, bounds: &Bounds, id: Uuid) {
         let Some(gap) = left_out(&self.output, bounds) else { return };
         let notice = notice::of(&self.output, &gap, id);
@@ -93,7 +94,7 @@ impl Outcome {
         }
     }
 
-    /// The same before it was cut.
+    /// Returns the outcome before truncation.
     #[must_use]
     pub fn untruncated(mut self) -> Self {
         let Some(whole) = self.full_output.take() else { return self };
@@ -107,7 +108,8 @@ impl Outcome {
             let text = ContentBlock::Text(text);
             match block.and_then(|block| shown.get_mut(block)) {
                 Some(place) => *place = vec![text],
-                // It stood somewhere between its neighbours; any place between them says the same.
+                // A block that was dropped goes between its neighbors; its exact position among them does not change
+                // the text.
                 None => match shown.get_mut(last) {
                     Some(place) => place.push(text),
                     None => shown.push(vec![text]),
@@ -124,8 +126,8 @@ impl Outcome {
     }
 }
 
-/// Takes the gap, which is one of the joined texts, out of the blocks, and gives what they were. Of a block of which nothing
-/// is left, nothing is shown.
+/// Removes the gap, a range of the joined texts, from the blocks and returns their full texts. Blocks that become empty
+/// are dropped.
 fn cut_blocks(content: &mut Vec<ContentBlock>, gap: &Range<usize>, notice: &str) -> Vec<FullText> {
     let (mut texts, mut shown) = (Vec::new(), Vec::with_capacity(content.len()));
     let (mut start, mut is_noted) = (0, false);
@@ -135,7 +137,7 @@ fn cut_blocks(content: &mut Vec<ContentBlock>, gap: &Range<usize>, notice: &str)
             continue;
         };
         let end = start + text.len();
-        // The newline behind it, which joins it to the next, is its own here.
+        // The newline that joins a block to the next one counts as part of the block.
         let is_touched = gap.start <= end && gap.end > start;
         let kept = if is_touched {
             let before = &text[..gap.start.saturating_sub(start).min(text.len())];

@@ -1,4 +1,4 @@
-//! Upstream MCP servers as they are declared.
+//! Declarations of upstream MCP servers.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ mod parse;
 
 pub use parse::{Declared, read_registered, read_settings, server_name};
 
-/// An upstream MCP server. Whatever it is given may be a secret, so it is not shown by `Debug`.
+/// An upstream MCP server. `Debug` does not print its settings, because any of them can be a secret.
 #[derive(Clone, PartialEq)]
 pub struct Upstream {
-    /// How it is reached.
+    /// The transport.
     pub transport: UpstreamTransport,
-    /// Whether a tool whose definition has changed rests until somebody has accepted it.
+    /// Whether a tool whose definition changes is quarantined until it is accepted.
     pub pin: bool,
-    /// What a result means that does not match its tool's output schema.
+    /// The effect of a result that does not match the output schema of its tool.
     pub output_check: OutputCheck,
-    /// Whether `${NAME}` in its texts stands for a secret or a variable of the service's environment. Only whoever declares it
-    /// on the server may have them.
+    /// Whether `${NAME}` in texts is replaced by a secret or an environment variable of the service. Only servers
+    /// declared in the settings may use this.
     pub expands: bool,
 }
 
-/// How an upstream server is reached.
+/// The transport to an upstream server.
 #[derive(Clone, PartialEq)]
 pub enum UpstreamTransport {
-    /// A program that speaks on its standard input and output.
+    /// A program that communicates over standard input and output.
     Stdio {
         /// The program.
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Its environment, beside what every program needs.
+        /// Its environment, in addition to the variables that every program needs.
         env: BTreeMap<String, EnvValue>,
-        /// Where it runs; the service's own working directory unless given.
+        /// Its working directory. Default: the working directory of the service.
         cwd: Option<String>,
     },
     /// Streamable HTTP.

@@ -1,26 +1,26 @@
-//! Whose model speaks.
+//! Vendors of models.
 
 use serde::{Deserialize, Serialize};
 
-/// A vendor's shape of messages and of streams.
+/// A vendor's format of messages and streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 pub enum Vendor {
-    /// OpenAI's Chat Completions, and the many that speak like it.
+    /// OpenAI Chat Completions, and compatible APIs.
     #[serde(rename = "openai", alias = "openai-strict")]
     OpenAi,
-    /// OpenAI's Responses.
+    /// OpenAI Responses.
     #[serde(rename = "openai-responses")]
     OpenAiResponses,
-    /// Anthropic's Messages.
+    /// Anthropic Messages.
     #[serde(rename = "anthropic")]
     Anthropic,
-    /// Google's `generateContent`.
+    /// Google `generateContent`.
     #[serde(rename = "gemini")]
     Gemini,
 }
 
 impl Vendor {
-    /// As `format` names it.
+    /// Returns the name of the `format`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Reading a definition that someone wrote with everything that does not fit, where reading itself ends at the first.
+//! Decoding of a definition with all its errors, while [`read_definition`] stops at the first.
 
 use serde_json::{Value, json};
 
@@ -6,29 +6,29 @@ use super::{ToolDefinition, read_definition};
 use crate::domain::decode::DecodeError;
 use crate::domain::json::pointer_token;
 
-/// Most faults of one definition that are looked for.
-const MOST: usize = 50;
+/// Maximum number of reported errors of a definition.
+const MAX_ERRORS: usize = 50;
 
-/// A definition as far as it can be read: what does not fit is left out.
+/// The valid part of a definition, and the errors of the rest.
 #[derive(Debug)]
 pub struct Readable {
-    /// The rest; `None` if that is nothing.
+    /// The valid part; `None` if nothing is valid.
     pub definition: Option<ToolDefinition>,
-    /// What does not fit, and is not in the rest.
+    /// The errors of the omitted part.
     pub errors: Vec<DecodeError>,
 }
 
 impl Readable {
-    /// Reads a definition.
+    /// Decodes a definition.
     #[must_use]
     pub fn new(mut value: Value) -> Self {
         let mut errors: Vec<DecodeError> = Vec::new();
-        while errors.len() < MOST {
+        while errors.len() < MAX_ERRORS {
             let error = match read_definition(value.clone()) {
                 Ok(definition) => return Self { definition: Some(definition), errors },
                 Err(error) => error,
             };
-            // What stays wrong goes with all that is around it.
+            // If the same path is still invalid, its whole top-level member is removed.
             let is_again = errors.iter().any(|known| known.pointer == error.pointer);
             let has_less = leave_out(&mut value, &error.pointer, is_again);
             if !is_again {
@@ -41,7 +41,7 @@ impl Readable {
         Self { definition: None, errors }
     }
 
-    /// Whether what is at this place follows from what was left out.
+    /// Returns `true` if the value at `pointer` is affected by an omitted member.
     #[must_use]
     pub fn is_left_out(&self, pointer: &str) -> bool {
         let top = |pointer: &str| pointer.split('/').nth(1).map(str::to_owned);
@@ -49,8 +49,7 @@ impl Readable {
     }
 }
 
-/// Takes the member at this place out of the definition, or all of the member of the root that it is in. Whether anything is
-/// different then.
+/// Removes the member at `pointer`, or its whole top-level member. Returns `true` if the definition changed.
 fn leave_out(value: &mut Value, pointer: &str, is_again: bool) -> bool {
     let mut tokens = pointer.split('/').skip(1);
     let Some(top) = tokens.next() else { return false };
@@ -64,7 +63,7 @@ fn leave_out(value: &mut Value, pointer: &str, is_again: bool) -> bool {
     }
     let Value::Object(members) = value else { return false };
     let name = members.keys().find(|name| pointer_token(name) == top).cloned().unwrap_or_else(|| top.to_owned());
-    // Without these there is no definition.
+    // A definition requires these members, so they are replaced.
     let instead = match name.as_str() {
         "name" => Some(json!("unnamed")),
         "executor" => {
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_found() {
+    fn every_error_is_found() {
         let value = json!({
             "nme": "t", "title": 5, "limits": {"timout_ms": 1, "max_concurrency": "x"}, "tags": ["a", 1],
             "annotations": [], "executor": {"type": "http", "headers": 3},
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn good_rest_is_kept() {
+    fn valid_part_is_kept() {
         let value = json!({"name": "t", "titel": "T", "tags": ["a"], "executor": {"type": "external"}});
         let readable = Readable::new(value);
         let definition = readable.definition.as_ref().unwrap();

@@ -1,4 +1,4 @@
-//! A definition with nothing but what every tool has.
+//! A definition with default values.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{Annotations, OutputCheck, RetrySpec, ToolDefinition};
 use crate::domain::{ExecutorSpec, LimitsSpec, Presets};
 
 impl ToolDefinition {
-    /// A tool of this name, schema and executor; everything else is as where a definition does not say it.
+    /// Creates a definition with this name, schema and executor, and the defaults of all other fields.
     #[must_use]
     pub fn plain(name: String, input_schema: Value, executor: ExecutorSpec) -> Self {
         Self {
@@ -45,10 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_definition_that_says_no_more() {
+    fn plain_definition_equals_minimal_json() {
         let executor = ExecutorSpec::Builtin { name: "echo".into() };
-        let said = json!({"name": "t", "description": "", "input_schema": {"type": "object"}, "executor": executor});
-        let read: ToolDefinition = serde_json::from_value(said).unwrap();
+        let minimal = json!({"name": "t", "description": "", "input_schema": {"type": "object"}, "executor": executor});
+        let read: ToolDefinition = serde_json::from_value(minimal).unwrap();
         assert_eq!(ToolDefinition::plain("t".into(), json!({"type": "object"}), executor), read);
     }
 }

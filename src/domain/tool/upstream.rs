@@ -1,16 +1,16 @@
-//! What an upstream MCP server says of a tool.
+//! Metadata of a tool from its upstream MCP server.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What an upstream server says of a tool, and a definition of ours has no word for. MCP's clients are told it as it was.
+/// Metadata from an upstream server that has no equivalent in a definition. MCP clients receive it unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
 #[schema(as = ToldByUpstream)]
 pub struct UpstreamMetadata {
     /// Its `title`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Its `annotations`, also those that the service has no use for.
+    /// Its `annotations`, including those that the service does not use.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub annotations: Option<Map<String, Value>>,

@@ -1,17 +1,17 @@
-//! What a model is told of the part that is left out, and how it gets it.
+//! The notice in place of omitted text, which describes how to read that text.
 
 use std::ops::Range;
 
 use uuid::Uuid;
 
-/// How many lines a text has; a newline ends one.
+/// Returns the number of lines. A newline ends a line.
 #[must_use]
 pub fn lines(text: &str) -> usize {
     let newlines = text.bytes().filter(|byte| *byte == b'\n').count();
     newlines + usize::from(!text.is_empty() && !text.ends_with('\n'))
 }
 
-/// The notice for a gap in the text of the call `id`.
+/// Returns the notice for a gap in the text of the call `id`.
 pub(super) fn of(text: &str, gap: &Range<usize>, id: Uuid) -> String {
     let left = &text[gap.clone()];
     let (count, before) = (lines(left), &text[..gap.start]);
@@ -30,7 +30,7 @@ pub(super) fn of(text: &str, gap: &Range<usize>, id: Uuid) -> String {
     )
 }
 
-/// What is kept with the notice on a line of its own.
+/// Joins the kept texts with the notice on its own line.
 pub(super) fn between(before: &str, notice: Option<&str>, after: &str) -> String {
     let Some(notice) = notice else { return [before, after].concat() };
     let newline = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
@@ -38,7 +38,7 @@ pub(super) fn between(before: &str, notice: Option<&str>, after: &str) -> String
     [before, newline, notice, next, after].concat()
 }
 
-/// A number with its thousands apart: `1,234`.
+/// Formats a number with thousands separators: `1,234`.
 #[must_use]
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notice_says_how_much_is_left_out_and_where_it_begins() {
+    fn notice_states_size_and_offset_of_the_gap() {
         let text = "a\nbcd\ne\n";
         let id = Uuid::nil();
         assert!(of(text, &(2..8), id).starts_with("[… 2 lines (6 bytes) left out; read_result {\"call_id\":\"0000"));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_sizes_are_for_reading() {
+    fn numbers_and_sizes_are_readable() {
         assert_eq!([1, 123, 1234, 1_234_567].map(grouped), ["1", "123", "1,234", "1,234,567"]);
         let sizes = [1, 1023, 1024, 1536, 56 * 1024, 5 << 20].map(size);
         assert_eq!(sizes, ["1 byte", "1023 bytes", "1 KiB", "1.5 KiB", "56 KiB", "5 MiB"]);

@@ -13,7 +13,7 @@ fn kept(text: &str, bytes: u64, lines: u64, keep: Truncate) -> (&str, &str) {
 }
 
 #[test]
-fn what_fits_is_left_alone() {
+fn fitting_text_is_not_changed() {
     for keep in [Truncate::Head, Truncate::Tail, Truncate::HeadTail] {
         assert_eq!(left_out("a\nb\n", &bounds(4, 2, keep)), None);
         assert_eq!(left_out("", &bounds(0, 0, keep)), None);
@@ -21,7 +21,7 @@ fn what_fits_is_left_alone() {
 }
 
 #[test]
-fn each_mode_keeps_whole_lines_of_its_part() {
+fn each_mode_keeps_whole_lines() {
     let text = "one\ntwo\nthree\nfour\n";
     assert_eq!(kept(text, 100, 2, Truncate::Head), ("one\ntwo\n", ""));
     assert_eq!(kept(text, 100, 2, Truncate::Tail), ("", "three\nfour\n"));
@@ -31,7 +31,7 @@ fn each_mode_keeps_whole_lines_of_its_part() {
 }
 
 #[test]
-fn a_long_line_is_cut_within_but_not_within_a_character() {
+fn long_line_is_cut_between_characters() {
     assert_eq!(kept("ääää", 5, 9, Truncate::Head), ("ää", ""));
     assert_eq!(kept("ääää", 5, 9, Truncate::Tail), ("", "ää"));
     assert_eq!(kept("a\n😀😀😀", 9, 9, Truncate::Head), ("a\n😀", ""));
@@ -39,7 +39,7 @@ fn a_long_line_is_cut_within_but_not_within_a_character() {
 }
 
 #[test]
-fn data_keeps_its_value_and_a_failure_its_text() {
+fn data_keeps_its_value_and_failure_its_text() {
     let value = Arc::new(json!({"rows": "x".repeat(500)}));
     let cut = Outcome::data(value.clone()).truncated(&bounds(100, 9, Truncate::Head), Uuid::nil());
     assert_eq!((cut.structured.as_ref(), cut.full_output.as_deref()), (Some(&value), Some(&FullOutput::Structured)));
@@ -53,7 +53,7 @@ fn data_keeps_its_value_and_a_failure_its_text() {
 }
 
 #[test]
-fn blocks_are_cut_where_the_joined_text_is_and_images_stay() {
+fn blocks_are_cut_like_the_joined_text_and_images_stay() {
     let text = |text: &str| ContentBlock::Text(text.to_owned());
     let image = ContentBlock::Image { data: "AA==".into(), mime_type: "image/png".into() };
     let content = vec![text("aaaa"), image.clone(), text("bbbb"), text("cccc"), text("dddd")];
@@ -83,14 +83,14 @@ fn any_bounds() -> impl Strategy<Value = Bounds> {
 
 proptest! {
     #[test]
-    fn the_parts_and_what_is_left_out_are_the_whole_within_the_bounds(text in any_text(), bounds in any_bounds()) {
+    fn kept_and_omitted_parts_make_up_the_text(text in any_text(), bounds in any_bounds()) {
         let fits = text.len() as u64 <= bounds.bytes && lines(&text) as u64 <= bounds.lines;
         let Some(gap) = left_out(&text, &bounds) else {
             prop_assert!(fits);
             return Ok(());
         };
         prop_assert!(!fits && !gap.is_empty());
-        // Slicing proves that both ends are between characters.
+        // Slicing panics unless both ends are between characters.
         let (head, tail) = (&text[..gap.start], &text[gap.end..]);
         prop_assert!((head.len() + tail.len()) as u64 <= bounds.bytes);
         prop_assert!((lines(head) + lines(tail)) as u64 <= bounds.lines);
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_result_has_its_whole_and_can_be_put_together_again(
+    fn truncated_result_can_be_restored(
         texts in proptest::collection::vec(any_text(), 0..5), bounds in any_bounds()
     ) {
         let whole = Outcome::blocks(texts.into_iter().map(ContentBlock::Text).collect());

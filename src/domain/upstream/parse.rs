@@ -1,5 +1,5 @@
-//! From what somebody wrote to an upstream server: the `mcpServers` objects that people have, `[upstreams.NAME]` of the
-//! settings, and `POST /upstreams`.
+//! Parser for upstream servers in `mcpServers` objects, in `[upstreams.NAME]` of the settings, and in
+//! `POST /upstreams`.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::domain::process::EnvValue;
 use crate::domain::secret::SecretRef;
 use crate::domain::tool::OutputCheck;
 
-/// Longest name of a server: with a dot and a tool's name it is to fit into a name of ours.
-const LONGEST_NAME: usize = 64;
-/// Everything that means something here.
+/// Maximum length of a server name. With a dot and the name of a tool it must fit in a tool name.
+const MAX_NAME: usize = 64;
+/// All supported members.
 const KNOWN: [&str; 15] = [
     "type",
     "transport",
@@ -33,19 +33,20 @@ const KNOWN: [&str; 15] = [
     "description",
 ];
 
-/// A server that is declared in the settings or in a file.
+/// A server declared in the settings or in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Declared {
-    /// It is to be kept up.
+    /// The server is enabled.
     Enabled(Upstream),
-    /// It is switched off.
+    /// The server is disabled.
     Disabled,
 }
 
-/// The name under which a server's tools appear. Files of other programs have any names: what ours cannot have becomes `_`.
+/// Returns the prefix for the names of a server's tools. Files of other programs can contain any name, so invalid
+/// characters become `_`.
 ///
 /// # Errors
-/// If nothing is left of it, or too much.
+/// Returns an error if the name is empty or too long.
 pub fn server_name(text: &str) -> Result<String, String> {
     let letter = |letter: char| if is_letter(letter) { letter } else { '_' };
     let name: String = text.trim().chars().map(letter).collect();
@@ -57,15 +58,15 @@ fn is_letter(letter: char) -> bool {
 }
 
 fn check_name(name: &str) -> Result<(), String> {
-    let is_name = (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_letter);
-    if is_name { Ok(()) } else { Err(format!("must be 1 to {LONGEST_NAME} of A-Z, a-z, 0-9, `_` and `-`")) }
+    let is_name = (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_letter);
+    if is_name { Ok(()) } else { Err(format!("must be 1 to {MAX_NAME} of A-Z, a-z, 0-9, `_` and `-`")) }
 }
 
-/// Reads a server of the settings or of a file. Members that mean nothing here are refused if `strict`; files of other
-/// programs have many.
+/// Parses a server of the settings or of a file. Unknown members are rejected if `strict`; files of other programs
+/// contain many.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// Returns an error for the first invalid member.
 pub fn read_settings(members: &Map<String, Value>, strict: bool) -> Result<Declared, DecodeError> {
     if let Some(name) = members.keys().find(|name| strict && !KNOWN.contains(&name.as_str())) {
         return Err(fault(format!("/{}", pointer_token(name)), format!("unknown field `{name}`")));
@@ -78,12 +79,12 @@ pub fn read_settings(members: &Map<String, Value>, strict: bool) -> Result<Decla
         Some(kind) => kind == Kind::Http,
         None => url.is_some() && !members.contains_key("command"),
     };
-    let reached = if is_http {
-        let Some(url) = url else { return Err(fault("/url", "is required: the address of a server with HTTP")) };
+    let transport = if is_http {
+        let Some(url) = url else { return Err(fault("/url", "is required: the URL of an HTTP server")) };
         UpstreamTransport::Http { url: required(members, url)?, headers: values(members, "headers")? }
     } else {
         let command = required(members, "command").map_err(|error| DecodeError {
-            message: format!("{}: a program, or else `url`", error.message),
+            message: format!("{}: a program, or `url` instead", error.message),
             ..error
         })?;
         UpstreamTransport::Stdio {
@@ -94,7 +95,7 @@ pub fn read_settings(members: &Map<String, Value>, strict: bool) -> Result<Decla
         }
     };
     let upstream = Upstream {
-        transport: reached,
+        transport,
         pin: flag(members, "pin")?.unwrap_or(false),
         output_check: output_check(members)?,
         expands: true,
@@ -102,29 +103,30 @@ pub fn read_settings(members: &Map<String, Value>, strict: bool) -> Result<Decla
     Ok(Declared::Enabled(upstream))
 }
 
-/// Reads a server that is registered over the API, and its name. It can only be one with HTTP.
+/// Parses a server that is registered over the API, and its name. Only HTTP servers can be registered.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// Returns an error for the first invalid member.
 pub fn read_registered(value: &Value) -> Result<(String, Upstream), DecodeError> {
     let Value::Object(members) = value else {
         return Err(fault("", format!("must be an object, not {}", type_name(value))));
     };
     for name in ["command", "args", "env", "cwd"] {
         if members.contains_key(name) {
-            let message = "a server that is a program can be declared in the service's settings only";
+            let message = "a server that is a program can only be declared in the settings of the service";
             return Err(fault(format!("/{name}"), message));
         }
     }
-    const TAKEN: [&str; 7] = ["name", "type", "transport", "url", "headers", "pin", "output_check"];
-    if let Some(name) = members.keys().find(|name| !TAKEN.contains(&name.as_str())) {
+    const ACCEPTED: [&str; 7] = ["name", "type", "transport", "url", "headers", "pin", "output_check"];
+    if let Some(name) = members.keys().find(|name| !ACCEPTED.contains(&name.as_str())) {
         return Err(fault(format!("/{}", pointer_token(name)), format!("unknown field `{name}`")));
     }
     let name = required(members, "name")?;
     check_name(&name).map_err(|message| fault("/name", message))?;
     if kind(members)? == Some(Kind::Stdio) {
         let place = if members.contains_key("type") { "/type" } else { "/transport" };
-        let message = "a server that is a program can be declared in the service's settings only; here it is \"http\"";
+        let message =
+            "must be \"http\"; a server that is a program can only be declared in the settings of the service";
         return Err(fault(place, message));
     }
     let upstream = Upstream {
@@ -151,8 +153,8 @@ fn kind(members: &Map<String, Value>) -> Result<Option<Kind>, DecodeError> {
             "http" | "streamablehttp" | "remote" => Ok(Some(Kind::Http)),
             "sse" => Err(fault(
                 format!("/{name}"),
-                "servers that speak HTTP+SSE of 2024-11-05 only are not supported: use the server's Streamable HTTP \
-                 address (mostly `/mcp` instead of `/sse`) and \"type\": \"http\"",
+                "HTTP+SSE servers of 2024-11-05 are not supported: use the server's Streamable HTTP address (usually \
+                 `/mcp` instead of `/sse`) and \"type\": \"http\"",
             )),
             _ => Err(fault(format!("/{name}"), "must be \"stdio\" or \"http\"")),
         };
@@ -164,7 +166,7 @@ fn fault(pointer: impl Into<String>, message: impl Into<String>) -> DecodeError 
     DecodeError { pointer: pointer.into(), message: message.into() }
 }
 
-/// A member; `null` is the same as absent.
+/// Returns a member, or `None` if it is absent or `null`.
 fn member<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     members.get(name).filter(|value| !value.is_null())
 }
@@ -210,13 +212,13 @@ fn args(members: &Map<String, Value>) -> Result<Vec<String>, DecodeError> {
     };
     let read = args.iter().enumerate().map(|(place, argument)| match argument {
         Value::String(argument) if !argument.contains('\0') => Ok(argument.clone()),
-        Value::String(_) => Err(fault(format!("/args/{place}"), "must not hold U+0000")),
+        Value::String(_) => Err(fault(format!("/args/{place}"), "must not contain U+0000")),
         other => Err(wrong(&format!("args/{place}"), "a string", other)),
     });
     read.collect()
 }
 
-/// Texts and secrets by name. What stands in the wrong place may be a secret, and is not repeated.
+/// Parses texts and secrets by name. An invalid value can be a secret, so it is not quoted in the error.
 fn values(members: &Map<String, Value>, name: &str) -> Result<BTreeMap<String, EnvValue>, DecodeError> {
     let found = match member(members, name) {
         None => return Ok(BTreeMap::new()),
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_programs_have_works_as_it_is() {
+    fn files_of_other_programs_are_accepted() {
         let stdio = json!({"command": "uvx", "args": ["mcp-server-git"], "env": {"A": "b", "N": 1}, "autoApprove": []});
         let Declared::Enabled(Upstream { transport: UpstreamTransport::Stdio { command, args, env, cwd }, .. }) =
             read(stdio).unwrap()
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_told_with_its_place() {
+    fn invalid_members_are_reported_with_their_path() {
         for (value, pointer, message) in [
             (json!({}), "/command", "is required"),
             (json!({"type": "http"}), "/url", "is required"),
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_api_there_are_no_programs() {
+    fn programs_cannot_be_registered_over_the_api() {
         let good = json!({"name": "remote", "url": "https://h/mcp", "headers": {"X": {"secret": "KEY"}}, "pin": true});
         let (name, upstream) = read_registered(&good).unwrap();
         assert_eq!((name.as_str(), upstream.pin, upstream.expands), ("remote", true, false));
