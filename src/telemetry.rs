@@ -1,5 +1,4 @@
-//! What the service says of itself: its log, its metrics, its traces. Nothing here decides anything, and what is not asked
-//! for costs next to nothing.
+//! Observability: log, metrics and traces. Disabled parts cost next to nothing.
 
 pub mod context;
 mod log;

@@ -1,6 +1,6 @@
 //! Presets: argument values that the operator supplies and that are hidden from the model.
 //!
-//! Neither serialization nor `Debug` reveals the value of a preset. Only [`Preset::told`] does.
+//! Neither serialization nor `Debug` reveals the value of a preset. Only its form for the storage of definitions does.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ impl Preset {
     }
 }
 
-/// Returns [`Preset::told`] of all presets.
+/// Returns the declared forms of all presets with their values.
 #[must_use]
 pub fn told(presets: &Presets) -> Map<String, Value> {
     presets.iter().map(|(name, preset)| (name.clone(), preset.told())).collect()

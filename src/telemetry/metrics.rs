@@ -1,8 +1,8 @@
-//! Metrics in Prometheus' text format, one recorder for each service: several of them live in one process in tests and in
-//! programs that use the library, and must not count for each other.
+//! Metrics in the text format of Prometheus. Each service has its own recorder, because tests and programs that use the
+//! library run several services in one process.
 //!
-//! What happens often is counted through handles that are made once. What somebody else counts already, or what is a
-//! state, is only looked at when the metrics are asked for (`http/metrics`).
+//! Frequent events are counted through handles that are created once. States, and counts that other modules keep, are
+//! read when the metrics are requested (`http/metrics`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -24,12 +24,12 @@ pub use upstreams::{UpstreamCounts, UpstreamOutcome, UpstreamStatus};
 use catalog::{CATALOG, Kind, MetricDescription};
 use tools::Tools;
 
-/// How often samples are put into their buckets when nobody asks for them: they wait in memory until then.
+/// The interval of [`Metrics::run_upkeep`].
 pub const UPKEEP: Duration = Duration::from_secs(5);
 
 const METADATA: Metadata<'static> = Metadata::new("toolpost", Level::INFO, None);
 
-/// The metrics of one service. Cheap to clone.
+/// The metrics of a service. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Metrics(Arc<Inner>);
 
@@ -47,7 +47,7 @@ struct Inner {
     upstreams: upstreams::LabelSet,
 }
 
-/// Makes series.
+/// A registry of series.
 #[derive(Debug, Clone)]
 struct Registry {
     recorder: Arc<PrometheusRecorder>,
@@ -60,7 +60,7 @@ impl Registry {
         for one in CATALOG {
             if let Kind::Histogram(buckets) = one.kind {
                 let whole = builder.set_buckets_for_metric(Matcher::Full(one.name.to_owned()), buckets);
-                #[expect(clippy::expect_used, reason = "it refuses empty buckets only, and these are constants")]
+                #[expect(clippy::expect_used, reason = "only empty buckets are rejected, and these are constants")]
                 {
                     builder = whole.expect("a histogram has buckets");
                 }
@@ -92,7 +92,7 @@ impl Registry {
 }
 
 fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
-    debug_assert!(catalog::has(name, labels), "{name} {labels:?} is not in the catalogue");
+    debug_assert!(catalog::has(name, labels), "{name} {labels:?} is not in the catalog");
     let labels: Vec<Label> = labels.iter().map(|(name, value)| Label::new(*name, (*value).to_owned())).collect();
     Key::from_parts(name, labels)
 }
@@ -116,7 +116,7 @@ impl Default for Metrics {
     }
 }
 
-/// A run under way. Dropped, it is over.
+/// A guard that counts a running attempt until it is dropped.
 #[derive(Debug)]
 pub struct Running<'m>(&'m AtomicI64);
 
@@ -127,19 +127,19 @@ impl Drop for Running<'_> {
 }
 
 impl Metrics {
-    /// An attempt begins.
+    /// Counts a running attempt.
     #[must_use]
     pub fn running(&self) -> Running<'_> {
         self.0.running.fetch_add(1, Ordering::Relaxed);
         Running(&self.0.running)
     }
 
-    /// A call that had to queue has its place.
+    /// Records the time that a call waited in the queue.
     pub fn waited(&self, wait: Duration) {
         self.0.queue_wait.record(wait);
     }
 
-    /// A commit is on disk, with these calls ended in it.
+    /// Records a commit and the calls that ended in it.
     pub fn committed<'c>(&self, changes: usize, took: Duration, ended: impl Iterator<Item = &'c crate::domain::Call>) {
         self.0.commits.increment(1);
         self.0.changes.increment(changes as u64);
@@ -148,23 +148,23 @@ impl Metrics {
         self.0.tools.count(ended);
     }
 
-    /// Counters of HTTP requests for these routes: each path with its methods.
+    /// Creates counters of HTTP requests for these routes, each with its methods.
     #[must_use]
     pub fn routes<'r>(&self, routes: impl IntoIterator<Item = (&'r str, Vec<String>)>) -> Routes {
         Routes::new(&self.0.registry, routes)
     }
 
-    /// Sets a state that was looked at just now.
+    /// Sets a gauge.
     pub fn set(&self, name: &'static str, labels: &[(&'static str, &str)], value: f64) {
         self.0.registry.gauge(name, labels).set(value);
     }
 
-    /// Sets a count that somebody else keeps.
+    /// Sets a counter that another module keeps.
     pub fn set_count(&self, name: &'static str, labels: &[(&'static str, &str)], value: u64) {
         self.0.registry.counter(name, labels).absolute(value);
     }
 
-    /// All of it, as Prometheus reads it (text format 0.0.4).
+    /// Renders all metrics in the text format 0.0.4 of Prometheus.
     #[must_use]
     pub fn render(&self) -> String {
         self.set("toolpost_calls_running", &[], self.0.running.load(Ordering::Relaxed) as f64);
@@ -172,7 +172,7 @@ impl Metrics {
         self.0.registry.handle.render()
     }
 
-    /// Puts samples into their buckets, so that they do not gather in memory. To be done every [`UPKEEP`].
+    /// Moves samples into their buckets, which bounds the memory for samples. Call it every [`UPKEEP`].
     pub fn run_upkeep(&self) {
         self.0.registry.handle.run_upkeep();
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_counted_by_tool_and_outcome_and_unknown_names_are_one() {
+    fn calls_are_counted_by_tool_and_outcome() {
         let metrics = Metrics::default();
         let not_found = |name: &str| ended(name, Failure::not_found(name, &[], None).into(), false);
         let calls = [
@@ -229,19 +229,19 @@ mod tests {
     }
 
     #[test]
-    fn tools_beyond_the_bound_are_counted_together() {
+    fn tools_beyond_the_maximum_share_a_label() {
         let metrics = Metrics::default();
         let calls: Vec<Call> =
-            (0..MOST_TOOLS + 20).map(|number| ended(&format!("tool_{number}"), Outcome::text(""), true)).collect();
+            (0..MAX_TOOLS + 20).map(|number| ended(&format!("tool_{number}"), Outcome::text(""), true)).collect();
         metrics.committed(calls.len(), Duration::ZERO, calls.iter());
         metrics.committed(calls.len(), Duration::ZERO, calls.iter());
         let lines = lines_of(&metrics, "toolpost_calls_total{");
-        assert_eq!(lines.len(), MOST_TOOLS + 1);
+        assert_eq!(lines.len(), MAX_TOOLS + 1);
         assert!(lines.contains(&r#"toolpost_calls_total{tool="other",outcome="SUCCESS"} 40"#.to_owned()));
     }
 
     #[test]
-    fn services_of_one_process_do_not_count_for_each_other() {
+    fn services_of_one_process_count_separately() {
         let (one, other) = (Metrics::default(), Metrics::default());
         one.committed(1, Duration::ZERO, [ended("echo", Outcome::text("x"), true)].iter());
         assert_eq!(lines_of(&other, "toolpost_calls_total{"), [] as [&str; 0]);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_known_while_it_does() {
+    fn running_calls_are_counted_until_dropped() {
         let metrics = Metrics::default();
         let (one, other) = (metrics.running(), metrics.running());
         drop(one);

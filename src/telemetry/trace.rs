@@ -1,5 +1,5 @@
-//! Traces: spans of requests, calls and attempts, sent over OTLP/HTTP where that is set, each service its own. Where it is
-//! not, there is no tracer, and a span is nothing.
+//! Traces: spans of requests, calls and attempts, exported over OTLP/HTTP. Each service has its own tracer. Without an
+//! endpoint, spans are empty.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ mod backend;
 
 use backend::{Live, Provider};
 
-/// Makes spans, or none. Cheap to clone.
+/// A tracer, which creates empty spans if tracing is disabled. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Tracer(Option<Arc<Provider>>);
 
-/// Which side of the work a span is.
+/// The role of the service in a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
-    /// A request that somebody else made.
+    /// A request to the service.
     Server,
-    /// A request that we make.
+    /// A request by the service.
     Client,
-    /// Work of our own.
+    /// Work inside the service.
     Internal,
 }
 
-/// A piece of work; it ends when it is dropped.
+/// A span, which ends when it is dropped.
 #[derive(Debug, Default)]
 pub struct Span(Option<Box<Live>>);
 
 impl Tracer {
-    /// With an exporter, if the settings name an endpoint.
+    /// Creates a tracer, which exports spans if the settings contain an endpoint.
     ///
     /// # Errors
-    /// If the endpoint is none, or this program was built without traces.
+    /// Returns an error if the endpoint is invalid, or the program was built without traces.
     pub fn new(settings: &Telemetry) -> Result<Self, String> {
         if settings.otlp_endpoint.trim().is_empty() {
             return Ok(Self::default());
@@ -42,57 +42,57 @@ impl Tracer {
         Provider::new(settings).map(|provider| Self(Some(Arc::new(provider))))
     }
 
-    /// Whether there are spans.
+    /// Returns `true` if tracing is enabled.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Begins a span. `parent` is a `traceparent` (W3C Trace Context); without one that is good, it is the first of its
+    /// Starts a span. `parent` is a `traceparent` (W3C Trace Context); without a valid parent, the span starts a new
     /// trace.
     #[must_use]
     pub fn span(&self, kind: SpanKind, parent: Option<&str>, name: impl FnOnce() -> String) -> Span {
         Span(self.0.as_ref().map(|provider| Box::new(provider.begin(kind, parent, name()))))
     }
 
-    /// Sends what has ended, within a bound, and no more after it.
+    /// Sends the ended spans, within a time limit, and stops the exporter.
     pub async fn stop(&self) {
         if let Some(provider) = self.0.clone() {
-            // It waits for its thread.
+            // Stopping blocks until the exporter's thread ends.
             let _ = tokio::task::spawn_blocking(move || provider.stop()).await;
         }
     }
 }
 
 impl Span {
-    /// Whether it is one.
+    /// Returns `true` unless the span is empty.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Says a fact about the work.
+    /// Sets a text attribute.
     pub fn set(&mut self, name: &'static str, value: &str) {
         if let Some(live) = &mut self.0 {
             live.set(name, value);
         }
     }
 
-    /// Says a number about the work.
+    /// Sets a numeric attribute.
     pub fn set_number(&mut self, name: &'static str, value: i64) {
         if let Some(live) = &mut self.0 {
             live.set_number(name, value);
         }
     }
 
-    /// The work has failed; `kind` is what at, as a code.
+    /// Marks the span as failed, with a code.
     pub fn fail(&mut self, kind: &str) {
         if let Some(live) = &mut self.0 {
             live.fail(kind);
         }
     }
 
-    /// What its children name as their parent.
+    /// Returns the `traceparent` for children of the span.
     #[must_use]
     pub fn traceparent(&self) -> Option<Arc<str>> {
         Some(self.0.as_ref()?.traceparent().into())

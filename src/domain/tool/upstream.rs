@@ -10,7 +10,7 @@ pub struct UpstreamMetadata {
     /// Its `title`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Its `annotations`, including those that the service does not use.
+    /// Its `annotations`, including annotations that the service does not use.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub annotations: Option<Map<String, Value>>,

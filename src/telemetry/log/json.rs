@@ -1,4 +1,4 @@
-//! One JSON object a line: what is always there, then what is worked for, then what the event says by itself.
+//! The log format with one JSON object per line: the standard members, then the context, then the fields of the event.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::domain::Clock;
 use crate::telemetry::context::Context;
 
-/// The members that every line has.
-const OWN: [&str; 4] = ["timestamp", "level", "target", "message"];
+/// The members of every line.
+const STANDARD: [&str; 4] = ["timestamp", "level", "target", "message"];
 
-/// Writes events so.
+/// The formatter of events.
 #[derive(Debug)]
 pub(super) struct JsonLines(Clock);
 
@@ -33,7 +33,7 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let metadata = event.metadata();
         let mut line = Map::new();
-        for (name, value) in OWN.into_iter().zip([
+        for (name, value) in STANDARD.into_iter().zip([
             self.0.now().to_string(),
             metadata.level().to_string(),
             metadata.target().to_owned(),
@@ -41,23 +41,23 @@ where
         ]) {
             line.insert(name.to_owned(), Value::String(value));
         }
-        Context::say(|name, value| drop(line.insert(name.to_owned(), value.into())));
+        Context::visit(|name, value| drop(line.insert(name.to_owned(), value.into())));
         event.record(&mut Members(&mut line));
-        // Strings and numbers: there is nothing in it that JSON cannot say.
+        // An object of strings and numbers always serializes.
         writeln!(writer, "{}", serde_json::to_string(&line).unwrap_or_default())
     }
 }
 
-/// What an event says, as members of an object.
+/// A visitor that stores the fields of an event as members of an object.
 struct Members<'a>(&'a mut Map<String, Value>);
 
 impl Members<'_> {
     fn put(&mut self, field: &Field, value: Value) {
         match field.name() {
-            // Records of the `log` crate, which some libraries write.
+            // Records of the `log` crate, which some libraries use.
             "log.target" => drop(self.0.insert("target".to_owned(), value)),
             name if name.starts_with("log.") => {}
-            name if OWN[..3].contains(&name) => drop(self.0.insert(format!("{name}_"), value)),
+            name if STANDARD[..3].contains(&name) => drop(self.0.insert(format!("{name}_"), value)),
             name => drop(self.0.insert(name.trim_start_matches("r#").to_owned(), value)),
         }
     }
@@ -117,19 +117,19 @@ mod tests {
         }
     }
 
-    fn lines(say: impl FnOnce()) -> Vec<Value> {
+    fn lines(log: impl FnOnce()) -> Vec<Value> {
         let kept = LogBuffer::default();
         let writer = kept.clone();
         let builder = tracing_subscriber::fmt().with_ansi(false).event_format(JsonLines::default());
         let logging = builder.with_writer(move || writer.clone()).finish().set_default();
-        say();
+        log();
         drop(logging);
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]
-    fn a_line_is_an_object_with_what_the_event_says() {
+    fn line_is_an_object_with_the_fields_of_the_event() {
         let lines = lines(|| {
             tracing::warn!(error = %"a\n\"b\"\u{1b}[31m", count = 3, good = true, level = "own", "what\nhappened");
         });
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn it_names_the_request_and_the_call_and_the_events_own_id_comes_first() {
+    fn context_is_included_and_fields_of_the_event_take_precedence() {
         let context = Context::of_request(HeaderValue::from_static("r-1"), None);
         let context = context.with_call(uuid::Uuid::nil(), &"call_1".into(), &"echo".into(), None);
         let lines = lines(|| {

@@ -1,25 +1,25 @@
-//! What the system knows of this process: from `/proc`, and so on Linux only.
+//! Resource usage of the process, from `/proc` (Linux only).
 
-/// What there is to say.
+/// The resource usage of the process. A field is `None` if the system does not provide it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ProcessStats {
-    /// Memory, in bytes.
+    /// Resident memory, in bytes.
     pub resident_bytes: Option<u64>,
-    /// Open files and connections.
+    /// Number of open file descriptors.
     pub open_fds: Option<u64>,
-    /// Most of them.
+    /// Maximum number of open file descriptors.
     pub max_fds: Option<u64>,
-    /// Processor time, in seconds.
+    /// CPU time, in seconds.
     pub cpu_seconds: Option<u64>,
 }
 
-/// Looks it up. A few small reads.
+/// Reads the resource usage, with a few small file reads.
 #[must_use]
 pub fn stats() -> ProcessStats {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).ok();
     let resident_pages = read("statm").and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
     let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    // The name, second of all, may hold blanks: what is behind it is counted from its closing bracket.
+    // The second field, the name, can contain spaces, so the fields are counted from its closing bracket.
     let ticks = read("stat").and_then(|text| {
         let mut fields = text.rsplit_once(')')?.1.split_whitespace();
         let user: u64 = fields.nth(11)?.parse().ok()?;
@@ -37,7 +37,7 @@ pub fn stats() -> ProcessStats {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     #[test]
-    fn the_system_knows_this_process() {
+    fn usage_is_available_on_linux() {
         let stats = super::stats();
         assert!(stats.resident_bytes.unwrap() > 1_000_000 && stats.open_fds.unwrap() > 2, "{stats:?}");
         assert!(stats.cpu_seconds.is_some() && stats.max_fds.is_some(), "{stats:?}");

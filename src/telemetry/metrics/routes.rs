@@ -1,5 +1,5 @@
-//! Counts of HTTP requests by the template of their route. The routes are known beforehand, so no path that somebody makes
-//! up becomes a series, and a request costs one look-up.
+//! Counts of HTTP requests by route template. The routes are known in advance, so an arbitrary path never becomes a
+//! series, and a request costs one lookup.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -9,14 +9,47 @@ use tokio::time::Instant;
 
 use super::Registry;
 
-/// What requests are counted under whose path or method there is not.
+/// The method and route of requests for an unknown path or method.
 const UNMATCHED: &str = "unmatched";
-/// Of a caller that went away before it was answered, as proxies log it.
-const GONE: u16 = 499;
-/// What is answered; anything else is counted as `other`.
+/// The status of a request whose client disconnected before the response, as proxies log it.
+const CLIENT_CLOSED: u16 = 499;
+/// The counted statuses, in ascending order. Any other status is counted as `other`.
 const STATUSES: [u16; 35] = [
-    200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413, 415,
-    416, 421, 422, 428, 429, 431, GONE, 500, 501, 502, 503, 504,
+    200,
+    201,
+    202,
+    204,
+    206,
+    301,
+    302,
+    303,
+    304,
+    307,
+    308,
+    400,
+    401,
+    403,
+    404,
+    405,
+    406,
+    408,
+    409,
+    410,
+    412,
+    413,
+    415,
+    416,
+    421,
+    422,
+    428,
+    429,
+    431,
+    CLIENT_CLOSED,
+    500,
+    501,
+    502,
+    503,
+    504,
 ];
 
 /// The series of all routes. Cheap to clone.
@@ -25,7 +58,7 @@ pub struct Routes(Arc<RouteTable>);
 
 #[derive(Debug)]
 struct RouteTable {
-    /// By template, each with its methods.
+    /// The routes of each template, one for each method.
     routes: HashMap<Box<str>, Vec<Arc<Route>>>,
     unmatched: Arc<Route>,
 }
@@ -48,16 +81,16 @@ impl Routes {
         Self(Arc::new(RouteTable { routes: routes.collect(), unmatched: one(UNMATCHED, UNMATCHED) }))
     }
 
-    /// A request has come in. `template` is that of its route, if it has one.
+    /// Starts counting a request. `template` is the template of its route, if it has one.
     #[must_use]
     pub fn begin(&self, method: &str, template: Option<&str>) -> InFlightRequest {
         self.one(method, template).begin()
     }
 
-    /// One of them.
+    /// Returns the series of a route.
     #[must_use]
     pub fn one(&self, method: &str, template: Option<&str>) -> RouteHandle {
-        // Whoever asks for the head only is answered by the same handler.
+        // The handler of GET also answers HEAD.
         let method = if method == "HEAD" { "GET" } else { method };
         let methods = template.and_then(|template| self.0.routes.get(template));
         let route = methods.and_then(|methods| methods.iter().find(|route| *route.method == *method));
@@ -65,12 +98,12 @@ impl Routes {
     }
 }
 
-/// The series of one route. Cheap to clone.
+/// The series of a route. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct RouteHandle(Arc<Route>);
 
 impl RouteHandle {
-    /// A request has come in.
+    /// Starts counting a request.
     #[must_use]
     pub fn begin(&self) -> InFlightRequest {
         InFlightRequest { route: self.0.clone(), began: Instant::now(), status: None }
@@ -104,7 +137,7 @@ impl Route {
     }
 }
 
-/// A request that is being answered. Dropped before, its caller went away, or its handler broke.
+/// A request in flight. If it is dropped without a status, the client disconnected or the handler panicked.
 #[derive(Debug)]
 pub struct InFlightRequest {
     route: Arc<Route>,
@@ -113,18 +146,18 @@ pub struct InFlightRequest {
 }
 
 impl InFlightRequest {
-    /// Its answer's head is ready.
+    /// Sets the status once the response head is ready.
     pub fn answered(mut self, status: u16) {
         self.status = Some(status);
     }
 
-    /// The template of its route.
+    /// Returns the template of the route.
     #[must_use]
     pub fn route(&self) -> &str {
         &self.route.template
     }
 
-    /// How long it takes by now, in milliseconds.
+    /// Returns the time since the request began, in milliseconds.
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
@@ -133,7 +166,7 @@ impl InFlightRequest {
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        let broken = if std::thread::panicking() { 500 } else { GONE };
+        let broken = if std::thread::panicking() { 500 } else { CLIENT_CLOSED };
         self.route.count(self.status.unwrap_or(broken), self.began);
     }
 }
@@ -144,12 +177,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_are_in_order_to_be_found() {
+    fn statuses_are_sorted() {
         assert!(STATUSES.is_sorted());
     }
 
     #[test]
-    fn requests_are_counted_by_their_route_and_never_by_their_path() {
+    fn requests_are_counted_by_route_and_not_by_path() {
         let metrics = Metrics::default();
         let routes = metrics.routes([("/tools/{name}", vec!["GET".to_owned()])]);
         routes.begin("GET", Some("/tools/{name}")).answered(200);

@@ -1,5 +1,5 @@
-//! Counts of calls by tool. A name is a label only if it is a tool's: invented names are one, and tools beyond a bound are
-//! one, so that nobody can fill the memory of whoever keeps the series.
+//! Counts of calls by tool. Unknown names share one label, and so do tools beyond a maximum, which bounds the number of
+//! series.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +10,16 @@ use super::Registry;
 use crate::domain::stats::CACHED;
 use crate::domain::{Call, Code};
 
-/// Tools that have a label of their own at most.
-pub const MOST_TOOLS: usize = 1000;
-/// What all those are called that there are not.
+/// Maximum number of tools with their own label.
+pub const MAX_TOOLS: usize = 1000;
+/// The label of unknown tools.
 pub const UNKNOWN_TOOL: &str = "unknown";
-/// What those are called that came behind the bound.
+/// The label of tools beyond the maximum.
 pub const OTHER_TOOL: &str = "other";
-/// `SUCCESS`, `CACHED` and every code.
+/// Number of outcomes: `SUCCESS`, `CACHED` and every code.
 const OUTCOMES: usize = 2 + Code::ALL.len();
 
-/// The series of all tools. The journal's writer counts, one commit at a time, so nobody waits for the lock.
+/// The series of all tools. Only the writer of the journal counts, so the lock is uncontended.
 #[derive(Debug)]
 pub(super) struct Tools(Mutex<ToolTable>);
 
@@ -28,18 +28,18 @@ struct ToolTable {
     registry: Registry,
     series: Vec<Series>,
     by_name: HashMap<Arc<str>, usize>,
-    /// That of the call before: neighbours are often of one tool.
+    /// The series of the previous call. Consecutive calls often have the same tool.
     last: Option<(Arc<str>, usize)>,
     unknown: Option<usize>,
     other: Option<usize>,
 }
 
-/// The series of one label.
+/// The series of a label.
 #[derive(Debug)]
 struct Series {
     label: Box<str>,
     outcomes: [Option<Counter>; OUTCOMES],
-    /// Those of calls that ran; names that are no tool's have none.
+    /// The series of executed calls; `None` for unknown tools.
     ran: Option<Ran>,
 }
 
@@ -56,7 +56,7 @@ impl Tools {
         Self(Mutex::new(ToolTable { registry, series: Vec::new(), by_name, last: None, unknown: None, other: None }))
     }
 
-    /// Counts calls that have ended.
+    /// Counts ended calls.
     pub fn count<'c>(&self, ended: impl Iterator<Item = &'c Call>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for call in ended {
@@ -83,7 +83,7 @@ impl ToolTable {
         }
         let place = match (self.by_name.get(&call.name), self.other) {
             (Some(place), _) => *place,
-            (None, _) if self.by_name.len() < MOST_TOOLS => {
+            (None, _) if self.by_name.len() < MAX_TOOLS => {
                 let ran = Ran::of(&self.registry, &call.name);
                 let place = add(&mut self.series, &call.name, Some(ran));
                 self.by_name.insert(call.name.clone(), place);
@@ -105,7 +105,7 @@ impl ToolTable {
         let (number, outcome) = match code {
             None if call.cached => (1, CACHED),
             None => (0, "SUCCESS"),
-            // In the order of `Code::ALL`.
+            // The order is that of `Code::ALL`.
             Some(code) => (2 + code as usize, code.as_str()),
         };
         if let Some(counter) = outcomes.get_mut(number) {
@@ -124,7 +124,7 @@ impl ToolTable {
     }
 }
 
-/// Adds series and says where they are.
+/// Adds the series of a label and returns their index.
 fn add(series: &mut Vec<Series>, label: &str, ran: Option<Ran>) -> usize {
     series.push(Series { label: label.into(), outcomes: [const { None }; OUTCOMES], ran });
     series.len() - 1
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_code_has_the_place_of_its_number() {
+    fn codes_are_in_order() {
         for (number, code) in Code::ALL.into_iter().enumerate() {
             assert_eq!(code as usize, number);
         }

@@ -1,5 +1,5 @@
-//! Upstream MCP servers: what becomes of calls that are made of them, how often they were started again or failed, and how
-//! they stand. A server's name is its label, for so many servers; those behind them share one.
+//! Metrics of upstream MCP servers: outcomes of calls, restarts, errors and states. The name of a server is a label, up
+//! to a maximum number of servers; further servers share one label.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,31 +8,31 @@ use metrics::Counter;
 
 use super::{Metrics, Registry};
 
-/// Servers that have a label of their own at most, since the start of the service; more have come and gone over the API.
-pub const MOST_UPSTREAMS: usize = 200;
-/// What those are called that came behind the bound.
+/// Maximum number of servers with their own label since the start of the service, including deleted servers.
+pub const MAX_UPSTREAMS: usize = 200;
+/// The label of servers beyond the maximum.
 pub const OTHER_UPSTREAM: &str = "other";
 
-/// What became of one try to call a tool of a server.
+/// The outcome of an attempt to call a tool of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpstreamOutcome {
-    /// It answered with a result.
+    /// The server returned a result.
     Ok,
-    /// It answered that the tool failed.
+    /// The server reported that the tool failed.
     Error,
-    /// It was lost, or answered nothing that could be used.
+    /// The connection was lost, or the response was invalid.
     Failed,
-    /// It was not asked: it is not there, or the tool rests.
+    /// The call was not sent, because the server is unavailable or the tool is quarantined.
     Unavailable,
-    /// Nobody waited any more: a clock fired, or the call was cancelled.
+    /// The call timed out or was cancelled.
     GivenUp,
 }
 
 impl UpstreamOutcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 5] = [Self::Ok, Self::Error, Self::Failed, Self::Unavailable, Self::GivenUp];
 
-    /// As metrics name it.
+    /// Returns the value of the label `outcome`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl UpstreamOutcome {
     }
 }
 
-/// The counts of one server. One that is declared again under the same name goes on with them.
+/// The counters of a server. A server that is declared again with the same name continues them.
 #[derive(Debug)]
 pub struct UpstreamCounts {
     calls: [Counter; UpstreamOutcome::ALL.len()],
@@ -54,24 +54,24 @@ pub struct UpstreamCounts {
 }
 
 impl UpstreamCounts {
-    /// It was started again.
+    /// Counts a restart.
     pub fn restarted(&self) {
         self.restarts.increment(1);
     }
 
-    /// Something went wrong with the server itself.
+    /// Counts an error of the server itself.
     pub fn erred(&self) {
         self.errors.increment(1);
     }
 
-    /// A call begins. What is dropped without an end was given up.
+    /// Starts counting a call. A call that is dropped without an outcome counts as given up.
     #[must_use]
     pub fn call(&self) -> UpstreamCall<'_> {
         UpstreamCall { counts: self, outcome: UpstreamOutcome::GivenUp }
     }
 }
 
-/// A call under way. Dropped, it is counted.
+/// A call in progress, which is counted when it is dropped.
 #[derive(Debug)]
 pub struct UpstreamCall<'c> {
     counts: &'c UpstreamCounts,
@@ -79,7 +79,7 @@ pub struct UpstreamCall<'c> {
 }
 
 impl UpstreamCall<'_> {
-    /// It has ended so.
+    /// Ends the call with an outcome.
     pub fn ended(mut self, outcome: UpstreamOutcome) {
         self.outcome = outcome;
     }
@@ -87,29 +87,29 @@ impl UpstreamCall<'_> {
 
 impl Drop for UpstreamCall<'_> {
     fn drop(&mut self) {
-        // In the order of `ALL`.
+        // The order is that of `ALL`.
         if let Some(counter) = self.counts.calls.get(self.outcome as usize) {
             counter.increment(1);
         }
     }
 }
 
-/// How a server stands.
+/// The state of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct UpstreamStatus<'s> {
-    /// Its name.
+    /// The name of the server.
     pub name: &'s str,
-    /// One of the states that there are.
+    /// The state.
     pub state: &'static str,
-    /// Its tools that can be called.
+    /// Number of callable tools.
     pub available: usize,
-    /// Those that rest until their change is accepted.
+    /// Number of quarantined tools.
     pub quarantined: usize,
-    /// What it offers and cannot be had.
+    /// Number of tools that cannot be used.
     pub left_out: usize,
 }
 
-/// The names that are labels.
+/// The names that are used as labels.
 #[derive(Debug, Default)]
 pub(super) struct LabelSet(Mutex<BTreeSet<Arc<str>>>);
 
@@ -119,7 +119,7 @@ impl LabelSet {
         if let Some(label) = known.get(name) {
             return label.clone();
         }
-        let label: Arc<str> = if known.len() < MOST_UPSTREAMS { name.into() } else { OTHER_UPSTREAM.into() };
+        let label: Arc<str> = if known.len() < MAX_UPSTREAMS { name.into() } else { OTHER_UPSTREAM.into() };
         known.insert(label.clone());
         label
     }
@@ -130,7 +130,7 @@ impl LabelSet {
 }
 
 impl Metrics {
-    /// What a server of this name counts with.
+    /// Returns the counters of a server.
     #[must_use]
     pub fn upstream(&self, name: &str) -> UpstreamCounts {
         let registry: &Registry = &self.0.registry;
@@ -146,18 +146,15 @@ impl Metrics {
         }
     }
 
-    /// Sets how all servers stand now, of these states. Of one that is gone everything is 0.
-    pub fn set_upstreams<'s>(&self, states: &[&'static str], standings: impl Iterator<Item = UpstreamStatus<'s>>) {
+    /// Sets the gauges of all servers, for these states. All gauges of a deleted server are 0.
+    pub fn set_upstreams<'s>(&self, states: &[&'static str], statuses: impl Iterator<Item = UpstreamStatus<'s>>) {
         let mut states_of: BTreeMap<(Arc<str>, &str), usize> = BTreeMap::new();
         let mut tools_of: BTreeMap<(Arc<str>, &str), usize> = BTreeMap::new();
-        for standing in standings {
-            let label = self.0.upstreams.label(standing.name);
-            *states_of.entry((label.clone(), standing.state)).or_default() += 1;
-            let tools = [
-                ("available", standing.available),
-                ("quarantined", standing.quarantined),
-                ("left_out", standing.left_out),
-            ];
+        for status in statuses {
+            let label = self.0.upstreams.label(status.name);
+            *states_of.entry((label.clone(), status.state)).or_default() += 1;
+            let tools =
+                [("available", status.available), ("quarantined", status.quarantined), ("left_out", status.left_out)];
             for (state, tools) in tools {
                 *tools_of.entry((label.clone(), state)).or_default() += tools;
             }
@@ -173,14 +170,14 @@ impl Metrics {
     }
 }
 
-/// What can be of a server's tools.
+/// The states of a server's tools.
 const TOOL_STATES: [&str; 3] = ["available", "quarantined", "left_out"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn standing<'s>(name: &'s str, state: &'static str) -> UpstreamStatus<'s> {
+    fn status<'s>(name: &'s str, state: &'static str) -> UpstreamStatus<'s> {
         UpstreamStatus { name, state, available: 2, quarantined: 1, left_out: 0 }
     }
 
@@ -189,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn each_outcome_has_the_place_of_its_number() {
+    fn outcomes_are_in_order() {
         for (number, outcome) in UpstreamOutcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, number);
         }
     }
 
     #[test]
-    fn a_call_without_an_end_was_given_up() {
+    fn dropped_call_counts_as_given_up() {
         let metrics = Metrics::default();
         let counts = metrics.upstream("s");
         counts.call().ended(UpstreamOutcome::Ok);
@@ -209,9 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_in_one_state_and_in_none_when_it_is_gone() {
+    fn server_has_one_state_and_none_after_deletion() {
         let metrics = Metrics::default();
-        metrics.set_upstreams(&["ready", "failed"], [standing("s", "ready")].into_iter());
+        metrics.set_upstreams(&["ready", "failed"], [status("s", "ready")].into_iter());
         for line in [
             "toolpost_upstream_state{upstream=\"s\",state=\"ready\"} 1",
             "toolpost_upstream_state{upstream=\"s\",state=\"failed\"} 0",
@@ -225,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_come_and_go_make_no_series_without_end() {
+    fn number_of_server_labels_is_bounded() {
         let metrics = Metrics::default();
-        let names: Vec<String> = (0..MOST_UPSTREAMS + 20).map(|number| format!("s{number}")).collect();
-        metrics.set_upstreams(&["ready"], names.iter().map(|name| standing(name, "ready")));
+        let names: Vec<String> = (0..MAX_UPSTREAMS + 20).map(|number| format!("s{number}")).collect();
+        metrics.set_upstreams(&["ready"], names.iter().map(|name| status(name, "ready")));
         drop(metrics.upstream("one more").call());
         let text = metrics.render();
         let states = text.lines().filter(|line| line.starts_with("toolpost_upstream_state{")).count();
-        assert_eq!(states, MOST_UPSTREAMS + 1);
+        assert_eq!(states, MAX_UPSTREAMS + 1);
         assert!(has(&metrics, "toolpost_upstream_state{upstream=\"other\",state=\"ready\"} 20"));
         assert!(has(&metrics, "toolpost_upstream_calls_total{upstream=\"other\",outcome=\"given_up\"} 1"));
     }

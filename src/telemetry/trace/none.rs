@@ -1,19 +1,19 @@
-//! Built without traces: there is no provider, so there is never a span.
+//! The backend of a build without traces: it has no provider, and all spans are empty.
 
 use super::SpanKind;
 use crate::config::Telemetry;
 
-/// None.
+/// An uninhabited type.
 #[derive(Debug)]
 pub enum Provider {}
 
-/// None.
+/// An uninhabited type.
 #[derive(Debug)]
 pub enum Live {}
 
 impl Provider {
     pub fn new(_: &Telemetry) -> Result<Self, String> {
-        Err("this program was built without traces (cargo feature `otel`); leave the endpoint out".to_owned())
+        Err("this program was built without traces (cargo feature `otel`); remove the endpoint".to_owned())
     }
 
     pub fn begin(&self, _: SpanKind, _: Option<&str>, _: String) -> Live {

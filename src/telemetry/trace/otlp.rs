@@ -1,7 +1,7 @@
-//! Spans by the OpenTelemetry SDK, exported as protobuf over HTTP by the client that is here anyway.
+//! The backend of a build with traces: the OpenTelemetry SDK, which exports protobuf over HTTP.
 //!
-//! The SDK gathers ended spans in a queue of a bounded length and sends them from a thread of its own; what does not fit is
-//! dropped. No call waits for a collector.
+//! The SDK collects ended spans in a bounded queue and sends them from its own thread. Spans that exceed the queue are
+//! dropped, so a slow collector never delays a call.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,21 +20,21 @@ use tokio::runtime::Handle;
 use super::SpanKind;
 use crate::config::Telemetry;
 
-/// How long the last spans may take to be sent at the end.
-const LAST_SPANS: Duration = Duration::from_secs(5);
-/// How long the collector may take to answer.
-const ANSWER: Duration = Duration::from_secs(10);
-/// Most of an answer that is read: it says nothing that is needed.
-const LONGEST_ANSWER: usize = 64 * 1024;
+/// Timeout for sending the last spans at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout for the response of the collector.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of a response that is read. Its content is not needed.
+const MAX_RESPONSE: usize = 64 * 1024;
 
-/// One service's SDK.
+/// The SDK of a service.
 #[derive(Debug)]
 pub struct Provider {
     sdk: SdkTracerProvider,
     tracer: SdkTracer,
 }
 
-/// A span under way.
+/// A span in progress.
 #[derive(Debug)]
 pub struct Live(opentelemetry_sdk::trace::Span);
 
@@ -66,12 +66,12 @@ impl Provider {
     }
 
     pub fn stop(&self) {
-        // What could not be sent was told by the client.
-        let _ = self.sdk.shutdown_with_timeout(LAST_SPANS);
+        // The client has already logged a failed export.
+        let _ = self.sdk.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
     }
 }
 
-/// `ENDPOINT/v1/traces`, as `OTEL_EXPORTER_OTLP_ENDPOINT` is meant.
+/// Returns `ENDPOINT/v1/traces`, as specified for `OTEL_EXPORTER_OTLP_ENDPOINT`.
 fn traces_url(endpoint: &str) -> Result<url::Url, String> {
     match url::Url::parse(endpoint) {
         Ok(mut url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
@@ -79,8 +79,8 @@ fn traces_url(endpoint: &str) -> Result<url::Url, String> {
             url.set_path(&path);
             Ok(url)
         }
-        Ok(_) => Err(format!("\"{endpoint}\" is no http or https address")),
-        Err(error) => Err(format!("\"{endpoint}\" is no address: {error}")),
+        Ok(_) => Err(format!("\"{endpoint}\" is not an http or https URL")),
+        Err(error) => Err(format!("\"{endpoint}\" is not a valid URL: {error}")),
     }
 }
 
@@ -107,7 +107,7 @@ impl Live {
     }
 }
 
-/// A `traceparent` for the propagator, which asks for headers.
+/// A `traceparent` as the header of a request, for the propagator.
 struct Parent<'p>(&'p str);
 
 impl Extractor for Parent<'_> {
@@ -120,36 +120,37 @@ impl Extractor for Parent<'_> {
     }
 }
 
-/// Sends in the service's runtime what the SDK's thread waits for.
+/// An HTTP client that runs the requests of the SDK's thread in the runtime of the service.
 #[derive(Debug)]
 struct Client {
     http: reqwest::Client,
     runtime: Handle,
-    /// Without what may be secret in it.
+    /// The origin of the endpoint, without parts that can be secret.
     shown: String,
-    is_away: AtomicBool,
+    is_failing: AtomicBool,
 }
 
 impl Client {
     fn new(endpoint: &url::Url) -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder().timeout(ANSWER).redirect(reqwest::redirect::Policy::none()).build()?;
+        let http =
+            reqwest::Client::builder().timeout(RESPONSE_TIMEOUT).redirect(reqwest::redirect::Policy::none()).build()?;
         let shown = endpoint.origin().ascii_serialization();
-        Ok(Self { http, runtime: Handle::current(), shown, is_away: AtomicBool::new(false) })
+        Ok(Self { http, runtime: Handle::current(), shown, is_failing: AtomicBool::new(false) })
     }
 
-    /// Told once when it goes wrong and once when it is well again.
-    fn note(&self, fault: Option<String>) {
-        match (fault, self.is_away.load(Ordering::Relaxed)) {
+    /// Logs the first failure and the first success after it.
+    fn log_change(&self, fault: Option<String>) {
+        match (fault, self.is_failing.load(Ordering::Relaxed)) {
             (Some(fault), false) => tracing::warn!(collector = self.shown, fault, "traces cannot be sent"),
             (None, true) => tracing::info!(collector = self.shown, "traces are sent again"),
             (fault, _) => return drop(fault),
         }
-        self.is_away.fetch_xor(true, Ordering::Relaxed);
+        self.is_failing.fetch_xor(true, Ordering::Relaxed);
     }
 }
 
 impl HttpClient for Client {
-    // What `#[async_trait]` makes of it.
+    // The signature that `#[async_trait]` generates.
     fn send_bytes<'c, 'f>(
         &'c self,
         request: Request<Bytes>,
@@ -161,7 +162,7 @@ impl HttpClient for Client {
         Box::pin(async move {
             let sent = self.runtime.spawn(send(self.http.clone(), request)).await;
             let sent = sent.unwrap_or_else(|gone| Err(gone.into()));
-            self.note(match &sent {
+            self.log_change(match &sent {
                 Ok(answer) if answer.status().is_success() => None,
                 Ok(answer) => Some(answer.status().to_string()),
                 Err(error) => Some(error.to_string()),
@@ -179,7 +180,7 @@ async fn send(http: reqwest::Client, request: Request<Bytes>) -> Result<Response
     }
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(reqwest::Error::without_url)? {
-        if body.len() + chunk.len() > LONGEST_ANSWER {
+        if body.len() + chunk.len() > MAX_RESPONSE {
             break;
         }
         body.extend_from_slice(&chunk);
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_the_beginning_of_an_address() {
+    fn endpoint_is_the_prefix_of_the_url() {
         let url = |endpoint| traces_url(endpoint).map(String::from);
         assert_eq!(url("http://collector:4318").unwrap(), "http://collector:4318/v1/traces");
         assert_eq!(url("https://c.example/otlp/").unwrap(), "https://c.example/otlp/v1/traces");
