@@ -1,4 +1,4 @@
-//! The one place that names every concrete type and joins them.
+//! The assembled service: builds every concrete type and connects them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,96 +41,96 @@ mod signing;
 
 pub use signing::{given_signing_secret, kept_signing_secret};
 
-/// Why the service cannot start.
+/// An error returned by [`Builder::start`].
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The database.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What `http` tools may reach.
+    /// The setting `egress.allow` is invalid.
     #[error("egress.allow: {0}")]
     Egress(String),
-    /// Whom programs run as.
+    /// The setting `process.user` is invalid.
     #[error("process.user: {0}")]
     ProcessUser(String),
-    /// Where traces are to be sent.
+    /// The endpoint for traces is invalid.
     #[error("telemetry.otlp_endpoint: {0}")]
     Telemetry(String),
-    /// The HTTP client.
-    #[error("the HTTP client cannot be made: {0}")]
+    /// The HTTP client could not be created.
+    #[error("cannot create the HTTP client: {0}")]
     Client(String),
-    /// What outgoing requests are to be signed with.
+    /// The signing secret is invalid.
     #[error("TOOLPOST_SIGNING_SECRET: {0}")]
     SigningSecret(InvalidSigningSecret),
-    /// What stored values are to be sealed with.
+    /// The encryption keys are invalid.
     #[error("TOOLPOST_ENCRYPTION_KEYS: {0}")]
     EncryptionKeys(KeyringError),
-    /// Whose tokens count.
+    /// The settings of the token issuer are invalid.
     #[error("{0}")]
     Issuer(String),
-    /// The secrets file.
-    #[error("the secrets file {} cannot be used: {reason}", file.display())]
+    /// The secrets file cannot be read, or is invalid.
+    #[error("cannot use the secrets file {}: {reason}", file.display())]
     SecretsFile {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The machine gives no random bytes.
-    #[error("the machine gives no random bytes: {0}")]
+    /// The operating system returned no random bytes.
+    #[error("random bytes are unavailable: {0}")]
     Randomness(String),
-    /// A hook of the settings or of the program that is refused.
-    #[error("hook {number} is refused: {reason}")]
+    /// A hook of the settings or of the program is invalid.
+    #[error("hook {number} is invalid: {reason}")]
     Hook {
-        /// Its place among its like, from 1.
+        /// Its position in its list, from 1.
         number: usize,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The upstream MCP servers.
-    #[error("the upstream MCP servers cannot be used: {0}")]
+    /// The declarations of the upstream MCP servers are invalid.
+    #[error("invalid upstream MCP servers: {0}")]
     Upstreams(String),
-    /// A built-in tool whose definition is refused.
-    #[error("the built-in tool \"{name}\" is refused: {reason}")]
+    /// The definition of a built-in tool is invalid.
+    #[error("the built-in tool \"{name}\" is invalid: {reason}")]
     Builtin {
-        /// Its name.
+        /// The name of the tool.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The folder of the workspace tools.
-    #[error("the workspace {} cannot be used: {source}", folder.display())]
+    /// The folder of the workspace tools cannot be opened.
+    #[error("cannot open the workspace {}: {source}", folder.display())]
     Workspace {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The tools folder.
-    #[error("the tools folder {} cannot be read: {source}", folder.display())]
+    /// The tools folder cannot be read.
+    #[error("cannot read the tools folder {}: {source}", folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
-/// Why a call made from Rust did not come to an end.
+/// An error returned by [`App::call`] for a call that was not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// Too many calls are in flight.
     #[error("too many calls are in flight")]
     Overloaded,
-    /// The service is stopping.
-    #[error("the service is stopping")]
+    /// The service is shutting down.
+    #[error("the service is shutting down")]
     ShuttingDown,
-    /// The database is away.
-    #[error("the call could not be recorded: the database is away")]
+    /// The call could not be recorded.
+    #[error("the call could not be recorded: the database is unavailable")]
     NotRecorded,
 }
 
-/// Makes an [`App`].
+/// A builder of an [`App`].
 pub struct Builder {
     config: Config,
     tools: Vec<BuiltinTool>,
@@ -142,40 +142,40 @@ pub struct Builder {
     is_command_line: bool,
 }
 
-/// The whole service without its server.
+/// The running service without its HTTP server.
 #[derive(Debug)]
 pub struct App {
-    /// Its settings.
+    /// The settings.
     pub config: Config,
-    /// Runs calls.
+    /// The engine, which runs calls.
     pub engine: Arc<Engine>,
-    /// Reads what the default tenant has: calls, events and stats.
+    /// The store of the default tenant: calls, events and statistics.
     pub store: Store,
-    /// The operator's own access, with which everything is allowed.
+    /// The operator's access, with all permissions.
     pub operator: Access,
-    /// Who may do what.
+    /// Authentication and authorization.
     pub auth: Arc<Auth>,
-    /// Tells of what was committed.
+    /// The bus that publishes committed events.
     pub bus: Bus,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// The way to the database.
+    /// The write path of calls.
     pub journal: Journal,
-    /// Signs outgoing requests, and makes the tokens of calls.
+    /// The key that signs outgoing requests and the tokens of calls.
     pub signing_key: SigningKey,
-    /// How tools outside report back; it is told the address once the service listens.
+    /// The addresses at which external tools report. The HTTP server sets the base once it listens.
     pub reporting: Reporting,
-    /// Wakes the sender of callbacks.
+    /// Wakes the delivery of callbacks.
     pub callback_wakeup: Arc<Notify>,
-    /// Seals values that are written over the API.
+    /// The encryption of preset values that are stored over the API.
     pub vault: Vault,
     /// The upstream MCP servers.
     pub upstreams: Arc<Upstreams>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// What is traced.
+    /// The tracer.
     pub tracer: Tracer,
-    /// What becomes of callbacks.
+    /// The counts of callback deliveries.
     pub callback_counts: Arc<callbacks::Counts>,
     node: Arc<str>,
     background: CancellationToken,
@@ -186,17 +186,17 @@ pub struct App {
 }
 
 impl Builder {
-    /// Adds a tool, or replaces the built-in one of the same name.
+    /// Adds a tool, or replaces the built-in tool of the same name.
     #[must_use]
     pub fn tool(mut self, tool: BuiltinTool) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Wraps every tool in a tower layer of one's own, outside the service's.
+    /// Wraps every tool in a tower layer, outside of the layers of the service.
     #[must_use]
-    pub fn wrap(mut self, wrap: StackLayer) -> Self {
-        self.layers.push(wrap);
+    pub fn wrap(mut self, layer: StackLayer) -> Self {
+        self.layers.push(layer);
         self
     }
 
@@ -207,30 +207,31 @@ impl Builder {
         self
     }
 
-    /// Where time and ids come from; the machine's unless given.
+    /// Sets the source of time and ids. Defaults to the machine's clock and random ids.
     #[must_use]
     pub fn clock(self, clock: Clock, ids: IdGenerator) -> Self {
         Self { clock, ids, ..self }
     }
 
-    /// Where secrets come from; the environment unless given.
+    /// Sets the source of secrets. Defaults to the environment.
     #[must_use]
     pub fn secrets(self, secrets: Secrets) -> Self {
         Self { secrets, ..self }
     }
 
-    /// It runs one call beside a server on the same database, and leaves what others have left behind to that.
+    /// Marks the app as a command-line client of a database that a service may use at the same time. It adopts no
+    /// calls, runs no maintenance, and takes no lock.
     #[must_use]
     pub fn command_line(self) -> Self {
         Self { is_command_line: true, ..self }
     }
 
-    /// Opens the database, brings it to the newest version, and reads the tools.
+    /// Opens the database, migrates it, loads the tools, and starts the background tasks.
     ///
     /// # Errors
-    /// What cannot be opened, read or used.
+    /// Returns an error if the settings are invalid, or a resource cannot be opened.
     pub async fn start(self) -> Result<App, StartError> {
-        let Self { config, tools, layers: wraps, hooks, clock, ids, secrets, is_command_line } = self;
+        let Self { config, tools, layers, hooks, clock, ids, secrets, is_command_line } = self;
         let node: Arc<str> = node_name(&clock, is_command_line).into();
         let given_secret = given_signing_secret(&config)?;
         let secrets = from_config::secrets(secrets, &config)?;
@@ -251,14 +252,14 @@ impl Builder {
         }
         let client =
             HttpClient::new(egress, secrets.clone(), clock.clone(), reporting.clone()).map_err(StartError::Client)?;
-        // Its own client needs what was made ready for the one above.
+        // The HTTP client above installs what this client needs.
         let tracer = Tracer::new(&config.telemetry).map_err(StartError::Telemetry)?;
         let metrics = Metrics::default();
         let hooks = hooks_of(&config, hooks, &client, &signing_key, &clock, &ids)?;
-        let shown = SharedCatalogs::default();
-        let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
+        let catalogs = SharedCatalogs::default();
+        let discovery = if config.tools.discovery { discovery::tools(&catalogs) } else { Vec::new() };
         let read = BuiltinTool::new(builtin::ReadResult::new(stores.clone()));
-        let system = system::tools(&stores, &clock, background::manageable_groups(&shown));
+        let system = system::tools(&stores, &clock, background::manageable_groups(&catalogs));
         let ProcessConfig { registration, helper, user, limits } = &config.process;
         let processes = Processes::new(helper, *registration, *limits, secrets.clone());
         let processes = processes.as_user(user).map_err(StartError::ProcessUser)?;
@@ -266,20 +267,20 @@ impl Builder {
         let builtins = builtin::standard(&clock).into_iter().chain([read]).chain(given);
         let builtins = builtins.chain(discovery).chain(system).chain(tools).collect();
         let servers = Servers::default();
-        let outfit = ServerContext {
+        let server_context = ServerContext {
             client: client.clone(),
             processes: processes.clone(),
             secrets: secrets.clone(),
             clock: clock.clone(),
             ids: ids.clone(),
-            pace: from_config::pace(&config.mcp_servers),
+            pace: from_config::server_timing(&config.mcp_servers),
             metrics: metrics.clone(),
         };
-        let workshop = EntryBuilder::new(builtins, client.clone(), wraps)
+        let entries = EntryBuilder::new(builtins, client.clone(), layers)
             .processes(processes)
             .servers(servers.clone())
             .name_separator(config.mcp.name_separator.clone());
-        let registry = Registry::new(workshop, clock.clone(), shown)
+        let registry = Registry::new(entries, clock.clone(), catalogs)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);
         let background = CancellationToken::new();
@@ -293,7 +294,8 @@ impl Builder {
         }
         registry.reload(&store).await?;
         hooks.reload(&stores).await?;
-        let upstreams = Upstreams::new(declarations, servers, outfit, registry.clone(), store.clone(), vault.clone());
+        let upstreams =
+            Upstreams::new(declarations, servers, server_context, registry.clone(), store.clone(), vault.clone());
         upstreams.reload(!is_command_line).await?;
         if !is_command_line {
             tokio::spawn(refresh::run(registry.clone(), background.clone()));
@@ -311,16 +313,16 @@ impl Builder {
         });
         tokio::spawn(background::keep_metrics(metrics.clone(), background.clone()));
         let (journal, writer) = Journal::start(stores.db().clone(), clock.clone(), ids.clone(), sink);
-        let callbacks_kick = Arc::<Notify>::default();
+        let callback_wakeup = Arc::<Notify>::default();
         let callbacks = Callbacks::new(stores.clone(), client, signing_key.clone(), clock.clone());
         let callback_counts = callbacks.counts();
-        let callbacks = tokio::spawn(callbacks.run(callbacks_kick.clone(), background.clone()));
+        let callbacks = tokio::spawn(callbacks.run(callback_wakeup.clone(), background.clone()));
         let settings = Settings {
             node: node.clone(),
             limits: config.limits,
             store_patience: Duration::from_millis(config.store.patience_ms),
             room_kib: config.server.max_in_flight_mib * 1024,
-            rush: from_config::rush(&config.server),
+            rush: from_config::admission_control(&config.server),
             rates: from_config::rates(&config),
             max_queued: config.queue.max_length,
             max_running: config.queue.max_running,
@@ -328,7 +330,7 @@ impl Builder {
             session_idle_ms: config.sessions.idle_ms,
             pause: PauseRule { after_timeouts: config.pause.after_timeouts, cooldown_ms: config.pause.cooldown_ms },
             results_bytes: config.cache.max_mib.saturating_mul(1024 * 1024),
-            callbacks_kick: callbacks_kick.clone(),
+            callbacks_kick: callback_wakeup.clone(),
             hooks,
             secrets: secrets.clone(),
             vault: vault.clone(),
@@ -339,9 +341,9 @@ impl Builder {
         let operator = Access::operator(&stores, &registry);
         let jwt = Jwt::new(config.auth.jwt.clone(), clock.clone(), reporting.clone());
         let jwt = jwt.map_err(StartError::Issuer)?;
-        let bounds = from_config::bounds(&config);
+        let key_limits = from_config::key_limits(&config);
         let is_insecure = config.auth.insecure_no_auth;
-        let auth = Auth::open(stores.clone(), registry.clone(), clock.clone(), jwt, bounds, is_insecure).await?;
+        let auth = Auth::open(stores.clone(), registry.clone(), clock.clone(), jwt, key_limits, is_insecure).await?;
         let auth = Arc::new(auth);
         tokio::spawn(auth.clone().follow(background.clone()));
         let engine = Engine::new(registry, journal.clone(), stores, clock.clone(), ids, settings);
@@ -353,7 +355,7 @@ impl Builder {
             is_alone: matches!(store.db(), Db::Sqlite(_)),
         };
         engine.sign_on(lease).await?;
-        let heart = tokio::spawn(engine.clone().live_on(lease, background.clone()));
+        let heartbeat = tokio::spawn(engine.clone().live_on(lease, background.clone()));
         if !is_command_line {
             let idle = Duration::from_millis(config.sessions.idle_ms);
             tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
@@ -373,7 +375,7 @@ impl Builder {
             journal,
             signing_key,
             reporting,
-            callback_wakeup: callbacks_kick,
+            callback_wakeup,
             vault,
             upstreams,
             metrics,
@@ -382,7 +384,7 @@ impl Builder {
             node,
             background,
             writer,
-            heartbeat: heart,
+            heartbeat,
             callbacks,
             lock,
         })
@@ -390,7 +392,7 @@ impl Builder {
 }
 
 impl App {
-    /// An app with these settings.
+    /// Returns a builder of an app with these settings.
     #[must_use]
     pub fn builder(config: Config) -> Builder {
         Builder {
@@ -405,10 +407,11 @@ impl App {
         }
     }
 
-    /// Runs one call to its end.
+    /// Runs a call as the operator and waits for its end.
     ///
     /// # Errors
-    /// If it was not taken or not recorded. A call that ends badly is no error here: its outcome says so.
+    /// Returns an error if the call was not accepted or not recorded. A failed call is not an error; its outcome
+    /// contains the failure.
     pub async fn call(&self, name: &str, arguments: Value) -> Result<Arc<Call>, CallError> {
         let request = CallRequest { name: name.to_owned(), arguments: Some(arguments), ..CallRequest::default() };
         let submission = Submission { calls: vec![request], wait: Wait::Result, ..Submission::default() };
@@ -422,29 +425,29 @@ impl App {
         ended.into_iter().next().ok_or(CallError::NotRecorded)
     }
 
-    /// Lets running calls end (for `drain_ms` at most), writes everything, and closes the database.
+    /// Waits for running calls (for at most `drain_ms`), writes pending changes, and closes the database.
     pub async fn stop(self) {
         self.engine.drain(Duration::from_millis(self.config.server.drain_ms)).await;
         self.background.cancel();
         self.upstreams.stop().await;
         self.engine.registry().instances().close().await;
         self.journal.close();
-        // A database that is away is not waited for beyond this: what it should have got was never acknowledged.
+        // The wait for an unavailable database is limited. Changes that are lost were never acknowledged.
         let callbacks = self.callbacks.abort_handle();
         let last_writes = async { tokio::join!(self.writer, self.callbacks) };
         if tokio::time::timeout(LAST_WRITES, last_writes).await.is_err() {
             callbacks.abort();
-            tracing::error!("the database is away; changes that were not acknowledged are given up");
+            tracing::error!("the database is unavailable; dropping unacknowledged changes");
         }
-        // What is left behind is seen to by the next start, or by another node, at once.
+        // After this, the next start or another node adopts the remaining calls immediately.
         let signed_off = tokio::time::timeout(LAST_WRITES, async {
-            // It might say once more that it lives.
+            // A last heartbeat would register the node again.
             let _ = self.heartbeat.await;
             self.store.deregister(&self.node).await
         })
         .await;
         if !matches!(signed_off, Ok(Ok(()))) {
-            tracing::warn!("the database is away; what is left behind is seen to once the lease is over");
+            tracing::warn!("the database is unavailable; remaining calls are adopted after the lease expires");
         }
         self.store.close().await;
         self.tracer.stop().await;
@@ -452,10 +455,10 @@ impl App {
     }
 }
 
-/// How long the last changes may take to be written at the end.
+/// Timeout for the last writes at shutdown.
 const LAST_WRITES: Duration = Duration::from_secs(5);
 
-/// The hooks of the program and of the settings.
+/// Creates the hooks of the program and of the settings.
 fn hooks_of(
     config: &Config,
     own: Vec<RustHook>,
@@ -472,7 +475,7 @@ fn hooks_of(
     hooks.map(Arc::new)
 }
 
-/// The host's name and the process, and what tells it from any process before it.
+/// Returns a unique node name from the host, the process and the start time.
 fn node_name(clock: &Clock, is_command_line: bool) -> String {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

@@ -1,21 +1,58 @@
-//! Toolpost: a tool-execution service for LLM agents.
+//! Toolpost is a tool-execution service for LLM agents.
 //!
-//! A model asks for a tool; Toolpost finds it, checks and mends the arguments, runs it within its limits, records what
-//! happened, and answers in the words that the model's vendor expects.
+//! An agent passes on the tool calls of its model. Toolpost finds the tool, validates and coerces the arguments, runs
+//! the tool within its limits, records the call, and returns the result in the format of the model's vendor. A call is
+//! dispatched at most once, and every accepted call ends exactly once, even after a crash.
 //!
-//! # A tool in Rust
+//! The program `toolpost` serves tools over HTTP and MCP without any Rust code; its README and guide describe that.
+//! This library is for Rust programs that contain their own tools:
 //!
-//! A tool is a type with one async function. Its arguments are a type too: the schema, and the descriptions that the model
-//! reads, come from it.
+//! - [`tool`] defines tools in Rust,
+//! - [`app`] assembles a service and runs calls in the same process,
+//! - [`http::serve`] puts the service behind the HTTP API,
+//! - [`config`] contains the settings, the same as those of the program.
+//!
+//! # Running a service
+//!
+//! [`App`](app::App) is the whole service without its HTTP server. It stores its calls in SQLite or PostgreSQL:
+//!
+//! ```
+//! use toolpost::{app::App, config::Config, tool::tool_fn};
+//! # #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! # struct Sum { a: i64, b: i64 }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut config = Config::default();
+//! config.store.database_url = "sqlite::memory:".into();
+//! let add = tool_fn("add", "Adds two numbers.", |sum: Sum| Ok(sum.a + sum.b));
+//! let app = App::builder(config).tool(add).start().await?;
+//!
+//! // The model sent a string for `b`. It is coerced to the integer that the schema requires.
+//! let call = app.call("add", serde_json::json!({"a": 1, "b": "2"})).await?;
+//! assert_eq!(call.outcome.as_ref().map(|outcome| outcome.output.as_str()), Some("3"));
+//! assert_eq!(call.coerced[0].pointer, "/b");
+//! app.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A failed call is not an error: its [`Outcome`](domain::Outcome) contains a [`Failure`](domain::Failure), whose text
+//! is written for the model.
+//!
+//! # Tools
+//!
+//! A [`Tool`](tool::Tool) is a type with one async function. The type of its arguments defines the JSON Schema, and the
+//! doc comments are the descriptions that the model reads:
 //!
 //! ```
 //! use toolpost::tool::{BuiltinTool, Run, Tool, ToolError};
 //!
-//! /// Greets somebody.
+//! /// Greets a person by name.
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! #[serde(deny_unknown_fields)]
 //! struct Greeting {
-//!     /// Whom to greet.
+//!     /// Name of the person.
 //!     name: String,
 //! }
 //!
@@ -35,20 +72,20 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let greet = BuiltinTool::new(Greet);
-//! assert_eq!(greet.definition.description, "Greets somebody.");
+//! assert_eq!(greet.definition.description, "Greets a person by name.");
 //!
-//! let answer = greet.invoke(serde_json::json!({"name": "Ada"})).await;
-//! assert_eq!(answer, Ok(toolpost::domain::ToolOutput::Text("Hello, Ada!".into())));
+//! let output = greet.invoke(serde_json::json!({"name": "Ada"})).await;
+//! assert_eq!(output, Ok(toolpost::domain::ToolOutput::Text("Hello, Ada!".into())));
 //! # }
 //! ```
 //!
-//! Where one function says it all, it is enough: see [`tool::tool_fn`], [`tool::async_tool_fn`] and
+//! For simple tools a function is enough: see [`tool::tool_fn`], [`tool::async_tool_fn`] and
 //! [`tool::blocking_tool_fn`].
 //!
-//! # A tool with a state
+//! # Tools with state
 //!
-//! One that works for somebody, as with a connection of that user's own, is made by a factory: for each call, for a session,
-//! or for all. What it keeps is disposed of when that has ended.
+//! A [`ToolFactory`](tool::ToolFactory) creates instances of a tool: one for each call, for each session, or for the
+//! whole service. An instance can hold state, such as a user's own connection, and is dropped when its scope ends.
 //!
 //! ```
 //! use toolpost::tool::{BuiltinTool, NoArgs, Run, InstanceScope, Tool, ToolError, ToolFactory};
@@ -86,34 +123,24 @@
 //! # }
 //! ```
 //!
-//! # The whole service
+//! # Further extension points
 //!
-//! ```
-//! use toolpost::{app::App, config::Config, tool::tool_fn};
-//! # #[derive(serde::Deserialize, schemars::JsonSchema)]
-//! # struct Sum { a: i64, b: i64 }
+//! - [`Builder::hook`](app::Builder::hook) adds a Rust function that runs before or after calls, or before an outcome
+//!   is stored.
+//! - [`Builder::wrap`](app::Builder::wrap) wraps every tool in a tower layer.
+//! - [`Builder::secrets`](app::Builder::secrets) and [`Builder::clock`](app::Builder::clock) replace the sources of
+//!   secrets, time and ids, for example in tests.
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut config = Config::default();
-//! config.store.database_url = "sqlite::memory:".into();
-//! let add = tool_fn("add", "Adds two numbers.", |sum: Sum| Ok(sum.a + sum.b));
-//! let app = App::builder(config).tool(add).start().await?;
+//! # Modules
 //!
-//! let call = app.call("add", serde_json::json!({"a": 1, "b": "2"})).await?;
-//! assert_eq!(call.outcome.as_ref().map(|outcome| outcome.output.as_str()), Some("3"));
-//! assert_eq!(call.coerced[0].pointer, "/b");
-//! app.stop().await;
-//! # Ok(())
-//! # }
-//! ```
+//! A call passes through [`http`] or [`mcp`], [`engine`], [`registry`] and [`schema`], [`policy`], [`executor`],
+//! [`store`] and [`events`], in this order. [`domain`] contains the types that all of them share. `ARCHITECTURE.md`
+//! describes the design.
 //!
-//! [`http::serve`] puts the same app behind HTTP.
+//! # Features
 //!
-//! # The map
-//!
-//! A call's path is [`http`] → [`engine`] → [`registry`] and [`schema`] → [`policy`] → [`executor`] → [`store`] →
-//! [`events`]; [`app`] joins them, and [`domain`] has the words that all of them speak.
+//! - `otel` (default): export of traces over OTLP/HTTP, if an endpoint is configured.
+//! - `fault-points`: exit points for crash tests. Never enable it in production.
 
 pub mod app;
 pub mod config;

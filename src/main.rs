@@ -1,8 +1,8 @@
-//! The `toolpost` program: arguments, a runtime, an exit code. Everything else is in the library.
+//! The `toolpost` program: parses the arguments and runs a command of [`cli`]. Everything else is in the library.
 
 use std::process::ExitCode;
 
-/// Many small allocations of many threads are what this service does.
+/// A faster allocator for many small allocations on several threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

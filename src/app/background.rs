@@ -1,4 +1,4 @@
-//! What goes on beside the calls: other nodes' changes are shown, and what nobody uses is let go.
+//! Background tasks: following changes of other nodes, folding statistics, and releasing idle instances.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,47 +15,47 @@ use crate::telemetry::{Metrics, metrics};
 use crate::tool::system;
 use crate::upstreams::Upstreams;
 
-/// How often the registered tools are compared with what other nodes may have made of them.
-const LOOK_AT_TOOLS: Duration = Duration::from_secs(1);
-/// How often what commits counted is added to the sums.
+/// The interval for checking whether another node changed the registered tools.
+const POLL_TOOLS: Duration = Duration::from_secs(1);
+/// The interval for adding the counts of commits to the totals.
 const FOLD_STATS: Duration = Duration::from_secs(1);
 
-/// The names of the groups that sessions may switch themselves.
-pub(super) fn manageable_groups(shown: &SharedCatalogs) -> system::Manageable {
-    // What is shown holds the tool that asks: it must not be held by it in turn.
-    let shown = Arc::downgrade(shown);
+/// Returns a function that lists the groups that sessions can switch.
+pub(super) fn manageable_groups(catalogs: &SharedCatalogs) -> system::Manageable {
+    // The catalogs contain the tool that owns this function, so a strong reference would be a cycle.
+    let catalogs = Arc::downgrade(catalogs);
     Arc::new(move |tenant: &Tenant| {
-        // The call that asks holds the shelf of its tenant.
-        let Some(shelf) = shown.upgrade().and_then(|shown| shown.of(tenant)) else { return Vec::new() };
-        let snapshot = shelf.snapshot();
+        // A running call holds the catalog of its tenant, so the weak reference is valid.
+        let Some(catalog) = catalogs.upgrade().and_then(|catalogs| catalogs.of(tenant)) else { return Vec::new() };
+        let snapshot = catalog.snapshot();
         let groups = snapshot.groups().values();
         groups.filter(|group| group.manageable).map(|group| group.name.clone()).collect()
     })
 }
 
-/// Reads the registered tools, hooks and upstream servers again whenever another node, or the command line, has changed them.
+/// Reloads registered tools, hooks and upstream servers after a change by another node or the command line.
 pub(super) async fn follow_tools(
     stores: Stores,
     (registry, hooks, upstreams): (Arc<Registry>, Arc<Hooks>, Arc<Upstreams>),
     starts: bool,
     stop: CancellationToken,
 ) {
-    // Up to which version the changes of other tenants are shown.
-    let mut shown = -1;
+    // The version up to which the changes of other tenants are loaded.
+    let mut loaded = -1;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(LOOK_AT_TOOLS) => {}
+            () = tokio::time::sleep(POLL_TOOLS) => {}
         }
-        // A database that is away is told of by the journal; the next look finds it again.
+        // The journal logs an unavailable database. The next iteration retries.
         let Ok(version) = stores.tools_clock().await else { continue };
         let default = Tenant::default();
-        // Likewise: what could not be read now is read at the next look.
+        // A failed reload is retried in the next iteration.
         if Some(version) != registry.version_of(&default) {
             let _ = registry.reload(&stores.of(&default)).await;
         }
-        if version != shown && reload_others(&stores, &registry, shown).await.is_ok() {
-            shown = version;
+        if version != loaded && reload_others(&stores, &registry, loaded).await.is_ok() {
+            loaded = version;
         }
         if version != hooks.version() {
             let _ = hooks.reload(&stores).await;
@@ -66,9 +66,9 @@ pub(super) async fn follow_tools(
     }
 }
 
-/// Reads again what tenants have changed behind this version, as far as anybody asks for it.
-async fn reload_others(stores: &Stores, registry: &Registry, behind: i64) -> Result<(), StoreError> {
-    for tenant in stores.changed_tenants(behind).await? {
+/// Reloads the tenants that changed after this version, if their catalogs are loaded.
+async fn reload_others(stores: &Stores, registry: &Registry, after: i64) -> Result<(), StoreError> {
+    for tenant in stores.changed_tenants(after).await? {
         if !tenant.is_default() && registry.shelf(&tenant).is_some() {
             registry.reload(&stores.of(&tenant)).await?;
         }
@@ -76,30 +76,30 @@ async fn reload_others(stores: &Stores, registry: &Registry, behind: i64) -> Res
     Ok(())
 }
 
-/// Keeps the sums of the stats near what is counted, so that whoever asks does not wait long.
+/// Folds the counts of commits into the totals periodically, so that queries have little left to fold.
 pub(super) async fn fold_stats(stores: Stores, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(FOLD_STATS) => {}
         }
-        // A database that is away is told of by the journal; the next turn goes on where this one stopped.
+        // The journal logs an unavailable database. The next iteration continues from the same position.
         let _ = stores.fold_stats().await;
     }
 }
 
-/// Lets go of what tools keep for sessions that do nothing any more.
+/// Releases the tool instances of idle sessions.
 pub(super) async fn end_idle_instances(instances: Instances, idle: Duration, stop: CancellationToken) {
-    let look = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(60));
+    let interval = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(60));
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(look) => instances.release_idle(idle),
+            () = tokio::time::sleep(interval) => instances.release_idle(idle),
         }
     }
 }
 
-/// Keeps samples from gathering in memory while nobody asks for them.
+/// Runs the upkeep of the metrics periodically.
 pub(super) async fn keep_metrics(metrics: Metrics, stop: CancellationToken) {
     loop {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! What the operator gives: secrets, the keys that values are sealed with, whose tokens count, a folder, the web.
+//! Construction of parts of the service from the settings.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::tool::web_fetch::WebFetch;
 use crate::tool::workspace::{self, Shell, Workspace};
 use crate::upstreams::Declarations;
 
-/// The secrets, with those of the file that the settings name.
+/// Adds the secrets of the secrets file, if one is configured.
 ///
 /// # Errors
-/// If the file cannot be used.
+/// Returns an error if the file cannot be read, or is invalid.
 pub(super) fn secrets(secrets: Secrets, config: &Config) -> Result<Secrets, StartError> {
     let path = config.secrets.file.trim();
     if path.is_empty() {
@@ -29,16 +29,16 @@ pub(super) fn secrets(secrets: Secrets, config: &Config) -> Result<Secrets, Star
     Ok(secrets.or_file(opened))
 }
 
-/// The upstream servers that the settings declare.
+/// Returns the upstream servers declared in the settings.
 ///
 /// # Errors
-/// What is wrong with their file, or their names.
+/// Returns an error if their file or a name is invalid.
 pub(super) fn declarations(config: &Config) -> Result<Declarations, StartError> {
     Declarations::read(&config.upstreams.0, &config.mcp_servers.file).map_err(StartError::Upstreams)
 }
 
-/// The clocks of upstream servers.
-pub(super) fn pace(config: &McpServersConfig) -> ServerTiming {
+/// Returns the timeouts and backoffs of upstream servers.
+pub(super) fn server_timing(config: &McpServersConfig) -> ServerTiming {
     let ms = Duration::from_millis;
     ServerTiming {
         start: ms(config.start_timeout_ms.max(1)),
@@ -50,14 +50,14 @@ pub(super) fn pace(config: &McpServersConfig) -> ServerTiming {
     }
 }
 
-/// The id of the key that follows from the signing secret.
+/// The id of the key that is derived from the signing secret.
 const DERIVED: &str = "signing-secret";
 
-/// The keys that the settings name; without any, one that follows from the signing secret, so that what is written over the
-/// API is sealed all the same.
+/// Creates the vault from the configured keys. A key derived from the signing secret is the fallback, so that values
+/// stored over the API are always encrypted.
 ///
 /// # Errors
-/// If they are none.
+/// Returns an error if the keys are invalid.
 pub(super) fn vault(config: &Config, signing_key: &SigningKey) -> Result<Vault, StartError> {
     let vault = Vault::parse(&config.secrets.encryption_keys.0).map_err(StartError::EncryptionKeys)?;
     Ok(vault.with_fallback_key(DERIVED, signing_key.derived("presets")))
@@ -69,20 +69,20 @@ pub(super) fn bounds(config: &Config) -> Defaults {
     Defaults { rate: config.auth.rate, concurrency: config.auth.concurrency, streams }
 }
 
-/// How many calls are taken while the database is behind.
-pub(super) fn rush(config: &Server) -> AdmissionControl {
+/// Creates the admission control for new calls.
+pub(super) fn admission_control(config: &Server) -> AdmissionControl {
     AdmissionControl::new(config.max_backlog, config.burst, Duration::from_millis(config.burst_ms))
 }
 
-/// How often tools may be called.
+/// Creates the rate limits of tools.
 pub(super) fn rates(config: &Config) -> Rates {
     Rates::new(config.tools.limits.iter().map(|(name, limit)| (name.clone(), limit.rate_per_minute)))
 }
 
-/// The built-in tools that are there because something was given: a workspace, or a way into the web.
+/// Returns the built-in tools that depend on the settings: the workspace tools and `web_fetch`.
 ///
 /// # Errors
-/// If the workspace cannot be used.
+/// Returns an error if the workspace cannot be opened.
 pub(super) fn tools(
     config: &Config,
     client: &HttpClient,

@@ -1,4 +1,4 @@
-//! Deletes what is older than it is to be kept, step by step, as long as the service runs.
+//! Deletion of expired calls and events, in steps, while the service runs.
 
 use std::time::Duration;
 
@@ -9,49 +9,49 @@ use crate::domain::{Clock, Time};
 use crate::store::retention::{Pruned, RetentionTarget};
 use crate::store::{StoreError, Stores};
 
-/// Longest time between two looks, and the shortest.
-const LOOKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
-/// Messages about calls that are gone are left alone for this long.
+/// The maximum and minimum time between two checks.
+const INTERVALS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
+/// The time for which messages about deleted calls are kept.
 const MESSAGES_MS: u64 = 60 * 60 * 1000;
 
-/// Looks now and then for what is too old, until `stop` fires. On several nodes one of them deletes at a time.
+/// Deletes expired rows periodically until `stop` fires. With several nodes, only one deletes at a time.
 pub(super) async fn run(stores: Stores, clock: Clock, config: RetentionConfig, stop: CancellationToken) {
-    let parts = [(RetentionTarget::Calls, config.calls_ms), (RetentionTarget::Events, config.events_ms)];
-    let Some(shortest) = parts.iter().map(|(_, kept)| *kept).filter(|kept| *kept > 0).min() else { return };
-    let look = (Duration::from_millis(shortest) / 4).clamp(LOOKS.1, LOOKS.0);
+    let targets = [(RetentionTarget::Calls, config.calls_ms), (RetentionTarget::Events, config.events_ms)];
+    let Some(shortest) = targets.iter().map(|(_, kept)| *kept).filter(|kept| *kept > 0).min() else { return };
+    let interval = (Duration::from_millis(shortest) / 4).clamp(INTERVALS.1, INTERVALS.0);
     loop {
-        for (part, kept) in parts.into_iter().filter(|(_, kept)| *kept > 0) {
+        for (target, kept) in targets.into_iter().filter(|(_, kept)| *kept > 0) {
             let before = ago(&clock, kept);
             let done = tokio::select! {
                 () = stop.cancelled() => return,
-                done = delete(&stores, part, before, &config) => done,
+                done = delete(&stores, target, before, &config) => done,
             };
             match done {
                 Ok((0, 0)) => {}
-                Ok((calls, events)) => tracing::info!(calls, events, %before, "deleted what is kept no longer"),
-                // A database that is away is told of by the journal; the next look goes on where this one stopped.
-                Err(error) => tracing::debug!(%error, "what is kept no longer cannot be deleted"),
+                Ok((calls, events)) => tracing::info!(calls, events, %before, "deleted expired rows"),
+                // The journal logs an unavailable database. The next check continues from the same position.
+                Err(error) => tracing::debug!(%error, "cannot delete expired rows"),
             }
         }
-        // What could not be forgotten now is forgotten later.
+        // A failed deletion is retried at the next check.
         let _ = stores.forget_messages_of_nobody(ago(&clock, MESSAGES_MS)).await;
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(look) => {}
+            () = tokio::time::sleep(interval) => {}
         }
     }
 }
 
-/// Everything of one part, with rests in between. Returns how many calls and events it was.
+/// Deletes all expired rows of one target, with pauses in between. Returns the number of deleted calls and events.
 async fn delete(
     stores: &Stores,
-    part: RetentionTarget,
+    target: RetentionTarget,
     before: Time,
     config: &RetentionConfig,
 ) -> Result<(u64, u64), StoreError> {
     let mut done = (0, 0);
     loop {
-        let Pruned { calls, events, is_unfinished } = stores.prune(part, before, config.batch.max(1)).await?;
+        let Pruned { calls, events, is_unfinished } = stores.prune(target, before, config.batch.max(1)).await?;
         done = (done.0 + calls, done.1 + events);
         if !is_unfinished {
             return Ok(done);
