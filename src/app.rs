@@ -220,7 +220,7 @@ impl Builder {
     }
 
     /// Marks the app as a command-line client of a database that a service may use at the same time. It adopts no
-    /// calls, runs no maintenance, and takes no lock.
+    /// calls, deletes no expired data, and takes no server lock.
     #[must_use]
     pub fn command_line(self) -> Self {
         Self { is_command_line: true, ..self }

@@ -2,7 +2,8 @@
 //!
 //! An agent passes on the tool calls of its model. Toolpost finds the tool, validates and coerces the arguments, runs
 //! the tool within its limits, records the call, and returns the result in the format of the model's vendor. A call is
-//! dispatched at most once, and every accepted call ends exactly once, even after a crash.
+//! dispatched at most once unless its tool may be repeated, and every accepted call ends exactly once, even after a
+//! crash.
 //!
 //! The program `toolpost` serves tools over HTTP and MCP without any Rust code; its README and guide describe that.
 //! This library is for Rust programs that contain their own tools:
@@ -84,8 +85,8 @@
 //!
 //! # Tools with state
 //!
-//! A [`ToolFactory`](tool::ToolFactory) creates instances of a tool: one for each call, for each session, or for the
-//! whole service. An instance can hold state, such as a user's own connection, and is dropped when its scope ends.
+//! A [`ToolFactory`](tool::ToolFactory) creates instances of a tool: one for each call, for each session, or for
+//! each tenant. An instance can hold state, such as a user's own connection, and is dropped when its scope ends.
 //!
 //! ```
 //! use toolpost::tool::{BuiltinTool, NoArgs, Run, InstanceScope, Tool, ToolError, ToolFactory};

@@ -261,8 +261,8 @@ impl Call {
         Ok(())
     }
 
-    /// Keeps the incomplete streamed arguments of a call that will not get more: the received text, and the part that
-    /// can be parsed.
+    /// Keeps the incomplete streamed arguments of a call that will not get more: the received part, and its
+    /// members that can be parsed.
     ///
     /// # Errors
     /// Returns an error if the call is not in the status `WAIT`.
