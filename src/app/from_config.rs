@@ -63,8 +63,8 @@ pub(super) fn vault(config: &Config, signing_key: &SigningKey) -> Result<Vault, 
     Ok(vault.with_fallback_key(DERIVED, signing_key.derived("presets")))
 }
 
-/// How much keys may ask that were made without bounds of their own.
-pub(super) fn bounds(config: &Config) -> Defaults {
+/// Returns the default limits of keys.
+pub(super) fn key_limits(config: &Config) -> Defaults {
     let streams = config.events.max_subscribers_per_key;
     Defaults { rate: config.auth.rate, concurrency: config.auth.concurrency, streams }
 }

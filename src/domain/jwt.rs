@@ -2,30 +2,30 @@
 
 use serde::Deserialize;
 
-/// Settings of tokens of an issuer.
+/// Settings of tokens of an external issuer.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JwtConfig {
-    /// `iss`; empty for no tokens at all.
+    /// Required `iss`; empty to accept only keys.
     pub issuer: String,
-    /// `aud`.
+    /// Audience that `aud` must equal or contain.
     pub audience: String,
-    /// Where the issuer's public keys are.
+    /// URL of the issuer's public keys.
     pub jwks_url: String,
-    /// The algorithms that count, of public keys.
+    /// Accepted signature algorithms.
     pub algorithms: Vec<String>,
-    /// The claim that names the tenant; empty: all are the default tenant.
+    /// Claim that names the tenant; empty if all tokens belong to the default tenant.
     pub tenant_claim: String,
-    /// The claim that names the scopes.
+    /// Claim that lists the scopes.
     pub scope_claim: String,
-    /// How far clocks may be apart, in seconds.
+    /// Maximum clock difference, in seconds.
     pub leeway_s: u64,
-    /// Requests a minute of each subject; 0 is no bound.
+    /// Maximum number of requests per minute for each subject; 0 disables the limit.
     pub rate: u32,
-    /// Requests at once of each subject; 0 is no bound.
+    /// Maximum number of concurrent requests for each subject; 0 disables the limit.
     pub concurrency: u32,
-    /// The claim that says the first for its own subject; empty for none.
+    /// Claim whose value overrides `rate`; empty to disable overrides.
     pub rate_claim: String,
-    /// The claim that says the second; empty for none.
+    /// Claim whose value overrides `concurrency`; empty to disable overrides.
     pub concurrency_claim: String,
 }

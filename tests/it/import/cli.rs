@@ -103,10 +103,10 @@ fn what_cannot_be_imported_is_exit_code_2_with_the_way_out() {
     for (words, told) in [
         (vec![file.as_str()], "--server: the document names no server: set its URL with `server` (--server URL)"),
         (vec![&file, "--server", "h.example"], "--server: must be an http:// or https:// URL"),
-        (vec![&file, "--server", "https://h", "--only", "c"], "--only: \"c\" is no tag"),
-        (vec![&file, "--auth", "sk-live-123"], "never the secret itself"),
-        (vec![&broken], "no JSON"),
-        (vec![&other], "no OpenAPI document"),
+        (vec![&file, "--server", "https://h", "--only", "c"], "--only: \"c\" is not a tag"),
+        (vec![&file, "--auth", "sk-live-123"], "never its value"),
+        (vec![&broken], "not valid JSON"),
+        (vec![&other], "not an OpenAPI document"),
         (vec!["nowhere.yaml"], "cannot read nowhere.yaml"),
         (vec![&file, "--out", "x.json", "--to", "http://h"], "cannot be used with"),
     ] {
