@@ -1,4 +1,5 @@
-//! The only floor with SQL: calls, callbacks, events, groups, sessions, stats, tools and settings in SQLite or Postgres.
+//! Persistence of calls, events, sessions, tools, keys and statistics in SQLite or Postgres. All SQL of the service is
+//! here.
 
 use std::sync::Arc;
 
@@ -40,25 +41,25 @@ pub use journal::Journal;
 
 use quota::Quotas;
 
-/// Changes of sessions that a watcher may be behind.
+/// Capacity of the channel of session changes; a subscriber that lags further behind misses changes.
 const SESSIONS_BEHIND: usize = 256;
 
-/// What belongs to no tenant, and the way to each tenant's own: what belongs to somebody can be asked of their [`Store`]
-/// only. Cheap to clone.
+/// A handle to the database of all tenants. Data of one tenant is accessible only through its [`Store`]. Cheap to
+/// clone.
 #[derive(Debug, Clone)]
 pub struct Stores(Arc<Inner>);
 
-/// One for all that hold it: it goes with every call.
+/// The shared state of all handles. Behind an `Arc`, because each call clones its handle.
 #[derive(Debug)]
 pub struct Inner {
     db: Db,
-    /// Sessions whose state has changed here.
+    /// Sessions whose state was changed by this process.
     sessions: broadcast::Sender<(Tenant, Arc<str>)>,
-    /// How much each tenant may have.
+    /// The quotas of each tenant.
     room: Arc<Quotas>,
 }
 
-/// Reads of what one tenant has, and the rare writes that are not the journal's. Cheap to clone.
+/// A handle to the data of one tenant: its queries, and the writes that do not go through the journal. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
     stores: Stores,
@@ -74,21 +75,21 @@ impl std::ops::Deref for Store {
 }
 
 impl Store {
-    /// The default tenant's, of a database that is opened for it; see [`Stores::open`].
+    /// Opens a database and returns the store of the default tenant; see [`Stores::open`].
     ///
     /// # Errors
-    /// An URL that is none, a database out of reach, or a migration that fails.
+    /// Returns an error if the URL is invalid, the database is unreachable or a migration fails.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         Ok(Stores::open(url).await?.of(&Tenant::default()))
     }
 
-    /// Whose the rows are that it reads and writes.
+    /// Returns the tenant whose rows this store reads and writes.
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// The same database, whoever the tenant is.
+    /// Returns the handle that is not restricted to a tenant.
     #[must_use]
     pub fn stores(&self) -> &Stores {
         &self.stores
@@ -104,51 +105,52 @@ impl std::ops::Deref for Stores {
 }
 
 impl Stores {
-    /// Opens the database, makes it if it is SQLite and missing, and brings it to the newest migration.
+    /// Opens the database and applies pending migrations. A missing SQLite file is created.
     ///
     /// # Errors
-    /// An URL that is none, a database out of reach, or a migration that fails.
+    /// Returns an error if the URL is invalid, the database is unreachable or a migration fails.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let db = Db::open(url).await?;
         migrate::run(&db).await?;
         Ok(Self(Arc::new(Inner { db, sessions: broadcast::Sender::new(SESSIONS_BEHIND), room: Arc::default() })))
     }
 
-    /// The same, where each tenant may have so much.
+    /// Returns the same database with these quotas for each tenant.
     #[must_use]
     pub fn bounded(self, limits: TenantLimits) -> Self {
         let Inner { db, sessions, .. } = &*self.0;
         Self(Arc::new(Inner { db: db.clone(), sessions: sessions.clone(), room: Arc::new(Quotas::new(limits)) }))
     }
 
-    /// What this tenant has.
+    /// Returns the store of one tenant.
     #[must_use]
     pub fn of(&self, tenant: &Tenant) -> Store {
         Store { stores: self.clone(), tenant: tenant.clone() }
     }
 
-    /// The database beneath, for the journal.
+    /// Returns the database, for the journal.
     #[must_use]
     pub fn db(&self) -> &Db {
         &self.db
     }
 
-    /// Whether the database answers.
+    /// Checks that the database responds.
     ///
     /// # Errors
-    /// If it does not.
+    /// Returns an error if the query fails.
     pub async fn ping(&self) -> Result<(), StoreError> {
         db::on_reader!(&self.db, pool => sqlx::query("SELECT 1").execute(pool).await.map(|_| ())).map_err(Into::into)
     }
 
-    /// Closes all connections; SQLite folds its log back into the file. A server that does not answer is left alone.
+    /// Closes all connections; SQLite checkpoints its write-ahead log. Connections to an unresponsive server are left
+    /// open.
     pub async fn close(&self) {
         let closed = timeout::within(async {
             self.db.close().await;
             Ok::<_, StoreError>(())
         });
         if closed.await.is_err() {
-            tracing::warn!("the database is away; its connections are left as they are");
+            tracing::warn!("the database is unavailable; its connections are left open");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The heart: every change of a call goes through one group-committing writer per node, and is acknowledged and
-//! published only once it is on disk.
+//! The write path of calls. One writer task per node group-commits all changes; a change is acknowledged and published
+//! only after its commit.
 //!
-//! What is waiting becomes one transaction. Changes of one call that meet in it become one row write, so a short call
-//! costs a single row and a share of a commit. The rows, the events' positions and what is counted are written together, guarded by
-//! the row's status, and every commit has an id: one whose end is unknown is looked up before it is tried again, so
-//! that nothing is counted twice or lost.
+//! All waiting changes form one transaction. Changes of the same call within it become one row write, so a short call
+//! costs one row and a share of a commit. A commit writes rows, event positions and statistics together, and the status
+//! of each row guards its write. Every commit has an id: if the result of a commit is unknown, the writer looks it up
+//! before it retries, so nothing is counted twice or lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,28 +30,28 @@ mod writer;
 pub use bucket::{bucket_of, upper_end_ms};
 pub(in crate::store) use tally::Tally;
 
-/// Changes that may wait for the writer. More wait at the door, within the callers' deadlines.
+/// Maximum number of changes queued for the writer. Further senders wait, within the deadlines of their callers.
 const QUEUE: usize = 4096;
 
-/// One change of a call: the call as it now is, and what is new about it.
+/// One change of a call: the new state of the call, and what the change adds.
 #[derive(Debug)]
 pub struct Change {
-    /// As it is stored.
+    /// The call as it is stored.
     call: Arc<Call>,
-    /// As it is told live, where that differs.
+    /// The call as it is published, where that differs from `call`.
     live_image: Option<Arc<Call>>,
     record: String,
     transitions: Transitions,
     reported: Option<Arc<Reported>>,
-    /// Idempotency keys that are taken with it.
+    /// Idempotency keys that are claimed with the change.
     claims: Vec<KeyClaim>,
-    /// The event id under which its end will be told to the call's callback URL.
+    /// The id of the event that is delivered to the call's callback URL.
     callback: Option<Uuid>,
-    /// Whether somebody waits for the call.
+    /// Whether a caller waits for the call.
     is_awaited: bool,
 }
 
-/// What is written as a whole or not at all.
+/// Changes that are written together or not at all.
 #[derive(Debug)]
 enum WriteUnit {
     Single(Change),
@@ -67,19 +67,19 @@ impl WriteUnit {
     }
 }
 
-/// Which of the call's own events this change brings.
+/// The status changes of a call that one change records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Transitions {
-    /// It was accepted; the first change of every call says so.
+    /// The call was accepted. Set in the first change of every call.
     pub accepted: bool,
-    /// Its tool has started.
+    /// The tool of the call was started.
     pub started: bool,
-    /// It has ended.
+    /// The call has ended.
     pub settled: bool,
 }
 
 impl Change {
-    /// A change of status.
+    /// Creates a change of status.
     #[must_use]
     pub fn new(call: Arc<Call>, news: Transitions) -> Self {
         let record = codec::encode(&call);
@@ -95,31 +95,31 @@ impl Change {
         }
     }
 
-    /// Takes idempotency keys with it; if one is taken already, nothing is written.
+    /// Claims idempotency keys with the change. If a key is already claimed, nothing is written.
     #[must_use]
     pub fn with_claims(self, claims: Vec<KeyClaim>) -> Self {
         Self { claims, ..self }
     }
 
-    /// The keys, each with whose it is.
+    /// Returns the keys with the tenant that claims them.
     fn claims(&self) -> impl Iterator<Item = (&Tenant, &KeyClaim)> {
         self.claims.iter().map(|claim| (&self.call.tenant, claim))
     }
 
-    /// Has the call's end told to its callback URL, under this event id.
+    /// Schedules the delivery of the ended call to its callback URL, as the event with this id.
     #[must_use]
     pub fn with_callback(self, event: Uuid) -> Self {
         Self { callback: Some(event), ..self }
     }
 
-    /// Says that somebody waits for the call: its JSON is written while the database is busy with the commit.
+    /// Marks the call as awaited by a caller. Its JSON is then rendered while the database executes the commit.
     #[must_use]
     pub fn awaited(self) -> Self {
         Self { is_awaited: true, ..self }
     }
 
-    /// Keeps another image of the call than the one that is told live: the same call, with another result, other arguments
-    /// or other facts.
+    /// Stores `image` instead of the published call. It is the same call with a different outcome, arguments or
+    /// metadata.
     #[must_use]
     pub fn with_stored_image(self, image: Arc<Call>) -> Self {
         debug_assert_eq!(
@@ -129,66 +129,66 @@ impl Change {
         Self { record: codec::encode(&image), live_image: Some(self.call), call: image, ..self }
     }
 
-    /// The arguments that take the place of those that were stored before.
+    /// Returns the arguments that replace the stored ones.
     fn replaced_arguments(&self) -> Option<&str> {
         let told = self.live_image.as_ref()?;
         (!Arc::ptr_eq(&told.arguments, &self.call.arguments)).then(|| self.call.arguments_text.get())
     }
 
-    /// Whether it is the call's first.
+    /// Returns `true` if this is the first change of the call.
     #[must_use]
     pub fn brings_acceptance(&self) -> bool {
         self.transitions.accepted
     }
 
-    /// About how many bytes it brings to the database.
+    /// Returns the approximate number of bytes that the change writes.
     fn size(&self) -> usize {
         let reported = self.reported.as_ref().map_or(0, |reported| reported.data.len());
         self.record.len() + self.call.arguments_text.get().len() + reported
     }
 
-    /// Whether the call is new and has not ended.
+    /// Returns `true` if the call is new and has not ended.
     fn opens_call(&self) -> bool {
         self.transitions.accepted && !self.transitions.settled
     }
 
-    /// Something that the running tool reported.
+    /// Creates a change that records a report of the running tool.
     #[must_use]
     pub fn reported(call: Arc<Call>, reported: Arc<Reported>) -> Self {
         Self { reported: Some(reported), ..Self::new(call, Transitions::default()) }
     }
 }
 
-/// Why a change was not written.
+/// An error returned by [`Journal::write`]: the change was not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// The call has ended already, or a later attempt owns it.
+    /// The call has already ended, or a later attempt owns it.
     #[error("the call has already ended")]
     Fenced,
-    /// Its idempotency key is taken.
-    #[error("the idempotency key is taken")]
+    /// An idempotency key of the change is already claimed.
+    #[error("the idempotency key is already claimed")]
     Claimed,
-    /// The database refuses this change whatever is tried.
-    #[error("the database refuses the record of this call")]
+    /// The database permanently rejects the change; a retry cannot succeed.
+    #[error("the database rejected the record of this call")]
     Refused,
-    /// The service is stopping and takes no more.
+    /// The journal is closed because the service is shutting down.
     #[error("the journal is closed")]
     Closed,
 }
 
-/// What a commit has made known, in order.
+/// The events of one commit, in order.
 #[derive(Debug)]
 pub struct Committed {
     /// Position of the first event.
     pub first_pos: i64,
     /// Position of the last event.
     pub last_pos: i64,
-    /// How long it took until it was certain.
+    /// Time from the start of the commit until its success was certain.
     pub took: Duration,
     told: Vec<CommittedChange>,
 }
 
-/// What one change has made known.
+/// One committed change, from which its events are built.
 #[derive(Debug)]
 struct CommittedChange {
     call: Arc<Call>,
@@ -197,18 +197,18 @@ struct CommittedChange {
 }
 
 impl Committed {
-    /// How many changes it has.
+    /// Returns the number of changes in the commit.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.told.len()
     }
 
-    /// The calls that have ended with it.
+    /// Returns the calls that ended in this commit.
     pub fn ended(&self) -> impl Iterator<Item = &Call> {
         self.told.iter().filter(|told| told.news.settled).map(|told| &*told.call)
     }
 
-    /// The events, in order. They are made here, for whoever wants them: mostly nobody does.
+    /// Builds the events of this commit in order. They are built lazily because most commits have no subscriber.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
         let mut events = Vec::with_capacity(self.told.len() * 5);
@@ -233,7 +233,7 @@ impl Committed {
     }
 }
 
-/// Receives each commit, in commit order, right after it is acknowledged.
+/// Receives each commit, in commit order, after its callers were notified.
 pub type Sink = Arc<dyn Fn(&Committed) + Send + Sync>;
 
 struct Entry {
@@ -241,7 +241,7 @@ struct Entry {
     done: oneshot::Sender<Result<(), JournalError>>,
 }
 
-/// The way to the writer. Cheap to clone.
+/// A handle to the writer task. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Journal(Arc<Shared>);
 
@@ -249,12 +249,12 @@ pub struct Journal(Arc<Shared>);
 struct Shared {
     queue: mpsc::Sender<Entry>,
     healthy: Arc<AtomicBool>,
-    /// Changes that somebody waits for.
+    /// Number of changes that callers wait for.
     awaited: AtomicUsize,
     closing: CancellationToken,
 }
 
-/// Changes that somebody waits for, as long as they do.
+/// Counts changes as awaited until it is dropped.
 #[derive(Debug)]
 pub struct AwaitedGuard(Journal, usize);
 
@@ -264,11 +264,11 @@ impl Drop for AwaitedGuard {
     }
 }
 
-/// The end of a change that was handed over.
+/// Resolves when the queued change is committed or rejected.
 pub type Receipt = oneshot::Receiver<Result<(), JournalError>>;
 
 impl Journal {
-    /// Starts the writer; the handle ends after [`Journal::close`], once everything is written.
+    /// Starts the writer task. The task ends after [`Journal::close`], once all queued changes are written.
     #[must_use]
     pub fn start(db: Db, clock: Clock, ids: IdGenerator, sink: Sink) -> (Self, tokio::task::JoinHandle<()>) {
         let (queue, entries) = mpsc::channel(QUEUE);
@@ -288,23 +288,23 @@ impl Journal {
         (Self(Arc::new(Shared { queue, healthy, awaited: AtomicUsize::new(0), closing })), task)
     }
 
-    /// Takes no more changes; what was taken is written.
+    /// Stops accepting changes. Queued changes are still written.
     pub fn close(&self) {
         self.0.closing.cancel();
     }
 
-    /// Hands a change over, waiting for a place in the queue. The receipt tells when it is on disk.
+    /// Queues a change, waiting for capacity. The receipt resolves once the change is committed.
     ///
     /// # Errors
-    /// [`JournalError::Closed`] if the writer is gone.
+    /// Returns [`JournalError::Closed`] if the writer has stopped.
     pub async fn enqueue(&self, change: Change) -> Result<Receipt, JournalError> {
         self.send(WriteUnit::Single(change)).await
     }
 
-    /// Writes several changes as a whole or not at all, and returns when they are on disk.
+    /// Writes several changes together or not at all. Returns after the commit.
     ///
     /// # Errors
-    /// If one of them was refused; then none was written.
+    /// Returns an error if one of the changes is rejected; then none is written.
     pub async fn write_atomic(&self, changes: Vec<Change>) -> Result<(), JournalError> {
         self.send(WriteUnit::Atomic(changes)).await?.await.map_err(|_| JournalError::Closed)?
     }
@@ -315,35 +315,35 @@ impl Journal {
         Ok(receipt)
     }
 
-    /// Writes a change and returns when it is on disk.
+    /// Writes a change and returns after its commit. Waits while the database is unavailable.
     ///
     /// # Errors
-    /// If it was refused; a database that is merely away is waited for.
+    /// Returns an error if the change is rejected or the journal is closed.
     pub async fn write(&self, change: Change) -> Result<(), JournalError> {
         self.enqueue(change).await?.await.map_err(|_| JournalError::Closed)?
     }
 
-    /// Says that somebody waits for so many changes, until it is dropped.
+    /// Counts `changes` as awaited until the guard is dropped.
     #[must_use]
     pub fn register_waiters(&self, changes: usize) -> AwaitedGuard {
         self.0.awaited.fetch_add(changes, Ordering::Relaxed);
         AwaitedGuard(self.clone(), changes)
     }
 
-    /// How many changes somebody waits for: how far the database is behind. Whoever was told has stopped waiting only when
-    /// it goes on.
+    /// Returns the number of changes that callers wait for: the backlog of the database. A caller counts until it
+    /// resumes after its notification.
     #[must_use]
     pub fn awaited(&self) -> usize {
         self.0.awaited.load(Ordering::Relaxed)
     }
 
-    /// How many changes wait for the writer.
+    /// Returns the number of changes queued for the writer.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.queue.max_capacity() - self.0.queue.capacity()
     }
 
-    /// Whether the last commit went through.
+    /// Returns `true` if the database answered the last commit.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.0.healthy.load(Ordering::Relaxed)

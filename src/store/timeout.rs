@@ -19,7 +19,7 @@ pub const ANSWER: Duration = Duration::from_secs(5);
 /// # Errors
 /// Those of `work`, or that there was no answer in time.
 pub async fn within<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    let no_answer = || Error::Io(io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {ANSWER:?}")));
+    let no_answer = || Error::Io(io::Error::new(io::ErrorKind::TimedOut, format!("no response within {ANSWER:?}")));
     tokio::time::timeout(ANSWER, work).await.unwrap_or_else(|_| Err(no_answer().into()))
 }
 

@@ -1,4 +1,4 @@
-//! What has gathered for one commit: one image per row, the stats, and the events in order.
+//! The content of one commit: one image per row, the statistics, and the events in order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use crate::domain::event::Reported;
 use crate::domain::{Call, KeyClaim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 
-/// Bytes of a row after which memory is given back.
+/// Bytes of a row above which a connection shrinks its buffers after the commit.
 const LARGE: usize = 256 * 1024;
 
-/// One row as it is to be written. Offsets count positions from the commit's first.
+/// The final state of one row in the commit. Offsets are relative to the first position of the commit.
 #[derive(Debug)]
 pub(super) struct RowImage<'a> {
     pub call: &'a Arc<Call>,
     pub record: &'a str,
-    /// Arguments that take the place of those that are stored already.
+    /// Arguments that replace the stored ones.
     pub arguments: Option<&'a str>,
     pub accepted: Option<i32>,
     pub started: Option<i32>,
     pub settled: Option<i32>,
 }
 
-/// A reported event to be stored.
+/// A reported event that the commit stores.
 #[derive(Debug)]
 pub(super) struct ReportedRow {
     pub call: Uuid,
@@ -42,10 +42,11 @@ pub(super) struct Batch<'a> {
     pub rows: Vec<RowImage<'a>>,
     pub reported: Vec<ReportedRow>,
     pub stats: Tally,
-    /// Places of units that come after their call's end in the same commit; nothing of them is written. A row's guard stops
-    /// a second end only once the first is on disk.
+    /// Indexes of units with a change that follows the end of its call in the same commit; these units are not written.
+    /// The guard of the row rejects a second end only after the first is committed.
     pub fenced: Vec<usize>,
-    /// Places of units whose key another one of the same commit takes; nothing of them is written.
+    /// Indexes of units whose idempotency key is claimed by another unit of the same commit; these units are not
+    /// written.
     pub claimed: Vec<usize>,
     pub claims: Vec<(&'a Tenant, &'a KeyClaim)>,
     pub callbacks: Vec<CallbackRow>,
@@ -89,47 +90,47 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// How many positions the commit takes.
+    /// Returns the number of event positions of the commit.
     pub fn positions(&self) -> i64 {
         self.positions.into()
     }
 
-    /// The node that writes.
+    /// Returns the node that writes.
     pub fn node(&self) -> &str {
         self.rows.first().map_or("", |row| &row.call.node)
     }
 
-    /// Whether so much is written that the memory for it is worth being given back.
+    /// Returns `true` if a row is large enough to shrink the buffers of the connection afterwards.
     pub fn is_large(&self) -> bool {
         self.rows.iter().any(|row| row.record.len() + row.call.arguments_text.get().len() > LARGE)
     }
 
-    /// Whether nothing is written but rows of calls.
+    /// Returns `true` if the batch writes only rows of calls.
     pub fn is_of_rows_only(&self) -> bool {
         self.reported.is_empty() && self.claims.is_empty() && self.callbacks.is_empty()
     }
 
-    /// Rows of calls that were not there before.
+    /// Returns the rows of new calls.
     pub fn inserts(&self) -> impl Iterator<Item = &RowImage<'a>> {
         self.rows.iter().filter(|row| row.accepted.is_some())
     }
 
-    /// Rows that are changed.
+    /// Returns the rows of stored calls.
     pub fn updates(&self) -> impl Iterator<Item = &RowImage<'a>> {
         self.rows.iter().filter(|row| row.accepted.is_none())
     }
 
-    /// Whether arguments are replaced that are stored already.
+    /// Returns `true` if stored arguments are replaced.
     pub fn replaces_arguments(&self) -> bool {
         self.updates().any(|row| row.arguments.is_some())
     }
 
-    /// The ids of the calls, 16 bytes each.
+    /// Returns the concatenated ids of the calls, 16 bytes each.
     pub fn call_ids(&self) -> Vec<u8> {
         self.rows.iter().flat_map(|row| *row.call.id.as_bytes()).collect()
     }
 
-    /// Whose all of it is; `None` if it belongs to several.
+    /// Returns the tenant of all rows, or `None` if the rows belong to several tenants.
     pub fn tenant(&self) -> Option<&'a Tenant> {
         let mut tenants = self.rows.iter().map(|row| &row.call.tenant);
         let first = tenants.next()?;
@@ -167,7 +168,7 @@ impl<'a> Batch<'a> {
         self.told.push(CommittedChange { call: told, news: *news, reported: reported.clone() });
     }
 
-    /// The batch, once it is on disk behind position `base`.
+    /// Converts the batch to its events, after its commit at the positions that follow `base`.
     pub fn committed(self, base: i64, took: Duration) -> Committed {
         Committed { first_pos: base + 1, last_pos: base + self.positions(), took, told: self.told }
     }

@@ -1,35 +1,35 @@
-//! Durations as histogram buckets that add up across minutes and nodes.
+//! Histogram buckets for durations. The counts of a bucket can be added across minutes and nodes.
 
 use std::sync::LazyLock;
 
 use hdrhistogram::Histogram;
 
-/// One hour: longer durations share the last bucket.
+/// One hour. Longer durations share the last bucket.
 const LONGEST_MS: u64 = 3_600_000;
-/// Two digits: below 256 ms every millisecond has its own bucket, above it a bucket is at most 1 % wide.
-/// Must never change once rows exist.
+/// Significant digits. With two, each millisecond below 256 has its own bucket, and wider buckets span at most 1 % of
+/// their value. Must never change once rows exist.
 const DIGITS: u8 = 2;
-/// Buckets per halving of precision, which follows from the digits.
+/// Number of buckets per doubling of the width; determined by `DIGITS`.
 const HALF: u64 = 128;
 
 static SHAPE: LazyLock<Histogram<u64>> = LazyLock::new(|| {
-    // The bounds are constants that the crate accepts; a test makes one.
+    // The bounds are valid constants; a test covers them.
     #[expect(clippy::unwrap_used, reason = "constants")]
     Histogram::new_with_bounds(1, LONGEST_MS, DIGITS).unwrap()
 });
 
-/// The bucket of a duration: durations in one bucket are taken as equal.
+/// Returns the bucket of a duration. Durations in one bucket count as equal.
 #[must_use]
 pub fn bucket_of(duration_ms: u64) -> i32 {
     let value = duration_ms.min(LONGEST_MS);
     let lowest = SHAPE.lowest_equivalent(value);
     let width = SHAPE.equivalent_range(lowest);
-    // Buckets below 256 are one wide; each doubling of the width adds HALF more.
+    // Buckets below 256 have width 1; each doubling of the width adds `HALF` buckets.
     let doublings = u64::from(width.trailing_zeros());
     i32::try_from(lowest / width + doublings * HALF).unwrap_or(i32::MAX)
 }
 
-/// The longest duration of a bucket.
+/// Returns the longest duration of a bucket, in milliseconds.
 #[must_use]
 pub fn upper_end_ms(bucket: i32) -> u64 {
     let bucket = u64::try_from(bucket).unwrap_or(0);

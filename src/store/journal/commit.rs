@@ -1,23 +1,23 @@
-//! How one commit ends.
+//! The result of one commit.
 
 use std::time::Duration;
 
-/// How long a commit on a server may take before its connection is given up and its end looked up.
+/// Timeout for a commit on Postgres. Afterwards the connection is dropped and the result of the commit is looked up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a commit was not made, or may not have been.
+/// A failed commit, or a commit whose result is unknown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommitError {
-    /// Some rows were refused by their guards; nothing was written.
+    /// The guards of some rows rejected the write; nothing was written.
     #[error("not all rows were written")]
     NotAllWritten,
-    /// The server did not answer in time.
-    #[error("no answer within {PATIENCE:?}")]
+    /// The server did not respond in time; the commit may have succeeded.
+    #[error("no response within {PATIENCE:?}")]
     TimedOut,
-    /// The database said no, or nothing.
+    /// The database returned an error, or the connection failed.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
 
-/// The position before the commit's first event.
+/// The position before the first event of the commit, or the reason why the commit failed.
 pub(super) type CommitResult = Result<i64, CommitError>;

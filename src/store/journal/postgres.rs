@@ -1,4 +1,4 @@
-//! A commit on Postgres: one statement, so one round trip and one transaction.
+//! A commit on Postgres: one statement, and therefore one round trip and one transaction.
 
 use std::sync::LazyLock;
 
@@ -15,17 +15,17 @@ use crate::store::{codec, idempotency};
 mod single_row;
 mod uniform;
 
-/// SQLSTATE of `toolpost_expect`: some rows were refused, and so nothing was written.
+/// SQLSTATE raised by the SQL function `toolpost_expect`: guards rejected some rows, and nothing was written.
 const NOT_ALL_WRITTEN: &str = "TP001";
 
-/// The numbers of a new row, all in one array: each array that is unnested costs the server as much as a column of the
-/// table. A position that there is not is -1.
+/// Numeric values of a new row. They share one array, because each unnested array costs the server as much as a table
+/// column. -1 stands for a missing position.
 const NUMBERS: i64 = 7;
-/// The same of a row that is there already.
+/// Numeric values of an updated row.
 const NUMBERS_AGAIN: i64 = 5;
 
-/// The statement, with or without the parts for calls that are there already, for reported events, for keys and callbacks,
-/// for replaced arguments of calls that are there already, and for several tenants at once: one tenant costs no array.
+/// The statement in all combinations of its optional parts: updated calls, reported events, keys and callbacks,
+/// replaced arguments, and several tenants. With a single tenant no tenant array is needed.
 static COMMITS: LazyLock<[String; 32]> = LazyLock::new(|| {
     std::array::from_fn(|parts| {
         let has = |part: usize| parts & part > 0;
@@ -33,10 +33,10 @@ static COMMITS: LazyLock<[String; 32]> = LazyLock::new(|| {
     })
 });
 
-/// The first parameter of a statement that not all have.
+/// The first parameter of the optional parts.
 const FIRST_MARK: usize = 15;
 
-/// Hands out the numbers of a statement's parameters.
+/// Allocates consecutive parameter numbers of a statement.
 struct Marks(usize);
 
 impl Marks {
@@ -47,7 +47,8 @@ impl Marks {
     }
 }
 
-/// Fails where not every change was made. The function is asked only then: a call of it costs.
+/// Renders the check that every change was written. The SQL function runs only on a mismatch, because calling it is
+/// costly.
 fn complete(again: Option<usize>, claims: Option<usize>) -> String {
     let part = |count: Option<usize>, name: &str| {
         count.map(|mark| {
@@ -60,11 +61,11 @@ fn complete(again: Option<usize>, claims: Option<usize>) -> String {
 
 fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) -> String {
     let mut marks = Marks(FIRST_MARK);
-    // Whose a row is: one value for all, or an array beside the others.
+    // The tenant: one value for all rows, or a further array.
     let (tenant, of_fresh, column) = if mixed { ("tenant", ", $3::text[]", ", tenant") } else { ("$3", "", "") };
     let (mut changed, mut reported, mut extras) = (String::new(), String::new(), String::new());
     let (mut expected_again, mut expected_claims) = (None, None);
-    // New rows are all written, or the statement fails; only rows that are there already can be left alone.
+    // An insert writes all new rows or fails; only updates can skip rows.
     if again {
         let [id, numbers, record, expected] = marks.take();
         expected_again = Some(expected);
@@ -132,7 +133,7 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) 
     )
 }
 
-/// The values of rows that mostly have none: an empty array stands for nulls only, and costs the server nothing.
+/// Returns an empty array if all values are `None`. The server reads missing elements as NULL, at no cost.
 fn unless_all_none<T>(values: Vec<Option<T>>) -> Vec<Option<T>> {
     if values.iter().all(Option::is_none) { Vec::new() } else { values }
 }
@@ -152,7 +153,7 @@ fn place(offset: Option<i32>) -> i64 {
     offset.map_or(-1, i64::from)
 }
 
-/// Writes the batch; returns the position before its first event.
+/// Writes the batch and returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Batch<'_>) -> CommitResult {
     if let Some(row) = single_row::of(batch) {
         return Ok(single_row::commit(connection, batch, row).await?);
@@ -235,7 +236,7 @@ fn not_all_written(error: sqlx::Error) -> CommitError {
     }
 }
 
-/// The position before the first event of a commit that may have been made behind `after`.
+/// Looks up a commit that may have succeeded after position `after`. Returns the position before its first event.
 pub(super) async fn find(
     connection: &mut PoolConnection<Postgres>,
     after: i64,

@@ -1,17 +1,18 @@
-//! The statements of a commit, in the parts that both databases share.
+//! Parts of the commit statements that both databases share.
 
-/// Columns of a new call's row, in the order in which they are bound.
+/// Columns of a new call's row, in binding order.
 pub(super) const ROW: &str = "id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos, \
      started_pos, settled_pos, arguments, record";
 
-/// What a later change of a call replaces, from a list `u` of such changes. A row that has ended, or belongs to a later
-/// attempt or to another node, or has these events already, is left alone, and then counts as not written. The rows are found by key: `+ 0` keeps the databases from
-/// going through the index of calls under way instead, which is full of dead entries.
+/// Updates stored calls from a list `u` of changes. The fence skips a row that has ended, belongs to a later attempt or
+/// to another node, or already has these events; a skipped row does not count as written. `+ 0` makes the databases
+/// find rows by primary key instead of the index of unfinished calls, which is full of dead entries.
 pub(super) const ROW_AGAIN: &str = "UPDATE tool_calls AS c SET status = u.status, attempt = u.attempt, seq = u.seq, \
      started_pos = COALESCE(c.started_pos, u.started), settled_pos = u.settled, record = u.record \
      FROM u WHERE c.id = u.id AND c.status + 0 < 2 AND c.attempt <= u.attempt AND c.seq < u.seq AND c.node = u.node";
 
-/// The same where arguments are replaced too, which few changes do: another column costs.
+/// Returns [`ROW_AGAIN`] extended by the arguments. It is a separate statement because few changes replace arguments,
+/// and each column has a cost.
 pub(super) fn row_again_with_arguments() -> String {
     ROW_AGAIN.replacen("SET ", "SET arguments = COALESCE(u.arguments, c.arguments), ", 1)
 }
@@ -19,10 +20,10 @@ pub(super) fn row_again_with_arguments() -> String {
 /// Columns of a reported event.
 pub(super) const EVENT: &str = "call_id, seq, pos, kind, data";
 
-/// Columns of an idempotency key that is taken.
+/// Columns of a claimed idempotency key.
 pub(super) const CLAIM: &str = "tenant, key, fingerprint, batch_id, calls, expires_at";
 
-/// A key whose time is over may be taken again; any other is left alone, and then counts as not written. `{NOW}` is the
+/// Replaces an expired key. An unexpired key is left unchanged and does not count as written. `{NOW}` is the current
 /// time.
 pub(super) const CLAIM_AGAIN: &str = "ON CONFLICT (tenant, key) DO UPDATE SET fingerprint = excluded.fingerprint, \
      batch_id = excluded.batch_id, calls = excluded.calls, expires_at = excluded.expires_at \
@@ -31,6 +32,5 @@ pub(super) const CLAIM_AGAIN: &str = "ON CONFLICT (tenant, key) DO UPDATE SET fi
 /// Columns of a commit.
 pub(super) const COMMIT: &str = "id, first_pos, last_pos, at, calls, stats";
 
-/// Whether a commit whose end is unknown was made after all, behind a position that was known before it: its first
-/// position.
+/// Finds a commit whose result is unknown, behind a position that was known before it. Returns its first position.
 pub(super) const FIND_COMMIT: &str = "SELECT first_pos FROM commits WHERE last_pos > $1 AND id = $2";

@@ -14,17 +14,17 @@ use crate::domain::{KeyClaim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, idempotency};
 
-/// Most rows of a statement.
+/// Maximum number of rows of a statement.
 const LARGEST: usize = 64;
-/// Above this, only multiples of it: each size is a statement of its own, prepared when it is first needed.
+/// Above this number, only multiples of it are used: each size is a separate statement, prepared on first use.
 const STEP: usize = 8;
 
-/// How many of these rows the next statement takes.
+/// Returns the number of rows for the next statement.
 fn chunk(rows: usize) -> usize {
     if rows <= STEP { rows } else { (rows - rows % STEP).min(LARGEST) }
 }
 
-/// A statement for each number of rows, made when it is first needed.
+/// One statement for each number of rows, built on first use.
 struct Statements {
     head: String,
     columns: usize,
@@ -33,20 +33,20 @@ struct Statements {
 }
 
 impl Statements {
-    /// `head VALUES (…), (…) tail`, with `columns` values a row.
+    /// Creates statements of the form `head VALUES (…), (…) tail`, with `columns` values a row.
     fn new(head: &str, columns: usize, tail: &str) -> Self {
         Self { head: head.to_owned(), columns, tail: tail.to_owned(), texts: [const { OnceLock::new() }; LARGEST + 1] }
     }
 
     fn text(&'static self, rows: usize) -> &'static str {
         self.texts[rows].get_or_init(|| {
-            // Numbered marks would be looked up by name for every value.
+            // Numbered parameters would be looked up by name for every value.
             let marks = format!("({})", vec!["?"; self.columns].join(", "));
             format!("{} VALUES {} {}", self.head, vec![marks; rows].join(", "), self.tail)
         })
     }
 
-    /// Runs the statement over all rows; returns how many were written.
+    /// Runs the statement over all rows and returns the number of rows written.
     async fn run<T>(
         &'static self,
         connection: &mut PoolConnection<Sqlite>,
@@ -79,7 +79,7 @@ static AGAIN_WITH_ARGUMENTS: LazyLock<Statements> = LazyLock::new(|| {
 static EVENTS: LazyLock<Statements> =
     LazyLock::new(|| Statements::new(&format!("INSERT INTO call_events ({})", sql::EVENT), 5, ""));
 static CLAIMS: LazyLock<Statements> = LazyLock::new(|| {
-    // The time of the commit comes with each row, as the end of the key that it would replace.
+    // The new row's expiry implies the time of the commit, so no parameter is needed.
     let again = sql::CLAIM_AGAIN.replace("{NOW}", &format!("excluded.expires_at - {}", idempotency::KEPT_MS * 1000));
     Statements::new(&format!("INSERT INTO idempotency_keys AS k ({})", sql::CLAIM), 6, &again)
 });
@@ -89,7 +89,7 @@ static COMMITS: LazyLock<String> =
 
 const TAKE_POSITIONS: &str = "UPDATE event_clock SET pos = pos + $1 RETURNING pos - $1";
 
-/// Writes the batch; returns the position before its first event.
+/// Writes the batch and returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {
     let committed = async {
         sqlx::query("BEGIN IMMEDIATE").execute(&mut **connection).await?;
@@ -99,8 +99,8 @@ pub(super) async fn commit(connection: &mut PoolConnection<Sqlite>, batch: &Batc
     }
     .await;
     if committed.is_err() {
-        // Fails where the transaction is gone already, which is what is wanted. A beginning that fails may be that of a
-        // transaction within one that could not be taken back before.
+        // The rollback fails if the transaction has already ended, which is harmless. It also runs if BEGIN failed,
+        // because BEGIN fails inside a transaction that could not be rolled back before.
         let _ = sqlx::query("ROLLBACK").execute(&mut **connection).await;
     }
     committed
@@ -193,7 +193,7 @@ fn bind_claim(query: Query, (tenant, claim): &(&Tenant, &KeyClaim), now: Time) -
         .bind(now.plus_millis(idempotency::KEPT_MS).0)
 }
 
-/// The position before the first event of a commit that may have been made behind `after`.
+/// Looks up a commit that may have succeeded after position `after`. Returns the position before its first event.
 pub(super) async fn find(
     connection: &mut PoolConnection<Sqlite>,
     after: i64,

@@ -1,4 +1,4 @@
-//! What a commit adds to the stats, and the form in which it is noted beside the commit.
+//! Statistics of one commit, and the JSON note in which the commit stores them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,48 +10,48 @@ use super::bucket_of;
 use crate::domain::Call;
 use crate::domain::stats::Sample;
 
-/// What is counted apart.
+/// The dimensions of the statistics.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::store) struct Key {
-    /// The owner.
+    /// The owner of the calls.
     #[serde(rename = "o")]
     pub tenant: Arc<str>,
-    /// The tool, or nothing for unknown ones.
+    /// The tool; empty for unknown tools.
     #[serde(rename = "n")]
     pub tool: Arc<str>,
-    /// The minute since 1970 in which the calls ended; 0 is all of them.
+    /// The minute since 1970 in which the calls ended; 0 for the total of all minutes.
     #[serde(rename = "m")]
     pub minute: i64,
-    /// Whether they ran.
+    /// Whether the calls were executed.
     #[serde(rename = "x")]
     pub executed: bool,
-    /// The failure's code.
+    /// The failure code; empty for successful calls.
     #[serde(rename = "c")]
     pub code: Arc<str>,
-    /// The bucket of their durations.
+    /// The bucket of the durations.
     #[serde(rename = "b")]
     pub bucket: i32,
 }
 
-/// What is added to one row of stats. Durations in milliseconds.
+/// The aggregates of one key. Durations are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::store) struct Sum {
-    /// How many calls.
+    /// Number of calls.
     #[serde(rename = "k")]
     pub calls: i64,
-    /// Their durations together.
+    /// Sum of the durations.
     #[serde(rename = "t")]
     pub total_ms: i64,
-    /// The shortest.
+    /// Shortest duration.
     #[serde(rename = "l")]
     pub min_ms: i64,
-    /// The longest.
+    /// Longest duration.
     #[serde(rename = "h")]
     pub max_ms: i64,
-    /// Attempts after the first.
+    /// Number of attempts after the first.
     #[serde(rename = "r")]
     pub retries: i64,
-    /// When the last one ended.
+    /// Time at which the last call ended.
     #[serde(rename = "a")]
     pub last_at: i64,
 }
@@ -67,12 +67,12 @@ impl Sum {
     }
 }
 
-/// Sums by what is counted apart.
+/// Aggregates by key.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Tally(BTreeMap<Key, Sum>);
 
 impl Tally {
-    /// Counts a call that has ended, in its minute.
+    /// Counts an ended call in the minute of its end.
     pub fn count(&mut self, call: &Call) {
         let Some(sample) = Sample::of(call) else { return };
         let duration = sample.duration_ms as i64;
@@ -102,17 +102,17 @@ impl Tally {
         }
     }
 
-    /// As it is noted beside a commit; `None` if nothing ended in it.
+    /// Renders the note that is stored with the commit. Returns `None` if no call ended in it.
     pub fn note(&self) -> Option<String> {
         let rows: Vec<(&Key, &Sum)> = self.0.iter().collect();
-        // Keys and sums are strings and numbers: there is nothing in them that JSON cannot say.
+        // Keys and sums consist of strings and numbers, so serialization cannot fail.
         (!rows.is_empty()).then(|| serde_json::to_string(&rows).unwrap_or_default())
     }
 
-    /// Adds what a commit noted, to its minutes and to the totals.
+    /// Adds the note of a commit to its minutes and to the totals.
     ///
     /// # Errors
-    /// If it is no such note.
+    /// Returns an error if the note is not valid.
     pub fn add_note(&mut self, note: &str) -> Result<(), serde_json::Error> {
         let rows: Vec<(Key, Sum)> = serde_json::from_str(note)?;
         for (key, sum) in rows {
@@ -122,7 +122,7 @@ impl Tally {
         Ok(())
     }
 
-    /// The rows, in a stable order.
+    /// Returns the aggregates in a stable order.
     pub fn rows(&self) -> impl Iterator<Item = (&Key, &Sum)> {
         self.0.iter()
     }

@@ -1,4 +1,4 @@
-//! The one task that writes: takes what has gathered, commits it, then tells.
+//! The writer task: collects waiting changes, commits them, notifies the senders and publishes the events.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -22,16 +22,16 @@ use crate::formats::native::ToolCall;
 use crate::store::Db;
 use crate::store::calls::StoredVersion;
 
-/// Most changes that share one commit.
+/// Maximum number of units in one commit.
 const GROUP: usize = 512;
-/// Bytes of records, arguments and reports from which on a commit takes no more changes: while it is made, a database has
-/// several copies of each.
+/// Maximum bytes of records, arguments and reports before a commit is full. The databases hold several copies of each
+/// during a commit.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
-/// Turns of the scheduler that a commit waits for as many changes as the one before it had.
+/// Maximum scheduler turns that a commit waits for as many changes as the previous commit had.
 const TURNS: usize = 32;
-/// Most bytes of a record, and of arguments, whose call is written ahead.
+/// Maximum bytes of a record, and of arguments, up to which the JSON of a call is rendered ahead.
 const QUICKLY_WRITTEN: usize = 4 * 1024;
-/// Waits between tries while the database is away, doubling from the first to the last.
+/// Delays between retries while the database is unavailable; they double from the first to the last.
 const FIRST_WAIT: Duration = Duration::from_millis(25);
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
@@ -43,20 +43,20 @@ pub(super) struct Writer {
     pub ids: IdGenerator,
     pub sink: Sink,
     pub healthy: Arc<AtomicBool>,
-    /// The last position that its own commits are known to have reached: one whose end is unknown lies behind it.
+    /// The last position known to be reached by a commit of this writer. A commit with an unknown result lies behind
+    /// it.
     pub last_known_pos: i64,
-    /// The connection to a server, kept from one commit to the next: taking it out of the pool and giving it back costs
-    /// a task each time.
+    /// The Postgres connection, kept across commits: each acquire and release of a pooled connection costs a task.
     pub connection: Option<PoolConnection<Postgres>>,
-    /// The commit before, until watchers know of it.
+    /// The previous commit, until it is published.
     pub unpublished: Option<Unpublished>,
 }
 
-/// A commit that its callers know of, and watchers do not yet. They are told while the next one is on its way, which is
-/// when there is nothing else to do, or once nobody comes.
+/// A commit that was acknowledged to its callers but not yet published to subscribers. It is published while the
+/// database executes the next commit, or when the queue is empty.
 pub(super) struct Unpublished {
     committed: Committed,
-    /// Freed with it, as that takes a while, too.
+    /// Freed together with the commit, because freeing takes time as well.
     _units: Vec<WriteUnit>,
 }
 
@@ -65,12 +65,12 @@ impl Writer {
         let mut group = Vec::with_capacity(GROUP);
         let mut usual = 0;
         loop {
-            // Some may be left from before, for which there was no room.
+            // Entries may be left over that did not fit into the previous commit.
             let taken = tokio::select! {
                 biased;
                 () = std::future::ready(()), if !group.is_empty() => group.len(),
                 taken = entries.recv_many(&mut group, GROUP) => taken,
-                // Whoever was answered goes on first, and whoever asks by then.
+                // Callers that were just notified run first, and may queue further changes.
                 () = tokio::task::yield_now(), if self.unpublished.is_some() => {
                     publish(&self.sink, self.unpublished.take());
                     continue;
@@ -84,8 +84,8 @@ impl Writer {
                 return publish(&self.sink, self.unpublished.take());
             }
             fill_group(&mut group, &mut entries, usual).await;
-            // New calls come first: then positions follow one another among them, and among the others. What happens to
-            // one call keeps its order.
+            // New calls go first, so that new and updated rows each have consecutive positions. The sort is stable,
+            // which keeps the order of changes of one call.
             group.sort_by_key(|entry| !entry.unit.changes().iter().any(Change::brings_acceptance));
             let later = group.split_off(fitting(&group));
             let taken = group.len();
@@ -97,23 +97,24 @@ impl Writer {
             }
             group.extend(later);
             self.write(units, done).await;
-            // Calls that may run now come again sooner than callers do: if most are such, they go first, together. Otherwise
-            // those who were answered come again, and these have come meanwhile.
+            // Calls that may run now send their next change sooner than callers send new calls. If they are the
+            // majority, the next commit waits only for them. Otherwise it waits for the notified callers and for
+            // changes queued since.
             usual = if going * 2 >= taken { going } else { taken + entries.len() };
         }
     }
 
-    /// Writes the changes, all together if that is possible, and tells each one's sender.
+    /// Writes the units, in one commit if possible, and notifies each sender.
     async fn write(&mut self, units: Vec<WriteUnit>, done: Vec<Done>) {
         let batch = Batch::of(self.ids.next(), self.clock.now(), &units);
         let began = Instant::now();
         let (sink, untold) = (self.sink.clone(), self.unpublished.take());
         let outcome = {
             let commit = pin!(self.commit_until_certain(&batch));
-            // In this order: the database has its work before this goes on with its own.
+            // The commit is polled first, so the database works while this task publishes and renders.
             let meanwhile = async {
-                // A database on the same processor begins, and while it waits for its disk this goes on. Elsewhere it costs
-                // next to nothing.
+                // Lets a database on the same processor start. This task continues while the database waits for its
+                // disk. The cost is negligible otherwise.
                 std::thread::yield_now();
                 publish(&sink, untold);
                 write_answers(&units);
@@ -128,7 +129,7 @@ impl Writer {
                         index if batch.claimed.contains(&index) => Err(JournalError::Claimed),
                         _ => Ok(()),
                     };
-                    // Whoever waited may have gone.
+                    // The receiver may be dropped.
                     let _ = done.send(end);
                 }
                 let committed = batch.committed(base, began.elapsed());
@@ -142,7 +143,7 @@ impl Writer {
         }
     }
 
-    /// Some calls have ended already, or some keys are taken: their units are refused, the rest is written.
+    /// Rejects units with ended calls or claimed keys, and writes the other units.
     async fn retry_without_refused(&mut self, units: Vec<WriteUnit>, done: Vec<Done>, at: Time) {
         let changes = || units.iter().flat_map(WriteUnit::changes);
         let ids: Vec<Uuid> = changes().map(|change| change.call.id).collect();
@@ -180,11 +181,11 @@ impl Writer {
         }
     }
 
-    /// The database refuses something in these units: halves are tried until the culprit stands alone.
+    /// Splits units that the database rejects into halves until the offending unit is isolated and rejected.
     async fn bisect(&mut self, mut units: Vec<WriteUnit>, mut done: Vec<Done>, error: &CommitError) {
         if units.len() == 1 {
             let id = units.iter().flat_map(WriteUnit::changes).next().map(|change| change.call.id);
-            tracing::error!(?id, %error, "the database refuses the record of a call");
+            tracing::error!(?id, %error, "the database rejected the record of a call");
             for done in done {
                 let _ = done.send(Err(JournalError::Refused));
             }
@@ -195,7 +196,7 @@ impl Writer {
         self.write(later, later_done).await;
     }
 
-    /// Tries until the commit is made or refused; while the database is away, that is for ever.
+    /// Retries until the commit succeeds or is rejected; indefinitely while the database is unavailable.
     async fn commit_until_certain(&mut self, batch: &Batch<'_>) -> CommitResult {
         let mut wait = FIRST_WAIT;
         let mut unknown = false;
@@ -211,12 +212,12 @@ impl Writer {
                         self.note_answer();
                         return found.ok_or(error);
                     }
-                    // Asked again by the next try.
+                    // The next attempt looks it up again.
                     Err(_) => tokio::time::sleep(wait).await,
                 },
                 Err(error) => {
                     if self.healthy.swap(false, Ordering::Relaxed) {
-                        tracing::warn!(%error, "the database is away; calls wait");
+                        tracing::warn!(%error, "the database is unavailable; retrying the commit");
                     }
                     unknown = true;
                     tokio::time::sleep(wait).await;
@@ -226,15 +227,15 @@ impl Writer {
         }
     }
 
-    /// The database has said yes or no, so it is there.
+    /// Records that the database answered, with success or rejection.
     fn note_answer(&self) {
         if !self.healthy.swap(true, Ordering::Relaxed) {
-            tracing::info!("the database is back");
+            tracing::info!("the database is available again");
         }
     }
 
-    /// Whether a refused commit was made by an earlier try, which the server went on with while this one waited behind
-    /// it: then its own rows are what refused it.
+    /// Checks whether an earlier attempt of a rejected commit succeeded. The server may finish the earlier attempt
+    /// while this one waits behind it; then the rows of the earlier attempt caused the rejection.
     async fn was_committed(&mut self, batch: &Batch<'_>, unknown: bool) -> Result<Option<i64>, sqlx::Error> {
         if !unknown {
             return Ok(None);
@@ -259,7 +260,7 @@ impl Writer {
         }
     }
 
-    /// One try. If an earlier one's end is unknown, that is found out first.
+    /// Makes one attempt. If the result of an earlier attempt is unknown, looks it up first.
     async fn commit_once(&mut self, batch: &Batch<'_>, unknown: bool) -> CommitResult {
         let known = self.last_known_pos;
         match &self.db {
@@ -283,7 +284,7 @@ impl Writer {
                 };
                 let outcome = tokio::time::timeout(PATIENCE, attempt).await.unwrap_or(Err(CommitError::TimedOut));
                 if outcome.as_ref().is_err_and(is_transient) {
-                    // Its state is unknown, so it is not used again; the next try has a new one.
+                    // The state of the connection is unknown, so the next attempt uses a new one.
                     drop(connection.detach());
                 } else {
                     if batch.is_large() {
@@ -296,7 +297,8 @@ impl Writer {
         }
     }
 
-    /// Which of these keys others had taken at the time of the commit. A database that is away is waited for.
+    /// Returns the keys that other calls had claimed at the time of the commit. Waits while the database is
+    /// unavailable.
     async fn taken(&self, claims: &[(&Tenant, &KeyClaim)], at: Time) -> HashSet<(Tenant, [u8; 32])> {
         let mut taken = HashSet::new();
         for (tenant, claim) in claims {
@@ -317,7 +319,7 @@ impl Writer {
         taken
     }
 
-    /// How far these calls have come on disk. A database that is away is waited for.
+    /// Returns the stored version of each call. Waits while the database is unavailable.
     async fn reached(&self, ids: &[Uuid]) -> HashMap<Uuid, StoredVersion> {
         loop {
             match crate::store::calls::reached(&self.db, ids).await {
@@ -337,18 +339,18 @@ fn publish(sink: &Sink, untold: Option<Unpublished>) {
     }
 }
 
-/// Writes the JSON of calls for which somebody waits. They are told once the commit is made, and then everybody is busy.
+/// Renders the JSON of awaited calls ahead: all tasks are busy right after the commit.
 fn write_answers(units: &[WriteUnit]) {
     for Change { call, live_image: told, record, is_awaited, .. } in units.iter().flat_map(WriteUnit::changes) {
         let is_quick = record.len() <= QUICKLY_WRITTEN && call.arguments_text.get().len() <= QUICKLY_WRITTEN;
-        // The record says nothing of how much is told, if that is not what is stored.
+        // The size of the record says nothing about a published call that differs from the stored one.
         if *is_awaited && is_quick && told.is_none() {
             ToolCall::prerender(call);
         }
     }
 }
 
-/// How many of these share a commit.
+/// Returns the number of entries that fit into one commit.
 fn fitting(group: &[Entry]) -> usize {
     let mut bytes = 0;
     let fits = |entry: &&Entry| {
@@ -359,10 +361,9 @@ fn fitting(group: &[Entry]) -> usize {
     group.iter().take_while(fits).count()
 }
 
-/// Lets others add their changes while fewer than the usual number are here. Callers that were just answered are about to
-/// come again: a single change that was left over from before would otherwise be committed alone, they would gather
-/// behind it, and so on for ever, with twice the commits. The wait is a few turns of the scheduler, and nobody's
-/// clock: where nobody else comes, it ends at once.
+/// Waits a few scheduler turns for the usual number of changes. Callers that were just notified are about to send their
+/// next changes. Without this wait, a single leftover change would be committed alone while they gather behind it, and
+/// so on, which doubles the number of commits. If no task sends changes, the turns end immediately.
 async fn fill_group(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, usual: usize) {
     for _ in 0..TURNS {
         if group.len() >= usual.min(GROUP) {
@@ -377,14 +378,14 @@ async fn fill_group(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>,
     }
 }
 
-/// Whether the same commit may succeed later, unchanged.
+/// Returns `true` if the same commit may succeed later.
 fn is_transient(error: &CommitError) -> bool {
     let CommitError::Database(error) = error else { return matches!(error, CommitError::TimedOut) };
     match error {
         sqlx::Error::Database(error) => match error.code().as_deref() {
-            // Data, constraint, syntax or access, a limit, and whatever a trigger of the operator's raises.
+            // Invalid data, constraint violation, syntax or access error, exceeded limit, or an exception of a trigger.
             Some(code) if code.len() == 5 => !matches!(&code[..2], "22" | "23" | "42" | "54" | "P0"),
-            // SQLite's constraint, too big, mismatch, misuse and range; the low byte is the kind.
+            // SQLite's constraint, too big, mismatch, misuse and range; the low byte is the primary code.
             Some(code) => code.parse::<u32>().is_ok_and(|code| !matches!(code & 0xff, 18..=21 | 25)),
             None => true,
         },

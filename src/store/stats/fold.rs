@@ -87,7 +87,7 @@ fn tally(notes: &[(i64, Option<String>)]) -> Tally {
     let mut tally = Tally::default();
     for (pos, note) in notes {
         if let Err(error) = note.as_deref().map_or(Ok(()), |note| tally.add_note(note)) {
-            tracing::error!(pos, %error, "what a commit counted cannot be read; its calls are missing in the stats");
+            tracing::error!(pos, %error, "cannot decode the stats of a commit; its calls are missing from the statistics");
         }
     }
     tally

@@ -1,5 +1,5 @@
-//! A commit of one new call and nothing else, which is what a service with one caller at a time writes: without arrays,
-//! which cost the server more than the row.
+//! A commit of exactly one new call, which is typical of a service with one caller at a time. It needs no arrays, which
+//! would cost the server more than the row.
 
 use std::sync::LazyLock;
 
@@ -22,13 +22,13 @@ static COMMIT: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The row, if it is all that the batch writes.
+/// Returns the row if it is all that the batch writes.
 pub(super) fn of<'a, 'b>(batch: &'b Batch<'a>) -> Option<&'b RowImage<'a>> {
     let [row] = batch.rows.as_slice() else { return None };
     (batch.is_of_rows_only() && row.accepted.is_some()).then_some(row)
 }
 
-/// Writes it; returns the position before its first event.
+/// Writes the row and returns the position before its first event.
 pub(super) async fn commit(
     connection: &mut PoolConnection<Postgres>,
     batch: &Batch<'_>,

@@ -1,6 +1,6 @@
-//! A commit of calls that differ in nothing but what they are about, as many callers of quick tools make it: new ones, ends
-//! of those that were recorded before they ran, or both. It says once what all have in common, so that the server does not
-//! have to look it up for each row, and has no part that it does not need.
+//! A commit of calls that share status, attempt, event numbers and tenant, which is typical of many callers with quick
+//! tools. The calls are new, or ended after they were recorded, or both. Shared values are bound once, so the server
+//! does not look them up for each row, and the statement has no unused parts.
 
 use std::sync::LazyLock;
 
@@ -15,26 +15,26 @@ use super::{Marks, complete, unless_all_none};
 use crate::domain::Tenant;
 use crate::store::codec;
 
-/// The statement, with new calls, with others, and with both.
+/// The statements for inserts only, updates only, and both.
 static COMMITS: LazyLock<[String; 3]> =
     LazyLock::new(|| [statement(true, false), statement(false, true), statement(true, true)]);
 
-/// What rows have in common.
+/// The column values shared by all rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SharedColumns {
     status: i16,
     attempt: i32,
     seq: i32,
-    /// Place of the first one's own events among those of the commit.
+    /// Offset of the first row's events within the commit.
     base: i32,
-    /// Positions that each row takes.
+    /// Number of positions of each row.
     positions: i32,
-    /// Where in these its tool has started, and where it has ended.
+    /// Offset of the start event within the positions of a row; `settled` is that of the end.
     started: Option<i32>,
     settled: Option<i32>,
 }
 
-/// What the rows of a commit have in common: the new ones, and those that are there already.
+/// The shared columns of a commit: of the new rows, and of the updated rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UniformBatch<'b> {
     tenant: &'b Tenant,
@@ -42,13 +42,13 @@ pub(super) struct UniformBatch<'b> {
     again: Option<SharedColumns>,
 }
 
-/// The first position of a row's own events.
+/// Returns the offset of the row's first event.
 fn begin(row: &RowImage<'_>) -> Option<i32> {
     row.accepted.or(row.started).or(row.settled)
 }
 
 impl SharedColumns {
-    /// What these have in common; `None` if they differ.
+    /// Returns the shared columns of the rows, or `None` if the rows differ.
     fn of(rows: &[&RowImage<'_>]) -> Option<Self> {
         let base = begin(rows.first()?)?;
         let positions = rows.get(1).map_or(Some(0), |second| begin(second)?.checked_sub(base))?;
@@ -57,7 +57,7 @@ impl SharedColumns {
         others.all(|(begin, row)| Self::one(row, begin, base, positions) == Some(first)).then_some(first)
     }
 
-    /// A row by itself, if its events begin where they do when all take so many positions.
+    /// Returns the columns of one row, or `None` if its events do not begin at the offset `expected`.
     fn one(row: &RowImage<'_>, expected: i32, base: i32, positions: i32) -> Option<Self> {
         let begin = begin(row).filter(|begin| *begin == expected)?;
         let call = row.call;
@@ -72,15 +72,14 @@ impl SharedColumns {
         })
     }
 
-    /// Its parameters, in the order in which [`Columns`] names them.
+    /// Binds the values in the order in which [`Columns`] numbers the parameters.
     fn bound_to<'q, O>(self, query: QueryAs<'q, Postgres, O, PgArguments>) -> QueryAs<'q, Postgres, O, PgArguments> {
         let query = query.bind(self.status).bind(self.attempt).bind(self.seq);
         query.bind(self.base).bind(self.positions).bind(self.started).bind(self.settled)
     }
 }
 
-/// What the columns of a row are that all have in common; `first` and `k` are the commit's first position and the row's
-/// number.
+/// SQL expressions for the shared columns. `first` is the first position of the commit, `k` the number of the row.
 struct Columns {
     status: String,
     attempt: String,
@@ -147,7 +146,7 @@ fn statement(fresh: bool, again: bool) -> String {
     )
 }
 
-/// What the rows have in common, if they are all that the batch writes.
+/// Returns the shared columns if the batch writes only uniform rows of calls.
 pub(super) fn of<'b>(batch: &'b Batch<'_>) -> Option<UniformBatch<'b>> {
     if !batch.is_of_rows_only() || batch.replaces_arguments() {
         return None;
@@ -158,7 +157,7 @@ pub(super) fn of<'b>(batch: &'b Batch<'_>) -> Option<UniformBatch<'b>> {
     Some(UniformBatch { tenant, fresh: common(&fresh)?, again: common(&again)? })
 }
 
-/// Writes them; returns the position before the first event.
+/// Writes the rows and returns the position before the first event.
 pub(super) async fn commit(
     connection: &mut PoolConnection<Postgres>,
     batch: &Batch<'_>,
