@@ -1,4 +1,4 @@
-//! Callbacks on disk: which ends are still to be told to whom, and how that went so far.
+//! Stored callbacks: pending deliveries of ended calls, and their attempts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ mod state;
 pub use outcome::{AttemptRecord, RecordedOutcome};
 pub use state::Delivery;
 
-/// A callback as it is accepted with its call. It sleeps until the call has ended.
+/// A callback, stored when its call is accepted. It becomes due when the call ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackRow {
-    /// The call whose end is told.
+    /// The call whose end is delivered.
     pub call_id: Uuid,
-    /// Where to.
+    /// The callback URL.
     pub url: Arc<str>,
-    /// Names the message, the same on every try.
+    /// The message id, which is the same for every attempt.
     pub event_id: Uuid,
 }
 
@@ -31,14 +31,14 @@ impl CallbackRow {
     /// Columns of a new row, in the order of [`CallbackRow::host`] and the fields: call, URL, host, event.
     pub const COLUMNS: &str = "call_id, url, host, event_id";
 
-    /// The callback of a call, if its caller asked for one.
+    /// Returns the callback of a call, or `None` if its caller requested none.
     #[must_use]
     pub fn of(call: &Call, event_id: Uuid) -> Option<Self> {
         let url = call.callback_url.clone()?;
         Some(Self { call_id: call.id, url, event_id })
     }
 
-    /// Host and port of the URL.
+    /// Returns the host and port of the URL.
     #[must_use]
     pub fn host(&self) -> String {
         let url = Url::parse(&self.url).ok();
@@ -46,13 +46,13 @@ impl CallbackRow {
         host.map_or_else(String::new, |(host, port)| format!("{host}:{port}"))
     }
 
-    /// On SQLite: what precedes `VALUES (…), (…)`, with four values a row.
+    /// Returns the beginning of the SQLite insert, before `VALUES (…), (…)` with four values a row.
     #[must_use]
     pub fn insert_head() -> String {
         format!("INSERT INTO callbacks ({})", Self::COLUMNS)
     }
 
-    /// On Postgres: the insert from four arrays, whose parameters are numbered from `first`.
+    /// Returns the Postgres insert from four arrays, whose parameters are numbered from `first`.
     #[must_use]
     pub fn insert_from_arrays(first: usize) -> String {
         let [call, url, host, event] = [0, 1, 2, 3].map(|place| first + place);
@@ -63,55 +63,55 @@ impl CallbackRow {
     }
 }
 
-/// A callback whose time has come.
+/// A callback whose next attempt is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueCallback {
-    /// The call whose end is told.
+    /// The call whose end is delivered.
     pub call_id: Uuid,
-    /// Where to.
+    /// The callback URL.
     pub url: Arc<str>,
     /// Host and port of the URL.
     pub host: Arc<str>,
-    /// Names the message.
+    /// The message id.
     pub event_id: Uuid,
-    /// Tries begun so far.
+    /// Number of attempts started so far.
     pub attempts: u32,
-    /// How many of them were lost: nobody recorded what became of them.
+    /// Number of lost attempts, whose result was never recorded.
     pub lost: u32,
-    /// About how large the call is, in bytes.
+    /// Approximate size of the call, in bytes.
     pub bytes: usize,
 }
 
 impl DueCallback {
-    /// The step of the schedule at which the try is. Lost tries may never have been made, so they are none of its steps.
+    /// Returns the step of the retry schedule. Lost attempts do not count, because they may never have been made.
     #[must_use]
     pub fn step(&self) -> u32 {
         self.attempts.saturating_sub(self.lost)
     }
 }
 
-/// No lease, and no wait for the next try, is longer than this, in microseconds. One that ends later was taken by a wall clock
-/// that was ahead and has been set back since; it is over.
+/// Maximum duration of a lease or a wait for the next attempt, in microseconds. A longer one was stored while a wall
+/// clock was ahead, and counts as expired.
 const LONGEST_WAIT: i64 = 24 * 3600 * 1_000_000;
 
-/// What is left out of a look for due callbacks, because it has its share already.
+/// Targets excluded from a query for due callbacks because their share of deliveries is used up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExcludedTargets {
     /// Hosts, with their ports.
     pub hosts: Vec<Arc<str>>,
-    /// Whole URLs.
+    /// Complete URLs.
     pub urls: Vec<Arc<str>>,
-    /// All but first tries.
+    /// Whether all attempts except first attempts are excluded.
     pub retries: bool,
 }
 
 type DueRow = (Uuid, String, String, Uuid, i32, i32, i64);
 
 impl Stores {
-    /// Adds callbacks to calls that are there already and have none.
+    /// Adds callbacks to stored calls that have none.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn insert_callbacks(&self, rows: &[CallbackRow]) -> Result<(), StoreError> {
         fn query<D: sqlx::Database>(rows: &[CallbackRow]) -> QueryBuilder<D>
         where
@@ -133,18 +133,17 @@ impl Stores {
         Ok(())
     }
 
-    /// Callbacks of ended calls whose time has come and that nobody tries now, first tries first. Looking takes none of
-    /// them.
+    /// Returns due callbacks of ended calls that are not leased, first attempts first. Does not claim them.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn due_callbacks(
         &self,
         now: Time,
         busy: &ExcludedTargets,
         limit: u32,
     ) -> Result<Vec<DueCallback>, StoreError> {
-        // Statements with lists differ every time: kept prepared, they would only push others out.
+        // Statements with lists vary, so preparing them would only evict others from the cache.
         let rows: Vec<DueRow> = db::on_reader!(&self.db, pool => due(now, busy, limit).build_query_as().persistent(false).fetch_all(pool).await?);
         let due = rows.into_iter().map(|(call_id, url, host, event_id, attempts, lost, bytes)| DueCallback {
             call_id,
@@ -158,11 +157,12 @@ impl Stores {
         Ok(due.collect())
     }
 
-    /// Takes these callbacks until `leased_until`, and begins a try of each; those that another node took first are left
-    /// out. If nothing is noted of them by then, somebody takes them again, and the try counts as lost.
+    /// Claims these callbacks until `leased_until` and starts an attempt for each. Callbacks claimed by another node
+    /// first are omitted. If no result is recorded in time, the callback can be claimed again, and the attempt counts
+    /// as lost.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn claim_callbacks(
         &self,
         chosen: Vec<DueCallback>,
@@ -186,16 +186,16 @@ impl Stores {
         Ok(claimed.collect())
     }
 
-    /// The call as a callback tells it: without the state of the callback itself.
+    /// Returns the call as its callback delivers it, without the state of the callback.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn call_of_callback(&self, id: Uuid) -> Result<Option<Call>, StoreError> {
         Ok(self.calls_of_any_tenant(&[id]).await?.pop())
     }
 }
 
-/// Open calls are asked for one by one and by key, in a subquery that no plan can turn into a scan of all ended calls.
+/// Looks up the status of each call by key, in a subquery that no query plan can turn into a scan of all ended calls.
 fn due<D: sqlx::Database>(now: Time, busy: &ExcludedTargets, limit: u32) -> QueryBuilder<D>
 where
     i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
@@ -228,7 +228,7 @@ where
     query
 }
 
-/// What is due is looked at once more under the row's lock.
+/// Checks again under the row lock that the callbacks are due.
 fn claim<D: sqlx::Database>(ids: &[Uuid], now: Time, leased_until: Time, lock: &'static str) -> QueryBuilder<D>
 where
     i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
@@ -244,7 +244,7 @@ where
     for id in ids {
         list.push_bind(*id);
     }
-    // Whoever notes what became of a try takes the lease away with it.
+    // Recording a result clears the lease, so a lease that is still set belongs to a lost attempt.
     query.push(")").push(lock).push(
         ") UPDATE callbacks SET attempts = attempts + 1, \
          lost = lost + CASE WHEN leased_until IS NULL THEN 0 ELSE 1 END, leased_until = ",

@@ -1,4 +1,4 @@
-//! Reading calls: one, or a page of them.
+//! Queries for calls, single or in pages.
 
 use futures_util::{Stream, TryStreamExt};
 use sqlx::QueryBuilder;
@@ -9,35 +9,35 @@ use super::events::by_ids;
 use super::{Db, Store, StoreError, db};
 use crate::domain::{Call, Status, Time};
 
-/// Bytes of stored calls that a page has at most, if it has several calls.
+/// Maximum bytes of stored calls in a page of more than one call.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
-/// Which calls are wanted; absent fields ask nothing.
+/// The conditions for a page of calls. Absent fields match all calls.
 #[derive(Debug, Clone, Default)]
 pub struct CallFilter {
-    /// Of this session.
+    /// The session of the calls.
     pub session: Option<String>,
-    /// Of this batch.
+    /// The batch of the calls.
     pub batch_id: Option<Uuid>,
-    /// Of this tool.
+    /// The tool of the calls.
     pub name: Option<String>,
-    /// In this status.
+    /// The status of the calls.
     pub status: Option<Status>,
-    /// Accepted at or after.
+    /// Accepted at or after this time.
     pub since: Option<Time>,
-    /// Accepted before.
+    /// Accepted before this time.
     pub until: Option<Time>,
-    /// Older than this call: where the page before ended.
+    /// Older than this call, the last one of the previous page.
     pub before: Option<Uuid>,
-    /// Most calls of a page.
+    /// Maximum number of calls in the page.
     pub limit: u32,
 }
 
 impl Store {
-    /// One call.
+    /// Returns one call, or `None` if it does not exist.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn call(&self, id: Uuid) -> Result<Option<Call>, StoreError> {
         let Some(row) = self.call_row(id).await? else { return Ok(None) };
         let mut call = row.decode()?;
@@ -65,18 +65,18 @@ impl Store {
         }))
     }
 
-    /// These calls, in no order; those of others are not among them.
+    /// Returns these calls in no particular order. Calls of other tenants are omitted.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn calls_of(&self, ids: &[Uuid]) -> Result<Vec<Call>, StoreError> {
         self.rows_of(ids).await?.into_iter().map(CallRow::decode).collect()
     }
 
-    /// These calls as they are shown, newest first; those of others are not among them.
+    /// Returns these calls with the state of their callbacks, newest first. Calls of other tenants are omitted.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn calls_in_order(&self, ids: &[Uuid]) -> Result<Vec<Call>, StoreError> {
         let mut calls = self.calls_of(ids).await?;
         calls.sort_unstable_by_key(|call| std::cmp::Reverse(call.id));
@@ -84,20 +84,21 @@ impl Store {
         Ok(calls)
     }
 
-    /// The ids of a page of calls, newest first, each with the name of its tool. A name that no tool can have may be cut.
+    /// Returns the ids of a page of calls and the names of their tools, newest first. A name that is too long for a
+    /// tool may be truncated.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn call_tools(&self, filter: &CallFilter) -> Result<Vec<(Uuid, String)>, StoreError> {
         const COLUMNS: &str = "id, tool";
         Ok(db::on_reader!(&self.db, pool => page(self, filter, COLUMNS).build_query_as().fetch_all(pool).await?))
     }
 
-    /// Reads a page of calls, newest first. Where they take too much memory it has fewer than the filter says, but one; the
-    /// flag says that this is so.
+    /// Returns a page of calls, newest first. Large calls can make the page shorter than `limit`, down to one call;
+    /// then the flag is `true`.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn calls(&self, filter: &CallFilter) -> Result<(Vec<Call>, bool), StoreError> {
         let (rows, is_cut) = db::on_reader!(&self.db, pool => first(page(self, filter, codec::COLUMNS).build_query_as().fetch(pool)).await?);
         let mut calls = rows.into_iter().map(CallRow::decode).collect::<Result<Vec<_>, _>>()?;
@@ -106,7 +107,7 @@ impl Store {
     }
 }
 
-/// The first of these rows up to a number of bytes, and whether others follow.
+/// Collects rows up to [`MOST_BYTES`]. Returns whether further rows follow.
 async fn first(
     mut rows: impl Stream<Item = Result<CallRow, sqlx::Error>> + Unpin,
 ) -> Result<(Vec<CallRow>, bool), sqlx::Error> {
@@ -155,7 +156,7 @@ where
     query
 }
 
-/// How far a stored call has come: its status, attempt and last event, as the journal's guard compares them.
+/// The status, attempt, last event and node of a stored call, as the fence of the journal compares them.
 #[derive(Debug, Clone)]
 pub(super) struct StoredVersion {
     pub id: Uuid,
@@ -166,7 +167,8 @@ pub(super) struct StoredVersion {
 }
 
 impl StoredVersion {
-    /// Whether a change to `call` comes too late: it has ended, or the change belongs to an earlier attempt or owner.
+    /// Returns `true` if a change to `call` is outdated: the stored call has ended, has these events, or belongs to a
+    /// later attempt or another node.
     pub fn fences(&self, call: &Call) -> bool {
         self.status >= codec::status_number(Status::Success)
             || self.attempt > call.attempts as i32
@@ -175,7 +177,7 @@ impl StoredVersion {
     }
 }
 
-/// How far these calls have come on disk.
+/// Returns the stored versions of these calls.
 pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<StoredVersion>, StoreError> {
     fn query<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
     where

@@ -1,4 +1,4 @@
-//! Between a call and the columns of its row.
+//! Conversion between a call and the columns of its row.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ pub(super) use record::encode;
 
 use record::{RecordIn, usual_phase};
 
-/// Longest name in the indexed column; no tool has a longer one.
+/// Maximum length of a name in the indexed column. Names of tools are not longer.
 const INDEXED_NAME: usize = 128;
 
-/// `status` in its column. Terminal ones are the greatest, which the journal's guard relies on.
+/// Returns the value of the column `status`. The fence relies on terminal statuses having the greatest values.
 pub(super) fn status_number(status: Status) -> i16 {
     match status {
         Status::Wait => 0,
@@ -41,7 +41,7 @@ fn status_from(number: i16) -> Result<Status, StoreError> {
     }
 }
 
-/// The name as its column takes it: cut, and without U+0000, which Postgres refuses.
+/// Returns the name for the indexed column: truncated, and without U+0000, which Postgres rejects.
 pub(super) fn indexed_name(name: &str) -> std::borrow::Cow<'_, str> {
     if name.len() <= INDEXED_NAME && !name.contains('\0') {
         return name.into();
@@ -49,32 +49,33 @@ pub(super) fn indexed_name(name: &str) -> std::borrow::Cow<'_, str> {
     name.chars().take(INDEXED_NAME).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect::<String>().into()
 }
 
-/// Reads a member that is present: a null is `Some`, which tells it from an absent member.
+/// Reads a member that is present. A null becomes `Some`, which distinguishes it from an absent member.
 fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
-/// Ids as one value, 16 bytes each.
+/// Concatenates ids into one value, 16 bytes each.
 pub(super) fn ids_in_a_row(ids: &[Uuid]) -> Vec<u8> {
     ids.iter().flat_map(|id| *id.as_bytes()).collect()
 }
 
-/// The ids of such a value.
+/// Splits such a value into its ids.
 pub(super) fn ids_of(bytes: &[u8]) -> Vec<Uuid> {
     bytes.chunks_exact(16).filter_map(|bytes| Uuid::from_slice(bytes).ok()).collect()
 }
 
-/// No id that was made at this time or later comes before it: ids are UUIDv7.
+/// Returns the smallest possible id of this time. Ids are UUIDv7, so all ids created at or after `time` are at least as
+/// large.
 pub(super) fn first_id_at(time: Time) -> Uuid {
     let millis = u128::try_from(time.0.div_euclid(1000)).unwrap_or(0).min((1 << 48) - 1);
     Uuid::from_u128(millis << 80)
 }
 
-/// The columns that a call is read from.
+/// The columns from which a call is read.
 pub(super) const COLUMNS: &str = "id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, \
      accepted_pos, started_pos, settled_pos, arguments, record";
 
-/// A call's row as it is read.
+/// The row of a call, as it is read.
 #[derive(Debug)]
 pub(super) struct CallRow {
     pub id: Uuid,
@@ -125,7 +126,7 @@ where
 }
 
 impl CallRow {
-    /// The length of what it holds.
+    /// Returns the number of bytes of the arguments and the record.
     pub fn bytes(&self) -> usize {
         self.arguments.len() + self.record.len()
     }
@@ -191,7 +192,7 @@ impl CallRow {
     }
 }
 
-/// Stored JSON may be nested deeper than a request's, by what we put around it.
+/// Parses without a recursion limit: the service wraps stored JSON in further levels, beyond what a request may nest.
 fn from_str<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     deserializer.disable_recursion_limit();

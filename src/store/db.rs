@@ -1,4 +1,4 @@
-//! The two databases behind one name.
+//! Connections to SQLite or Postgres behind one type.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,65 +12,65 @@ use tokio::time::Instant;
 use super::timeout::{ANSWER, TimedPool};
 use crate::domain::tenant::QuotaResource;
 
-/// Connections that read at the same time.
+/// Number of connections for queries.
 const READERS: u32 = 4;
-/// How long a connection may take to be had.
+/// Timeout for acquiring a connection.
 const ACQUIRE: Duration = ANSWER;
-/// After how long a server gives up a statement by itself. Whoever asked has long gone, and asks again on another
-/// connection: without an end there would be more and more of them. A commit has time to be made all the same.
+/// Statement timeout of the server for writes. The caller has timed out long before and retries on another connection,
+/// so statements without a timeout would accumulate. It is long enough for a commit.
 const WRITE_ENDS_MS: &str = "60000";
 const READ_ENDS_MS: &str = "10000";
-/// How long SQLite waits for another process's write lock.
+/// Time for which SQLite waits for the write lock of another process.
 const BUSY: Duration = Duration::from_secs(10);
-/// Between two tries where SQLite does not wait itself.
+/// Delay between attempts where SQLite does not wait itself.
 const BUSY_AGAIN: Duration = Duration::from_millis(20);
 
-/// Why the store did not do what it was asked.
+/// An error returned by the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The URL names no database that the service knows.
-    #[error("`{url}` is no database URL: use sqlite::memory:, sqlite://PATH or postgres://USER@HOST/DATABASE")]
+    /// The URL is not a supported database URL.
+    #[error("`{url}` is not a database URL: use sqlite::memory:, sqlite://PATH or postgres://USER@HOST/DATABASE")]
     Url {
-        /// As given, without a password.
+        /// The URL, without a password.
         url: String,
     },
-    /// The folder of the SQLite file cannot be made.
-    #[error("cannot make the folder {}: {source}", folder.display())]
+    /// The folder of the SQLite file cannot be created.
+    #[error("cannot create the folder {}: {source}", folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Another server uses the file.
+    /// Another server uses the SQLite file.
     #[error(
-        "another server uses {}; one file has one server: stop that, name another file, or share a Postgres",
+        "another server uses {}; stop it, configure another file, or share a Postgres database",
         database.display()
     )]
     Served {
         /// The file.
         database: PathBuf,
     },
-    /// The lock beside the file cannot be had.
-    #[error("cannot take the lock {}: {source}", path.display())]
+    /// The lock file next to the database cannot be locked.
+    #[error("cannot acquire the lock {}: {source}", path.display())]
     Lock {
-        /// The lock.
+        /// The lock file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// A migration failed.
-    #[error("cannot bring the database to the newest version: {0}")]
+    #[error("cannot migrate the database: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
-    /// The database failed or is out of reach.
-    #[error("the database failed: {0}")]
+    /// The database returned an error or is unreachable.
+    #[error("database error: {0}")]
     Database(#[from] sqlx::Error),
-    /// The tenant has as many as it may have.
-    #[error("there are {most} {} already", what.words())]
+    /// The quota of the tenant is reached.
+    #[error("the limit of {most} {} is reached", what.words())]
     TooMany {
-        /// What there are too many of.
+        /// The resource of the quota.
         what: QuotaResource,
-        /// How many there may be.
+        /// The maximum number.
         most: u32,
     },
     /// A stored row cannot be read.
@@ -78,12 +78,13 @@ pub enum StoreError {
     Corrupt(String),
 }
 
-/// One database's connections: a single writer, so that writes queue here and not inside the database, and readers.
+/// The connections to one database: a single writer, so that writes queue here and not inside the database, and several
+/// readers.
 #[derive(Debug)]
 pub struct Pools<D: Database> {
-    /// One connection; on a server one more beside the journal's own.
+    /// One connection; on Postgres a second one, for the journal.
     pub writer: TimedPool<D>,
-    /// A few connections.
+    /// Several connections for queries.
     pub reader: TimedPool<D>,
 }
 
@@ -93,16 +94,16 @@ impl<D: Database> Clone for Pools<D> {
     }
 }
 
-/// Which database it is.
+/// The database in use.
 #[derive(Debug, Clone)]
 pub enum Db {
-    /// A file or memory in this process.
+    /// SQLite: a file, or memory of this process.
     Sqlite(Pools<Sqlite>),
-    /// A server.
+    /// A Postgres server.
     Postgres(Pools<Postgres>),
 }
 
-/// Runs the same code on whichever database it is, with `$pool` a pool that reads.
+/// Runs the same code on either database. `$pool` is a pool for queries.
 macro_rules! on_reader {
     ($db:expr, $pool:ident => $body:expr) => {
         match $db {
@@ -119,7 +120,7 @@ macro_rules! on_reader {
 }
 pub(crate) use on_reader;
 
-/// The same through the connections that write.
+/// Runs the same code on either database. `$pool` is the pool for writes.
 macro_rules! on_writer {
     ($db:expr, $pool:ident => $body:expr) => {
         match $db {
@@ -136,8 +137,8 @@ macro_rules! on_writer {
 }
 pub(crate) use on_writer;
 
-/// Does `$body` in one transaction of the writer: `Some` is committed, `None` taken back. What moves the tools' clock does
-/// so first, so that all who do wait for one another there and nowhere else.
+/// Runs `$body` in one transaction of the writer: `Some` commits, `None` rolls back. A transaction that changes the
+/// version of the tools must do so first, so that concurrent ones wait for each other at that row only.
 macro_rules! in_transaction {
     (@on $pool:expr, $transaction:ident => $body:expr) => {
         $crate::store::timeout::within(async {
@@ -163,10 +164,10 @@ macro_rules! in_transaction {
 pub(crate) use in_transaction;
 
 impl Db {
-    /// Connects, and makes the SQLite file and its folder if they are missing.
+    /// Connects to the database. A missing SQLite file and its folder are created.
     ///
     /// # Errors
-    /// An URL that is none, or a database out of reach.
+    /// Returns an error if the URL is invalid or the database is unreachable.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return Self::postgres(url).await;
@@ -177,7 +178,7 @@ impl Db {
         Err(StoreError::Url { url: without_password(url) })
     }
 
-    /// The file of an SQLite database, unless it is in memory.
+    /// Returns the file of a SQLite database, or `None` for a database in memory.
     #[must_use]
     pub fn file(url: &str) -> Option<PathBuf> {
         let is_file = url.starts_with("sqlite:") && !url.contains(":memory:") && !url.contains("mode=memory");
@@ -190,13 +191,13 @@ impl Db {
             .map_err(|_| StoreError::Url { url: without_password(url) })?
             .application_name("toolpost")
             .disable_statement_logging();
-        // A pool tells only that it timed out; a plain connection tells why.
+        // A pool reports only a timeout; a plain connection reports the cause.
         let first = tokio::time::timeout(ACQUIRE, options.connect()).await;
         first.map_err(|_| sqlx::Error::PoolTimedOut)??.close().await?;
         let pool = |size| PgPoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE);
-        // A broken connection shows in the write itself, which is tried again; no probe before each.
-        // The journal's statement is large and always the same: planning it anew for each commit costs more than running it.
-        // It finds rows by key only; a plan made while the tables were empty must not scan them once they are full.
+        // A broken connection fails the write itself, which is retried, so connections are not tested before use. The
+        // journal's statement is large and constant: planning it for each commit costs more than running it. It finds
+        // rows by key only, and a plan made for empty tables must not scan them once they are full.
         let planned_once = options.clone().options([
             ("plan_cache_mode", "force_generic_plan"),
             ("jit", "off"),
@@ -207,7 +208,7 @@ impl Db {
             ("enable_material", "off"),
             ("statement_timeout", WRITE_ENDS_MS),
         ]);
-        // One is the journal's for good, the other is for the rest.
+        // The journal keeps one connection; the other serves all other writes.
         let writer = pool(2).test_before_acquire(false).connect_with(planned_once).await?;
         let reader = pool(READERS).connect_lazy_with(options.options([("statement_timeout", READ_ENDS_MS)]));
         Ok(Self::Postgres(Pools { writer: TimedPool::to_server(writer), reader: TimedPool::to_server(reader) }))
@@ -221,7 +222,8 @@ impl Db {
             .disable_statement_logging();
         let pool = |size| SqlitePoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE);
         if url.contains(":memory:") || url.contains("mode=memory") {
-            // Every connection to memory is a database of its own: one connection does everything, and never goes.
+            // Each connection to memory is a separate database, so one connection is used for everything and never
+            // closed.
             let only = pool(1).idle_timeout(None).max_lifetime(None).connect_with(options).await?;
             let only = TimedPool::in_process(only);
             return Ok(Self::Sqlite(Pools { writer: only.clone(), reader: only }));
@@ -234,7 +236,8 @@ impl Db {
         let until = Instant::now() + BUSY;
         let writer = loop {
             match pool(1).connect_with(options.clone()).await {
-                // Whoever makes a fresh file one with WAL answers others at once that it is busy, whatever their timeout.
+                // While a process switches a new file to WAL, others get SQLITE_BUSY immediately, regardless of their
+                // timeout.
                 Err(error) if is_busy(&error) && Instant::now() < until => tokio::time::sleep(BUSY_AGAIN).await,
                 connected => break connected?,
             }
@@ -257,13 +260,13 @@ impl Db {
     }
 }
 
-/// `SQLITE_BUSY` in any of its extended forms.
+/// Returns `true` for `SQLITE_BUSY` in any of its extended forms.
 fn is_busy(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
     code.is_some_and(|code| code & 0xff == 5)
 }
 
-/// The URL with `…` for its password, fit for a message.
+/// Replaces the password in the URL by `…`, for messages.
 #[must_use]
 pub fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };

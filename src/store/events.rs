@@ -1,4 +1,4 @@
-//! Events read back: of one call, or of all calls behind a position.
+//! Queries for events: of one call, or of all calls after a position.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::domain::event::{Event, EventKind, Reported, Stage};
 /// A stored reported event: call, seq, position, kind, data.
 type ReportedRow = (Uuid, i32, i64, String, String);
 
-/// Bytes of calls that are read at once for their events; a commit that has more comes alone.
+/// Maximum bytes of calls that are read together for their events. A larger commit is read on its own.
 const MOST_BYTES: i64 = 4 * 1024 * 1024;
 
 impl Stores {
-    /// The position of the newest event.
+    /// Returns the position of the newest event.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn last_pos(&self) -> Result<i64, StoreError> {
         let (pos,): (i64,) = db::on_reader!(&self.db, pool =>
             sqlx::query_as("SELECT pos FROM event_clock").fetch_one(pool).await)?;
@@ -30,20 +30,21 @@ impl Stores {
 }
 
 impl Store {
-    /// All events of one call so far, in order; `None` if there is no such call.
+    /// Returns all events of one call so far, in order, or `None` if the call does not exist.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn events_of(&self, id: Uuid) -> Result<Option<Vec<Event>>, StoreError> {
         let Some(row) = self.call_row(id).await? else { return Ok(None) };
         let reported = self.reported(&[id]).await?;
         Ok(Some(events(row, reported)?))
     }
 
-    /// The tenant's events behind `after` from at most `commits` commits, in order, and the position up to which they are complete.
+    /// Returns the tenant's events after position `after`, in order, from at most `commits` commits. Also returns the
+    /// position up to which they are complete.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn events_after(&self, after: i64, commits: u32) -> Result<(Vec<Event>, i64), StoreError> {
         const SQL: &str = "SELECT last_pos, calls FROM commits WHERE last_pos > $1 ORDER BY last_pos LIMIT $2";
         let commits: Vec<(i64, Vec<u8>)> = db::on_reader!(&self.db, pool =>
@@ -62,10 +63,11 @@ impl Store {
         Ok((found, until))
     }
 
-    /// How many of these groups of calls, from the first on, fit into memory together; one at least, if there is one.
+    /// Returns how many of these groups of calls, starting with the first, fit into memory together. At least one group
+    /// counts as fitting.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn fitting_calls(&self, groups: impl ExactSizeIterator<Item = Vec<Uuid>>) -> Result<usize, StoreError> {
         if groups.len() < 2 {
             return Ok(groups.len());
@@ -77,17 +79,17 @@ impl Store {
         let mut sizes: HashMap<Uuid, i64> = sizes.into_iter().collect();
         let mut bytes = 0;
         let fits = |calls: &&Vec<Uuid>| {
-            // Each call is read once.
+            // Each call is counted once.
             bytes += calls.iter().filter_map(|id| sizes.remove(id)).sum::<i64>();
             bytes <= MOST_BYTES
         };
         Ok(groups.iter().take_while(fits).count().max(1))
     }
 
-    /// All events of these calls so far, in order.
+    /// Returns all events of these calls so far, in order.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn events_of_calls(&self, ids: &[Uuid]) -> Result<Vec<Event>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -156,7 +158,7 @@ where
     query.push(")");
 }
 
-/// All events of a call: those that its row stands for, and those that were reported.
+/// Builds all events of a call: the status changes from its row, and the reported events.
 fn events(row: CallRow, reported: Vec<ReportedRow>) -> Result<Vec<Event>, StoreError> {
     let (accepted, started, settled) = (row.accepted_pos, row.started_pos, row.settled_pos);
     let call: Arc<Call> = Arc::new(row.decode()?);

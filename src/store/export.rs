@@ -1,5 +1,5 @@
-//! All calls, oldest first, for whoever takes them elsewhere: a look at ids and sizes, then the calls themselves in portions
-//! that fit into memory. No statement looks at more than a page of rows, so it works beside a running service.
+//! Export of all calls, oldest first: ids and sizes are read first, then the calls in portions that fit into memory.
+//! Each statement reads at most one page of rows, so an export can run next to a running service.
 
 use std::collections::VecDeque;
 
@@ -11,35 +11,35 @@ use super::events::by_ids;
 use super::{Store, StoreError, db};
 use crate::domain::{Call, Time};
 
-/// Rows that are looked at in one statement.
+/// Maximum number of ids read by one statement.
 const PAGE: i64 = 1000;
-/// Calls that are read in one statement, and how many bytes of them; one that is larger comes alone.
+/// Maximum number and bytes of calls read by one statement. A larger call is read on its own.
 const PORTION: usize = 256;
 const PORTION_BYTES: i64 = 8 * 1024 * 1024;
-/// By how much the time in an id may differ from the time of acceptance, in milliseconds.
+/// Maximum difference between the time in an id and the time of acceptance, in milliseconds.
 const SLACK_MS: u64 = 60 * 60 * 1000;
 
-/// Which calls are exported; absent fields ask nothing.
+/// The conditions for exported calls. Absent fields match all calls.
 #[derive(Debug, Clone, Default)]
 pub struct ExportFilter {
-    /// Of this session.
+    /// The session of the calls.
     pub session: Option<String>,
-    /// Of this tool.
+    /// The tool of the calls.
     pub name: Option<String>,
-    /// Accepted at or after.
+    /// Accepted at or after this time.
     pub since: Option<Time>,
-    /// Accepted before.
+    /// Accepted before this time.
     pub until: Option<Time>,
 }
 
-/// A walk through all calls.
+/// An iteration over all matching calls.
 #[derive(Debug)]
 pub struct Export {
     store: Store,
     filter: ExportFilter,
-    /// The last id that was looked at.
+    /// The last id that was examined.
     after: Uuid,
-    /// What was looked at and is to be read, with its size.
+    /// Ids of matching calls that were not read yet, with their sizes.
     wanted: VecDeque<(Uuid, i64)>,
     is_over: bool,
 }
@@ -47,7 +47,7 @@ pub struct Export {
 type Looked = (Uuid, String, i64, i64);
 
 impl Store {
-    /// Begins a walk through all calls that are wanted, oldest first.
+    /// Starts an export of all matching calls, oldest first.
     #[must_use]
     pub fn export(&self, filter: ExportFilter) -> Export {
         let earliest = filter.since.map(|since| Time(since.0.saturating_sub(SLACK_MS.cast_signed() * 1000)));
@@ -57,10 +57,10 @@ impl Store {
 }
 
 impl Export {
-    /// The next calls; `None` at the end. One that cannot be read is an error in its place.
+    /// Returns the next calls, or `None` at the end. A call that cannot be decoded is an error in the list.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn next(&mut self) -> Result<Option<Vec<Result<Call, StoreError>>>, StoreError> {
         while self.wanted.is_empty() {
             if self.is_over {
@@ -89,7 +89,7 @@ impl Export {
         Ok(Some(calls))
     }
 
-    /// Looks at the next page of ids.
+    /// Examines the next page of ids.
     async fn look(&mut self) -> Result<(), StoreError> {
         let rows: Vec<Looked> =
             db::on_reader!(&self.store.db, pool => self.page().build_query_as().fetch_all(pool).await?);

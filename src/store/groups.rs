@@ -1,4 +1,4 @@
-//! Groups of tools, and which of them a session sees otherwise than everybody.
+//! Groups of tools, and their switches in sessions.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ use crate::domain::{Group, Time};
 
 mod delete;
 
-/// A stored group: name, description, active, manageable, created and changed.
+/// A stored group: name, description, active, manageable, time of creation, time of the last change.
 type Row = (String, String, bool, bool, i64, i64);
 
-/// What is to become of one group; what is absent stays.
+/// A change of one group. Absent fields keep their values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupChange {
-    /// Its name.
+    /// The name of the group.
     pub name: String,
-    /// What its tools are for.
+    /// The purpose of its tools.
     pub description: Option<String>,
     /// Whether its tools can be called.
     pub active: Option<bool>,
-    /// Whether a model may switch it.
+    /// Whether a model may activate and deactivate it.
     pub manageable: Option<bool>,
-    /// It is stored from now on if it is not yet: a definition names it.
+    /// Whether a definition names the group; then it is stored with this change if it is not stored yet.
     pub is_named: bool,
 }
 
 impl Store {
-    /// All stored groups, by name.
+    /// Returns all stored groups, by name.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn groups(&self) -> Result<Vec<Group>, StoreError> {
         const SQL: &str = "SELECT name, description, active, manageable, created_at, updated_at FROM tool_groups \
             WHERE tenant = $1 ORDER BY name";
@@ -52,10 +52,11 @@ impl Store {
         Ok(rows.into_iter().map(group).collect())
     }
 
-    /// Makes a group. Returns whether it was; if not, there is one of this name.
+    /// Creates a group. Returns `false` if a group of this name exists.
     ///
     /// # Errors
-    /// If the tenant has as many already as it may have, or the database fails.
+    /// Returns [`StoreError::TooMany`] if the quota of the tenant is reached, and another [`StoreError`] if the
+    /// database fails.
     pub async fn make_group(&self, group: &Group) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO tool_groups (tenant, name, description, active, manageable, created_at, updated_at) \
             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, name) DO NOTHING";
@@ -84,10 +85,10 @@ impl Store {
         if fits { Ok(made.is_some()) } else { Err(self.room.too_many(QuotaResource::Group)) }
     }
 
-    /// Changes all these groups or, if one of them is not there, none. Returns whether it did.
+    /// Changes these groups, or none if one of them does not exist. Returns `true` if they were changed.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn change_groups(&self, changes: &[GroupChange], now: Time) -> Result<bool, StoreError> {
         const CHANGE: &str = "UPDATE tool_groups SET description = COALESCE($3, description), \
             active = COALESCE($4, active), manageable = COALESCE($5, manageable), updated_at = $6 \
@@ -123,12 +124,13 @@ impl Store {
         Ok(changed.is_some())
     }
 
-    /// Switches groups as one session sees them; others stay as it has them. Returns whether there is such a session.
+    /// Switches groups for one session; its other switches stay as they are. Returns `false` if the session does not
+    /// exist.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn switch_session_groups(&self, id: &str, switches: &BTreeMap<String, bool>) -> Result<bool, StoreError> {
-        // Locks the row first, so that two changes at once do not undo each other.
+        // Locks the row first, so that concurrent changes do not overwrite each other.
         const LOCK: &str = "UPDATE sessions SET switched = switched WHERE tenant = $1 AND id = $2";
         const READ: &str = "SELECT switched FROM sessions WHERE tenant = $1 AND id = $2";
         const WRITE: &str = "UPDATE sessions SET switched = $3 WHERE tenant = $1 AND id = $2";

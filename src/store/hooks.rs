@@ -1,4 +1,4 @@
-//! The hooks registered over HTTP. They share the clock of the tools.
+//! Hooks registered over HTTP. Their changes count in the version of the tools.
 
 use uuid::Uuid;
 
@@ -10,13 +10,13 @@ use crate::domain::{Tenant, Time};
 /// A registered hook as it is stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredHook {
-    /// Its id.
+    /// The id of the hook.
     pub id: Uuid,
     /// The definition as JSON, without the secret.
     pub definition: String,
-    /// What its requests are signed with, if it has a secret of its own.
+    /// The signing secret of the hook; `None` if it uses the shared one.
     pub secret: Option<String>,
-    /// When it was registered.
+    /// The time of registration.
     pub created_at: Time,
 }
 
@@ -27,13 +27,13 @@ impl std::fmt::Debug for StoredHook {
 }
 
 impl Stores {
-    /// All registered hooks in the order of their registration, each with whose it is, and the version of the whole.
+    /// Returns all registered hooks with their tenants, in the order of registration, and the version of the tools.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn hooks(&self) -> Result<(Vec<(Tenant, StoredHook)>, i64), StoreError> {
         const SQL: &str = "SELECT tenant, id, definition, secret, created_at FROM hooks ORDER BY created_at, id";
-        // The version first: if a hook changes in between, the next look reads again rather than never.
+        // The version is read first: if a hook changes in between, it is read again instead of missed.
         let version = self.tools_clock().await?;
         let rows: Vec<(String, Uuid, String, Option<String>, i64)> =
             db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_all(pool).await)?;
@@ -48,7 +48,8 @@ impl Store {
     /// Adds a hook.
     ///
     /// # Errors
-    /// If the tenant has as many already as it may have, or the database fails.
+    /// Returns [`StoreError::TooMany`] if the quota of the tenant is reached, and another [`StoreError`] if the
+    /// database fails.
     pub async fn insert_hook(&self, hook: &StoredHook) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO hooks (tenant, id, definition, secret, created_at) VALUES ($1, $2, $3, $4, $5)";
         db::on_writer!(&self.db, pool => {
@@ -65,10 +66,10 @@ impl Store {
         })
     }
 
-    /// Removes a hook; returns whether there was one.
+    /// Deletes a hook. Returns `false` if it does not exist.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn delete_hook(&self, id: Uuid) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM hooks WHERE tenant = $1 AND id = $2";
         db::on_writer!(&self.db, pool => {

@@ -1,17 +1,17 @@
-//! Idempotency keys: which calls have taken one. They are taken by the journal, together with the calls.
+//! Idempotency keys and the calls that claimed them. The journal claims keys together with their calls.
 
 use uuid::Uuid;
 
 use super::{Db, Store, StoreError, Stores, codec, db};
 use crate::domain::{IdempotencyKey, KeyClaim, Tenant, Time};
 
-/// How long a key is kept, in milliseconds: 24 hours (docs/reference/contract.md, section 3).
+/// Retention of a key in milliseconds: 24 hours (docs/reference/contract.md, section 3).
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Most keys that one statement forgets.
+/// Maximum number of keys that one statement deletes.
 const FORGOTTEN_AT_ONCE: i64 = 500;
 
-/// The key as it is taken now, if it is.
+/// Returns the current claim of the key, if any.
 pub(super) async fn stored(
     db: &Db,
     tenant: &Tenant,
@@ -31,20 +31,20 @@ pub(super) async fn stored(
 }
 
 impl Store {
-    /// Which calls have taken this key, if any have.
+    /// Returns the current claim of this key, if any.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn claim(&self, key: &[u8; 32], now: Time) -> Result<Option<KeyClaim>, StoreError> {
         stored(&self.db, &self.tenant, key, now).await
     }
 }
 
 impl Stores {
-    /// Forgets keys whose time is over, a few at a time: the journal waits for none of it.
+    /// Deletes expired keys in small portions, so that the journal does not have to wait.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn forget_keys(&self, now: Time) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM idempotency_keys WHERE (tenant, key) IN \
             (SELECT tenant, key FROM idempotency_keys WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";

@@ -39,7 +39,7 @@ impl Stores {
     /// results and cancels only the first, and only so many reports.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn leave_message(&self, id: Uuid, message: &Message) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO inbox (id, call_id, kind, body) SELECT $1, c.id, $3, $4 FROM tool_calls AS c \
             WHERE c.id = $2 AND c.status + 0 < 2 AND (SELECT COUNT(*) FROM inbox AS i \
@@ -56,7 +56,7 @@ impl Stores {
     /// message.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn leave_cancels(&self, calls: &[(Uuid, Uuid)], body: &str) -> Result<(), StoreError> {
         for calls in calls.chunks(CANCELS) {
             db::on_writer!(&self.db, pool => cancels(calls, body).build().execute(pool).await.map(drop))?;
@@ -68,7 +68,7 @@ impl Stores {
     /// body of the one that came before, if one did. A call that another node has taken over is left alone.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn refuse_results(&self, id: Uuid, end: &Message, node: &str) -> Result<Option<String>, StoreError> {
         const SQL: &str = "INSERT INTO inbox (id, call_id, kind, body) SELECT $1, $2, $3, $4 WHERE NOT EXISTS \
             (SELECT 1 FROM tool_calls AS c WHERE c.id = $2 AND (c.node <> $5 OR c.status + 0 > 1)) ON CONFLICT DO NOTHING";
@@ -82,7 +82,7 @@ impl Stores {
     /// The body of the result that was posted for a call.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn posted_result(&self, call: Uuid) -> Result<Option<String>, StoreError> {
         const SQL: &str = "SELECT body FROM inbox WHERE call_id = $1 AND kind = 'result'";
         let row: Option<(String,)> =
@@ -93,7 +93,7 @@ impl Stores {
     /// Whether there is any message at all: mostly there is none.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn has_messages(&self) -> Result<bool, StoreError> {
         const SQL: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM inbox LIMIT 1) AS any_message";
         let (count,): (i64,) = db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_one(pool).await)?;
@@ -104,7 +104,7 @@ impl Stores {
     /// forgotten.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn messages(&self, node: &str, after: Uuid) -> Result<Vec<(Uuid, Message)>, StoreError> {
         const SQL: &str = "SELECT id, call_id, kind, body FROM inbox WHERE id > $1 AND EXISTS (SELECT 1 FROM tool_calls \
             AS c WHERE c.id = inbox.call_id AND c.node = $2 AND c.status < 2) ORDER BY id LIMIT $3";
@@ -116,7 +116,7 @@ impl Stores {
     /// The same for one call.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn messages_of(&self, node: &str, call: Uuid, after: Uuid) -> Result<Vec<(Uuid, Message)>, StoreError> {
         const SQL: &str = "SELECT id, call_id, kind, body FROM inbox WHERE call_id = $1 AND id > $2 AND EXISTS \
             (SELECT 1 FROM tool_calls AS c WHERE c.id = $1 AND c.node = $3 AND c.status + 0 < 2) ORDER BY id LIMIT $4";
@@ -128,7 +128,7 @@ impl Stores {
     /// Forgets a message that has been heard.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn forget_message(&self, id: Uuid) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM inbox WHERE id = $1";
         db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(id).execute(pool).await.map(drop))?;
@@ -138,7 +138,7 @@ impl Stores {
     /// Forgets all messages about calls that have ended, whosever they were.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn forget_messages_of_ended(&self) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM inbox WHERE EXISTS \
             (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id AND c.status > 1)";

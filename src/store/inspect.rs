@@ -58,7 +58,7 @@ pub struct DatabaseInfo {
 /// Looks at the database.
 ///
 /// # Errors
-/// An URL that is none, or a database out of reach.
+/// Returns an error if the URL is invalid or the database is unreachable.
 pub async fn examine(url: &str) -> Result<Inspection, StoreError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return timeout::within(postgres(url)).await;

@@ -108,7 +108,7 @@ impl Stores {
     /// Moves with every change of any key.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn keys_version(&self) -> Result<i64, StoreError> {
         let (version,): (i64,) = db::on_reader!(&self.db, pool =>
             sqlx::query_as("SELECT version FROM keys_clock").fetch_one(pool).await)?;
@@ -118,7 +118,7 @@ impl Stores {
     /// Whether there was ever a key, revoked ones included.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn has_keys(&self) -> Result<bool, StoreError> {
         let (count,): (i64,) = db::on_reader!(&self.db, pool => sqlx::query_as(ANY).fetch_one(pool).await)?;
         Ok(count > 0)
@@ -127,7 +127,7 @@ impl Stores {
     /// The keys that begin so; mostly one or none.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn keys_that_begin(&self, prefix: &str) -> Result<Vec<StoredKey>, StoreError> {
         const SQL: &str = "SELECT id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, created_at, \
             expires_at, revoked_at, last_used_at FROM api_keys WHERE prefix = $1 LIMIT 16";
@@ -139,7 +139,7 @@ impl Stores {
     /// Returns one key, revoked or not.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn key(&self, id: Uuid) -> Result<Option<StoredKey>, StoreError> {
         const SQL: &str = "SELECT id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, created_at, \
             expires_at, revoked_at, last_used_at FROM api_keys WHERE id = $1";
@@ -151,7 +151,7 @@ impl Stores {
     /// Returns those of these keys that exist and were not revoked.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn keys_not_revoked(&self, ids: &[Uuid]) -> Result<HashSet<Uuid>, StoreError> {
         let mut valid = HashSet::with_capacity(ids.len());
         for ids in ids.chunks(KEYS_AT_A_TIME) {
@@ -165,7 +165,7 @@ impl Stores {
     /// A page of a tenant's keys, or of everybody's, newest first, older than `before`.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn keys(
         &self,
         tenant: Option<&Tenant>,
@@ -180,7 +180,8 @@ impl Stores {
     /// Adds a key.
     ///
     /// # Errors
-    /// If the tenant has as many already as it may have, or the database fails.
+    /// Returns [`StoreError::TooMany`] if the quota of the tenant is reached, and another [`StoreError`] if the
+    /// database fails.
     pub async fn insert_key(&self, key: &StoredKey) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO api_keys (id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, \
             created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
@@ -212,7 +213,7 @@ impl Stores {
     /// key.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn revoke_key(&self, tenant: Option<&Tenant>, id: Uuid, now: Time) -> Result<bool, StoreError> {
         const SQL: &str = "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, $3) \
             WHERE id = $1 AND (tenant = $2 OR $4 = 0)";
@@ -228,7 +229,7 @@ impl Stores {
     /// Notes when keys were used. This is no change of them.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn note_key_use(&self, used: &[(Uuid, Time)]) -> Result<(), StoreError> {
         const SQL: &str = "UPDATE api_keys SET last_used_at = $2 WHERE id = $1 \
             AND (last_used_at IS NULL OR last_used_at < $2)";

@@ -36,7 +36,7 @@ impl Stores {
     /// Says that the node lives. That counts for as long as `lease`, from the time that the database stamps it with.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn beat(&self, node: &str, lease: Duration) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO nodes AS n (node, beat, lease_ms) VALUES ($1, 1, $2) \
             ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1, lease_ms = excluded.lease_ms";
@@ -48,7 +48,7 @@ impl Stores {
     /// All nodes. `lease` is that of nodes of an earlier version, which do not state theirs.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn nodes(&self, lease: Duration) -> Result<Vec<Beaten>, StoreError> {
         let now = now_of(&self.db);
         let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
@@ -70,7 +70,7 @@ impl Stores {
     /// Strikes a node off that has not beaten since; its calls are then nobody's.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn expire_node(&self, node: &str, beat: i64) -> Result<(), StoreError> {
         db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node = $1 AND beat = $2").bind(node.to_owned()).bind(beat).execute(pool).await.map(drop))?;
         Ok(())
@@ -79,7 +79,7 @@ impl Stores {
     /// The node ends: what it leaves behind is nobody's.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn deregister(&self, node: &str) -> Result<(), StoreError> {
         db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node = $1").bind(node.to_owned()).execute(pool).await.map(drop))?;
         Ok(())
@@ -88,7 +88,7 @@ impl Stores {
     /// Strikes every node off that is not this one and does not run calls from a command line.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn strike_off_servers(&self, node: &str) -> Result<(), StoreError> {
         db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node <> $1 AND node NOT LIKE 'cli-%'").bind(node.to_owned()).execute(pool).await.map(drop))?;
         Ok(())
@@ -98,7 +98,7 @@ impl Stores {
     /// come first, and of those the oldest. Running ones come before waiting ones: nothing may stay as it is for long.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn adopt(&self, node: &str, most: usize) -> Result<Vec<Call>, StoreError> {
         let most = i64::try_from(most).unwrap_or(PAGE).min(PAGE);
         let lock = if matches!(self.db, Db::Postgres(_)) { " FOR UPDATE SKIP LOCKED" } else { "" };
@@ -119,7 +119,7 @@ impl Stores {
     /// Whose a call is; `None` if there is no such call.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn owner_of(&self, call: Uuid) -> Result<Option<Tenant>, StoreError> {
         const SQL: &str = "SELECT tenant FROM tool_calls WHERE id = $1";
         let row: Option<(String,)> =
@@ -130,7 +130,7 @@ impl Stores {
     /// These calls, whosever they are, in no order: for who goes on with them, or tells of their ends.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn calls_of_any_tenant(&self, ids: &[Uuid]) -> Result<Vec<Call>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -142,7 +142,7 @@ impl Stores {
     /// Those of these calls that are not of this node.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn not_of(&self, node: &str, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -155,7 +155,7 @@ impl Stores {
     /// The calls of this node that have not ended.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn under_way(&self, node: &str) -> Result<Vec<Uuid>, StoreError> {
         const SQL: &str = "SELECT id FROM tool_calls WHERE status < 2 AND node = $1";
         let ids: Vec<(Uuid,)> = db::on_reader!(&self.db, pool =>

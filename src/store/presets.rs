@@ -33,7 +33,7 @@ impl Store {
     /// All stored presets, also removed ones, whose revisions still count.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn presets(&self) -> Result<Vec<StoredPreset>, StoreError> {
         const SQL: &str = "SELECT tool, name, overridable, secret, key_id, sealed, revision, updated_at \
             FROM tool_presets WHERE tenant = $1 ORDER BY tool, name";
@@ -54,7 +54,7 @@ impl Store {
     /// Writes presets of one tool, all or none; `None` removes one. A value has to be sealed.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn put_presets(
         &self,
         tool: &str,

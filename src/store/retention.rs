@@ -121,7 +121,7 @@ impl Stores {
     /// The position up to which what happened is kept no more; 0 if everything is there.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn forgotten_until(&self) -> Result<i64, StoreError> {
         const SQL: &str = "SELECT calls_pos, events_pos FROM retention WHERE one = 1";
         let (calls, events): (i64, i64) = db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_one(pool).await)?;
@@ -131,7 +131,7 @@ impl Stores {
     /// Forgets messages about calls that there are no more.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn forget_messages_of_nobody(&self, before: Time) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM inbox WHERE id < $1 AND NOT EXISTS \
             (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id)";

@@ -21,7 +21,7 @@ impl Store {
     /// One session.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn session(&self, id: &str) -> Result<Option<Session>, StoreError> {
         const SQL: &str = "SELECT id, state, parent, parent_call, switched, completion, doc, since_pos, \
             created_at, updated_at FROM sessions WHERE tenant = $1 AND id = $2";
@@ -34,7 +34,8 @@ impl Store {
     /// Makes a session. Returns whether it was; if not, there is one of this id.
     ///
     /// # Errors
-    /// If the tenant has as many already as it may have, or the database fails.
+    /// Returns [`StoreError::TooMany`] if the quota of the tenant is reached, and another [`StoreError`] if the
+    /// database fails.
     pub async fn make_session(&self, session: &Session) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO sessions \
             (tenant, id, state, parent, parent_call, switched, completion, doc, created_at, updated_at, since_pos) \
@@ -61,7 +62,7 @@ impl Store {
     /// Replaces the groups that a session sees otherwise than everybody. Returns whether there is such a session.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn set_session_groups(&self, id: &str, groups: &BTreeMap<String, bool>) -> Result<bool, StoreError> {
         const SQL: &str = "UPDATE sessions SET switched = $3 WHERE tenant = $1 AND id = $2";
         let switched = row::json(groups)?;
@@ -74,7 +75,7 @@ impl Store {
     /// Moves a session that is still active to its end. Returns whether it was.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn end_session(
         &self,
         id: &str,
@@ -95,7 +96,7 @@ impl Store {
     /// Makes an ended session active again: its conversation goes on. Returns whether it had ended.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn resume_session(&self, id: &str, now: Time) -> Result<bool, StoreError> {
         const SQL: &str = "UPDATE sessions SET state = 0, completion = NULL, updated_at = $3 \
             WHERE tenant = $1 AND id = $2 AND state <> 0";
@@ -108,7 +109,7 @@ impl Store {
     /// Notes that a session is in use. Returns whether there is such a session.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn touch_session(&self, id: &str, now: Time) -> Result<bool, StoreError> {
         const SQL: &str = "UPDATE sessions SET updated_at = $3 WHERE tenant = $1 AND id = $2";
         let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)

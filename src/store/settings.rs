@@ -10,7 +10,7 @@ impl Stores {
     /// time one makes it for all.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn signing_secret(&self, made: &str) -> Result<String, StoreError> {
         const READ: &str = "SELECT value FROM settings WHERE name = $1";
         const KEEP: &str = "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";

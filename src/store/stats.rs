@@ -16,7 +16,7 @@ impl Store {
     /// The totals of every tool that was ever called, or of one.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn stats(&self, tool: Option<&str>) -> Result<Vec<ToolStats>, StoreError> {
         const SQL: &str = "SELECT tool, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at \
             FROM tool_stats WHERE tenant = $1 AND minute = 0 AND (tool = $2 OR $3 = 0) ORDER BY tool, executed, bucket";
@@ -35,7 +35,7 @@ impl Store {
     /// One tool's minutes since `since` in which anything ended, oldest first.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn stats_by_minute(&self, tool: &str, since: Time) -> Result<Vec<MinuteStats>, StoreError> {
         const SQL: &str = "SELECT minute, executed, CASE WHEN code = '' THEN 1 WHEN code = 'CACHED' THEN 2 ELSE 0 END AS kind, \
             CAST(SUM(calls) AS BIGINT), CAST(SUM(total_ms) AS BIGINT) FROM tool_stats \
@@ -69,7 +69,7 @@ impl Store {
     /// Sets one tool's counts, or all, back to zero.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn reset_stats(&self, tool: Option<&str>) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM tool_stats WHERE tenant = $1 AND (tool = $2 OR $3 = 0)";
         self.fold_stats().await?;

@@ -13,7 +13,7 @@ impl Store {
     /// default tenant is always there.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn has_anything(&self) -> Result<bool, StoreError> {
         if self.tenant.is_default() {
             return Ok(true);

@@ -60,7 +60,7 @@ impl Store {
     /// All registered tools, and the version of the whole.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn tools(&self) -> Result<(Vec<StoredTool>, i64), StoreError> {
         const SQL: &str =
             "SELECT name, definition, revision, created_at, updated_at FROM tools WHERE tenant = $1 ORDER BY name";
@@ -81,7 +81,7 @@ impl Store {
     /// Moves with every change of the tenant's tools, groups, presets and hooks.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn tools_version(&self) -> Result<i64, StoreError> {
         const SQL: &str = "SELECT version FROM tenant_clocks WHERE tenant = $1";
         if self.tenant.is_default() {
@@ -96,7 +96,8 @@ impl Store {
     /// Makes or replaces a tool if it is as expected; returns whether it was.
     ///
     /// # Errors
-    /// If the tenant has as many already as it may have, or the database fails.
+    /// Returns [`StoreError::TooMany`] if the quota of the tenant is reached, and another [`StoreError`] if the
+    /// database fails.
     pub async fn put_tool(
         &self,
         name: &str,
@@ -111,7 +112,8 @@ impl Store {
     /// Makes or replaces all of these tools if every one is as expected, or none; returns whether it did.
     ///
     /// # Errors
-    /// If the tenant has as many already as it may have, or the database fails.
+    /// Returns [`StoreError::TooMany`] if the quota of the tenant is reached, and another [`StoreError`] if the
+    /// database fails.
     pub async fn put_tools(&self, writes: &[ToolWrite], now: Time) -> Result<bool, StoreError> {
         // Replacing takes no room.
         let takes_room = writes.iter().any(|write| !matches!(write.expected, Precondition::Revision(_)));
@@ -145,7 +147,7 @@ impl Store {
     /// Removes a tool, if it has this revision where one is given, and what was stored for it; returns whether it did.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn delete_tool(&self, name: &str, revision: Option<i64>) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM tools WHERE tenant = $1 AND name = $2 AND (revision = $3 OR $3 = 0)";
         // Whoever registers a tool of this name later is not to be given its secrets.
@@ -166,7 +168,7 @@ impl Stores {
     /// Moves with every change of anybody's tools, groups, presets and hooks.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn tools_clock(&self) -> Result<i64, StoreError> {
         let (version,): (i64,) = db::on_reader!(&self.db, pool =>
             sqlx::query_as("SELECT version FROM tools_clock").fetch_one(pool).await)?;
@@ -176,7 +178,7 @@ impl Stores {
     /// Whose tools, groups, presets or hooks have changed behind this version.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn changed_tenants(&self, behind: i64) -> Result<Vec<Tenant>, StoreError> {
         const SQL: &str = "SELECT tenant FROM tenant_clocks WHERE version > $1";
         let rows: Vec<(String,)> =

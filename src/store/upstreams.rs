@@ -50,7 +50,7 @@ impl Store {
     /// All registered servers, all pins, and the version of the whole.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn upstreams(&self) -> Result<(Vec<StoredUpstream>, Vec<StoredPin>, i64), StoreError> {
         const SQL: &str =
             "SELECT name, definition, key_id, sealed, created_at FROM upstreams WHERE tenant = $1 ORDER BY name";
@@ -74,7 +74,7 @@ impl Store {
     /// Adds a server; returns whether there was none of that name.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn insert_upstream(&self, upstream: &StoredUpstream) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO upstreams (tenant, name, definition, key_id, sealed, created_at) \
             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, name) DO NOTHING";
@@ -93,7 +93,7 @@ impl Store {
     /// Removes a server and its pins; returns whether there was one.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn delete_upstream(&self, name: &str) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM upstreams WHERE tenant = $1 AND name = $2";
         const PINS: &str = "DELETE FROM upstream_pins WHERE tenant = $1 AND upstream = $2";
@@ -107,7 +107,7 @@ impl Store {
     /// Pins definitions of one server's tools, all or none.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn pin(
         &self,
         upstream: &str,

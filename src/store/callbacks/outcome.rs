@@ -1,4 +1,4 @@
-//! What became of a try, on disk.
+//! Records the results of delivery attempts.
 
 use sqlx::Connection;
 use uuid::Uuid;
@@ -7,42 +7,42 @@ use super::Delivery;
 use crate::domain::Time;
 use crate::store::{StoreError, Stores, db};
 
-/// What became of one try.
+/// The result of one delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRecord {
-    /// The call whose end was told.
+    /// The call whose end was delivered.
     pub call_id: Uuid,
-    /// Which try it was, counted from 1.
+    /// The number of the attempt, counted from 1.
     pub attempt: u32,
-    /// What became of it.
+    /// The result.
     pub noted: RecordedOutcome,
 }
 
-/// What became of a try.
+/// The possible results of a delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedOutcome {
-    /// The end was taken.
+    /// The receiver accepted the delivery.
     Delivered {
-        /// The answer's status.
+        /// The HTTP status of the response.
         status: u16,
-        /// When.
+        /// The time of the delivery.
         at: Time,
     },
-    /// It was not.
+    /// The attempt failed.
     Failed {
-        /// The answer's status, if there was an answer.
+        /// The HTTP status of the response, if one was received.
         status: Option<u16>,
-        /// Why.
+        /// The reason for the failure.
         error: String,
-        /// When to try again; `None` gives it up.
+        /// The time of the next attempt; `None` if delivery is abandoned.
         next_at: Option<Time>,
     },
-    /// This node stopped in the middle; the try does not count.
+    /// This node stopped during the attempt. The attempt does not count.
     Interrupted,
 }
 
-/// A success counts whenever it is heard of. Anything else is said of the newest try only: if the lease of an older one ran
-/// out, somebody has taken the callback since.
+/// A success always counts. Other results are recorded only for the newest attempt: if the lease of an older attempt
+/// has expired, another node may have claimed the callback since.
 const DELIVERED: &str = "UPDATE callbacks SET state = $1, next_at = NULL, leased_until = NULL, last_status = $2, \
     last_error = NULL, delivered_at = $3 WHERE call_id = $4 AND state <> $1";
 const FAILED: &str = "UPDATE callbacks SET state = $1, next_at = $2, leased_until = NULL, last_status = $3, \
@@ -51,10 +51,10 @@ const INTERRUPTED: &str = "UPDATE callbacks SET attempts = attempts - 1, leased_
     WHERE call_id = $1 AND state = 0 AND attempts = $2";
 
 impl Stores {
-    /// Writes down what became of tries, all or none of it.
+    /// Records the results of attempts in one transaction.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn note_callbacks(&self, notes: &[AttemptRecord]) -> Result<(), StoreError> {
         db::in_transaction!(&self.db, transaction => {
                 for AttemptRecord { call_id, attempt, noted } in notes {

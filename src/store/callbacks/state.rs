@@ -1,4 +1,4 @@
-//! How a callback stands, as `metadata.callback` of its call shows it.
+//! The state of a callback, shown as `metadata.callback` of its call.
 
 use std::collections::HashMap;
 
@@ -9,20 +9,20 @@ use uuid::Uuid;
 use crate::domain::{Call, Time};
 use crate::store::{StoreError, Stores, db};
 
-/// Where a callback stands.
+/// The delivery status of a callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Delivery {
-    /// The call has not ended, or the end was not taken yet.
+    /// The call has not ended, or its end has not been delivered yet.
     Pending,
-    /// The end was taken.
+    /// The receiver accepted the delivery.
     Delivered,
-    /// It was given up.
+    /// Delivery was abandoned.
     Failed,
 }
 
 impl Delivery {
-    /// As its column has it.
+    /// Returns the value of the column `state`.
     pub(super) fn number(self) -> i16 {
         match self {
             Self::Pending => 0,
@@ -40,30 +40,30 @@ impl Delivery {
     }
 }
 
-/// How a callback stands.
+/// The state of a callback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CallbackState {
-    /// Where to.
+    /// The callback URL.
     pub url: String,
-    /// `webhook-id` of every try.
+    /// The `webhook-id` of every attempt.
     pub event_id: Uuid,
-    /// Where it stands.
+    /// The delivery status.
     pub state: Delivery,
-    /// Tries begun.
+    /// Number of attempts started.
     pub attempts: u32,
-    /// What the last try was answered with, if it was answered.
+    /// The HTTP status of the last attempt, if a response was received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_status: Option<u16>,
-    /// Why the last try failed.
+    /// The reason why the last attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When the next try begins; absent while one is under way.
+    /// The time of the next attempt; absent during an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Time>,
-    /// A try is under way. If nothing is recorded of it by then, it is made again.
+    /// An attempt is in progress. If its result is not recorded by this time, the attempt is repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trying_until: Option<Time>,
-    /// When the end was taken.
+    /// The time of the delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<Time>,
 }
@@ -71,23 +71,23 @@ pub struct CallbackState {
 type StateRow = (Uuid, String, Uuid, i16, i32, Option<i16>, Option<String>, Option<i64>, Option<i64>, Option<i64>);
 
 impl Stores {
-    /// How the callback of a call stands, if it has one.
+    /// Returns the state of a call's callback, or `None` if the call has no callback.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn callback_state(&self, call_id: Uuid) -> Result<Option<CallbackState>, StoreError> {
         Ok(self.callback_states(&[call_id]).await?.remove(&call_id))
     }
 
-    /// How the callbacks of these calls stand; calls without one are left out.
+    /// Returns the callback states of these calls. Calls without a callback are omitted.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn callback_states(&self, ids: &[Uuid]) -> Result<HashMap<Uuid, CallbackState>, StoreError> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        // Lists differ every time: kept prepared, they would only push others out.
+        // Statements with lists vary, so preparing them would only evict others from the cache.
         let rows: Vec<StateRow> = db::on_reader!(&self.db, pool =>
             states(ids).build_query_as().persistent(ids.len() == 1).fetch_all(pool).await?);
         Ok(rows.into_iter().map(decode).collect())
@@ -132,7 +132,7 @@ fn decode(row: StateRow) -> (Uuid, CallbackState) {
         attempts: attempts.try_into().unwrap_or(0),
         last_status: last_status.and_then(|status| status.try_into().ok()),
         last_error,
-        // While it is tried, the time of that try is over.
+        // During an attempt, `next_at` is the time of that attempt, which has passed.
         next_attempt_at: next_at.filter(|_| leased_until.is_none()).map(Time),
         trying_until: leased_until.map(Time),
         delivered_at: delivered_at.map(Time),

@@ -1,20 +1,20 @@
-//! JSON objects of which most members are mostly absent, written one member after another.
+//! A writer for JSON objects whose members are mostly absent.
 
 use serde::Serialize;
 
 use crate::domain::json;
 
-/// An object that is being written.
+/// An unfinished JSON object.
 pub(super) struct Members<'o>(&'o mut Vec<u8>);
 
 impl<'o> Members<'o> {
-    /// Begins one.
+    /// Begins an object.
     pub fn begin(out: &'o mut Vec<u8>) -> Self {
         out.push(b'{');
         Self(out)
     }
 
-    /// Begins a member; its value comes next. The name is one that needs no escapes.
+    /// Begins a member whose value follows. The name must not need escapes.
     pub fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         if self.0.last() != Some(&b'{') {
             self.0.push(b',');
@@ -25,17 +25,18 @@ impl<'o> Members<'o> {
         self.0
     }
 
-    /// A string.
+    /// Writes a string.
     pub fn text(&mut self, name: &'static str, text: &str) {
         json::write_text(self.member(name), text);
     }
 
-    /// JSON that is written already.
+    /// Writes a value that is already JSON.
     pub fn json(&mut self, name: &'static str, json: &str) {
         self.member(name).extend_from_slice(json.as_bytes());
     }
 
-    /// Any value whose maps have strings as keys, and whose numbers came from JSON: then nothing can fail.
+    /// Writes a serializable value. Its map keys must be strings and its numbers valid JSON, so that serialization
+    /// cannot fail.
     pub fn value(&mut self, name: &'static str, value: &(impl Serialize + ?Sized)) {
         let out = self.member(name);
         let begins = out.len();
@@ -45,14 +46,14 @@ impl<'o> Members<'o> {
         }
     }
 
-    /// The same, unless it is what an absent one is taken for.
+    /// Writes a value unless it equals its default, which is the meaning of an absent member.
     pub fn unusual<T: Serialize + Default + PartialEq>(&mut self, name: &'static str, value: &T) {
         if *value != T::default() {
             self.value(name, value);
         }
     }
 
-    /// Ends it.
+    /// Ends the object.
     pub fn end(self) {
         self.0.push(b'}');
     }

@@ -1,4 +1,4 @@
-//! Between the outcome of a call and its part of the record.
+//! Conversion between the outcome of a call and its part of the record.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::formats::data::Data;
 /// Writes the outcome.
 pub(super) fn write(out: &mut Vec<u8>, outcome: &Outcome) {
     let mut written = Members::begin(out);
-    // Absent: the compact JSON of `structured`. What was cut is no longer the data's own text.
+    // Absent: the compact JSON of `structured`. A truncated output is no longer the text of the data.
     if outcome.structured_text.is_none() || outcome.full_output.is_some() {
         written.text("output", &outcome.output);
     }
@@ -27,7 +27,7 @@ pub(super) fn write(out: &mut Vec<u8>, outcome: &Outcome) {
         Some(data) => written.value("structured", &data),
         None => {}
     }
-    // Absent: the output is the whole.
+    // Absent: the output is complete.
     if let Some(whole) = &outcome.full_output {
         written.value("whole", &**whole);
     }

@@ -1,5 +1,5 @@
-//! What of a call has no column, as JSON. What is empty, usual, or follows from the rest is left out: every byte is sent,
-//! logged ahead and stored, with every call.
+//! The members of a call that have no column, as JSON. Empty, default and derived values are omitted, because every
+//! byte is sent, logged and stored with every call.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::domain::limits::Bounds;
 use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, Call, Code, Limits, Phase, Progress, Status, Time};
 
-/// Room for the usual record, so that it is written without moving.
+/// Initial capacity, large enough for a typical record.
 const USUAL_BYTES: usize = 512;
 
-/// The `record` column of a call.
+/// Encodes the `record` column of a call.
 pub(in crate::store) fn encode(call: &Call) -> String {
     let mut out = Vec::with_capacity(USUAL_BYTES);
     let mut record = Members::begin(&mut out);
     if !is_text_of(&call.call_id, call.id) {
         record.text("call_id", &call.call_id);
     }
-    // Whom a call is for whose arguments came later was known later, too.
+    // If arguments are streamed, the name may become known after the column was written.
     if call.streamed || indexed_name(&call.name) != call.name.as_ref() {
         record.text("name", &call.name);
     }
@@ -33,7 +33,7 @@ pub(in crate::store) fn encode(call: &Call) -> String {
         record.text("title", &call.title);
     }
     match &call.effective_arguments {
-        // Absent: the same as the arguments. Null: not known.
+        // Absent: the same as the arguments. Null: unknown.
         Some(effective) if Arc::ptr_eq(effective, &call.arguments) => {}
         effective => record.value("effective", &effective.as_deref()),
     }
@@ -56,10 +56,10 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     record.unusual("cached", &call.cached);
     record.unusual("cache_control", &call.cache_control);
     if !call.status.is_terminal() {
-        // Nobody needs these any more once the call has ended.
+        // Not needed after the end of the call.
         members(&mut record, "context", &call.context);
     }
-    // A caller that was told that there is no such tool finds the call again by it.
+    // A caller that was told `TOOL_NOT_FOUND` can still find the call under this restriction.
     if (!call.status.is_terminal() || is_of_no_tool(call))
         && let Some(allowed) = call.allowed.as_ref().filter(|allowed| !allowed.globs().is_empty())
     {
@@ -71,13 +71,13 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     if let Some(url) = &call.callback_url {
         record.text("callback_url", url);
     }
-    // Absent: it follows from the status.
+    // Absent: derived from the status.
     if call.phase != usual_phase(call.status) {
         record.value("phase", &call.phase);
     }
     record.unusual("index", &call.index);
     if call.streamed {
-        // What came piece by piece: the column was written before.
+        // Streamed arguments: the column was written before they were complete.
         record.json("streamed", call.arguments_text.get());
     }
     let after = |time: Option<Time>| time.map(|time| time.0.saturating_sub(call.created_at.0));
@@ -96,11 +96,11 @@ pub(in crate::store) fn encode(call: &Call) -> String {
         outcome::write(record.member("outcome"), outcome);
     }
     record.end();
-    // JSON is UTF-8, so nothing is ever replaced.
+    // JSON is UTF-8, so no character is ever replaced.
     String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// Returns `true` if a call has ended because its caller has no tool of its name.
+/// Returns `true` if a call ended because its tool does not exist for the caller.
 fn is_of_no_tool(call: &Call) -> bool {
     let failure = call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref());
     failure.is_some_and(|failure| failure.code == Code::ToolNotFound)
@@ -112,7 +112,7 @@ fn members(record: &mut Members<'_>, name: &'static str, members: &Map<String, V
     }
 }
 
-/// Bounds of the output that are as everywhere stay away; reading puts them back.
+/// Writes the limits. Default bounds of the output are omitted and restored when the record is read.
 fn limits(out: &mut Vec<u8>, limits: &Limits) {
     let mut written = Members::begin(out);
     let usual = Bounds::default();
@@ -130,7 +130,7 @@ fn limits(out: &mut Vec<u8>, limits: &Limits) {
     written.end();
 }
 
-/// The record as it is read. `times`, where it is, stands for the two absolute times of older rows.
+/// The record as it is read. `times` replaces the two absolute times of older rows.
 #[derive(Deserialize)]
 pub(super) struct RecordIn {
     pub call_id: Option<String>,
@@ -169,19 +169,19 @@ pub(super) struct RecordIn {
     times: Option<(Option<i64>, Option<i64>)>,
     started_at: Option<i64>,
     ended_at: Option<i64>,
-    /// When a start was recorded that no run followed, counted as `times` are.
+    /// The time of a recorded start that was not followed by a run, in the units of `times`.
     pub unrun: Option<i64>,
-    /// Whether the call's end is a result that was posted.
+    /// Whether the call ended with a posted result.
     #[serde(default)]
     pub posted: bool,
-    /// Durations that the times do not say.
+    /// Durations that cannot be derived from the times.
     #[serde(default)]
     pub measured: Measured,
     pub outcome: Option<OutcomeIn>,
 }
 
 impl RecordIn {
-    /// When the call began to run and when it ended; in the record these are counted from its beginning, in microseconds.
+    /// Returns when the call started and ended. The record stores both relative to its acceptance, in microseconds.
     pub fn times(&self, created_at: Time) -> (Option<Time>, Option<Time>) {
         let Some((started, ended)) = self.times else { return (self.started_at.map(Time), self.ended_at.map(Time)) };
         let at = |after: Option<i64>| after.map(|after| Time(created_at.0.saturating_add(after)));
@@ -189,7 +189,7 @@ impl RecordIn {
     }
 }
 
-/// The phase of a call in this status that does nothing out of the ordinary.
+/// Returns the default phase of a call in this status.
 pub(super) fn usual_phase(status: Status) -> Phase {
     match status {
         Status::Wait => Phase::Queued,

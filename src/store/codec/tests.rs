@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::limits::{Bounds, Truncate};
 use crate::domain::{ContentBlock, Failure, Outcome, Progress};
 
-/// Any text, with the characters that databases and JSON are wary of more often than by chance.
+/// Generates text in which characters that databases and JSON treat specially are frequent.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), "[\\x00-\\x1f\"\\\\a😀\u{2028}\u{fffd}]{0,12}"]
 }
@@ -17,7 +17,7 @@ fn json_value() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
-        any::<f64>().prop_filter("JSON has no other numbers", |number| number.is_finite()).prop_map(Value::from),
+        any::<f64>().prop_filter("JSON allows only finite numbers", |number| number.is_finite()).prop_map(Value::from),
         text().prop_map(Value::from),
     ];
     leaf.prop_recursive(6, 64, 6, |inner| {
@@ -44,13 +44,13 @@ fn block() -> impl Strategy<Value = ContentBlock> {
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
-    (text(), any::<Option<u64>>(), json_value().prop_filter("null is no detail", |value| !value.is_null()))
+    (text(), any::<Option<u64>>(), json_value().prop_filter("null is not a detail", |value| !value.is_null()))
         .prop_map(|(message, after, details)| Failure::execution("t", message).retryable(after).with_details(details))
 }
 
 fn cut(outcome: Outcome, bytes: u8) -> Outcome {
     let bounds = Bounds { bytes: bytes.into(), lines: 3, keep: Truncate::HeadTail };
-    // A call's metadata has its own place.
+    // The metadata of the call has its own strategy.
     Outcome { metadata: Map::new(), ..outcome.truncated(&bounds, Uuid::from_u128(7)) }
 }
 
@@ -67,7 +67,7 @@ fn result() -> impl Strategy<Value = Outcome> {
             }
         ),
         failure().prop_map(Outcome::from),
-        // Longer than a model is shown.
+        // Truncated for the model.
         (vec(block(), 0..5), any::<u8>()).prop_map(|(content, bytes)| cut(Outcome::blocks(content), bytes)),
         (json_value(), any::<u8>()).prop_map(|(value, bytes)| cut(Outcome::data(Arc::new(value)), bytes)),
         (vec(block(), 0..3), failure()).prop_map(|(content, failure)| {
@@ -78,7 +78,7 @@ fn result() -> impl Strategy<Value = Outcome> {
 }
 
 fn call() -> impl Strategy<Value = Call> {
-    // What a tool gets is always an object; null stands for what is not known.
+    // A tool always receives an object; null means unknown.
     let asked = (json_value(), proptest::option::of(object().prop_map(Value::Object)), text(), text(), text());
     let said = (proptest::option::of(text()), object(), object(), any::<[f64; 2]>());
     (asked, said, proptest::option::of(result())).prop_map(|(asked, said, outcome)| {
@@ -101,10 +101,10 @@ fn call() -> impl Strategy<Value = Call> {
     })
 }
 
-/// The call's row as the database gives it back.
+/// Returns the row of a call as the database returns it.
 fn row(call: &Call) -> CallRow {
     let (arguments, record) = (call.arguments_text.get().to_owned(), encode(call));
-    assert!(!record.contains('\0') && !arguments.contains('\0'), "Postgres takes no U+0000");
+    assert!(!record.contains('\0') && !arguments.contains('\0'), "Postgres rejects U+0000");
     CallRow {
         id: call.id,
         tenant: call.tenant.as_str().to_owned(),
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// A good call with these limits.
+/// Returns a successful call with these limits.
 fn ended(limits: &str) -> Call {
     let arguments = Arc::new(json!({"text": "hi"}));
     let (id, at) = (Uuid::from_u128(7), Time(1_000_000));

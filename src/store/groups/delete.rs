@@ -1,4 +1,4 @@
-//! The end of a group: registered tools that are left in no group go with it, others forget it.
+//! Deletion of a group: deletes registered tools that have no other group, and removes the group from the other tools.
 
 use serde_json::Value;
 use sqlx::Connection;
@@ -8,22 +8,23 @@ use crate::store::db::in_transaction;
 use crate::store::tools::{BUMP, MARK};
 use crate::store::{Store, StoreError};
 
-/// What a group's end means for one registered tool.
+/// The effect of deleting a group on one registered tool.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is in other groups, or was never in this one.
+    /// The tool was never in this group.
     Same,
-    /// It is left in others; its definition without the group.
+    /// The tool has other groups. Contains its definition without the group.
     Changed(String),
-    /// It was in no other.
+    /// The tool had no other group.
     Removed,
 }
 
 impl Store {
-    /// Deletes a group, the registered tools that were in no other, and its name in the definitions of the rest.
+    /// Deletes a group and the registered tools that have no other group, and removes it from the definitions of other
+    /// tools.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn delete_group(&self, name: &str, now: Time) -> Result<(), StoreError> {
         const READ: &str = "SELECT name, definition FROM tools WHERE tenant = $1";
         const FORGET: &str = "DELETE FROM tool_groups WHERE tenant = $1 AND name = $2";
@@ -36,7 +37,7 @@ impl Store {
             sqlx::query(BUMP).execute(&mut *transaction).await?;
             sqlx::query(MARK).bind(self.tenant.as_str().to_owned()).execute(&mut *transaction).await?;
             sqlx::query(FORGET).bind(tenant.clone()).bind(name.to_owned()).execute(&mut *transaction).await?;
-            // Whoever else changes tools waits at the clock: these stay as they are read here.
+            // Concurrent changes of tools wait for the version row, so the tools cannot change after this query.
             let tools: Vec<(String, String)> =
                 sqlx::query_as(READ).bind(tenant.clone()).fetch_all(&mut *transaction).await?;
             for (tool, definition) in tools {
@@ -47,7 +48,7 @@ impl Store {
                         query.execute(&mut *transaction).await?;
                     }
                     Fate::Removed => {
-                        // Whoever registers a tool of this name later is not to be given its secrets.
+                        // A tool registered later under this name must not receive these secrets.
                         let presets = sqlx::query(PRESETS).bind(tenant.clone()).bind(tool.clone());
                         presets.execute(&mut *transaction).await?;
                         sqlx::query(REMOVE).bind(tenant.clone()).bind(tool).execute(&mut *transaction).await?;

@@ -11,7 +11,7 @@ impl Store {
     /// The calls of a session that have not ended behind `after`, oldest first, so many at most.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn session_pending(&self, id: &str, after: Uuid, limit: u32) -> Result<Vec<Uuid>, StoreError> {
         const SQL: &str = "SELECT id FROM tool_calls WHERE tenant = $1 AND session = $2 AND status < 2 AND id > $3 \
             ORDER BY id LIMIT $4";
@@ -24,7 +24,7 @@ impl Store {
     /// The names of the tools whose calls of a session have not ended.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn session_pending_tools(&self, id: &str) -> Result<Vec<String>, StoreError> {
         const SQL: &str = "SELECT DISTINCT tool FROM tool_calls WHERE tenant = $1 AND session = $2 AND status < 2";
         let rows: Vec<(String,)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
@@ -36,7 +36,7 @@ impl Store {
     /// Calls of a session before `before`, newest first, so many at most.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn session_calls(
         &self,
         session: &Session,
@@ -51,7 +51,7 @@ impl Store {
     /// order. More than one event may follow each.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn session_positions(
         &self,
         session: &Session,

@@ -33,7 +33,7 @@ impl Stores {
     /// Whose sessions nobody has changed or touched since `cutoff`.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn tenants_of_idle_sessions(&self, cutoff: Time) -> Result<Vec<Tenant>, StoreError> {
         const SQL: &str = "SELECT DISTINCT tenant FROM sessions WHERE updated_at <= $1";
         let rows: Vec<(String,)> =
@@ -46,7 +46,7 @@ impl Store {
     /// A page of sessions, newest first.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<Session>, StoreError> {
         let rows: Vec<SessionRow> =
             db::on_reader!(&self.db, pool => page(self, filter).build_query_as().fetch_all(pool).await?);
@@ -56,7 +56,7 @@ impl Store {
     /// Sessions that nobody has changed or touched since `cutoff`, so many at most, in the order of their last use.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn idle_sessions(&self, cutoff: Time, limit: u32) -> Result<Vec<(String, Time)>, StoreError> {
         const SQL: &str = "SELECT id, updated_at FROM sessions WHERE tenant = $1 AND updated_at <= $2 \
             ORDER BY updated_at LIMIT $3";
@@ -69,7 +69,7 @@ impl Store {
     /// When the newest call of a session was accepted, and whether any has not ended.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn session_use(&self, id: &str) -> Result<(Option<Time>, bool), StoreError> {
         const SQL: &str = "SELECT created_at FROM tool_calls WHERE tenant = $1 AND session = $2 \
             ORDER BY id DESC LIMIT 1";
@@ -84,7 +84,7 @@ impl Store {
     /// calls stay.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn delete_session(&self, id: &str, unused_since: Option<Time>) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM sessions WHERE tenant = $1 AND id = $2 AND updated_at <= $3";
         let unused_since = unused_since.map_or(i64::MAX, |time| time.0);
@@ -97,7 +97,7 @@ impl Store {
     /// The sessions that were made for tasks of this one and still go on.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn session_tasks(&self, parent: &str) -> Result<Vec<String>, StoreError> {
         const SQL: &str = "SELECT id FROM sessions WHERE tenant = $1 AND parent = $2 AND parent_call IS NOT NULL \
             AND state = 0";

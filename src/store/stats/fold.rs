@@ -35,7 +35,7 @@ impl Stores {
     /// Brings the sums up to all commits that there are now.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn fold_stats(&self) -> Result<(), StoreError> {
         let (mut folded, there): (i64, i64) =
             db::on_reader!(&self.db, pool => sqlx::query_as(HOW_FAR).fetch_one(pool).await)?;
