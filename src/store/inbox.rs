@@ -1,33 +1,34 @@
-//! What is to be told to a running call: the node that has the call looks here. A message that is here is durable. It stays
-//! until its call has ended, or has recorded it, whichever node has the call by then.
+//! Messages to unfinished calls. The node that owns a call reads them here. A stored message is durable: it stays until
+//! the call has ended or recorded it, even if another node takes the call over.
 
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::{StoreError, Stores, db};
 
-/// Messages that are read at a time; each may be as large as a request.
+/// Maximum number of messages read at a time. Each may be as large as a request.
 const PAGE: i64 = 16;
-/// Calls that are cancelled in one statement.
+/// Maximum number of calls cancelled in one statement.
 const CANCELS: usize = 256;
-/// Reports of one call that may wait here.
+/// Maximum number of waiting reports of one call.
 const REPORTS: i64 = 256;
 
-/// The kind of a cancel.
+/// The kind of a cancellation.
 pub const CANCEL: &str = "cancel";
-/// The kind of a report.
+/// The kind of a progress report.
 pub const PROGRESS: &str = "progress";
-/// The kind of a result, and of the failure that a call ended with before there was one: it has one of them only.
+/// The kind of a posted result, or of the failure with which a call ended before a result was posted. A call has at
+/// most one such message.
 pub const RESULT: &str = "result";
 
-/// One message about a call.
+/// A message to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The call.
+    /// The recipient.
     pub call: Uuid,
-    /// What it is.
+    /// The kind: [`CANCEL`], [`PROGRESS`] or [`RESULT`].
     pub kind: String,
-    /// JSON.
+    /// The content, as JSON.
     pub body: String,
 }
 
@@ -35,8 +36,8 @@ pub struct Message {
 type Row = (Uuid, Uuid, String, String);
 
 impl Stores {
-    /// Leaves a message for the node that has the call. Returns whether it was taken: not once the call has ended, of several
-    /// results and cancels only the first, and only so many reports.
+    /// Stores a message for the node that owns the call. Returns `false` if the message is rejected: the call has
+    /// ended, already has a result or cancellation of this kind, or has too many waiting reports.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -52,8 +53,8 @@ impl Stores {
         Ok(rows > 0)
     }
 
-    /// Leaves the same cancel for each of these calls that has not ended and has none; each call comes with an id for its
-    /// message.
+    /// Stores a cancellation for each of these calls that has not ended and has none. Each call comes with the id of
+    /// its message.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -64,8 +65,8 @@ impl Stores {
         Ok(())
     }
 
-    /// Says that a call of this node ends without a posted result, as long as it has none: from now on it takes none. The
-    /// body of the one that came before, if one did. A call that another node has taken over is left alone.
+    /// Records that a call of this node ends without a posted result, so that later results are rejected. Returns the
+    /// body of the result that was posted before, if any. A call that another node has taken over is left unchanged.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -79,7 +80,7 @@ impl Stores {
         if rows > 0 { Ok(None) } else { self.posted_result(*call).await }
     }
 
-    /// The body of the result that was posted for a call.
+    /// Returns the body of the result that was posted for a call.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -90,7 +91,7 @@ impl Stores {
         Ok(row.map(|(body,)| body))
     }
 
-    /// Whether there is any message at all: mostly there is none.
+    /// Returns `true` if any message is stored. Usually none is.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -100,8 +101,8 @@ impl Stores {
         Ok(count > 0)
     }
 
-    /// Messages about this node's calls that have not ended, oldest first, behind `after`. They stay until they are
-    /// forgotten.
+    /// Returns messages to unfinished calls of this node after message `after`, oldest first. They stay stored until
+    /// they are deleted.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -113,7 +114,7 @@ impl Stores {
         Ok(rows.into_iter().map(message).collect())
     }
 
-    /// The same for one call.
+    /// Returns messages to one unfinished call of this node after message `after`, oldest first.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -125,7 +126,7 @@ impl Stores {
         Ok(rows.into_iter().map(message).collect())
     }
 
-    /// Forgets a message that has been heard.
+    /// Deletes a message that was processed.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -135,7 +136,7 @@ impl Stores {
         Ok(())
     }
 
-    /// Forgets all messages about calls that have ended, whosever they were.
+    /// Deletes all messages to ended calls of any node.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.

@@ -1,4 +1,4 @@
-//! What a database is like before it is used: looked at from the outside, without making, migrating or changing anything.
+//! Read-only inspection of a database before it is used: nothing is created, migrated or changed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,49 +13,49 @@ use super::db::{Db, StoreError, without_password};
 use super::{keys, lock, migrate, timeout};
 use crate::domain::Time;
 
-/// How long SQLite waits for a running service's write.
+/// Time for which SQLite waits for a write of a running service.
 const BUSY: Duration = Duration::from_secs(3);
 
-/// What was found.
+/// The result of an inspection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inspection {
-    /// An SQLite file that there is not yet. The first start makes it.
+    /// The SQLite file does not exist yet. The first start creates it.
     Missing {
         /// The file.
         file: PathBuf,
-        /// Why it could not be made.
+        /// The reason why it cannot be created, if any.
         fault: Option<String>,
     },
-    /// A database that answers.
+    /// The database responds.
     Present(Box<DatabaseInfo>),
 }
 
-/// A database that answers.
+/// Properties of a database that responds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseInfo {
     /// `SQLite` or `PostgreSQL`, with its version.
     pub product: String,
-    /// Where it is, without a password.
+    /// The location, without a password.
     pub place: String,
-    /// Migrations that it has.
+    /// Number of applied migrations.
     pub applied: usize,
-    /// Migrations that the next start makes.
+    /// Number of migrations that the next start applies.
     pub pending: usize,
-    /// Migrations that this program does not know: a newer one was here.
+    /// Number of unknown migrations, applied by a newer version.
     pub newer: usize,
-    /// Migrations that are not what they were when they were made.
+    /// Number of migrations whose checksum changed since they were applied.
     pub changed: usize,
-    /// Why it cannot be written, if it cannot.
+    /// The reason why the database cannot be written, if any.
     pub unwritable: Option<String>,
-    /// Whether a service uses the SQLite file now.
+    /// Whether a running service uses the SQLite file.
     pub is_served: bool,
-    /// Whether there was ever an API key, revoked ones included.
+    /// Whether an API key was ever created, including revoked keys.
     pub has_keys: bool,
-    /// What its own clock says, where it has one.
+    /// The time of the database server; `None` on SQLite.
     pub now: Option<Time>,
 }
 
-/// Looks at the database.
+/// Inspects the database.
 ///
 /// # Errors
 /// Returns an error if the URL is invalid or the database is unreachable.
@@ -75,7 +75,8 @@ pub async fn examine(url: &str) -> Result<Inspection, StoreError> {
     }
 }
 
-/// Tries every kind of statement that a migration has, and takes it back. `$begin` is how a transaction begins.
+/// Reads the migrations and keys, and tests write access in a transaction that is rolled back. `$begin` starts the
+/// transaction.
 macro_rules! look {
     ($connection:expr, $begin:expr, $version:expr, $folder:expr) => {{
         let version: String = sqlx::query_scalar($version).fetch_one(&mut $connection).await?;
@@ -84,13 +85,13 @@ macro_rules! look {
             .await;
         let applied: BTreeMap<i64, Vec<u8>> = match rows {
             Ok(rows) => rows.into_iter().collect(),
-            // Nobody has used it yet.
+            // The database is new.
             Err(sqlx::Error::Database(_)) => BTreeMap::new(),
             Err(error) => return Err(error.into()),
         };
         let has_keys = match sqlx::query_scalar::<_, i64>(keys::ANY).fetch_one(&mut $connection).await {
             Ok(count) => count > 0,
-            // Nobody has made the table yet.
+            // The table does not exist yet.
             Err(sqlx::Error::Database(_)) => false,
             Err(error) => return Err(error.into()),
         };
@@ -123,8 +124,8 @@ async fn sqlite(url: &str, file: Option<&Path>) -> Result<Inspection, StoreError
     let mut connection = options.busy_timeout(BUSY).disable_statement_logging().connect().await?;
     let found = look!(connection, "BEGIN IMMEDIATE", "SELECT 'SQLite ' || sqlite_version()", "sqlite/");
     connection.close().await?;
-    let place =
-        file.map_or_else(|| "in memory; nothing outlives the process".to_owned(), |at| at.display().to_string());
+    let place = file
+        .map_or_else(|| "in memory; all data is lost when the process ends".to_owned(), |at| at.display().to_string());
     let is_served = file.is_some_and(lock::is_held);
     Ok(Inspection::Present(Box::new(DatabaseInfo { place, is_served, ..found })))
 }
@@ -142,7 +143,8 @@ async fn postgres(url: &str) -> Result<Inspection, StoreError> {
     Ok(Inspection::Present(Box::new(DatabaseInfo { place: without_password(url), now: Some(Time(now)), ..found })))
 }
 
-/// Why a file cannot be made: tried in the folder that is there, where its own may still be missing.
+/// Returns why the file cannot be created. Tests the closest existing folder, because the folder of the file may be
+/// missing.
 fn cannot_be_made(file: &Path) -> Option<std::io::Error> {
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let folder = absolute.ancestors().skip(1).find(|folder| folder.exists())?;
@@ -172,7 +174,7 @@ mod tests {
         let file = folder.path().join("deep/t.db");
         let url = format!("sqlite://{}", file.display());
         assert_eq!(examine(&url).await.unwrap(), Inspection::Missing { file: file.clone(), fault: None });
-        assert!(folder.path().read_dir().unwrap().next().is_none(), "nothing is left behind");
+        assert!(folder.path().read_dir().unwrap().next().is_none(), "the folder stays empty");
         Store::open(&url).await.unwrap().close().await;
         let (known, looked) = (migrate::known("sqlite/").len(), found(&url).await);
         assert_eq!((looked.applied, looked.pending, looked.newer, looked.changed), (known, 0, 0, 0));

@@ -1,4 +1,4 @@
-//! API keys: their hashes, what they may do, and a clock that moves with every change of them.
+//! API keys: their hashes and permissions, and a version that changes with every change of a key.
 
 use std::collections::HashSet;
 
@@ -9,45 +9,45 @@ use super::{StoreError, Stores, db, quota};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Scopes, Tenant, Time};
 
-/// A key as it is stored. Of the key itself only the hash and the beginning are.
+/// A stored key. Only the hash and a prefix of the key itself are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
-    /// Its id.
+    /// The id of the key.
     pub id: Uuid,
-    /// Whose it is.
+    /// The tenant of the key.
     pub tenant: Tenant,
-    /// What it is called, for people.
+    /// The display name.
     pub name: String,
-    /// How the key begins.
+    /// The first characters of the key.
     pub prefix: String,
-    /// SHA-256 of the whole key.
+    /// SHA-256 of the complete key.
     pub hash: [u8; 32],
-    /// What it may do.
+    /// The permissions of the key.
     pub scopes: Scopes,
-    /// Globs over the names of tools; an empty list restricts nothing.
+    /// Globs of permitted tool names; an empty list permits all tools.
     pub tools: Vec<String>,
-    /// Requests a minute; `None`: as the settings have it.
+    /// Maximum requests per minute; `None` for the configured default.
     pub rate: Option<u32>,
-    /// Requests at once; `None`: as the settings have it.
+    /// Maximum concurrent requests; `None` for the configured default.
     pub concurrency: Option<u32>,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: Time,
-    /// When it ends.
+    /// The time of expiry; `None` if the key does not expire.
     pub expires_at: Option<Time>,
-    /// When it was revoked.
+    /// The time of revocation; `None` if the key is not revoked.
     pub revoked_at: Option<Time>,
-    /// When it was used last, to about a minute.
+    /// The time of the last use, accurate to about a minute.
     pub last_used_at: Option<Time>,
 }
 
-/// Keys that are looked up in one query.
+/// Maximum number of keys looked up in one query.
 const KEYS_AT_A_TIME: usize = 500;
 
 const BUMP: &str = "UPDATE keys_clock SET version = version + 1";
 const COLUMNS: &str = "id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, created_at, expires_at, \
     revoked_at, last_used_at";
 
-/// The columns of a key as they are read.
+/// The row of a key, as it is read.
 struct KeyRow {
     texts: [String; 5],
     numbers: [Option<i64>; 5],
@@ -88,7 +88,7 @@ impl KeyRow {
             tenant: Tenant::stored(&tenant),
             name,
             prefix,
-            hash: self.hash.try_into().map_err(|_| StoreError::Corrupt(format!("key {}: its hash", self.id)))?,
+            hash: self.hash.try_into().map_err(|_| StoreError::Corrupt(format!("key {}: invalid hash", self.id)))?,
             scopes: Scopes::of_text(&scopes),
             tools: serde_json::from_str(&tools).map_err(|_| corrupt("its tools"))?,
             rate: bound(rate),
@@ -101,11 +101,11 @@ impl KeyRow {
     }
 }
 
-/// 1 if there was ever a key, else 0.
+/// Selects 1 if a key was ever created, otherwise 0.
 pub(super) const ANY: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM api_keys LIMIT 1) AS any_key";
 
 impl Stores {
-    /// Moves with every change of any key.
+    /// Returns the version of the keys, which increases with every change of a key.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -115,7 +115,7 @@ impl Stores {
         Ok(version)
     }
 
-    /// Whether there was ever a key, revoked ones included.
+    /// Returns `true` if a key was ever created, including revoked keys.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -124,7 +124,7 @@ impl Stores {
         Ok(count > 0)
     }
 
-    /// The keys that begin so; mostly one or none.
+    /// Returns the keys with this prefix, usually at most one.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -136,7 +136,7 @@ impl Stores {
         rows.into_iter().map(KeyRow::decode).collect()
     }
 
-    /// Returns one key, revoked or not.
+    /// Returns one key, including a revoked one.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -148,7 +148,7 @@ impl Stores {
         row.map(KeyRow::decode).transpose()
     }
 
-    /// Returns those of these keys that exist and were not revoked.
+    /// Returns the ids of these keys that exist and are not revoked.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -162,7 +162,7 @@ impl Stores {
         Ok(valid)
     }
 
-    /// A page of a tenant's keys, or of everybody's, newest first, older than `before`.
+    /// Returns a page of the keys of one tenant or of all tenants, newest first, older than `before`.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -209,8 +209,8 @@ impl Stores {
         inserted.ok_or_else(|| self.room.too_many(QuotaResource::Key))
     }
 
-    /// Revokes a key, of this tenant if one is given; one that is revoked stays as it is. Returns whether there is such a
-    /// key.
+    /// Revokes a key, restricted to a tenant if one is given. A revoked key stays unchanged. Returns `false` if the key
+    /// does not exist.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -226,7 +226,7 @@ impl Stores {
         Ok(rows.is_some_and(|rows| rows > 0))
     }
 
-    /// Notes when keys were used. This is no change of them.
+    /// Records when keys were last used. The version of the keys does not change.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.

@@ -1,4 +1,5 @@
-//! One server a file: on SQLite the calls of any other server are taken for left behind, so there must be no other.
+//! A file lock that permits one server per SQLite file: on SQLite a server treats the calls of any other server as
+//! orphaned.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -8,20 +9,20 @@ use tokio::time::Instant;
 
 use super::StoreError;
 
-/// How long another server may take to let go.
+/// Maximum wait for another server to release the lock.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is asked.
+/// Interval between attempts.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Held as long as a server uses the file. The system lets go of it however the process ends.
+/// A lock held while a server uses the file. The operating system releases it when the process ends.
 #[derive(Debug)]
 pub struct ServerLock(#[expect(dead_code, reason = "held, never read")] File);
 
 impl ServerLock {
-    /// Takes the lock beside a database file. One that is just ending has a moment to let go of it.
+    /// Acquires the lock file next to a database file. Waits briefly for a server that is shutting down.
     ///
     /// # Errors
-    /// If another server has it, or the lock file cannot be made.
+    /// Returns an error if another server holds the lock, or the lock file cannot be created.
     pub async fn take(database: &Path) -> Result<Self, StoreError> {
         let path = beside(database);
         let failed = |source| StoreError::Lock { path: path.clone(), source };
@@ -38,7 +39,7 @@ impl ServerLock {
     }
 }
 
-/// Whether a server uses this database file now.
+/// Returns `true` if a server uses this database file.
 #[must_use]
 pub fn is_held(database: &Path) -> bool {
     let file = File::options().append(true).open(beside(database));

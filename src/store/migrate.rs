@@ -1,4 +1,4 @@
-//! Brings a database to the newest version at start.
+//! Applies pending migrations at start.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::{Db, StoreError};
 
-/// `migrations/{sqlite,postgres}/NNNN_name.sql`, compiled in: same numbers, same tables, same columns.
+/// `migrations/{sqlite,postgres}/NNNN_name.sql`, compiled in. Both folders have the same numbers, tables and columns.
 #[derive(rust_embed::RustEmbed)]
 #[folder = "migrations/"]
 struct Files;
@@ -23,15 +23,15 @@ pub(super) async fn run(db: &Db) -> Result<(), StoreError> {
 async fn apply(db: &Db, migrator: &Migrator) -> Result<(), StoreError> {
     match db {
         Db::Sqlite(pools) => {
-            // Nothing else stops two processes from both finding an empty file; on Postgres sqlx takes a lock itself.
+            // Otherwise two processes could both find an empty file. On Postgres sqlx acquires a lock itself.
             let mut alone = pools.writer.pool().begin_with("BEGIN IMMEDIATE").await?;
-            // Hidden in sqlx's documents, but its own way around `run` not being general enough here.
+            // `run_direct` is hidden in the documentation of sqlx, but the lifetimes of `run` are too restrictive here.
             migrator.run_direct(None, &mut *alone, false).await?;
             alone.commit().await?;
         }
         Db::Postgres(pools) => {
             let mut connection = pools.writer.pool().acquire().await?;
-            // A migration may take its time.
+            // A migration may take longer than the statement timeout.
             sqlx::query("SET statement_timeout = 0").execute(&mut *connection).await?;
             migrator.run_direct(None, &mut *connection, false).await?;
             sqlx::query("RESET statement_timeout").execute(&mut *connection).await?;
@@ -40,7 +40,7 @@ async fn apply(db: &Db, migrator: &Migrator) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The migrations that this program knows, each with its checksum. `folder` is `sqlite/` or `postgres/`.
+/// Returns the versions and checksums of the known migrations. `folder` is `sqlite/` or `postgres/`.
 pub(super) fn known(folder: &str) -> BTreeMap<i64, Vec<u8>> {
     migrator(folder).iter().map(|one| (one.version, one.checksum.to_vec())).collect()
 }
@@ -60,7 +60,7 @@ fn migration(number: i64, name: &str, sql: String) -> Migration {
 
 fn of(migrations: Vec<Migration>) -> Migrator {
     let mut migrator = Migrator::with_migrations(migrations);
-    // A newer version may have been here: its migrations take nothing away from this one.
+    // A newer version may have used the database; its migrations remain compatible with this version.
     migrator.set_ignore_missing(true);
     migrator
 }

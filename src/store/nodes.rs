@@ -1,4 +1,4 @@
-//! Which nodes live, and the calls that a lost one has left behind.
+//! Heartbeats of nodes, and the adoption of calls of lost nodes.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use super::events::by_ids;
 use super::{Db, StoreError, Stores, db};
 use crate::domain::{Call, Tenant};
 
-/// Most calls that are adopted at a time.
+/// Maximum number of calls adopted at a time.
 const PAGE: i64 = 256;
 
-/// A node as its row states it.
+/// The stored state of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beaten {
-    /// The node.
+    /// The name of the node.
     pub node: String,
-    /// Its last heartbeat.
+    /// The number of its last heartbeat.
     pub beat: i64,
-    /// Whether its lease is over, by the clock of the database.
+    /// Whether its lease has expired, by the clock of the database.
     pub is_over: bool,
 }
 
-/// The time of the database, in milliseconds since 1970, as an expression.
+/// Returns the SQL expression for the time of the database, in milliseconds since 1970.
 fn now_of(db: &Db) -> &'static str {
     match db {
         Db::Sqlite(_) => "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
@@ -33,7 +33,7 @@ fn now_of(db: &Db) -> &'static str {
 }
 
 impl Stores {
-    /// Says that the node lives. That counts for as long as `lease`, from the time that the database stamps it with.
+    /// Records a heartbeat of the node. It is valid for `lease` from the time stamped by the database.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -45,7 +45,7 @@ impl Stores {
         Ok(())
     }
 
-    /// All nodes. `lease` is that of nodes of an earlier version, which do not state theirs.
+    /// Returns all nodes. `lease` applies to nodes of an earlier version, which do not store theirs.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -56,18 +56,18 @@ impl Stores {
             "SELECT node, beat, COALESCE({now} - beat_at >= COALESCE(lease_ms, $1), FALSE), \
              COALESCE(beat_at > {now}, TRUE) FROM nodes"
         );
-        // As heartbeats do, it waits for no reader.
+        // Uses the writer, like heartbeats, so that it does not wait for queries.
         let rows: Vec<(String, i64, bool, bool)> = db::on_writer!(&self.db, pool =>
             sqlx::query_as(AssertSqlSafe(look)).bind(lease_ms).fetch_all(pool).await)?;
         if rows.iter().any(|(.., is_ahead)| *is_ahead) {
-            // The clock was set back: without this, their leases would last until it is where it was.
+            // The clock was set back. Without this update, leases would last until it reaches the old time again.
             let again = AssertSqlSafe(format!("UPDATE nodes SET beat = beat WHERE COALESCE(beat_at > {now}, TRUE)"));
             db::on_writer!(&self.db, pool => sqlx::query(again).execute(pool).await.map(drop))?;
         }
         Ok(rows.into_iter().map(|(node, beat, is_over, _)| Beaten { node, beat, is_over }).collect())
     }
 
-    /// Strikes a node off that has not beaten since; its calls are then nobody's.
+    /// Deletes a node unless it has sent a heartbeat after `beat`; its calls are then orphaned.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -76,7 +76,7 @@ impl Stores {
         Ok(())
     }
 
-    /// The node ends: what it leaves behind is nobody's.
+    /// Deletes a node that shuts down; its unfinished calls are then orphaned.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -85,7 +85,7 @@ impl Stores {
         Ok(())
     }
 
-    /// Strikes every node off that is not this one and does not run calls from a command line.
+    /// Deletes all other nodes, except nodes that run calls from a command line.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -94,8 +94,8 @@ impl Stores {
         Ok(())
     }
 
-    /// Takes at most so many calls that are nobody's and have not ended. Each is taken by one node only; the most urgent ones
-    /// come first, and of those the oldest. Running ones come before waiting ones: nothing may stay as it is for long.
+    /// Adopts at most `most` orphaned calls. Each call is adopted by only one node. Running calls come before waiting
+    /// calls, higher priorities before lower ones, and older calls before newer ones.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -106,17 +106,17 @@ impl Stores {
             adoption(node, most, lock).build_query_as().fetch_all(pool).await?);
         let mut calls = Vec::with_capacity(rows.len());
         for row in rows {
-            // They are this node's by now: one that cannot be read holds up no other.
+            // These calls already belong to this node, so a corrupt row must not stop the others.
             match row.decode() {
                 Ok(call) => calls.push(call),
-                Err(error) => tracing::error!(%error, "a call that was left behind cannot be read"),
+                Err(error) => tracing::error!(%error, "cannot decode an orphaned call"),
             }
         }
         calls.sort_by_key(|call| (std::cmp::Reverse(call.priority), call.id));
         Ok(calls)
     }
 
-    /// Whose a call is; `None` if there is no such call.
+    /// Returns the tenant of a call, or `None` if the call does not exist.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -127,7 +127,7 @@ impl Stores {
         Ok(row.map(|(tenant,)| Tenant::stored(&tenant)))
     }
 
-    /// These calls, whosever they are, in no order: for who goes on with them, or tells of their ends.
+    /// Returns these calls of any tenant, in no particular order, to resume them or deliver their ends.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -139,7 +139,7 @@ impl Stores {
         rows.into_iter().map(CallRow::decode).collect()
     }
 
-    /// Those of these calls that are not of this node.
+    /// Returns those of these calls that do not belong to this node.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -152,7 +152,7 @@ impl Stores {
         Ok(rows.into_iter().map(|(id,)| id).collect())
     }
 
-    /// The calls of this node that have not ended.
+    /// Returns the unfinished calls of this node.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.

@@ -1,4 +1,4 @@
-//! Presets that were written over the API. Their change is one of the tools: all nodes see it as such.
+//! Presets stored through the API. Their changes count in the version of the tools, so all nodes notice them.
 
 use super::db;
 use super::tools::{Statement, change_all};
@@ -6,18 +6,18 @@ use super::{Store, StoreError};
 use crate::domain::Time;
 use crate::domain::preset::{Preset, PresetSource, Sealed};
 
-/// A preset as it is stored.
+/// A stored preset.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredPreset {
-    /// Its tool.
+    /// The tool.
     pub tool: String,
-    /// The argument.
+    /// The name of the argument.
     pub name: String,
-    /// The preset; `None` where it was removed.
+    /// The preset; `None` if it was removed.
     pub preset: Option<Preset>,
-    /// Counted up by every change.
+    /// A number that increases with every change.
     pub revision: i64,
-    /// When it was last changed.
+    /// The time of the last change.
     pub updated_at: Time,
 }
 
@@ -30,7 +30,7 @@ const PUT: &str = "INSERT INTO tool_presets AS p (tenant, tool, name, overridabl
     revision = p.revision + 1, updated_at = excluded.updated_at";
 
 impl Store {
-    /// All stored presets, also removed ones, whose revisions still count.
+    /// Returns all stored presets, including removed ones, because their revisions still count.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -51,7 +51,7 @@ impl Store {
         Ok(presets.collect())
     }
 
-    /// Writes presets of one tool, all or none; `None` removes one. A value has to be sealed.
+    /// Writes presets of one tool, or none of them; `None` removes a preset. Values must be sealed.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -66,7 +66,7 @@ impl Store {
                 let (secret, sealed) = match preset.as_ref().map(|preset| &preset.origin) {
                     Some(PresetSource::Secret(secret)) => (Some(secret.clone()), None),
                     Some(PresetSource::Stored(sealed)) => (None, sealed.clone()),
-                    // A plain value has no place here.
+                    // Plain values are never stored.
                     Some(PresetSource::Value(_)) | None => (None, None),
                 };
                 let (key_id, bytes) = sealed.map(|sealed| (sealed.key_id, sealed.bytes)).unzip();

@@ -1,8 +1,8 @@
-//! How much each tenant may have, and whether there is room for one more.
+//! Quotas: the maximum number of tools, groups, hooks, keys and sessions of a tenant.
 //!
-//! What is written under a clock is counted in its own transaction, after it was written: the clock's row is the one lock, so
-//! the count is exact, on any number of nodes. Sessions are made on the way of calls, and may be very many: they are counted
-//! from time to time, more often the nearer the bound is.
+//! Resources whose changes update a version row are counted in the same transaction, after the insert. The version row
+//! is the only lock, so the count is exact on any number of nodes. Sessions are created as part of calls and can be
+//! numerous: they are counted periodically, more often the closer their number is to the limit.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,35 +14,37 @@ use super::{Store, StoreError, db};
 use crate::domain::Tenant;
 use crate::domain::tenant::{QuotaResource, TenantLimits};
 
-/// Changes nothing, and no row at all if the tenant $1 has more than $2 tools, when $3 is new among them.
+/// Updates no row if the tenant $1 has more than $2 tools and the tool $3 is new. Otherwise it changes nothing.
 pub(super) const TOOLS: &str = "UPDATE tools_clock SET version = version WHERE \
     (SELECT COUNT(*) FROM tools WHERE tenant = $1) <= $2 \
     OR COALESCE((SELECT revision FROM tools WHERE tenant = $1 AND name = $3), 1) > 1";
-/// The same of groups.
+/// The check for groups.
 pub(super) const GROUPS: &str = "UPDATE tools_clock SET version = version WHERE \
     (SELECT COUNT(*) FROM tool_groups WHERE tenant = $1) <= $2";
-/// The same of hooks.
+/// The check for hooks.
 pub(super) const HOOKS: &str = "UPDATE tools_clock SET version = version WHERE \
     (SELECT COUNT(*) FROM hooks WHERE tenant = $1) <= $2";
-/// The same of keys.
+/// The check for keys.
 pub(super) const KEYS: &str = "UPDATE keys_clock SET version = version WHERE \
     (SELECT COUNT(*) FROM api_keys WHERE tenant = $1 AND revoked_at IS NULL) <= $2";
 
-/// Which part of what is left may be used before sessions are counted again: other nodes make some, too.
+/// One part in this many of the remaining sessions may be used before they are counted again: other nodes create some,
+/// too.
 const PART: u32 = 8;
-/// How soon sessions of which there were too many are counted again.
+/// Minimum time between counts while the limit is reached.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Tenants whose counts are kept; beyond that all are counted again.
+/// Maximum number of tenants with a cached count; beyond it all counts are discarded.
 const MOST_TENANTS: usize = 10_000;
 
-/// The bounds, and what is known of the sessions that there are.
+/// The limits, and the cached counts of sessions.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     limits: TenantLimits,
     sessions: Mutex<HashMap<Tenant, SessionCount>>,
 }
 
-/// When a tenant's sessions were counted, and how many more may be made before that is done again; none: there is no room.
+/// The time of a tenant's last count, and the number of sessions that may be created before the next; 0 if the limit
+/// was reached.
 #[derive(Debug)]
 struct SessionCount {
     at: Instant,
@@ -54,12 +56,12 @@ impl Quotas {
         Self { limits, sessions: Mutex::default() }
     }
 
-    /// Most of these, as it is bound to a statement.
+    /// Returns the limit in the type in which it is bound to a statement.
     pub fn limit(&self, what: QuotaResource) -> i64 {
         i64::from(self.limits.most(what))
     }
 
-    /// What is told if there are too many.
+    /// Creates the error for a reached limit.
     pub fn too_many(&self, what: QuotaResource) -> StoreError {
         StoreError::TooMany { what, most: self.limits.most(what) }
     }
@@ -68,7 +70,7 @@ impl Quotas {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one more session may be made; `None` where that has to be counted first.
+    /// Reserves one session of the cached count. Returns `None` if the sessions must be counted first.
     fn take_session(&self, tenant: &Tenant) -> Option<bool> {
         if self.limits.max_sessions == u32::MAX {
             return Some(true);
@@ -82,11 +84,11 @@ impl Quotas {
             }
             return Some(true);
         }
-        // Where there was no room at all, not every request that finds none counts again.
+        // While the limit is reached, not every request counts again.
         (counted.at.elapsed() < LOOK_AGAIN).then_some(false)
     }
 
-    /// Whether there is room for one more beside so many; the next ones are taken without a look.
+    /// Caches a count and reserves one session. Returns `false` if the limit is reached.
     fn note_sessions(&self, tenant: &Tenant, count: u64) -> bool {
         let free = u64::from(self.limits.max_sessions).saturating_sub(count);
         let share = u32::try_from(free).unwrap_or(u32::MAX).div_ceil(PART);
@@ -96,7 +98,7 @@ impl Quotas {
         }
         match share {
             0 => drop(sessions.insert(tenant.clone(), SessionCount { at: Instant::now(), left: 0 })),
-            // One is taken now. With none left the next one counts again, at once.
+            // One session is reserved now. As none is left, the next request counts again immediately.
             1 => drop(sessions.remove(tenant)),
             more => drop(sessions.insert(tenant.clone(), SessionCount { at: Instant::now(), left: more - 1 })),
         }
@@ -105,10 +107,10 @@ impl Quotas {
 }
 
 impl Store {
-    /// Takes room for one more session.
+    /// Reserves one more session.
     ///
     /// # Errors
-    /// If there is none, or the database fails.
+    /// Returns [`StoreError::TooMany`] if the quota is reached, and another [`StoreError`] if the database fails.
     pub(super) async fn reserve_session(&self) -> Result<(), StoreError> {
         const SQL: &str = "SELECT COUNT(*) FROM sessions WHERE tenant = $1";
         let room = &self.stores.room;

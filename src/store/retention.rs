@@ -1,9 +1,9 @@
-//! Deleting what is older than it is to be kept: a few commits at a time, from the oldest on.
+//! Deletion of expired calls, a few commits at a time, oldest first.
 //!
-//! A commit names its calls, and every call that has ended is named by the commit that ended it. So whoever goes through
-//! the commits meets each ended call by its key: nothing is searched for, and calls that have not ended are passed over
-//! until their last commit comes. The row of `retention` says how far that has gone; whoever holds it deletes, and nobody
-//! waits for it. What commits have counted is in the sums before they go.
+//! A commit contains the ids of its calls, and the commit that ended a call contains its id. Iterating over the commits
+//! therefore finds each ended call by its key, without a search; unfinished calls are skipped until their last commit.
+//! The row of `retention` stores the progress. A node locks it to delete, and other nodes skip instead of waiting. The
+//! statistics of commits are folded before the commits are deleted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,31 +14,33 @@ use super::db::in_transaction;
 use super::{Db, StoreError, Stores, codec, db};
 use crate::domain::Time;
 
-/// Most reported events that are deleted in one step, and most bytes of calls: on SQLite the journal waits meanwhile.
+/// Maximum number of reported events, and maximum bytes of calls, deleted in one step: on SQLite the journal waits
+/// meanwhile.
 const MOST_EVENTS: i64 = 2000;
 const MOST_BYTES: i64 = 32 * 1024 * 1024;
 
-/// What is deleted.
+/// The kind of data to delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetentionTarget {
-    /// Ended calls with all that belongs to them, and the commits that told of them.
+    /// Ended calls with all their data, and the commits that contain them.
     Calls,
-    /// Only what tools reported while ended calls ran.
+    /// Only the events that tools reported during ended calls.
     Events,
 }
 
-/// What one step has deleted.
+/// The number of rows deleted by one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Reported events.
+    /// Number of reported events.
     pub events: u64,
     /// Whether another step may find more.
     pub is_unfinished: bool,
 }
 
-/// Takes the row unless somebody has it: how far calls and events are gone, and how far the sums go.
+/// Locks the row and returns the positions up to which calls and events are deleted and statistics are folded. On
+/// Postgres a locked row is skipped.
 const HOLD_SQLITE: &str = "UPDATE retention SET calls_pos = calls_pos WHERE one = 1 \
     RETURNING calls_pos, events_pos, (SELECT pos FROM stats_folded)";
 const HOLD_POSTGRES: &str = "UPDATE retention SET calls_pos = calls_pos \
@@ -53,11 +55,11 @@ const MOVE_CALLS: &str = "UPDATE retention SET calls_pos = $1 WHERE one = 1";
 const MOVE_EVENTS: &str = "UPDATE retention SET events_pos = $1 WHERE one = 1";
 
 impl Stores {
-    /// Deletes a part of what ended before `before`, about `most` calls of it. Unfinished calls, and calls whose end is
-    /// still to be told to a callback URL, stay; if another node is at it, nothing is done.
+    /// Deletes about `most` of the calls that ended before `before`, or their events. Keeps unfinished calls, and calls
+    /// whose callback is still pending. Does nothing while another node deletes.
     ///
     /// # Errors
-    /// If the database fails; then nothing was deleted.
+    /// Returns a [`StoreError`] if the database fails; then nothing is deleted.
     pub async fn prune(&self, part: RetentionTarget, before: Time, most: u32) -> Result<Pruned, StoreError> {
         self.fold_stats().await?;
         let hold = match &self.db {
@@ -88,14 +90,14 @@ impl Stores {
                 stretch.end_before(&awaited.into_iter().map(|(id,)| id).collect());
             }
             let Some(until) = stretch.until() else { break 'step None };
-            // One that ended behind the stretch has its turn with that commit.
+            // A call that ended after this range is deleted with the commit that ended it.
             let ended: Vec<Uuid> = ended.into_iter().filter(|(_, pos, _)| *pos <= until).map(|(id, ..)| id).collect();
             let mut pruned = Pruned { is_unfinished: stretch.may_go_on, ..Pruned::default() };
             if !ended.is_empty() {
                 let mut query = events_of(&ended);
                 pruned.events = query.build().persistent(false).execute(&mut *transaction).await?.rows_affected();
                 if pruned.events >= MOST_EVENTS.unsigned_abs() {
-                    // The rest of them, and their calls, come with the next step.
+                    // The next step deletes the remaining events and the calls.
                     break 'step Some(Pruned { is_unfinished: true, ..pruned });
                 }
             }
@@ -118,7 +120,7 @@ impl Stores {
         Ok(pruned.unwrap_or_default())
     }
 
-    /// The position up to which what happened is kept no more; 0 if everything is there.
+    /// Returns the position up to which events are deleted; 0 if nothing is deleted.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -128,7 +130,7 @@ impl Stores {
         Ok(calls.max(events))
     }
 
-    /// Forgets messages about calls that there are no more.
+    /// Deletes messages to calls that no longer exist.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -141,7 +143,7 @@ impl Stores {
     }
 }
 
-/// Commits that follow one another, old enough to go.
+/// Consecutive commits that have expired.
 #[derive(Debug)]
 struct CommitRange {
     commits: Vec<(i64, Vec<Uuid>)>,
@@ -166,7 +168,7 @@ impl CommitRange {
         ids.into_iter().collect()
     }
 
-    /// Leaves out what begins with the first commit that names one of these.
+    /// Ends the range before the first commit that contains one of these calls.
     fn end_before(&mut self, awaited: &HashSet<Uuid>) {
         let place = self.commits.iter().position(|(_, ids)| ids.iter().any(|id| awaited.contains(id)));
         if let Some(place) = place {
@@ -175,7 +177,8 @@ impl CommitRange {
         }
     }
 
-    /// Leaves out what is too much beside the first commit, with the sizes of the calls that are to go.
+    /// Ends the range before the calls exceed `most` bytes, but after the first commit. `sizes` has the sizes of the
+    /// calls.
     fn end_within(&mut self, sizes: &HashMap<Uuid, i64>, most: i64) {
         let mut bytes = 0;
         let place = self.commits.iter().position(|(_, ids)| {
@@ -188,13 +191,13 @@ impl CommitRange {
         }
     }
 
-    /// The position of the last of them.
+    /// Returns the position of the last commit in the range.
     fn until(&self) -> Option<i64> {
         self.commits.last().map(|(pos, _)| *pos)
     }
 }
 
-/// `HEAD IN (…)`.
+/// Builds the query `HEAD IN (…)`.
 fn among<D: sqlx::Database>(head: &str, ids: &[Uuid]) -> QueryBuilder<D>
 where
     Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
@@ -209,7 +212,7 @@ where
     query
 }
 
-/// Deletes so many reported events of these calls.
+/// Builds the statement that deletes up to [`MOST_EVENTS`] reported events of these calls.
 fn events_of<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
 where
     Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
@@ -233,7 +236,7 @@ mod tests {
     fn a_stretch_ends_with_what_is_young_and_with_what_is_enough() {
         let read = || vec![commit(2, 10, &[1]), commit(4, 11, &[2, 3]), commit(6, 30, &[4]), commit(8, 12, &[5])];
         let young = CommitRange::of(read(), Time(20), 100);
-        assert_eq!((young.until(), young.may_go_on), (Some(4), false), "an older one behind a young one waits for it");
+        assert_eq!((young.until(), young.may_go_on), (Some(4), false), "a young commit keeps an older one behind it");
         let enough = CommitRange::of(read(), Time(99), 2);
         assert_eq!((enough.until(), enough.may_go_on), (Some(4), true));
         let all = CommitRange::of(read(), Time(99), 100);

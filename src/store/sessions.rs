@@ -1,5 +1,5 @@
-//! Sessions: made once, read by every call of theirs, changed seldom. What changes has a column of its own, so that two
-//! changes at once do not undo each other.
+//! Sessions: created once, read by each of their calls, rarely changed. Each mutable field has its own column, so that
+//! concurrent changes do not overwrite each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub use maintenance::{SessionCursor, SessionFilter};
 use row::{Doc, SessionRow, state_number};
 
 impl Store {
-    /// One session.
+    /// Returns one session, or `None` if it does not exist.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -31,7 +31,7 @@ impl Store {
         row.map(SessionRow::decode).transpose()
     }
 
-    /// Makes a session. Returns whether it was; if not, there is one of this id.
+    /// Creates a session. Returns `false` if a session with this id exists.
     ///
     /// # Errors
     /// Returns [`StoreError::TooMany`] if the quota of the tenant is reached, and another [`StoreError`] if the
@@ -59,7 +59,7 @@ impl Store {
         Ok(rows > 0)
     }
 
-    /// Replaces the groups that a session sees otherwise than everybody. Returns whether there is such a session.
+    /// Replaces the group switches of a session. Returns `false` if the session does not exist.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -72,7 +72,7 @@ impl Store {
         Ok(rows > 0)
     }
 
-    /// Moves a session that is still active to its end. Returns whether it was.
+    /// Ends an active session. Returns `false` if it is not active.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -93,7 +93,7 @@ impl Store {
         self.tell_of_session(id, rows)
     }
 
-    /// Makes an ended session active again: its conversation goes on. Returns whether it had ended.
+    /// Reactivates an ended session. Returns `false` if it had not ended.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -106,7 +106,7 @@ impl Store {
         self.tell_of_session(id, rows)
     }
 
-    /// Notes that a session is in use. Returns whether there is such a session.
+    /// Records that a session is in use. Returns `false` if the session does not exist.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -118,7 +118,7 @@ impl Store {
         Ok(rows > 0)
     }
 
-    /// Sessions whose state this process has changed, as they change: whose they are, and their ids.
+    /// Subscribes to the tenants and ids of sessions whose state this process changes.
     #[must_use]
     pub fn session_changes(&self) -> broadcast::Receiver<(Tenant, Arc<str>)> {
         self.stores.sessions.subscribe()
@@ -126,7 +126,7 @@ impl Store {
 
     fn tell_of_session(&self, id: &str, rows: u64) -> Result<bool, StoreError> {
         if rows > 0 {
-            // Fails when nobody watches.
+            // Fails without subscribers.
             let _ = self.stores.sessions.send((self.tenant.clone(), id.into()));
         }
         Ok(rows > 0)

@@ -1,13 +1,13 @@
-//! Values that the service makes once and keeps, the same for all nodes.
+//! Values that the service creates once and all nodes share.
 
 use super::{StoreError, Stores, db};
 
-/// Under which name the signing secret is kept.
+/// The name of the signing secret.
 const SIGNING_SECRET: &str = "signing_secret";
 
 impl Stores {
-    /// The signing secret: the one that is kept, or else `made`, which is kept from now on. Of nodes that start at the same
-    /// time one makes it for all.
+    /// Returns the stored signing secret, or stores and returns `made`. Nodes that start concurrently agree on one
+    /// secret.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -20,7 +20,7 @@ impl Stores {
                 return Ok(value);
             }
             sqlx::query(KEEP).bind(SIGNING_SECRET).bind(made.to_owned()).execute(pool).await?;
-            read().await?.ok_or_else(|| StoreError::Corrupt(format!("the setting {SIGNING_SECRET} does not stay")))
+            read().await?.ok_or_else(|| StoreError::Corrupt(format!("the setting {SIGNING_SECRET} is missing after it was stored")))
         })
     }
 }

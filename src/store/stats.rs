@@ -1,4 +1,4 @@
-//! Statistics read from their additive rows, and set back to zero.
+//! Reads and resets the statistics, which are stored as additive rows.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ mod fold;
 type TotalRow = (String, i16, String, i32, i64, i64, i64, i64, i64, i64);
 
 impl Store {
-    /// The totals of every tool that was ever called, or of one.
+    /// Returns the totals of all tools that were ever called, or of one tool.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -32,7 +32,7 @@ impl Store {
         Ok(sums.into_iter().map(|(tool, sum)| sum.finish(tool)).collect())
     }
 
-    /// One tool's minutes since `since` in which anything ended, oldest first.
+    /// Returns the minutes since `since` in which calls of the tool ended, oldest first.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -51,7 +51,7 @@ impl Store {
             if series.last().is_none_or(|last| last.minute != at) {
                 series.push(MinuteStats::empty(at));
             }
-            // There is one: it was just made if it was not there.
+            // The series is not empty: a missing minute was added above.
             let Some(sum) = series.last_mut() else { continue };
             let (calls, total) = (unsigned(calls), unsigned(total));
             match (executed != 0, kind) {
@@ -66,7 +66,7 @@ impl Store {
         Ok(series)
     }
 
-    /// Sets one tool's counts, or all, back to zero.
+    /// Resets the statistics of one tool or of all tools.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -81,7 +81,7 @@ impl Store {
     }
 }
 
-/// A name as it can be asked for: no tool has U+0000 in its name, and Postgres takes no such text.
+/// Returns the name as a query parameter. Postgres rejects U+0000, which occurs in no tool name.
 fn sought(name: &str) -> String {
     name.replace('\0', "\u{fffd}")
 }
@@ -90,7 +90,7 @@ fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// The rows of one tool, added up.
+/// The aggregated rows of one tool.
 #[derive(Default)]
 struct Sum {
     stats: ToolStats,
@@ -142,7 +142,7 @@ impl Sum {
         }
     }
 
-    /// The duration that `share` of 100 executions did not exceed, never outside what was really seen.
+    /// Returns the duration not exceeded by `share` percent of the executions, within the observed minimum and maximum.
     fn percentile(&self, share: u64) -> u64 {
         let executions: u64 = self.buckets.values().sum();
         let wanted = (executions * share).div_ceil(100);

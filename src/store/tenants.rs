@@ -1,16 +1,15 @@
-//! Which tenants there are: those that have a key, or something on record. Nobody makes a tenant; it is there from its first
-//! key, tool, session or call on.
+//! Existing tenants. A tenant is not created explicitly: it exists from its first key, tool, session or call on.
 
 use super::{Store, StoreError, db};
 
-/// 1 if the tenant has anything, else 0.
+/// Selects 1 if the tenant has any data, otherwise 0.
 const ANYTHING: &str = "SELECT COUNT(*) FROM (SELECT 1 AS found FROM api_keys WHERE tenant = $1 \
     UNION ALL SELECT 1 FROM tenant_clocks WHERE tenant = $1 UNION ALL SELECT 1 FROM sessions WHERE tenant = $1 \
     UNION ALL SELECT 1 FROM tool_stats WHERE tenant = $1 LIMIT 1) AS anything";
 
 impl Store {
-    /// Whether its tenant has a key, revoked ones included, or has ever had tools, a session or a call that ended. The
-    /// default tenant is always there.
+    /// Returns `true` if the tenant ever had a key (including revoked ones), tools, a session or an ended call. The
+    /// default tenant always exists.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.

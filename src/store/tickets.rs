@@ -1,38 +1,38 @@
-//! Tickets for event streams: their hashes, what they are for, and until when.
+//! Tickets for event streams: their hashes, paths and expiry.
 
 use uuid::Uuid;
 
 use super::{StoreError, Stores, db};
 use crate::domain::{Tenant, Time};
 
-/// Most tickets of one tenant.
+/// Maximum number of tickets of one tenant.
 pub const MOST_TICKETS: i64 = 100_000;
-/// Most tickets that one statement deletes.
+/// Maximum number of tickets that one statement deletes.
 const DELETED_AT_ONCE: i64 = 500;
 
-/// A ticket as it is stored. Of the ticket itself only the hash is.
+/// A stored ticket. Only the hash of the ticket itself is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredTicket {
     /// SHA-256 of the ticket.
     pub hash: [u8; 32],
-    /// The tenant whose events it is for.
+    /// The tenant whose events the ticket grants access to.
     pub tenant: Tenant,
-    /// The path of the stream that it is for.
+    /// The path of the event stream.
     pub path: String,
-    /// The key that asked for it, if it was one.
+    /// The API key that requested the ticket, if any.
     pub key: Option<Uuid>,
-    /// The token of an issuer that asked for it, as JSON, if it was one.
+    /// The issuer's token that requested the ticket, as JSON, if any.
     pub token: Option<String>,
-    /// When it was first used.
+    /// The time of the first use.
     pub used_at: Option<Time>,
-    /// When it ends.
+    /// The time of expiry.
     pub expires_at: Time,
 }
 
 type TicketRow = (String, String, Option<Uuid>, Option<String>, Option<i64>, i64);
 
 impl Stores {
-    /// Adds a ticket. Returns `false` if its tenant has as many as it may have.
+    /// Adds a ticket. Returns `false` if its tenant has the maximum number of tickets.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -53,7 +53,7 @@ impl Stores {
         Ok(true)
     }
 
-    /// Returns the ticket with this hash, unless it has ended.
+    /// Returns the ticket with this hash, unless it has expired.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -73,7 +73,7 @@ impl Stores {
         }))
     }
 
-    /// Notes the first use of a ticket that has not ended, from which on it ends at `until`. Later uses change nothing.
+    /// Records the first use of an unexpired ticket and sets its expiry to `until`. Later uses change nothing.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -85,7 +85,7 @@ impl Stores {
         Ok(())
     }
 
-    /// Deletes tickets that have ended, a few at a time.
+    /// Deletes expired tickets in small portions.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.

@@ -1,5 +1,5 @@
-//! Asking the database within a bound: whoever asks has an answer or an error in time, also while a server stands still or
-//! the network swallows everything, and a connection that was given up in the middle is never used again.
+//! Timeouts for database access. A caller receives a result or an error in time even if the server hangs or the network
+//! drops all packets. A connection that was abandoned during a statement is never reused.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -10,20 +10,20 @@ use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use sqlx::pool::PoolConnection;
 use sqlx::{Database, Either, Error, Execute, Executor, Pool, SqlStr};
 
-/// How long anything that is asked of the database may take, the wait for a connection included. The journal's commits
-/// have a bound of their own.
+/// Timeout for a database operation, including the wait for a connection. Commits of the journal have their own
+/// timeout.
 pub const ANSWER: Duration = Duration::from_secs(5);
 
-/// Does what takes more than one statement within the bound.
+/// Runs an operation of several statements with the timeout.
 ///
 /// # Errors
-/// Those of `work`, or that there was no answer in time.
+/// Returns the errors of `work`, or an I/O error after the timeout.
 pub async fn within<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let no_answer = || Error::Io(io::Error::new(io::ErrorKind::TimedOut, format!("no response within {ANSWER:?}")));
     tokio::time::timeout(ANSWER, work).await.unwrap_or_else(|_| Err(no_answer().into()))
 }
 
-/// A pool whose every statement is bounded.
+/// A pool that applies the timeout to every statement.
 #[derive(Debug)]
 pub struct TimedPool<D: Database> {
     pool: Pool<D>,
@@ -37,36 +37,37 @@ impl<D: Database> Clone for TimedPool<D> {
 }
 
 impl<D: Database> TimedPool<D> {
-    /// Connections to a server.
+    /// Creates a pool of connections to a server.
     #[must_use]
     pub fn to_server(pool: Pool<D>) -> Self {
         Self { pool, is_remote: true }
     }
 
-    /// Connections to a database in this process, which stay: to close the one to memory would be to lose it all.
+    /// Creates a pool of connections to a database in this process. They are never closed early, because closing a
+    /// connection to memory loses its data.
     #[must_use]
     pub fn in_process(pool: Pool<D>) -> Self {
         Self { pool, is_remote: false }
     }
 
-    /// The connections without the bound.
+    /// Returns the pool without the timeout.
     #[must_use]
     pub fn pool(&self) -> &Pool<D> {
         &self.pool
     }
 
-    /// A connection for several statements, which stand [`within`] the bound together.
+    /// Acquires a connection for several statements that share one timeout; see [`within`].
     ///
     /// # Errors
-    /// If there is none to be had.
+    /// Returns an error if no connection is available.
     pub async fn lease(&self) -> Result<TimedConnection<D>, Error> {
         let connection = self.pool.acquire().await?;
         Ok(TimedConnection { connection, is_remote: self.is_remote, is_at_rest: false })
     }
 }
 
-/// A connection in use. One that is dropped before it is at rest, as when its user no longer waits, is closed at once:
-/// the pool would wait for its answer without a bound, and be one short until then.
+/// A leased connection. If it is dropped during a statement, for example because its user timed out, it is closed
+/// immediately. Otherwise the pool would wait for the response without a timeout and lack one connection until then.
 #[derive(Debug)]
 pub struct TimedConnection<D: Database> {
     connection: PoolConnection<D>,
@@ -75,7 +76,7 @@ pub struct TimedConnection<D: Database> {
 }
 
 impl<D: Database> TimedConnection<D> {
-    /// All that was asked has been answered in this way.
+    /// Marks the connection as idle if `answer` shows that the server answered all statements.
     pub fn answered<T>(mut self, answer: &Result<T, Error>) {
         self.is_at_rest = matches!(answer, Ok(_) | Err(Error::Database(_)));
     }
@@ -86,7 +87,8 @@ impl<D: Database> Drop for TimedConnection<D> {
         if !self.is_remote {
             return;
         }
-        // Asks once more whether the connection is well, and has it closed if it is dropped before that is known.
+        // Returning a connection to the pool pings it first. If the future is dropped before the ping completes, the
+        // connection is closed.
         let back = self.connection.return_to_pool();
         if self.is_at_rest
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

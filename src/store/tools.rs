@@ -7,46 +7,46 @@ use super::{Store, StoreError, Stores, db, quota};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Tenant, Time};
 
-/// A registered definition as it is stored.
+/// A stored definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredTool {
-    /// Its name.
+    /// The name of the tool.
     pub name: String,
     /// The definition as JSON.
     pub definition: String,
-    /// Counted up by every change.
+    /// A number that increases with every change.
     pub revision: i64,
-    /// When it was registered.
+    /// The time of registration.
     pub created_at: Time,
-    /// When it was last changed.
+    /// The time of the last change.
     pub updated_at: Time,
 }
 
-/// What must be true of the stored tool for a write to happen.
+/// The condition on the stored tool under which a write happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing: it is made or replaced.
+    /// No condition: the tool is created or replaced.
     Anything,
-    /// It does not exist.
+    /// The tool does not exist.
     Absent,
-    /// It has this revision.
+    /// The tool has this revision.
     Revision(i64),
 }
 
-/// A tool to be written.
+/// A tool to write.
 #[derive(Debug, Clone)]
 pub struct ToolWrite {
-    /// Its name.
+    /// The name of the tool.
     pub name: String,
     /// The definition as JSON.
     pub definition: String,
-    /// What must be true of the stored tool.
+    /// The condition on the stored tool.
     pub expected: Precondition,
 }
 
-/// Whoever changes tools or groups does this first, and so waits for whoever else does.
+/// First statement of every change of tools or groups. Concurrent changes wait here for each other.
 pub(super) const BUMP: &str = "UPDATE tools_clock SET version = version + 1";
-/// And then this: whose they are.
+/// Second statement of every change: records the tenant whose tools change.
 pub(super) const MARK: &str = "INSERT INTO tenant_clocks AS c (tenant, version) \
     VALUES ($1, (SELECT version FROM tools_clock)) ON CONFLICT (tenant) DO UPDATE SET version = excluded.version";
 const INSERT: &str = "INSERT INTO tools AS t (tenant, name, definition, revision, created_at, updated_at) \
@@ -57,14 +57,14 @@ const REPLACE_REVISION: &str = "UPDATE tools SET definition = $3, revision = rev
     WHERE tenant = $1 AND name = $2 AND revision = $5";
 
 impl Store {
-    /// All registered tools, and the version of the whole.
+    /// Returns all registered tools and their version.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn tools(&self) -> Result<(Vec<StoredTool>, i64), StoreError> {
         const SQL: &str =
             "SELECT name, definition, revision, created_at, updated_at FROM tools WHERE tenant = $1 ORDER BY name";
-        // The version first: if a tool changes in between, the next look reads again rather than never.
+        // The version is read first: if a tool changes in between, it is read again instead of missed.
         let version = self.tools_version().await?;
         let rows: Vec<(String, String, i64, i64, i64)> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
@@ -78,14 +78,14 @@ impl Store {
         Ok((tools.collect(), version))
     }
 
-    /// Moves with every change of the tenant's tools, groups, presets and hooks.
+    /// Returns the version of the tenant's tools, groups, presets and hooks. It increases with every change.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn tools_version(&self) -> Result<i64, StoreError> {
         const SQL: &str = "SELECT version FROM tenant_clocks WHERE tenant = $1";
         if self.tenant.is_default() {
-            // A node of the release before knows this clock alone, and this tenant.
+            // Nodes of the previous release know only this version and the default tenant.
             return self.tools_clock().await;
         }
         let row: Option<(i64,)> = db::on_reader!(&self.db, pool =>
@@ -93,7 +93,7 @@ impl Store {
         Ok(row.map_or(0, |(version,)| version))
     }
 
-    /// Makes or replaces a tool if it is as expected; returns whether it was.
+    /// Creates or replaces a tool if its condition holds. Returns `true` if the tool was written.
     ///
     /// # Errors
     /// Returns [`StoreError::TooMany`] if the quota of the tenant is reached, and another [`StoreError`] if the
@@ -109,13 +109,14 @@ impl Store {
         self.put_tools(&[write], now).await
     }
 
-    /// Makes or replaces all of these tools if every one is as expected, or none; returns whether it did.
+    /// Creates or replaces all of these tools if all conditions hold, otherwise none. Returns `true` if they were
+    /// written.
     ///
     /// # Errors
     /// Returns [`StoreError::TooMany`] if the quota of the tenant is reached, and another [`StoreError`] if the
     /// database fails.
     pub async fn put_tools(&self, writes: &[ToolWrite], now: Time) -> Result<bool, StoreError> {
-        // Replacing takes no room.
+        // A replacement does not count against the quota.
         let takes_room = writes.iter().any(|write| !matches!(write.expected, Precondition::Revision(_)));
         let only = if let [only] = writes { only.name.as_str() } else { "" };
         db::on_writer!(&self.db, pool => {
@@ -144,13 +145,14 @@ impl Store {
         })
     }
 
-    /// Removes a tool, if it has this revision where one is given, and what was stored for it; returns whether it did.
+    /// Deletes a tool and its presets, with `revision` only if the tool has this revision. Returns `true` if it was
+    /// deleted.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn delete_tool(&self, name: &str, revision: Option<i64>) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM tools WHERE tenant = $1 AND name = $2 AND (revision = $3 OR $3 = 0)";
-        // Whoever registers a tool of this name later is not to be given its secrets.
+        // A tool registered later under this name must not receive these secrets.
         const PRESETS: &str = "DELETE FROM tool_presets WHERE tenant = $1 AND tool = $2";
         db::on_writer!(&self.db, pool => {
             let query = sqlx::query(SQL)
@@ -165,7 +167,7 @@ impl Store {
 }
 
 impl Stores {
-    /// Moves with every change of anybody's tools, groups, presets and hooks.
+    /// Returns the version of the tools, groups, presets and hooks of all tenants. It increases with every change.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -175,7 +177,7 @@ impl Stores {
         Ok(version)
     }
 
-    /// Whose tools, groups, presets or hooks have changed behind this version.
+    /// Returns the tenants whose tools, groups, presets or hooks changed after version `behind`.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -188,7 +190,7 @@ impl Stores {
 }
 
 impl Store {
-    /// Whether a change was made, if there is room for it.
+    /// Returns whether a change was made, or [`StoreError::TooMany`] if it exceeds the quota.
     pub(super) fn fitting(
         &self,
         what: QuotaResource,
@@ -202,28 +204,29 @@ impl Store {
     }
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
-    /// It is made.
+    /// The change was made.
     Yes,
-    /// A statement that has to change something did not: nothing is changed.
+    /// A required statement changed no row, so nothing is changed.
     No,
-    /// The tenant would have more than it may: nothing is changed.
+    /// The quota of the tenant would be exceeded, so nothing is changed.
     TooMany,
 }
 
-/// One of several statements.
+/// One statement of a change.
 pub(super) enum Statement<Q> {
-    /// Has to change something, or nothing is changed at all.
+    /// Must change a row, otherwise the whole change is rolled back.
     Counts(Q),
-    /// Finds a row only if there is room for what the statements before it have written; see [`room`].
+    /// Finds a row only if the preceding statements stay within the quota; see [`quota`](super::quota).
     Fits(Q),
-    /// May find nothing to change.
+    /// May change no row.
     Follows(Q),
 }
 
-/// Runs a change of `tools` and moves their clock with it, in one transaction; returns whether anything changed.
+/// Runs a change of tools and increases their version in one transaction. Returns `true` if the statement changed a
+/// row.
 pub(super) async fn change<'q, D, A>(
     pool: &TimedPool<D>,
     tenant: &Tenant,
@@ -240,7 +243,7 @@ where
     Ok(change_all(pool, tenant, vec![Statement::Counts(query)]).await? == WriteOutcome::Yes)
 }
 
-/// The same of several changes, in their order.
+/// Runs several statements as one change, in their order.
 pub(super) async fn change_all<'q, D, A>(
     pool: &TimedPool<D>,
     tenant: &Tenant,
@@ -276,7 +279,7 @@ where
     Ok(changed)
 }
 
-/// How many rows a statement changed, on either database.
+/// Access to the number of changed rows on either database.
 pub(super) trait RowsAffected {
     fn affected(&self) -> u64;
 }

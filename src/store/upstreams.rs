@@ -1,20 +1,20 @@
-//! Upstream MCP servers that were registered over HTTP, and the pinned definitions of tools. They share the clock of the tools.
+//! Upstream MCP servers registered over HTTP, and pinned definitions. Their changes count in the version of the tools.
 
 use super::tools::{Statement, WriteOutcome, change, change_all};
 use super::{Store, StoreError, db};
 use crate::domain::Time;
 use crate::domain::preset::Sealed;
 
-/// A registered server as it is stored.
+/// A stored server.
 #[derive(Clone, PartialEq)]
 pub struct StoredUpstream {
-    /// Its name.
+    /// The name of the server.
     pub name: String,
-    /// What is no secret of it, as JSON.
+    /// The definition as JSON, without secrets.
     pub definition: String,
-    /// Its address and headers.
+    /// The encrypted address and headers.
     pub sealed: Sealed,
-    /// When it was registered.
+    /// The time of registration.
     pub created_at: Time,
 }
 
@@ -24,30 +24,30 @@ impl std::fmt::Debug for StoredUpstream {
     }
 }
 
-/// The definition of a tool that somebody relies on.
+/// The pinned definition of an upstream tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPin {
-    /// The server.
+    /// The name of the server.
     pub upstream: String,
-    /// The tool's name there.
+    /// The name of the tool on the server.
     pub tool: String,
-    /// What stands for the definition.
+    /// The hash of the definition.
     pub hash: String,
 }
 
-/// Whether a pin takes the place of another.
+/// Whether a pin replaces an existing pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PinMode {
-    /// Only where there is none: the first definition that was seen.
+    /// Keeps an existing pin: this is the first definition that the server offered.
     First,
-    /// Always: somebody has accepted it.
+    /// Replaces an existing pin: the operator accepted the definition.
     Accepted,
 }
 
 type Row = (String, String, String, Vec<u8>, i64);
 
 impl Store {
-    /// All registered servers, all pins, and the version of the whole.
+    /// Returns all registered servers, all pins, and their version.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -55,7 +55,7 @@ impl Store {
         const SQL: &str =
             "SELECT name, definition, key_id, sealed, created_at FROM upstreams WHERE tenant = $1 ORDER BY name";
         const PINS: &str = "SELECT upstream, tool, hash FROM upstream_pins WHERE tenant = $1 ORDER BY upstream, tool";
-        // The version first: if something changes in between, the next look reads again rather than never.
+        // The version is read first: if a server changes in between, it is read again instead of missed.
         let version = self.tools_version().await?;
         let rows: Vec<Row> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
@@ -71,7 +71,7 @@ impl Store {
         Ok((servers.collect(), pins.collect(), version))
     }
 
-    /// Adds a server; returns whether there was none of that name.
+    /// Adds a server. Returns `false` if a server with this name exists.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -90,7 +90,7 @@ impl Store {
         })
     }
 
-    /// Removes a server and its pins; returns whether there was one.
+    /// Deletes a server and its pins. Returns `false` if it does not exist.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -104,7 +104,7 @@ impl Store {
         })
     }
 
-    /// Pins definitions of one server's tools, all or none.
+    /// Pins definitions of one server's tools in one transaction.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.

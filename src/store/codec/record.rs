@@ -59,7 +59,7 @@ pub(in crate::store) fn encode(call: &Call) -> String {
         // Not needed after the end of the call.
         members(&mut record, "context", &call.context);
     }
-    // A caller that was told `TOOL_NOT_FOUND` can still find the call under this restriction.
+    // A caller that received `TOOL_NOT_FOUND` can still find the call under this restriction.
     if (!call.status.is_terminal() || is_of_no_tool(call))
         && let Some(allowed) = call.allowed.as_ref().filter(|allowed| !allowed.globs().is_empty())
     {

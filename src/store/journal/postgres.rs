@@ -19,7 +19,7 @@ mod uniform;
 const NOT_ALL_WRITTEN: &str = "TP001";
 
 /// Numeric values of a new row. They share one array, because each unnested array costs the server as much as a table
-/// column. -1 stands for a missing position.
+/// column. A missing position is -1.
 const NUMBERS: i64 = 7;
 /// Numeric values of an updated row.
 const NUMBERS_AGAIN: i64 = 5;

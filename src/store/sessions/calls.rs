@@ -1,4 +1,4 @@
-//! The calls of a session: those that go on, a page of all, and where their events are.
+//! The calls of a session: unfinished ones, pages of all, and the positions of their events.
 
 use sqlx::QueryBuilder;
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use crate::store::codec::{self, CallRow};
 use crate::store::{Store, StoreError, db};
 
 impl Store {
-    /// The calls of a session that have not ended behind `after`, oldest first, so many at most.
+    /// Returns up to `limit` unfinished calls of a session after call `after`, oldest first.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -21,7 +21,7 @@ impl Store {
         Ok(rows.into_iter().map(|(id,)| id).collect())
     }
 
-    /// The names of the tools whose calls of a session have not ended.
+    /// Returns the names of the tools with unfinished calls in a session.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -33,7 +33,7 @@ impl Store {
         Ok(rows.into_iter().map(|(tool,)| tool).collect())
     }
 
-    /// Calls of a session before `before`, newest first, so many at most.
+    /// Returns up to `limit` calls of a session before call `before`, newest first.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -47,8 +47,8 @@ impl Store {
         rows.into_iter().map(CallRow::decode).collect()
     }
 
-    /// Where events of a session's calls are that come after `after` and not after `until`: positions with their calls, in
-    /// order. More than one event may follow each.
+    /// Returns the positions of a session's events after `after` up to `until`, with their calls, in order. Several
+    /// events may follow each position.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -70,7 +70,7 @@ impl Store {
         let reported: Vec<(Uuid, i64)> = db::on_reader!(&self.db, pool => sqlx::query_as(REPORTED)
             .bind(tenant).bind(id).bind(session.since_pos).bind(after).bind(until)
             .fetch_all(pool).await)?;
-        // The first and the last position of a row stand for two events each.
+        // The first and the last position of a row represent two events each.
         let of_row = |(id, accepted, started, settled): (Uuid, i64, i64, i64)| {
             [accepted, accepted + 1, started, settled, settled + i64::from(settled > 0)].map(|pos| (pos, id))
         };

@@ -1,4 +1,4 @@
-//! What is asked of sessions seldom: pages of them, those that nobody uses any more, their end.
+//! Infrequent session queries: listing, idle sessions and deletion.
 
 use sqlx::QueryBuilder;
 use uuid::Uuid;
@@ -7,30 +7,30 @@ use super::row::{COLUMNS, SessionRow, state_number};
 use crate::domain::{Session, SessionState, Tenant, Time};
 use crate::store::{Store, StoreError, Stores, db};
 
-/// Where a page of sessions ended.
+/// The end of a page of sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionCursor {
-    /// When its last session was made.
+    /// The time of creation of the last session.
     pub created_at: Time,
-    /// That session's id.
+    /// The id of the last session.
     pub id: String,
 }
 
-/// Which sessions are wanted; absent fields ask nothing.
+/// The conditions for a page of sessions. Absent fields match all sessions.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {
-    /// In this state.
+    /// The state of the sessions.
     pub state: Option<SessionState>,
-    /// Made for a task of this one.
+    /// The parent session, for whose task the sessions were created.
     pub parent: Option<String>,
-    /// Older than this one.
+    /// Older than this session.
     pub before: Option<SessionCursor>,
-    /// Most sessions of a page.
+    /// Maximum number of sessions in the page.
     pub limit: u32,
 }
 
 impl Stores {
-    /// Whose sessions nobody has changed or touched since `cutoff`.
+    /// Returns the tenants of sessions that were not changed or used since `cutoff`.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -43,7 +43,7 @@ impl Stores {
 }
 
 impl Store {
-    /// A page of sessions, newest first.
+    /// Returns a page of sessions, newest first.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -53,7 +53,7 @@ impl Store {
         rows.into_iter().map(SessionRow::decode).collect()
     }
 
-    /// Sessions that nobody has changed or touched since `cutoff`, so many at most, in the order of their last use.
+    /// Returns up to `limit` sessions that were not changed or used since `cutoff`, least recently used first.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -66,7 +66,7 @@ impl Store {
         Ok(rows.into_iter().map(|(id, used)| (id, Time(used))).collect())
     }
 
-    /// When the newest call of a session was accepted, and whether any has not ended.
+    /// Returns when the newest call of a session was accepted, and whether a call is unfinished.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -80,8 +80,8 @@ impl Store {
         Ok((newest.map(|(at,)| Time(at)), !pending.is_empty()))
     }
 
-    /// Forgets a session; with `unused_since` only if nobody has changed or touched it since. Returns whether it did. Its
-    /// calls stay.
+    /// Deletes a session but not its calls; with `unused_since` only if it was not changed or used since. Returns
+    /// `true` if it was deleted.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -94,7 +94,7 @@ impl Store {
         self.tell_of_session(id, rows)
     }
 
-    /// The sessions that were made for tasks of this one and still go on.
+    /// Returns the active sessions that were created for tasks of this session.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.

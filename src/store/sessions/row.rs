@@ -1,4 +1,4 @@
-//! Between a session and the columns of its row.
+//! Conversion between a session and the columns of its row.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::domain::{LimitsSpec, Session, SessionState, Task, Time};
 use crate::store::StoreError;
 
-/// The columns that a session is read from.
+/// The columns from which a session is read.
 pub(super) const COLUMNS: &str = "id, state, parent, parent_call, switched, completion, doc, since_pos, created_at, \
     updated_at";
 
@@ -27,11 +27,11 @@ fn state_from(number: i16) -> Result<SessionState, StoreError> {
         0 => Ok(SessionState::Active),
         1 => Ok(SessionState::Completed),
         2 => Ok(SessionState::Aborted),
-        other => Err(StoreError::Corrupt(format!("state {other} of a session"))),
+        other => Err(StoreError::Corrupt(format!("unknown state {other} of a session"))),
     }
 }
 
-/// What has no column.
+/// The fields of a session that have no column.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Doc {
@@ -63,19 +63,19 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// As it is stored.
+/// Serializes a value for storage.
 pub(super) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
 fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, StoreError> {
-    // What a request may nest is nested deeper by what we put around it.
+    // The service wraps stored JSON in further levels, beyond what a request may nest.
     let mut deserializer = serde_json::Deserializer::from_str(text);
     deserializer.disable_recursion_limit();
     T::deserialize(&mut deserializer).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
-/// A session's row as it is read.
+/// The row of a session, as it is read.
 #[derive(Debug)]
 pub(super) struct SessionRow {
     id: String,

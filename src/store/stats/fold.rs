@@ -1,6 +1,6 @@
-//! Makes sums of what commits have noted. A commit writes one row for all that it counts, and that is exact: the note is
-//! there if and only if the calls' ends are. Here the notes become rows that can be read and added up, a stretch of
-//! positions at a time, each stretch once: whoever folds holds the row that says how far the sums go.
+//! Folds the notes of commits into statistics. A commit writes one note for all calls that end in it, so the note
+//! exists exactly if they have ended. Folding adds the notes to readable rows, one range of positions at a time and
+//! each range once: a node holds the row that stores the progress.
 
 use std::sync::LazyLock;
 
@@ -10,17 +10,17 @@ use crate::store::db::in_transaction;
 use crate::store::journal::Tally;
 use crate::store::{Db, StoreError, Stores, db};
 
-/// Most commits that are folded in one transaction: on SQLite the journal waits meanwhile.
+/// Maximum number of commits folded in one transaction: on SQLite the journal waits meanwhile.
 const STRETCH: i64 = 256;
 
-/// How far the sums go, and how far the commits.
+/// Selects the positions up to which commits are folded and up to which they exist.
 const HOW_FAR: &str = "SELECT pos, COALESCE((SELECT MAX(last_pos) FROM commits), 0) FROM stats_folded WHERE one = 1";
-/// Holds the row, so that what is read next is behind whatever others have folded.
+/// Locks the row, so that the following query starts after everything that other nodes folded.
 const HOLD: &str = "UPDATE stats_folded SET pos = pos WHERE one = 1 RETURNING pos";
 const NOTES: &str = "SELECT last_pos, stats FROM commits WHERE last_pos > $1 ORDER BY last_pos LIMIT $2";
 const MOVE: &str = "UPDATE stats_folded SET pos = $1 WHERE one = 1";
 
-/// Adds to a row of sums. `{MIN}` and `{MAX}` are the scalar functions, which the databases name differently.
+/// Adds to a row of statistics. `{MIN}` and `{MAX}` are the scalar functions, whose names differ between the databases.
 const ADD: &str = "INSERT INTO tool_stats AS s \
     (tenant, tool, minute, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
@@ -32,7 +32,7 @@ static ADD_SQLITE: LazyLock<String> = LazyLock::new(|| ADD.replace("{MIN}", "MIN
 static ADD_POSTGRES: LazyLock<String> = LazyLock::new(|| ADD.replace("{MIN}", "LEAST").replace("{MAX}", "GREATEST"));
 
 impl Stores {
-    /// Brings the sums up to all commits that there are now.
+    /// Folds all commits that exist at the time of the call.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -46,7 +46,7 @@ impl Stores {
         Ok(())
     }
 
-    /// Folds the next commits. Returns up to which position; `None` if others had folded them all.
+    /// Folds the next commits and returns the last position, or `None` if other nodes have folded all commits.
     async fn fold_a_stretch(&self) -> Result<Option<i64>, StoreError> {
         let add = match &self.db {
             Db::Sqlite(_) => ADD_SQLITE.as_str(),
@@ -82,7 +82,7 @@ impl Stores {
     }
 }
 
-/// What the notes come to. One that cannot be read is told of and passed over, or nothing would be counted after it.
+/// Adds up the notes. A corrupt note is logged and skipped; otherwise it would block all later ones.
 fn tally(notes: &[(i64, Option<String>)]) -> Tally {
     let mut tally = Tally::default();
     for (pos, note) in notes {

@@ -134,5 +134,9 @@ async fn a_task_for_whose_session_there_is_no_room_fails_and_says_why() {
     let call = json!({"name": "new_task", "session": "s", "arguments": arguments, "wait": "result"});
     let failure = app.call_with(call).await;
     failed(&failure, "TOOL_EXECUTION_ERROR");
-    assert!(failure["output"].as_str().unwrap().contains("the limit of 1 sessions is reached"), "{}", failure["output"]);
+    assert!(
+        failure["output"].as_str().unwrap().contains("the limit of 1 sessions is reached"),
+        "{}",
+        failure["output"]
+    );
 }
