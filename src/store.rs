@@ -42,7 +42,7 @@ pub use journal::Journal;
 use quota::Quotas;
 
 /// Capacity of the channel of session changes; a subscriber that lags further behind misses changes.
-const SESSIONS_BEHIND: usize = 256;
+const SESSION_CHANGES: usize = 256;
 
 /// A handle to the database of all tenants. Data of one tenant is accessible only through its [`Store`]. Cheap to
 /// clone.
@@ -112,7 +112,7 @@ impl Stores {
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let db = Db::open(url).await?;
         migrate::run(&db).await?;
-        Ok(Self(Arc::new(Inner { db, sessions: broadcast::Sender::new(SESSIONS_BEHIND), room: Arc::default() })))
+        Ok(Self(Arc::new(Inner { db, sessions: broadcast::Sender::new(SESSION_CHANGES), room: Arc::default() })))
     }
 
     /// Returns the same database with these quotas for each tenant.

@@ -92,7 +92,7 @@ impl DueCallback {
 
 /// Maximum duration of a lease or a wait for the next attempt, in microseconds. A longer one was stored while a wall
 /// clock was ahead, and counts as expired.
-const LONGEST_WAIT: i64 = 24 * 3600 * 1_000_000;
+const MAX_WAIT: i64 = 24 * 3600 * 1_000_000;
 
 /// Targets excluded from a query for due callbacks because their share of deliveries is used up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -206,7 +206,7 @@ where
          octet_length(t.arguments) FROM tool_calls AS t WHERE t.id = c.call_id), 0) AS BIGINT) \
          FROM callbacks AS c WHERE c.state = 0 AND (c.leased_until IS NULL OR c.leased_until <= ",
     );
-    query.push_bind(now.0).push(" OR c.leased_until > ").push_bind(far(now)).push(")");
+    query.push_bind(now.0).push(" OR c.leased_until > ").push_bind(max_time(now)).push(")");
     for (column, busy) in [("host", &busy.hosts), ("url", &busy.urls)] {
         if !busy.is_empty() {
             query.push(format!(" AND c.{column} NOT IN ("));
@@ -221,7 +221,7 @@ where
     if busy.retries {
         query.push(" AND ").push(ENDED);
     } else {
-        query.push(" AND (c.next_at <= ").push_bind(now.0).push(" OR c.next_at > ").push_bind(far(now));
+        query.push(" AND (c.next_at <= ").push_bind(now.0).push(" OR c.next_at > ").push_bind(max_time(now));
         query.push(" OR ").push(ENDED).push(")");
     }
     query.push(" ORDER BY c.next_at NULLS FIRST, c.call_id LIMIT ").push_bind(i64::from(limit));
@@ -237,8 +237,12 @@ where
     let mut query = QueryBuilder::<D>::new(
         "WITH free AS (SELECT call_id FROM callbacks WHERE state = 0 AND (leased_until IS NULL OR leased_until <= ",
     );
-    query.push_bind(now.0).push(" OR leased_until > ").push_bind(far(now));
-    query.push(") AND (next_at IS NULL OR next_at <= ").push_bind(now.0).push(" OR next_at > ").push_bind(far(now));
+    query.push_bind(now.0).push(" OR leased_until > ").push_bind(max_time(now));
+    query
+        .push(") AND (next_at IS NULL OR next_at <= ")
+        .push_bind(now.0)
+        .push(" OR next_at > ")
+        .push_bind(max_time(now));
     query.push(") AND call_id IN (");
     let mut list = query.separated(", ");
     for id in ids {
@@ -255,8 +259,8 @@ where
     query
 }
 
-fn far(now: Time) -> i64 {
-    now.0.saturating_add(LONGEST_WAIT)
+fn max_time(now: Time) -> i64 {
+    now.0.saturating_add(MAX_WAIT)
 }
 
 #[cfg(test)]
@@ -264,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_of_one_server_have_one_host() {
+    fn urls_of_one_server_share_a_host() {
         let host = |url: &str| CallbackRow { call_id: Uuid::nil(), url: url.into(), event_id: Uuid::nil() }.host();
         assert_eq!(host("https://Hooks.Example.com/a?b=c"), "hooks.example.com:443");
         assert_eq!(host("http://hooks.example.com:8080"), "hooks.example.com:8080");

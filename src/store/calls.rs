@@ -10,7 +10,7 @@ use super::{Db, Store, StoreError, db};
 use crate::domain::{Call, Status, Time};
 
 /// Maximum bytes of stored calls in a page of more than one call.
-const MOST_BYTES: usize = 8 * 1024 * 1024;
+const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// The conditions for a page of calls. Absent fields match all calls.
 #[derive(Debug, Clone, Default)]
@@ -107,14 +107,14 @@ impl Store {
     }
 }
 
-/// Collects rows up to [`MOST_BYTES`]. Returns whether further rows follow.
+/// Collects rows up to [`MAX_BYTES`]. Returns whether further rows follow.
 async fn first(
     mut rows: impl Stream<Item = Result<CallRow, sqlx::Error>> + Unpin,
 ) -> Result<(Vec<CallRow>, bool), sqlx::Error> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.try_next().await? {
         bytes += row.bytes();
-        if bytes > MOST_BYTES && !found.is_empty() {
+        if bytes > MAX_BYTES && !found.is_empty() {
             return Ok((found, true));
         }
         found.push(row);

@@ -16,7 +16,7 @@ mod record;
 
 pub(super) use record::encode;
 
-use record::{RecordIn, usual_phase};
+use record::{RecordIn, default_phase};
 
 /// Maximum length of a name in the indexed column. Names of tools are not longer.
 const INDEXED_NAME: usize = 128;
@@ -55,12 +55,12 @@ fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserializer: 
 }
 
 /// Concatenates ids into one value, 16 bytes each.
-pub(super) fn ids_in_a_row(ids: &[Uuid]) -> Vec<u8> {
+pub(super) fn concat_ids(ids: &[Uuid]) -> Vec<u8> {
     ids.iter().flat_map(|id| *id.as_bytes()).collect()
 }
 
 /// Splits such a value into its ids.
-pub(super) fn ids_of(bytes: &[u8]) -> Vec<Uuid> {
+pub(super) fn split_ids(bytes: &[u8]) -> Vec<Uuid> {
     bytes.chunks_exact(16).filter_map(|bytes| Uuid::from_slice(bytes).ok()).collect()
 }
 
@@ -154,7 +154,7 @@ impl CallRow {
             batch_id: self.batch_id,
             index: record.index,
             status,
-            phase: record.phase.unwrap_or(usual_phase(status)),
+            phase: record.phase.unwrap_or(default_phase(status)),
             effective_arguments: match record.effective {
                 None => Some(arguments.clone()),
                 Some(effective) => effective.map(Arc::new),

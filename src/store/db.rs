@@ -15,15 +15,15 @@ use crate::domain::tenant::QuotaResource;
 /// Number of connections for queries.
 const READERS: u32 = 4;
 /// Timeout for acquiring a connection.
-const ACQUIRE: Duration = ANSWER;
+const ACQUIRE_TIMEOUT: Duration = ANSWER;
 /// Statement timeout of the server for writes. The caller has timed out long before and retries on another connection,
 /// so statements without a timeout would accumulate. It is long enough for a commit.
-const WRITE_ENDS_MS: &str = "60000";
-const READ_ENDS_MS: &str = "10000";
+const WRITE_TIMEOUT_MS: &str = "60000";
+const READ_TIMEOUT_MS: &str = "10000";
 /// Time for which SQLite waits for the write lock of another process.
-const BUSY: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay between attempts where SQLite does not wait itself.
-const BUSY_AGAIN: Duration = Duration::from_millis(20);
+const BUSY_DELAY: Duration = Duration::from_millis(20);
 
 /// An error returned by the store.
 #[derive(Debug, thiserror::Error)]
@@ -192,9 +192,9 @@ impl Db {
             .application_name("toolpost")
             .disable_statement_logging();
         // A pool reports only a timeout; a plain connection reports the cause.
-        let first = tokio::time::timeout(ACQUIRE, options.connect()).await;
+        let first = tokio::time::timeout(ACQUIRE_TIMEOUT, options.connect()).await;
         first.map_err(|_| sqlx::Error::PoolTimedOut)??.close().await?;
-        let pool = |size| PgPoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE);
+        let pool = |size| PgPoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE_TIMEOUT);
         // A broken connection fails the write itself, which is retried, so connections are not tested before use. The
         // journal's statement is large and constant: planning it for each commit costs more than running it. It finds
         // rows by key only, and a plan made for empty tables must not scan them once they are full.
@@ -206,11 +206,11 @@ impl Db {
             ("enable_mergejoin", "off"),
             ("enable_bitmapscan", "off"),
             ("enable_material", "off"),
-            ("statement_timeout", WRITE_ENDS_MS),
+            ("statement_timeout", WRITE_TIMEOUT_MS),
         ]);
         // The journal keeps one connection; the other serves all other writes.
         let writer = pool(2).test_before_acquire(false).connect_with(planned_once).await?;
-        let reader = pool(READERS).connect_lazy_with(options.options([("statement_timeout", READ_ENDS_MS)]));
+        let reader = pool(READERS).connect_lazy_with(options.options([("statement_timeout", READ_TIMEOUT_MS)]));
         Ok(Self::Postgres(Pools { writer: TimedPool::to_server(writer), reader: TimedPool::to_server(reader) }))
     }
 
@@ -218,9 +218,9 @@ impl Db {
         let options = SqliteConnectOptions::from_str(url)
             .map_err(|_| StoreError::Url { url: url.to_owned() })?
             .create_if_missing(true)
-            .busy_timeout(BUSY)
+            .busy_timeout(BUSY_TIMEOUT)
             .disable_statement_logging();
-        let pool = |size| SqlitePoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE);
+        let pool = |size| SqlitePoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE_TIMEOUT);
         if url.contains(":memory:") || url.contains("mode=memory") {
             // Each connection to memory is a separate database, so one connection is used for everything and never
             // closed.
@@ -233,12 +233,12 @@ impl Db {
                 .map_err(|source| StoreError::Folder { folder: folder.to_owned(), source })?;
         }
         let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
-        let until = Instant::now() + BUSY;
+        let until = Instant::now() + BUSY_TIMEOUT;
         let writer = loop {
             match pool(1).connect_with(options.clone()).await {
                 // While a process switches a new file to WAL, others get SQLITE_BUSY immediately, regardless of their
                 // timeout.
-                Err(error) if is_busy(&error) && Instant::now() < until => tokio::time::sleep(BUSY_AGAIN).await,
+                Err(error) if is_busy(&error) && Instant::now() < until => tokio::time::sleep(BUSY_DELAY).await,
                 connected => break connected?,
             }
         };
@@ -282,14 +282,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shown_url_has_no_password() {
+    fn displayed_url_has_no_password() {
         assert_eq!(without_password("postgres://a:b@h/d"), "postgres://a:…@h/d");
         assert_eq!(without_password("postgres://a@h/d"), "postgres://a@h/d");
         assert_eq!(without_password("sqlite::memory:"), "sqlite::memory:");
     }
 
     #[tokio::test]
-    async fn an_unknown_database_is_named_with_the_way_out() {
+    async fn unknown_database_url_is_reported_with_alternatives() {
         let error = Db::open("mysql://root:secret@h/d").await.unwrap_err().to_string();
         assert!(error.contains("mysql://root:…@h/d") && error.contains("postgres://"), "{error}");
     }

@@ -15,7 +15,7 @@ use crate::domain::event::{Event, EventKind, Reported, Stage};
 type ReportedRow = (Uuid, i32, i64, String, String);
 
 /// Maximum bytes of calls that are read together for their events. A larger commit is read on its own.
-const MOST_BYTES: i64 = 4 * 1024 * 1024;
+const MAX_BYTES: i64 = 4 * 1024 * 1024;
 
 impl Stores {
     /// Returns the position of the newest event.
@@ -50,7 +50,7 @@ impl Store {
         let commits: Vec<(i64, Vec<u8>)> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(after).bind(i64::from(commits)).fetch_all(pool).await)?;
         let commits: Vec<(i64, Vec<Uuid>)> =
-            commits.into_iter().map(|(until, calls)| (until, codec::ids_of(&calls))).collect();
+            commits.into_iter().map(|(until, calls)| (until, codec::split_ids(&calls))).collect();
         let fitting = self.fitting_calls(commits.iter().map(|(_, calls)| calls.clone())).await?;
         let commits = &commits[..fitting];
         let Some((until, _)) = commits.last() else { return Ok((Vec::new(), after)) };
@@ -81,7 +81,7 @@ impl Store {
         let fits = |calls: &&Vec<Uuid>| {
             // Each call is counted once.
             bytes += calls.iter().filter_map(|id| sizes.remove(id)).sum::<i64>();
-            bytes <= MOST_BYTES
+            bytes <= MAX_BYTES
         };
         Ok(groups.iter().take_while(fits).count().max(1))
     }

@@ -61,7 +61,7 @@ impl Store {
                 .bind(hook.created_at.0);
             let room =
                 sqlx::query(quota::HOOKS).bind(self.tenant.as_str().to_owned()).bind(self.room.limit(QuotaResource::Hook));
-            let statements = vec![Statement::Counts(query), Statement::Fits(room)];
+            let statements = vec![Statement::Required(query), Statement::WithinQuota(room)];
             self.fitting(QuotaResource::Hook, change_all(pool, &self.tenant, statements).await).map(drop)
         })
     }

@@ -9,7 +9,7 @@ use crate::domain::{IdempotencyKey, KeyClaim, Tenant, Time};
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Maximum number of keys that one statement deletes.
-const FORGOTTEN_AT_ONCE: i64 = 500;
+const MAX_DELETED: i64 = 500;
 
 /// Returns the current claim of the key, if any.
 pub(super) async fn stored(
@@ -27,7 +27,7 @@ pub(super) async fn stored(
     let Some((fingerprint, batch_id, calls)) = row else { return Ok(None) };
     let fingerprint =
         fingerprint.try_into().map_err(|_| StoreError::Corrupt("the fingerprint of an idempotency key".to_owned()))?;
-    Ok(Some(KeyClaim { once: IdempotencyKey { key: *key, fingerprint }, batch_id, calls: codec::ids_of(&calls) }))
+    Ok(Some(KeyClaim { once: IdempotencyKey { key: *key, fingerprint }, batch_id, calls: codec::split_ids(&calls) }))
 }
 
 impl Store {
@@ -50,8 +50,8 @@ impl Stores {
             (SELECT tenant, key FROM idempotency_keys WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
         loop {
             let forgotten = db::on_writer!(&self.db, pool =>
-                sqlx::query(SQL).bind(now.0).bind(FORGOTTEN_AT_ONCE).execute(pool).await?.rows_affected());
-            if forgotten < FORGOTTEN_AT_ONCE.unsigned_abs() {
+                sqlx::query(SQL).bind(now.0).bind(MAX_DELETED).execute(pool).await?.rows_affected());
+            if forgotten < MAX_DELETED.unsigned_abs() {
                 return Ok(());
             }
         }

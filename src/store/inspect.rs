@@ -68,7 +68,7 @@ pub async fn examine(url: &str) -> Result<Inspection, StoreError> {
     }
     match Db::file(url) {
         Some(file) if !file.exists() => {
-            let fault = cannot_be_made(&file).map(|error| error.to_string());
+            let fault = creation_error(&file).map(|error| error.to_string());
             Ok(Inspection::Missing { file, fault })
         }
         file => timeout::within(sqlite(url, file.as_deref())).await,
@@ -77,7 +77,7 @@ pub async fn examine(url: &str) -> Result<Inspection, StoreError> {
 
 /// Reads the migrations and keys, and tests write access in a transaction that is rolled back. `$begin` starts the
 /// transaction.
-macro_rules! look {
+macro_rules! inspect {
     ($connection:expr, $begin:expr, $version:expr, $folder:expr) => {{
         let version: String = sqlx::query_scalar($version).fetch_one(&mut $connection).await?;
         let rows = sqlx::query_as::<_, (i64, Vec<u8>)>("SELECT version, checksum FROM _sqlx_migrations WHERE success")
@@ -122,7 +122,7 @@ macro_rules! look {
 async fn sqlite(url: &str, file: Option<&Path>) -> Result<Inspection, StoreError> {
     let options = SqliteConnectOptions::from_str(url).map_err(|_| StoreError::Url { url: url.to_owned() })?;
     let mut connection = options.busy_timeout(BUSY).disable_statement_logging().connect().await?;
-    let found = look!(connection, "BEGIN IMMEDIATE", "SELECT 'SQLite ' || sqlite_version()", "sqlite/");
+    let found = inspect!(connection, "BEGIN IMMEDIATE", "SELECT 'SQLite ' || sqlite_version()", "sqlite/");
     connection.close().await?;
     let place = file
         .map_or_else(|| "in memory; all data is lost when the process ends".to_owned(), |at| at.display().to_string());
@@ -135,7 +135,7 @@ async fn postgres(url: &str) -> Result<Inspection, StoreError> {
     let options = options.application_name("toolpost doctor").disable_statement_logging();
     let mut connection = options.connect().await?;
     let version = "SELECT 'PostgreSQL ' || split_part(current_setting('server_version'), ' ', 1)";
-    let found = look!(connection, "BEGIN", version, "postgres/");
+    let found = inspect!(connection, "BEGIN", version, "postgres/");
     let now: i64 = sqlx::query_scalar("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT")
         .fetch_one(&mut connection)
         .await?;
@@ -145,7 +145,7 @@ async fn postgres(url: &str) -> Result<Inspection, StoreError> {
 
 /// Returns why the file cannot be created. Tests the closest existing folder, because the folder of the file may be
 /// missing.
-fn cannot_be_made(file: &Path) -> Option<std::io::Error> {
+fn creation_error(file: &Path) -> Option<std::io::Error> {
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let folder = absolute.ancestors().skip(1).find(|folder| folder.exists())?;
     let probe = folder.join(format!(".toolpost-doctor-{}", std::process::id()));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn looking_makes_nothing_and_tells_what_a_start_would_do() {
+    async fn inspection_is_read_only_and_reports_pending_migrations() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("deep/t.db");
         let url = format!("sqlite://{}", file.display());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_another_program_made_of_it_is_told() {
+    async fn unknown_and_changed_migrations_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", folder.path().join("t.db").display());
         let store = Store::open(&url).await.unwrap();

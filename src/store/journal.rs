@@ -81,13 +81,13 @@ pub struct Transitions {
 impl Change {
     /// Creates a change of status.
     #[must_use]
-    pub fn new(call: Arc<Call>, news: Transitions) -> Self {
+    pub fn new(call: Arc<Call>, transitions: Transitions) -> Self {
         let record = codec::encode(&call);
         Self {
             call,
             live_image: None,
             record,
-            transitions: news,
+            transitions,
             reported: None,
             claims: Vec::new(),
             callback: None,
@@ -131,8 +131,8 @@ impl Change {
 
     /// Returns the arguments that replace the stored ones.
     fn replaced_arguments(&self) -> Option<&str> {
-        let told = self.live_image.as_ref()?;
-        (!Arc::ptr_eq(&told.arguments, &self.call.arguments)).then(|| self.call.arguments_text.get())
+        let live = self.live_image.as_ref()?;
+        (!Arc::ptr_eq(&live.arguments, &self.call.arguments)).then(|| self.call.arguments_text.get())
     }
 
     /// Returns `true` if this is the first change of the call.
@@ -185,14 +185,14 @@ pub struct Committed {
     pub last_pos: i64,
     /// Time from the start of the commit until its success was certain.
     pub took: Duration,
-    told: Vec<CommittedChange>,
+    changes: Vec<CommittedChange>,
 }
 
 /// One committed change, from which its events are built.
 #[derive(Debug)]
 struct CommittedChange {
     call: Arc<Call>,
-    news: Transitions,
+    transitions: Transitions,
     reported: Option<Arc<Reported>>,
 }
 
@@ -200,31 +200,31 @@ impl Committed {
     /// Returns the number of changes in the commit.
     #[must_use]
     pub fn changes(&self) -> usize {
-        self.told.len()
+        self.changes.len()
     }
 
     /// Returns the calls that ended in this commit.
     pub fn ended(&self) -> impl Iterator<Item = &Call> {
-        self.told.iter().filter(|told| told.news.settled).map(|told| &*told.call)
+        self.changes.iter().filter(|change| change.transitions.settled).map(|change| &*change.call)
     }
 
     /// Builds the events of this commit in order. They are built lazily because most commits have no subscriber.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
-        let mut events = Vec::with_capacity(self.told.len() * 5);
+        let mut events = Vec::with_capacity(self.changes.len() * 5);
         let mut pos = self.first_pos;
-        for CommittedChange { call, news, reported } in &self.told {
+        for CommittedChange { call, transitions, reported } in &self.changes {
             let stages = [
-                (news.accepted, Stage::Accepted),
-                (news.accepted, Stage::Waiting),
-                (news.started, Stage::Started),
+                (transitions.accepted, Stage::Accepted),
+                (transitions.accepted, Stage::Waiting),
+                (transitions.started, Stage::Started),
                 (reported.is_some(), reported.clone().map_or(Stage::Waiting, Stage::Reported)),
-                (news.settled, Stage::Settled),
-                (news.settled, Stage::Result),
+                (transitions.settled, Stage::Settled),
+                (transitions.settled, Stage::Result),
             ];
-            let count = stages.iter().map(|(told, _)| u32::from(*told)).sum::<u32>();
-            let told = stages.into_iter().filter_map(|(told, stage)| told.then_some(stage));
-            for (seq, stage) in (call.last_seq + 1 - count..).zip(told) {
+            let count = stages.iter().map(|(occurred, _)| u32::from(*occurred)).sum::<u32>();
+            let occurred = stages.into_iter().filter_map(|(occurred, stage)| occurred.then_some(stage));
+            for (seq, stage) in (call.last_seq + 1 - count..).zip(occurred) {
                 events.push(Event { pos, seq, call: call.clone(), stage });
                 pos += 1;
             }

@@ -41,7 +41,7 @@ pub struct StoredKey {
 }
 
 /// Maximum number of keys looked up in one query.
-const KEYS_AT_A_TIME: usize = 500;
+const MAX_LOOKED_UP: usize = 500;
 
 const BUMP: &str = "UPDATE keys_clock SET version = version + 1";
 const COLUMNS: &str = "id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, created_at, expires_at, \
@@ -154,7 +154,7 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn keys_not_revoked(&self, ids: &[Uuid]) -> Result<HashSet<Uuid>, StoreError> {
         let mut valid = HashSet::with_capacity(ids.len());
-        for ids in ids.chunks(KEYS_AT_A_TIME) {
+        for ids in ids.chunks(MAX_LOOKED_UP) {
             let rows: Vec<(Uuid,)> =
                 db::on_reader!(&self.db, pool => not_revoked(ids).build_query_as().fetch_all(pool).await?);
             valid.extend(rows.into_iter().map(|(id,)| id));

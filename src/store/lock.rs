@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::StoreError;
 
 /// Maximum wait for another server to release the lock.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between attempts.
-const AGAIN: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// A lock held while a server uses the file. The operating system releases it when the process ends.
 #[derive(Debug)]
@@ -24,14 +24,14 @@ impl ServerLock {
     /// # Errors
     /// Returns an error if another server holds the lock, or the lock file cannot be created.
     pub async fn take(database: &Path) -> Result<Self, StoreError> {
-        let path = beside(database);
+        let path = lock_path(database);
         let failed = |source| StoreError::Lock { path: path.clone(), source };
         let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
-        let patience = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Self(file)),
-                Err(TryLockError::WouldBlock) if Instant::now() < patience => tokio::time::sleep(AGAIN).await,
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => tokio::time::sleep(INTERVAL).await,
                 Err(TryLockError::WouldBlock) => return Err(StoreError::Served { database: database.to_owned() }),
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
@@ -42,11 +42,11 @@ impl ServerLock {
 /// Returns `true` if a server uses this database file.
 #[must_use]
 pub fn is_held(database: &Path) -> bool {
-    let file = File::options().append(true).open(beside(database));
+    let file = File::options().append(true).open(lock_path(database));
     file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-fn beside(database: &Path) -> PathBuf {
+fn lock_path(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".lock");
     name.into()
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_has_one_server_at_a_time() {
+    async fn file_has_one_server_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("t.db");
         let first = ServerLock::take(&database).await.unwrap();

@@ -71,7 +71,7 @@ mod tests {
     use crate::store::db::on_writer;
 
     #[test]
-    fn both_databases_have_the_same_migrations_and_none_is_misnamed() {
+    fn both_databases_have_the_same_migrations() {
         let numbers = |folder| migrator(folder).iter().map(|one| one.version).collect::<Vec<_>>();
         let files = |folder: &str| Files::iter().filter(|path| path.starts_with(folder)).count();
         assert_eq!(numbers("sqlite/"), numbers("postgres/"));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_old_schema_gets_the_missing_migration_and_keeps_its_rows() {
+    async fn pending_migration_keeps_existing_rows() {
         let old = || migration(1, "old", "CREATE TABLE notes (id INTEGER PRIMARY KEY)".to_owned());
         let new = || migration(2, "new", "ALTER TABLE notes ADD COLUMN text TEXT NOT NULL DEFAULT '-'".to_owned());
         let db = Db::open("sqlite::memory:").await.unwrap();

@@ -80,7 +80,7 @@ impl Store {
                     .bind(bytes)
                     .bind(now.0)
             });
-            change_all(pool, &self.tenant, statements.map(Statement::Counts).collect()).await.map(|_| ())
+            change_all(pool, &self.tenant, statements.map(Statement::Required).collect()).await.map(|_| ())
         })
     }
 }

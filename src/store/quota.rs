@@ -30,11 +30,11 @@ pub(super) const KEYS: &str = "UPDATE keys_clock SET version = version WHERE \
 
 /// One part in this many of the remaining sessions may be used before they are counted again: other nodes create some,
 /// too.
-const PART: u32 = 8;
+const SHARE: u32 = 8;
 /// Minimum time between counts while the limit is reached.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const RECOUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of tenants with a cached count; beyond it all counts are discarded.
-const MOST_TENANTS: usize = 10_000;
+const MAX_TENANTS: usize = 10_000;
 
 /// The limits, and the cached counts of sessions.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Quotas {
     }
 
     /// Reserves one session of the cached count. Returns `None` if the sessions must be counted first.
-    fn take_session(&self, tenant: &Tenant) -> Option<bool> {
+    fn try_reserve(&self, tenant: &Tenant) -> Option<bool> {
         if self.limits.max_sessions == u32::MAX {
             return Some(true);
         }
@@ -85,15 +85,15 @@ impl Quotas {
             return Some(true);
         }
         // While the limit is reached, not every request counts again.
-        (counted.at.elapsed() < LOOK_AGAIN).then_some(false)
+        (counted.at.elapsed() < RECOUNT_INTERVAL).then_some(false)
     }
 
     /// Caches a count and reserves one session. Returns `false` if the limit is reached.
-    fn note_sessions(&self, tenant: &Tenant, count: u64) -> bool {
+    fn record_count(&self, tenant: &Tenant, count: u64) -> bool {
         let free = u64::from(self.limits.max_sessions).saturating_sub(count);
-        let share = u32::try_from(free).unwrap_or(u32::MAX).div_ceil(PART);
+        let share = u32::try_from(free).unwrap_or(u32::MAX).div_ceil(SHARE);
         let mut sessions = self.sessions();
-        if sessions.len() >= MOST_TENANTS {
+        if sessions.len() >= MAX_TENANTS {
             sessions.clear();
         }
         match share {
@@ -114,15 +114,15 @@ impl Store {
     pub(super) async fn reserve_session(&self) -> Result<(), StoreError> {
         const SQL: &str = "SELECT COUNT(*) FROM sessions WHERE tenant = $1";
         let room = &self.stores.room;
-        let is_room = match room.take_session(&self.tenant) {
-            Some(is_room) => is_room,
+        let has_room = match room.try_reserve(&self.tenant) {
+            Some(has_room) => has_room,
             None => {
                 let (count,): (i64,) = db::on_reader!(&self.db, pool =>
                     sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_one(pool).await)?;
-                room.note_sessions(&self.tenant, count.unsigned_abs())
+                room.record_count(&self.tenant, count.unsigned_abs())
             }
         };
-        if is_room { Ok(()) } else { Err(room.too_many(QuotaResource::Session)) }
+        if has_room { Ok(()) } else { Err(room.too_many(QuotaResource::Session)) }
     }
 }
 
@@ -131,30 +131,30 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn sessions_are_counted_more_often_the_nearer_the_bound_is() {
+    async fn sessions_are_counted_more_often_near_the_limit() {
         let room = Quotas::new(TenantLimits { max_sessions: 100, ..TenantLimits::default() });
         let tenant = Tenant::default();
         let (mut made, mut looks) = (0, 0);
         loop {
-            let is_room = room.take_session(&tenant).unwrap_or_else(|| {
+            let has_room = room.try_reserve(&tenant).unwrap_or_else(|| {
                 looks += 1;
-                room.note_sessions(&tenant, made)
+                room.record_count(&tenant, made)
             });
-            if !is_room {
+            if !has_room {
                 break;
             }
             made += 1;
         }
         assert_eq!(made, 100);
         assert!((10..60).contains(&looks), "{looks}");
-        assert_eq!(room.take_session(&tenant), Some(false), "it was counted just now");
-        tokio::time::advance(LOOK_AGAIN).await;
-        assert_eq!(room.take_session(&tenant), None);
-        assert!(room.note_sessions(&tenant, 99) && room.take_session(&tenant).is_none());
+        assert_eq!(room.try_reserve(&tenant), Some(false), "it was counted just now");
+        tokio::time::advance(RECOUNT_INTERVAL).await;
+        assert_eq!(room.try_reserve(&tenant), None);
+        assert!(room.record_count(&tenant, 99) && room.try_reserve(&tenant).is_none());
     }
 
     #[test]
-    fn without_a_bound_nothing_is_counted() {
-        assert_eq!(Quotas::default().take_session(&Tenant::default()), Some(true));
+    fn unlimited_sessions_are_not_counted() {
+        assert_eq!(Quotas::default().try_reserve(&Tenant::default()), Some(true));
     }
 }

@@ -16,8 +16,8 @@ use crate::domain::Time;
 
 /// Maximum number of reported events, and maximum bytes of calls, deleted in one step: on SQLite the journal waits
 /// meanwhile.
-const MOST_EVENTS: i64 = 2000;
-const MOST_BYTES: i64 = 32 * 1024 * 1024;
+const MAX_EVENTS: i64 = 2000;
+const MAX_BYTES: i64 = 32 * 1024 * 1024;
 
 /// The kind of data to delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ const COMMITS: &str = "SELECT last_pos, at, calls FROM commits WHERE last_pos > 
     ORDER BY last_pos LIMIT $3";
 const ENDED: &str = "SELECT id, settled_pos, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) \
     FROM tool_calls WHERE status > 1 AND id";
-const FORGET_COMMITS: &str = "DELETE FROM commits WHERE last_pos > $1 AND last_pos <= $2";
+const DELETE_COMMITS: &str = "DELETE FROM commits WHERE last_pos > $1 AND last_pos <= $2";
 const MOVE_CALLS: &str = "UPDATE retention SET calls_pos = $1 WHERE one = 1";
 const MOVE_EVENTS: &str = "UPDATE retention SET events_pos = $1 WHERE one = 1";
 
@@ -73,30 +73,30 @@ impl Stores {
             let commits: Vec<(i64, i64, Vec<u8>)> = sqlx::query_as(COMMITS)
                 .bind(from).bind(folded).bind(i64::from(most))
                 .fetch_all(&mut *transaction).await?;
-            let mut stretch = CommitRange::of(commits, before, most as usize);
-            let ended: Vec<(Uuid, i64, i64)> = match stretch.ids().as_slice() {
+            let mut range = CommitRange::of(commits, before, most as usize);
+            let ended: Vec<(Uuid, i64, i64)> = match range.ids().as_slice() {
                 [] => Vec::new(),
                 ids => {
-                    let mut query = among(ENDED, ids);
+                    let mut query = with_ids(ENDED, ids);
                     query.build_query_as().persistent(false).fetch_all(&mut *transaction).await?
                 }
             };
             if part == RetentionTarget::Calls && !ended.is_empty() {
-                stretch.end_within(&ended.iter().map(|(id, _, bytes)| (*id, *bytes)).collect(), MOST_BYTES);
+                range.end_within(&ended.iter().map(|(id, _, bytes)| (*id, *bytes)).collect(), MAX_BYTES);
                 let ids: Vec<Uuid> = ended.iter().map(|(id, ..)| *id).collect();
-                let mut query = among("SELECT call_id FROM callbacks WHERE state = 0 AND call_id", &ids);
+                let mut query = with_ids("SELECT call_id FROM callbacks WHERE state = 0 AND call_id", &ids);
                 let awaited: Vec<(Uuid,)> =
                     query.build_query_as().persistent(false).fetch_all(&mut *transaction).await?;
-                stretch.end_before(&awaited.into_iter().map(|(id,)| id).collect());
+                range.end_before(&awaited.into_iter().map(|(id,)| id).collect());
             }
-            let Some(until) = stretch.until() else { break 'step None };
+            let Some(until) = range.until() else { break 'step None };
             // A call that ended after this range is deleted with the commit that ended it.
             let ended: Vec<Uuid> = ended.into_iter().filter(|(_, pos, _)| *pos <= until).map(|(id, ..)| id).collect();
-            let mut pruned = Pruned { is_unfinished: stretch.may_go_on, ..Pruned::default() };
+            let mut pruned = Pruned { is_unfinished: range.may_have_more, ..Pruned::default() };
             if !ended.is_empty() {
-                let mut query = events_of(&ended);
+                let mut query = delete_events(&ended);
                 pruned.events = query.build().persistent(false).execute(&mut *transaction).await?.rows_affected();
-                if pruned.events >= MOST_EVENTS.unsigned_abs() {
+                if pruned.events >= MAX_EVENTS.unsigned_abs() {
                     // The next step deletes the remaining events and the calls.
                     break 'step Some(Pruned { is_unfinished: true, ..pruned });
                 }
@@ -104,14 +104,14 @@ impl Stores {
             if part == RetentionTarget::Calls {
                 for head in ["DELETE FROM inbox WHERE call_id", "DELETE FROM callbacks WHERE call_id"] {
                     if !ended.is_empty() {
-                        among(head, &ended).build().persistent(false).execute(&mut *transaction).await?;
+                        with_ids(head, &ended).build().persistent(false).execute(&mut *transaction).await?;
                     }
                 }
                 if !ended.is_empty() {
-                    let mut query = among("DELETE FROM tool_calls WHERE id", &ended);
+                    let mut query = with_ids("DELETE FROM tool_calls WHERE id", &ended);
                     pruned.calls = query.build().persistent(false).execute(&mut *transaction).await?.rows_affected();
                 }
-                sqlx::query(FORGET_COMMITS).bind(from).bind(until).execute(&mut *transaction).await?;
+                sqlx::query(DELETE_COMMITS).bind(from).bind(until).execute(&mut *transaction).await?;
             }
             let forward = if part == RetentionTarget::Calls { MOVE_CALLS } else { MOVE_EVENTS };
             sqlx::query(forward).bind(until).execute(&mut *transaction).await?;
@@ -147,7 +147,7 @@ impl Stores {
 #[derive(Debug)]
 struct CommitRange {
     commits: Vec<(i64, Vec<Uuid>)>,
-    may_go_on: bool,
+    may_have_more: bool,
 }
 
 impl CommitRange {
@@ -158,9 +158,9 @@ impl CommitRange {
             calls += ids.len() / 16;
             has_room && *at < before.0
         });
-        let commits: Vec<(i64, Vec<Uuid>)> = old.map(|(pos, _, ids)| (pos, codec::ids_of(&ids))).collect();
-        let may_go_on = !commits.is_empty() && (calls >= most || commits.len() == there);
-        Self { commits, may_go_on }
+        let commits: Vec<(i64, Vec<Uuid>)> = old.map(|(pos, _, ids)| (pos, codec::split_ids(&ids))).collect();
+        let may_have_more = !commits.is_empty() && (calls >= most || commits.len() == there);
+        Self { commits, may_have_more }
     }
 
     fn ids(&self) -> Vec<Uuid> {
@@ -173,7 +173,7 @@ impl CommitRange {
         let place = self.commits.iter().position(|(_, ids)| ids.iter().any(|id| awaited.contains(id)));
         if let Some(place) = place {
             self.commits.truncate(place);
-            self.may_go_on = false;
+            self.may_have_more = false;
         }
     }
 
@@ -187,7 +187,7 @@ impl CommitRange {
         });
         if let Some(place) = place.map(|place| place.max(1)).filter(|place| *place < self.commits.len()) {
             self.commits.truncate(place);
-            self.may_go_on = true;
+            self.may_have_more = true;
         }
     }
 
@@ -198,7 +198,7 @@ impl CommitRange {
 }
 
 /// Builds the query `HEAD IN (…)`.
-fn among<D: sqlx::Database>(head: &str, ids: &[Uuid]) -> QueryBuilder<D>
+fn with_ids<D: sqlx::Database>(head: &str, ids: &[Uuid]) -> QueryBuilder<D>
 where
     Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
 {
@@ -212,15 +212,15 @@ where
     query
 }
 
-/// Builds the statement that deletes up to [`MOST_EVENTS`] reported events of these calls.
-fn events_of<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
+/// Builds the statement that deletes up to [`MAX_EVENTS`] reported events of these calls.
+fn delete_events<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
 where
     Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
     i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
 {
     let head = "DELETE FROM call_events WHERE (call_id, seq) IN (SELECT call_id, seq FROM call_events WHERE call_id";
-    let mut query = among(head, ids);
-    query.push(" LIMIT ").push_bind(MOST_EVENTS).push(")");
+    let mut query = with_ids(head, ids);
+    query.push(" LIMIT ").push_bind(MAX_EVENTS).push(")");
     query
 }
 
@@ -229,18 +229,22 @@ mod tests {
     use super::*;
 
     fn commit(pos: i64, at: i64, calls: &[u128]) -> (i64, i64, Vec<u8>) {
-        (pos, at, codec::ids_in_a_row(&calls.iter().map(|id| Uuid::from_u128(*id)).collect::<Vec<_>>()))
+        (pos, at, codec::concat_ids(&calls.iter().map(|id| Uuid::from_u128(*id)).collect::<Vec<_>>()))
     }
 
     #[test]
-    fn a_stretch_ends_with_what_is_young_and_with_what_is_enough() {
+    fn range_ends_at_a_recent_commit_or_the_maximum() {
         let read = || vec![commit(2, 10, &[1]), commit(4, 11, &[2, 3]), commit(6, 30, &[4]), commit(8, 12, &[5])];
         let young = CommitRange::of(read(), Time(20), 100);
-        assert_eq!((young.until(), young.may_go_on), (Some(4), false), "a young commit keeps an older one behind it");
+        assert_eq!(
+            (young.until(), young.may_have_more),
+            (Some(4), false),
+            "a young commit keeps an older one behind it"
+        );
         let enough = CommitRange::of(read(), Time(99), 2);
-        assert_eq!((enough.until(), enough.may_go_on), (Some(4), true));
+        assert_eq!((enough.until(), enough.may_have_more), (Some(4), true));
         let all = CommitRange::of(read(), Time(99), 100);
-        assert_eq!((all.until(), all.may_go_on), (Some(8), true));
+        assert_eq!((all.until(), all.may_have_more), (Some(8), true));
         assert_eq!(
             (CommitRange::of(Vec::new(), Time(99), 9).until(), CommitRange::of(read(), Time(5), 9).until()),
             (None, None)
@@ -248,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn large_calls_go_a_few_at_a_time_and_one_that_is_too_large_alone() {
-        let stretch = || CommitRange::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[3])], Time(9), 99);
+    fn large_calls_are_deleted_in_portions() {
+        let range = || CommitRange::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[3])], Time(9), 99);
         let ending = |sizes: [i64; 3]| {
-            let mut stretch = stretch();
+            let mut range = range();
             let sizes = sizes.into_iter().zip(1..).map(|(bytes, id)| (Uuid::from_u128(id), bytes)).collect();
-            stretch.end_within(&sizes, 10);
-            (stretch.until(), stretch.may_go_on)
+            range.end_within(&sizes, 10);
+            (range.until(), range.may_have_more)
         };
         assert_eq!(ending([4, 6, 1]), (Some(4), true));
         assert_eq!(ending([11, 1, 1]), (Some(2), true));
@@ -262,9 +266,9 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_waited_for_holds_its_commit_and_all_behind_it() {
-        let mut stretch = CommitRange::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[1])], Time(9), 9);
-        stretch.end_before(&HashSet::from([Uuid::from_u128(2)]));
-        assert_eq!((stretch.until(), stretch.may_go_on, stretch.ids()), (Some(2), false, vec![Uuid::from_u128(1)]));
+    fn pending_callback_keeps_its_commit_and_later_ones() {
+        let mut range = CommitRange::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[1])], Time(9), 9);
+        range.end_before(&HashSet::from([Uuid::from_u128(2)]));
+        assert_eq!((range.until(), range.may_have_more, range.ids()), (Some(2), false, vec![Uuid::from_u128(1)]));
     }
 }

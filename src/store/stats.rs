@@ -21,7 +21,7 @@ impl Store {
         const SQL: &str = "SELECT tool, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at \
             FROM tool_stats WHERE tenant = $1 AND minute = 0 AND (tool = $2 OR $3 = 0) ORDER BY tool, executed, bucket";
         self.fold_stats().await?;
-        let (tenant, name) = (self.tenant.as_str().to_owned(), sought(tool.unwrap_or_default()));
+        let (tenant, name) = (self.tenant.as_str().to_owned(), searchable_name(tool.unwrap_or_default()));
         let only = i32::from(tool.is_some());
         let rows: Vec<TotalRow> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(tenant).bind(name).bind(only).fetch_all(pool).await)?;
@@ -42,7 +42,7 @@ impl Store {
             WHERE tenant = $1 AND tool = $2 AND minute >= $3 AND minute > 0 \
             GROUP BY minute, executed, CASE WHEN code = '' THEN 1 WHEN code = 'CACHED' THEN 2 ELSE 0 END ORDER BY minute";
         self.fold_stats().await?;
-        let (tenant, tool) = (self.tenant.as_str().to_owned(), sought(tool));
+        let (tenant, tool) = (self.tenant.as_str().to_owned(), searchable_name(tool));
         let rows: Vec<(i64, i16, i32, i64, i64)> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(tenant).bind(tool).bind(since.minute()).fetch_all(pool).await)?;
         let mut series: Vec<MinuteStats> = Vec::new();
@@ -73,7 +73,7 @@ impl Store {
     pub async fn reset_stats(&self, tool: Option<&str>) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM tool_stats WHERE tenant = $1 AND (tool = $2 OR $3 = 0)";
         self.fold_stats().await?;
-        let (tenant, name) = (self.tenant.as_str().to_owned(), sought(tool.unwrap_or_default()));
+        let (tenant, name) = (self.tenant.as_str().to_owned(), searchable_name(tool.unwrap_or_default()));
         let only = i32::from(tool.is_some());
         db::on_writer!(&self.db, pool =>
             sqlx::query(SQL).bind(tenant).bind(name).bind(only).execute(pool).await.map(drop))?;
@@ -82,7 +82,7 @@ impl Store {
 }
 
 /// Returns the name as a query parameter. Postgres rejects U+0000, which occurs in no tool name.
-fn sought(name: &str) -> String {
+fn searchable_name(name: &str) -> String {
     name.replace('\0', "\u{fffd}")
 }
 
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_percentiles_and_averages_follow_from_the_rows() {
+    fn sums_percentiles_and_averages_are_computed_from_rows() {
         let mut sum = Sum::default();
         for duration in 1..=100_u64 {
             let ms = duration as i64;

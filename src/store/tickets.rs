@@ -8,7 +8,7 @@ use crate::domain::{Tenant, Time};
 /// Maximum number of tickets of one tenant.
 pub const MOST_TICKETS: i64 = 100_000;
 /// Maximum number of tickets that one statement deletes.
-const DELETED_AT_ONCE: i64 = 500;
+const MAX_DELETED: i64 = 500;
 
 /// A stored ticket. Only the hash of the ticket itself is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,8 +94,8 @@ impl Stores {
             (SELECT hash FROM event_tickets WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
         loop {
             let deleted = db::on_writer!(&self.db, pool =>
-                sqlx::query(SQL).bind(now.0).bind(DELETED_AT_ONCE).execute(pool).await?.rows_affected());
-            if deleted < DELETED_AT_ONCE.unsigned_abs() {
+                sqlx::query(SQL).bind(now.0).bind(MAX_DELETED).execute(pool).await?.rows_affected());
+            if deleted < MAX_DELETED.unsigned_abs() {
                 return Ok(());
             }
         }

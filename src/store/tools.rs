@@ -122,7 +122,7 @@ impl Store {
         db::on_writer!(&self.db, pool => {
             let room = takes_room.then(|| {
                 let room = sqlx::query(quota::TOOLS).bind(self.tenant.as_str().to_owned());
-                Statement::Fits(room.bind(self.room.limit(QuotaResource::Tool)).bind(only.to_owned()))
+                Statement::WithinQuota(room.bind(self.room.limit(QuotaResource::Tool)).bind(only.to_owned()))
             });
             let statements = writes.iter().map(|write| {
                 let text = match write.expected {
@@ -138,7 +138,7 @@ impl Store {
                 if let Precondition::Revision(revision) = write.expected {
                     query = query.bind(revision);
                 }
-                Statement::Counts(query)
+                Statement::Required(query)
             });
             let statements = statements.chain(room).collect();
             self.fitting(QuotaResource::Tool, change_all(pool, &self.tenant, statements).await)
@@ -160,7 +160,7 @@ impl Store {
                 .bind(name.to_owned())
                 .bind(revision.unwrap_or(0));
             let presets = sqlx::query(PRESETS).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
-            let statements = vec![Statement::Counts(query), Statement::Follows(presets)];
+            let statements = vec![Statement::Required(query), Statement::Optional(presets)];
             change_all(pool, &self.tenant, statements).await.map(|changed| changed == WriteOutcome::Yes)
         })
     }
@@ -218,11 +218,11 @@ pub(super) enum WriteOutcome {
 /// One statement of a change.
 pub(super) enum Statement<Q> {
     /// Must change a row, otherwise the whole change is rolled back.
-    Counts(Q),
+    Required(Q),
     /// Finds a row only if the preceding statements stay within the quota; see [`quota`](super::quota).
-    Fits(Q),
+    WithinQuota(Q),
     /// May change no row.
-    Follows(Q),
+    Optional(Q),
 }
 
 /// Runs a change of tools and increases their version in one transaction. Returns `true` if the statement changed a
@@ -240,7 +240,7 @@ where
     String: for<'e> Encode<'e, D> + Type<D>,
     D::QueryResult: RowsAffected,
 {
-    Ok(change_all(pool, tenant, vec![Statement::Counts(query)]).await? == WriteOutcome::Yes)
+    Ok(change_all(pool, tenant, vec![Statement::Required(query)]).await? == WriteOutcome::Yes)
 }
 
 /// Runs several statements as one change, in their order.
@@ -263,9 +263,9 @@ where
         sqlx::query::<D>(MARK).bind(tenant.as_str().to_owned()).execute(&mut *transaction).await?;
         for statement in statements {
             let (query, if_nothing) = match statement {
-                Statement::Counts(query) => (query, WriteOutcome::No),
-                Statement::Fits(query) => (query, WriteOutcome::TooMany),
-                Statement::Follows(query) => (query, WriteOutcome::Yes),
+                Statement::Required(query) => (query, WriteOutcome::No),
+                Statement::WithinQuota(query) => (query, WriteOutcome::TooMany),
+                Statement::Optional(query) => (query, WriteOutcome::Yes),
             };
             if query.execute(&mut *transaction).await?.affected() == 0 {
                 changed = if_nothing;

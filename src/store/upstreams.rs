@@ -99,7 +99,7 @@ impl Store {
         const PINS: &str = "DELETE FROM upstream_pins WHERE tenant = $1 AND upstream = $2";
         db::on_writer!(&self.db, pool => {
             let of = |sql| sqlx::query(sql).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
-            let statements = vec![Statement::Counts(of(SQL)), Statement::Follows(of(PINS))];
+            let statements = vec![Statement::Required(of(SQL)), Statement::Optional(of(PINS))];
             change_all(pool, &self.tenant, statements).await.map(|changed| changed == WriteOutcome::Yes)
         })
     }
@@ -130,7 +130,7 @@ impl Store {
                     .bind(hash.clone())
                     .bind(now.0)
             });
-            change_all(pool, &self.tenant, statements.map(Statement::Follows).collect()).await.map(drop)
+            change_all(pool, &self.tenant, statements.map(Statement::Optional).collect()).await.map(drop)
         })
     }
 }

@@ -47,7 +47,7 @@ impl<'o> Members<'o> {
     }
 
     /// Writes a value unless it equals its default, which is the meaning of an absent member.
-    pub fn unusual<T: Serialize + Default + PartialEq>(&mut self, name: &'static str, value: &T) {
+    pub fn non_default<T: Serialize + Default + PartialEq>(&mut self, name: &'static str, value: &T) {
         if *value != T::default() {
             self.value(name, value);
         }

@@ -51,16 +51,16 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     if let Some(limits) = &call.limits {
         self::limits(record.member("limits"), limits);
     }
-    record.unusual("retry", &call.retry);
-    record.unusual("priority", &call.priority);
-    record.unusual("cached", &call.cached);
-    record.unusual("cache_control", &call.cache_control);
+    record.non_default("retry", &call.retry);
+    record.non_default("priority", &call.priority);
+    record.non_default("cached", &call.cached);
+    record.non_default("cache_control", &call.cache_control);
     if !call.status.is_terminal() {
         // Not needed after the end of the call.
         members(&mut record, "context", &call.context);
     }
     // A caller that received `TOOL_NOT_FOUND` can still find the call under this restriction.
-    if (!call.status.is_terminal() || is_of_no_tool(call))
+    if (!call.status.is_terminal() || has_unknown_tool(call))
         && let Some(allowed) = call.allowed.as_ref().filter(|allowed| !allowed.globs().is_empty())
     {
         record.value("allowed", allowed.globs());
@@ -72,10 +72,10 @@ pub(in crate::store) fn encode(call: &Call) -> String {
         record.text("callback_url", url);
     }
     // Absent: derived from the status.
-    if call.phase != usual_phase(call.status) {
+    if call.phase != default_phase(call.status) {
         record.value("phase", &call.phase);
     }
-    record.unusual("index", &call.index);
+    record.non_default("index", &call.index);
     if call.streamed {
         // Streamed arguments: the column was written before they were complete.
         record.json("streamed", call.arguments_text.get());
@@ -87,7 +87,7 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     if let Some(after) = after(call.unrun_start) {
         record.value("unrun", &after);
     }
-    record.unusual("posted", &call.has_posted_result);
+    record.non_default("posted", &call.has_posted_result);
     let measured = call.measured();
     if measured != Measured::default() {
         record.value("measured", &measured);
@@ -101,7 +101,7 @@ pub(in crate::store) fn encode(call: &Call) -> String {
 }
 
 /// Returns `true` if a call ended because its tool does not exist for the caller.
-fn is_of_no_tool(call: &Call) -> bool {
+fn has_unknown_tool(call: &Call) -> bool {
     let failure = call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref());
     failure.is_some_and(|failure| failure.code == Code::ToolNotFound)
 }
@@ -117,16 +117,16 @@ fn limits(out: &mut Vec<u8>, limits: &Limits) {
     let mut written = Members::begin(out);
     let usual = Bounds::default();
     written.value("timeout_ms", &limits.timeout_ms);
-    written.unusual("idle_timeout_ms", &limits.idle_timeout_ms);
-    written.unusual("queue_timeout_ms", &limits.queue_timeout_ms);
-    written.unusual("max_concurrency", &limits.max_concurrency);
+    written.non_default("idle_timeout_ms", &limits.idle_timeout_ms);
+    written.non_default("queue_timeout_ms", &limits.queue_timeout_ms);
+    written.non_default("max_concurrency", &limits.max_concurrency);
     if limits.max_output_bytes != usual.bytes {
         written.value("max_output_bytes", &limits.max_output_bytes);
     }
     if limits.max_output_lines != usual.lines {
         written.value("max_output_lines", &limits.max_output_lines);
     }
-    written.unusual("truncate", &limits.truncate);
+    written.non_default("truncate", &limits.truncate);
     written.end();
 }
 
@@ -190,7 +190,7 @@ impl RecordIn {
 }
 
 /// Returns the default phase of a call in this status.
-pub(super) fn usual_phase(status: Status) -> Phase {
+pub(super) fn default_phase(status: Status) -> Phase {
     match status {
         Status::Wait => Phase::Queued,
         Status::Doing => Phase::Running,

@@ -126,13 +126,13 @@ fn row(call: &Call) -> CallRow {
 
 proptest! {
     #[test]
-    fn any_call_is_read_as_it_was_written(call in call()) {
+    fn call_round_trips_through_its_row(call in call()) {
         let read = row(&call).decode().unwrap();
         prop_assert_eq!(format!("{read:#?}"), format!("{call:#?}"));
     }
 
     #[test]
-    fn any_name_fits_its_column_and_short_ones_stay(name in text(), times in 1_usize..40) {
+    fn indexed_name_fits_its_column_and_keeps_short_names(name in text(), times in 1_usize..40) {
         let name = name.repeat(times);
         let indexed = indexed_name(&name);
         prop_assert!(!indexed.contains('\0') && indexed.chars().count() <= INDEXED_NAME);

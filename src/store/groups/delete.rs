@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_goes_with_its_last_group_and_forgets_any_other() {
+    fn tool_is_deleted_with_its_last_group() {
         let of = |definition| fate(definition, "a").unwrap();
         assert_eq!(of(r#"{"groups":["a"]}"#), Fate::Removed);
         assert_eq!(of(r#"{"groups":["a","a"]}"#), Fate::Removed);

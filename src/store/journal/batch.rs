@@ -12,7 +12,7 @@ use crate::domain::{Call, KeyClaim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 
 /// Bytes of a row above which a connection shrinks its buffers after the commit.
-const LARGE: usize = 256 * 1024;
+const LARGE_ROW_BYTES: usize = 256 * 1024;
 
 /// The final state of one row in the commit. Offsets are relative to the first position of the commit.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(super) struct Batch<'a> {
     pub claimed: Vec<usize>,
     pub claims: Vec<(&'a Tenant, &'a KeyClaim)>,
     pub callbacks: Vec<CallbackRow>,
-    told: Vec<CommittedChange>,
+    changes: Vec<CommittedChange>,
     positions: i32,
 }
 
@@ -66,10 +66,10 @@ impl<'a> Batch<'a> {
             claimed: Vec::new(),
             claims: Vec::new(),
             callbacks: Vec::new(),
-            told: Vec::with_capacity(units.len()),
+            changes: Vec::with_capacity(units.len()),
             positions: 0,
         };
-        let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(units.len());
+        let mut indexes: HashMap<Uuid, usize> = HashMap::with_capacity(units.len());
         for (index, unit) in units.iter().enumerate() {
             let mut claims = unit.changes().iter().flat_map(Change::claims);
             let key = |(tenant, claim): &(&Tenant, &KeyClaim)| ((*tenant).clone(), claim.once.key);
@@ -77,14 +77,15 @@ impl<'a> Batch<'a> {
                 batch.claimed.push(index);
                 continue;
             }
-            let has_ended =
-                |change: &Change| places.get(&change.call.id).is_some_and(|place| batch.rows[*place].settled.is_some());
+            let has_ended = |change: &Change| {
+                indexes.get(&change.call.id).is_some_and(|index| batch.rows[*index].settled.is_some())
+            };
             if unit.changes().iter().any(has_ended) {
                 batch.fenced.push(index);
                 continue;
             }
             for change in unit.changes() {
-                batch.add(change, &mut places);
+                batch.add(change, &mut indexes);
             }
         }
         batch
@@ -102,11 +103,11 @@ impl<'a> Batch<'a> {
 
     /// Returns `true` if a row is large enough to shrink the buffers of the connection afterwards.
     pub fn is_large(&self) -> bool {
-        self.rows.iter().any(|row| row.record.len() + row.call.arguments_text.get().len() > LARGE)
+        self.rows.iter().any(|row| row.record.len() + row.call.arguments_text.get().len() > LARGE_ROW_BYTES)
     }
 
     /// Returns `true` if the batch writes only rows of calls.
-    pub fn is_of_rows_only(&self) -> bool {
+    pub fn has_only_rows(&self) -> bool {
         self.reported.is_empty() && self.claims.is_empty() && self.callbacks.is_empty()
     }
 
@@ -137,40 +138,40 @@ impl<'a> Batch<'a> {
         tenants.all(|tenant| tenant == first).then_some(first)
     }
 
-    fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
-        let Change { call, live_image: told, record, transitions: news, reported, callback, .. } = change;
-        let place = *places.entry(call.id).or_insert_with(|| {
+    fn add(&mut self, change: &'a Change, indexes: &mut HashMap<Uuid, usize>) {
+        let Change { call, live_image, record, transitions, reported, callback, .. } = change;
+        let index = *indexes.entry(call.id).or_insert_with(|| {
             self.rows.push(RowImage { call, record, arguments: None, accepted: None, started: None, settled: None });
             self.rows.len() - 1
         });
-        let row = &mut self.rows[place];
+        let row = &mut self.rows[index];
         (row.call, row.record, row.arguments) = (call, record, change.replaced_arguments());
-        let mut take = |positions: i32| {
+        let mut allocate = |positions: i32| {
             self.positions += positions;
             self.positions - positions
         };
-        if news.accepted {
-            row.accepted = Some(take(2));
+        if transitions.accepted {
+            row.accepted = Some(allocate(2));
         }
-        if news.started {
-            row.started = Some(take(1));
+        if transitions.started {
+            row.started = Some(allocate(1));
         }
         if let Some(reported) = reported {
-            self.reported.push(ReportedRow { call: call.id, offset: take(1), reported: reported.clone() });
+            self.reported.push(ReportedRow { call: call.id, offset: allocate(1), reported: reported.clone() });
         }
-        if news.settled {
-            row.settled = Some(take(2));
+        if transitions.settled {
+            row.settled = Some(allocate(2));
             self.stats.count(call);
         }
         self.claims.extend(change.claims());
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
-        let told = told.as_ref().unwrap_or(call).clone();
-        self.told.push(CommittedChange { call: told, news: *news, reported: reported.clone() });
+        let live = live_image.as_ref().unwrap_or(call).clone();
+        self.changes.push(CommittedChange { call: live, transitions: *transitions, reported: reported.clone() });
     }
 
     /// Converts the batch to its events, after its commit at the positions that follow `base`.
     pub fn committed(self, base: i64, took: Duration) -> Committed {
-        Committed { first_pos: base + 1, last_pos: base + self.positions(), took, told: self.told }
+        Committed { first_pos: base + 1, last_pos: base + self.positions(), took, changes: self.changes }
     }
 }
 
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_one_call_become_one_row_and_keep_all_their_events() {
+    fn changes_of_one_call_share_a_row_and_keep_their_events() {
         let ids = IdGenerator::counted();
         let mut one = call(&ids);
         one.start(Time(1)).unwrap();

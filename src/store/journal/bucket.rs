@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_ends_at_or_within_one_percent_above_each_of_its_durations() {
+    fn bucket_is_at_most_one_percent_wide() {
         let mut last = -1;
         for duration in (0..4096).chain((4096..LONGEST_MS).step_by(977)) {
             let bucket = bucket_of(duration);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Timeout for a commit on Postgres. Afterwards the connection is dropped and the result of the commit is looked up.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A failed commit, or a commit whose result is unknown.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +12,7 @@ pub(super) enum CommitError {
     #[error("not all rows were written")]
     NotAllWritten,
     /// The server did not respond in time; the commit may have succeeded.
-    #[error("no response within {PATIENCE:?}")]
+    #[error("no response within {COMMIT_TIMEOUT:?}")]
     TimedOut,
     /// The database returned an error, or the connection failed.
     #[error(transparent)]

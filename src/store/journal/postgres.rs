@@ -20,9 +20,9 @@ const NOT_ALL_WRITTEN: &str = "TP001";
 
 /// Numeric values of a new row. They share one array, because each unnested array costs the server as much as a table
 /// column. A missing position is -1.
-const NUMBERS: i64 = 7;
+const INSERT_NUMBERS: i64 = 7;
 /// Numeric values of an updated row.
-const NUMBERS_AGAIN: i64 = 5;
+const UPDATE_NUMBERS: i64 = 5;
 
 /// The statement in all combinations of its optional parts: updated calls, reported events, keys and callbacks,
 /// replaced arguments, and several tenants. With a single tenant no tenant array is needed.
@@ -40,65 +40,65 @@ const FIRST_MARK: usize = 15;
 struct Marks(usize);
 
 impl Marks {
-    fn take<const N: usize>(&mut self) -> [usize; N] {
+    fn allocate<const N: usize>(&mut self) -> [usize; N] {
         let first = self.0;
         self.0 += N;
-        std::array::from_fn(|place| first + place)
+        std::array::from_fn(|index| first + index)
     }
 }
 
 /// Renders the check that every change was written. The SQL function runs only on a mismatch, because calling it is
 /// costly.
-fn complete(again: Option<usize>, claims: Option<usize>) -> String {
+fn completeness_check(updates: Option<usize>, claims: Option<usize>) -> String {
     let part = |count: Option<usize>, name: &str| {
         count.map(|mark| {
             format!("CASE (SELECT COUNT(*) FROM {name}) WHEN ${mark} THEN TRUE ELSE toolpost_expect(-1, ${mark}) END")
         })
     };
-    let parts: Vec<String> = [part(again, "again"), part(claims, "claimed")].into_iter().flatten().collect();
+    let parts: Vec<String> = [part(updates, "again"), part(claims, "claimed")].into_iter().flatten().collect();
     if parts.is_empty() { "TRUE".to_owned() } else { parts.join(" AND ") }
 }
 
-fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) -> String {
+fn statement(updates: bool, reports: bool, extra: bool, replaced: bool, mixed: bool) -> String {
     let mut marks = Marks(FIRST_MARK);
     // The tenant: one value for all rows, or a further array.
-    let (tenant, of_fresh, column) = if mixed { ("tenant", ", $3::text[]", ", tenant") } else { ("$3", "", "") };
+    let (tenant, of_inserts, column) = if mixed { ("tenant", ", $3::text[]", ", tenant") } else { ("$3", "", "") };
     let (mut changed, mut reported, mut extras) = (String::new(), String::new(), String::new());
-    let (mut expected_again, mut expected_claims) = (None, None);
+    let (mut expected_updates, mut expected_claims) = (None, None);
     // An insert writes all new rows or fails; only updates can skip rows.
-    if again {
-        let [id, numbers, record, expected] = marks.take();
-        expected_again = Some(expected);
-        let (mut array, mut given, mut update) = (String::new(), "", sql::ROW_AGAIN.to_owned());
+    if updates {
+        let [id, numbers, record, expected] = marks.allocate();
+        expected_updates = Some(expected);
+        let (mut array, mut given, mut update) = (String::new(), "", sql::UPDATE_ROWS.to_owned());
         if replaced {
-            let [arguments] = marks.take();
+            let [arguments] = marks.allocate();
             (array, given) = (format!(", ${arguments}::text[]"), ", arguments");
-            update = sql::row_again_with_arguments();
+            update = sql::update_rows_with_arguments();
         }
         changed = format!(
             "u AS (SELECT id, n[k - 4] AS status, n[k - 3] AS attempt, n[k - 2] AS seq, $2 AS node,
                 first + NULLIF(n[k - 1], -1) AS started, first + NULLIF(n[k], -1) AS settled, record{given}
-                FROM (SELECT id, record{given}, number * {NUMBERS_AGAIN} AS k, ${numbers}::int8[] AS n,
+                FROM (SELECT id, record{given}, number * {UPDATE_NUMBERS} AS k, ${numbers}::int8[] AS n,
                         (SELECT first FROM clock) AS first
                     FROM UNNEST(${id}::uuid[], ${record}::text[]{array})
                         WITH ORDINALITY AS i (id, record{given}, number)) AS rows),
              again AS ({update} RETURNING 1),"
         );
     }
-    if told {
-        let [call, seq, pos, kind, data] = marks.take();
+    if reports {
+        let [call, seq, pos, kind, data] = marks.allocate();
         reported = format!(
             "told AS (INSERT INTO call_events ({})
                 SELECT call_id, seq, (SELECT first FROM clock) + pos, kind, data
                 FROM UNNEST(${call}::uuid[], ${seq}::int4[], ${pos}::int4[], ${kind}::text[], ${data}::text[])
                     AS e (call_id, seq, pos, kind, data)),",
-            sql::EVENT
+            sql::EVENT_COLUMNS
         );
     }
     if extra {
-        let [key, fingerprint, batch, calls, expires, expected] = marks.take();
-        let [callbacks, _, _, _] = marks.take();
-        let of_claims = if mixed { format!(", ${}::text[]", marks.take::<1>()[0]) } else { String::new() };
+        let [key, fingerprint, batch, calls, expires, expected] = marks.allocate();
+        let [callbacks, _, _, _] = marks.allocate();
+        let of_claims = if mixed { format!(", ${}::text[]", marks.allocate::<1>()[0]) } else { String::new() };
         expected_claims = Some(expected);
         extras = format!(
             "claimed AS (INSERT INTO idempotency_keys AS k ({})
@@ -106,8 +106,8 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) 
                 UNNEST(${key}::bytea[], ${fingerprint}::bytea[], ${batch}::uuid[], ${calls}::bytea[]{of_claims})
                     AS i (key, fingerprint, batch_id, calls{column}) {} RETURNING 1),
              called AS ({}),",
-            sql::CLAIM,
-            sql::CLAIM_AGAIN.replace("{NOW}", "$12"),
+            sql::CLAIM_COLUMNS,
+            sql::REPLACE_EXPIRED_CLAIM.replace("{NOW}", "$12"),
             CallbackRow::insert_from_arrays(callbacks)
         );
     }
@@ -117,39 +117,39 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) 
             INSERT INTO tool_calls ({row})
             SELECT id, {tenant}, session, batch_id, tool, n[k - 6], n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2],
                 first + NULLIF(n[k - 1], -1), first + NULLIF(n[k], -1), arguments, record
-            FROM (SELECT id, session, batch_id, tool, arguments, record{column}, number * {NUMBERS} AS k, $4::int8[] AS n,
+            FROM (SELECT id, session, batch_id, tool, arguments, record{column}, number * {INSERT_NUMBERS} AS k, $4::int8[] AS n,
                     (SELECT first FROM clock) AS first
-                FROM UNNEST($5::uuid[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::text[]{of_fresh})
+                FROM UNNEST($5::uuid[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::text[]{of_inserts})
                     WITH ORDINALITY AS i (id, session, batch_id, tool, arguments, record{column}, number)) AS rows),
          {changed}
          {reported}
          {extras}
          noted AS (
             INSERT INTO commits ({commit}) SELECT $11, first, first + $1 - 1, $12, $13, $14 FROM clock)
-         SELECT first - 1, {complete} FROM clock",
-        row = sql::ROW,
-        commit = sql::COMMIT,
-        complete = complete(expected_again, expected_claims),
+         SELECT first - 1, {completeness_check} FROM clock",
+        row = sql::ROW_COLUMNS,
+        commit = sql::COMMIT_COLUMNS,
+        completeness_check = completeness_check(expected_updates, expected_claims),
     )
 }
 
 /// Returns an empty array if all values are `None`. The server reads missing elements as NULL, at no cost.
-fn unless_all_none<T>(values: Vec<Option<T>>) -> Vec<Option<T>> {
+fn empty_if_all_none<T>(values: Vec<Option<T>>) -> Vec<Option<T>> {
     if values.iter().all(Option::is_none) { Vec::new() } else { values }
 }
 
-fn numbers(row: &RowImage<'_>) -> [i64; NUMBERS as usize] {
-    let [status, attempt, seq, started, settled] = numbers_again(row);
-    [status, attempt, seq, row.call.created_at.0, place(row.accepted), started, settled]
+fn numbers(row: &RowImage<'_>) -> [i64; INSERT_NUMBERS as usize] {
+    let [status, attempt, seq, started, settled] = update_numbers(row);
+    [status, attempt, seq, row.call.created_at.0, position_or_minus_one(row.accepted), started, settled]
 }
 
-fn numbers_again(row: &RowImage<'_>) -> [i64; NUMBERS_AGAIN as usize] {
+fn update_numbers(row: &RowImage<'_>) -> [i64; UPDATE_NUMBERS as usize] {
     let status = i64::from(codec::status_number(row.call.status));
     let (attempt, seq) = (i64::from(row.call.attempts), i64::from(row.call.last_seq));
-    [status, attempt, seq, place(row.started), place(row.settled)]
+    [status, attempt, seq, position_or_minus_one(row.started), position_or_minus_one(row.settled)]
 }
 
-fn place(offset: Option<i32>) -> i64 {
+fn position_or_minus_one(offset: Option<i32>) -> i64 {
     offset.map_or(-1, i64::from)
 }
 
@@ -158,16 +158,16 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
     if let Some(row) = single_row::of(batch) {
         return Ok(single_row::commit(connection, batch, row).await?);
     }
-    if let Some(alike) = uniform::of(batch) {
-        return uniform::commit(connection, batch, alike).await.map_err(not_all_written);
+    if let Some(shared) = uniform::of(batch) {
+        return uniform::commit(connection, batch, shared).await.map_err(not_all_written);
     }
-    let fresh: Vec<&RowImage<'_>> = batch.inserts().collect();
-    let again: Vec<&RowImage<'_>> = batch.updates().collect();
-    let calls = || fresh.iter().map(|row| row.call);
+    let inserts: Vec<&RowImage<'_>> = batch.inserts().collect();
+    let updates: Vec<&RowImage<'_>> = batch.updates().collect();
+    let calls = || inserts.iter().map(|row| row.call);
     let tenant = batch.tenant();
     let extra = !(batch.claims.is_empty() && batch.callbacks.is_empty());
     let replaced = batch.replaces_arguments();
-    let parts = usize::from(!again.is_empty())
+    let parts = usize::from(!updates.is_empty())
         | usize::from(!batch.reported.is_empty()) << 1
         | usize::from(extra) << 2
         | usize::from(replaced) << 3
@@ -178,26 +178,26 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         None => query.bind(calls().map(|call| call.tenant.as_str()).collect::<Vec<_>>()),
     };
     let mut query = query
-        .bind(fresh.iter().flat_map(|row| numbers(row)).collect::<Vec<_>>())
+        .bind(inserts.iter().flat_map(|row| numbers(row)).collect::<Vec<_>>())
         .bind(calls().map(|call| call.id).collect::<Vec<_>>())
-        .bind(unless_all_none(calls().map(|call| call.session.as_deref()).collect()))
-        .bind(unless_all_none(calls().map(|call| call.batch_id).collect()))
+        .bind(empty_if_all_none(calls().map(|call| call.session.as_deref()).collect()))
+        .bind(empty_if_all_none(calls().map(|call| call.batch_id).collect()))
         .bind(calls().map(|call| codec::indexed_name(&call.name)).collect::<Vec<_>>())
         .bind(calls().map(|call| call.arguments_text.get()).collect::<Vec<_>>())
-        .bind(fresh.iter().map(|row| row.record).collect::<Vec<_>>())
+        .bind(inserts.iter().map(|row| row.record).collect::<Vec<_>>())
         .bind(batch.id)
         .bind(batch.at.0)
         .bind(batch.call_ids())
         .bind(batch.stats.note());
-    if !again.is_empty() {
+    if !updates.is_empty() {
         query = query
-            .bind(again.iter().map(|row| row.call.id).collect::<Vec<_>>())
-            .bind(again.iter().flat_map(|row| numbers_again(row)).collect::<Vec<_>>())
-            .bind(again.iter().map(|row| row.record).collect::<Vec<_>>())
-            .bind(again.len() as i64);
+            .bind(updates.iter().map(|row| row.call.id).collect::<Vec<_>>())
+            .bind(updates.iter().flat_map(|row| update_numbers(row)).collect::<Vec<_>>())
+            .bind(updates.iter().map(|row| row.record).collect::<Vec<_>>())
+            .bind(updates.len() as i64);
     }
     if replaced {
-        query = query.bind(again.iter().map(|row| row.arguments).collect::<Vec<_>>());
+        query = query.bind(updates.iter().map(|row| row.arguments).collect::<Vec<_>>());
     }
     if !batch.reported.is_empty() {
         let reported = || batch.reported.iter();
@@ -214,7 +214,7 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
             .bind(claims().map(|claim| claim.once.key.to_vec()).collect::<Vec<_>>())
             .bind(claims().map(|claim| claim.once.fingerprint.to_vec()).collect::<Vec<_>>())
             .bind(claims().map(|claim| claim.batch_id).collect::<Vec<_>>())
-            .bind(claims().map(|claim| codec::ids_in_a_row(&claim.calls)).collect::<Vec<_>>())
+            .bind(claims().map(|claim| codec::concat_ids(&claim.calls)).collect::<Vec<_>>())
             .bind(batch.at.plus_millis(idempotency::KEPT_MS).0)
             .bind(batch.claims.len() as i64)
             .bind(callbacks().map(|row| row.call_id).collect::<Vec<_>>())

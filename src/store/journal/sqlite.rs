@@ -15,13 +15,13 @@ use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, idempotency};
 
 /// Maximum number of rows of a statement.
-const LARGEST: usize = 64;
+const MAX_ROWS: usize = 64;
 /// Above this number, only multiples of it are used: each size is a separate statement, prepared on first use.
 const STEP: usize = 8;
 
 /// Returns the number of rows for the next statement.
 fn chunk(rows: usize) -> usize {
-    if rows <= STEP { rows } else { (rows - rows % STEP).min(LARGEST) }
+    if rows <= STEP { rows } else { (rows - rows % STEP).min(MAX_ROWS) }
 }
 
 /// One statement for each number of rows, built on first use.
@@ -29,13 +29,13 @@ struct Statements {
     head: String,
     columns: usize,
     tail: String,
-    texts: [OnceLock<String>; LARGEST + 1],
+    texts: [OnceLock<String>; MAX_ROWS + 1],
 }
 
 impl Statements {
     /// Creates statements of the form `head VALUES (…), (…) tail`, with `columns` values a row.
     fn new(head: &str, columns: usize, tail: &str) -> Self {
-        Self { head: head.to_owned(), columns, tail: tail.to_owned(), texts: [const { OnceLock::new() }; LARGEST + 1] }
+        Self { head: head.to_owned(), columns, tail: tail.to_owned(), texts: [const { OnceLock::new() }; MAX_ROWS + 1] }
     }
 
     fn text(&'static self, rows: usize) -> &'static str {
@@ -66,28 +66,29 @@ impl Statements {
 
 type Query = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
-static FRESH: LazyLock<Statements> =
-    LazyLock::new(|| Statements::new(&format!("INSERT INTO tool_calls ({})", sql::ROW), 15, ""));
-static AGAIN: LazyLock<Statements> = LazyLock::new(|| {
+static INSERTS: LazyLock<Statements> =
+    LazyLock::new(|| Statements::new(&format!("INSERT INTO tool_calls ({})", sql::ROW_COLUMNS), 15, ""));
+static UPDATES: LazyLock<Statements> = LazyLock::new(|| {
     let head = "WITH u (id, status, attempt, seq, node, started, settled, record) AS (";
-    Statements::new(head, 8, &format!(") {}", sql::ROW_AGAIN))
+    Statements::new(head, 8, &format!(") {}", sql::UPDATE_ROWS))
 });
-static AGAIN_WITH_ARGUMENTS: LazyLock<Statements> = LazyLock::new(|| {
+static UPDATES_WITH_ARGUMENTS: LazyLock<Statements> = LazyLock::new(|| {
     let head = "WITH u (id, status, attempt, seq, node, started, settled, record, arguments) AS (";
-    Statements::new(head, 9, &format!(") {}", sql::row_again_with_arguments()))
+    Statements::new(head, 9, &format!(") {}", sql::update_rows_with_arguments()))
 });
 static EVENTS: LazyLock<Statements> =
-    LazyLock::new(|| Statements::new(&format!("INSERT INTO call_events ({})", sql::EVENT), 5, ""));
+    LazyLock::new(|| Statements::new(&format!("INSERT INTO call_events ({})", sql::EVENT_COLUMNS), 5, ""));
 static CLAIMS: LazyLock<Statements> = LazyLock::new(|| {
     // The new row's expiry implies the time of the commit, so no parameter is needed.
-    let again = sql::CLAIM_AGAIN.replace("{NOW}", &format!("excluded.expires_at - {}", idempotency::KEPT_MS * 1000));
-    Statements::new(&format!("INSERT INTO idempotency_keys AS k ({})", sql::CLAIM), 6, &again)
+    let tail =
+        sql::REPLACE_EXPIRED_CLAIM.replace("{NOW}", &format!("excluded.expires_at - {}", idempotency::KEPT_MS * 1000));
+    Statements::new(&format!("INSERT INTO idempotency_keys AS k ({})", sql::CLAIM_COLUMNS), 6, &tail)
 });
 static CALLBACKS: LazyLock<Statements> = LazyLock::new(|| Statements::new(&CallbackRow::insert_head(), 4, ""));
 static COMMITS: LazyLock<String> =
-    LazyLock::new(|| format!("INSERT INTO commits ({}) VALUES ($1, $2, $3, $4, $5, $6)", sql::COMMIT));
+    LazyLock::new(|| format!("INSERT INTO commits ({}) VALUES ($1, $2, $3, $4, $5, $6)", sql::COMMIT_COLUMNS));
 
-const TAKE_POSITIONS: &str = "UPDATE event_clock SET pos = pos + $1 RETURNING pos - $1";
+const ALLOCATE_POSITIONS: &str = "UPDATE event_clock SET pos = pos + $1 RETURNING pos - $1";
 
 /// Writes the batch and returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {
@@ -107,15 +108,17 @@ pub(super) async fn commit(connection: &mut PoolConnection<Sqlite>, batch: &Batc
 }
 
 async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {
-    let (base,): (i64,) = sqlx::query_as(TAKE_POSITIONS).bind(batch.positions()).fetch_one(&mut **connection).await?;
-    let (fresh, again): (Vec<_>, Vec<_>) = (batch.inserts().collect(), batch.updates().collect());
-    let mut written = FRESH.run(connection, &fresh, |query, row| bind_fresh(query, row, base + 1)).await?;
+    let (base,): (i64,) =
+        sqlx::query_as(ALLOCATE_POSITIONS).bind(batch.positions()).fetch_one(&mut **connection).await?;
+    let (inserts, updates): (Vec<_>, Vec<_>) = (batch.inserts().collect(), batch.updates().collect());
+    let mut written = INSERTS.run(connection, &inserts, |query, row| bind_insert(query, row, base + 1)).await?;
     written += if batch.replaces_arguments() {
-        let bind =
-            |query: Query, row: &&RowImage<'_>| bind_again(query, row, base + 1).bind(row.arguments.map(str::to_owned));
-        AGAIN_WITH_ARGUMENTS.run(connection, &again, bind).await?
+        let bind = |query: Query, row: &&RowImage<'_>| {
+            bind_update(query, row, base + 1).bind(row.arguments.map(str::to_owned))
+        };
+        UPDATES_WITH_ARGUMENTS.run(connection, &updates, bind).await?
     } else {
-        AGAIN.run(connection, &again, |query, row| bind_again(query, row, base + 1)).await?
+        UPDATES.run(connection, &updates, |query, row| bind_update(query, row, base + 1)).await?
     };
     if written != batch.rows.len() as u64 {
         return Err(CommitError::NotAllWritten);
@@ -151,7 +154,7 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
     Ok(base)
 }
 
-fn bind_fresh(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
+fn bind_insert(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
     let call = row.call;
     query
         .bind(call.id)
@@ -171,7 +174,7 @@ fn bind_fresh(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
         .bind(row.record.to_owned())
 }
 
-fn bind_again(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
+fn bind_update(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
     query
         .bind(row.call.id)
         .bind(codec::status_number(row.call.status))
@@ -189,7 +192,7 @@ fn bind_claim(query: Query, (tenant, claim): &(&Tenant, &KeyClaim), now: Time) -
         .bind(claim.once.key.to_vec())
         .bind(claim.once.fingerprint.to_vec())
         .bind(claim.batch_id)
-        .bind(codec::ids_in_a_row(&claim.calls))
+        .bind(codec::concat_ids(&claim.calls))
         .bind(now.plus_millis(idempotency::KEPT_MS).0)
 }
 

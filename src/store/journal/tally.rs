@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejected_call_is_no_execution_and_an_unknown_tool_has_no_name() {
+    fn rejected_call_does_not_count_as_executed() {
         let mut call =
             Call::accepted(IdGenerator::counted().next(), "echo".into(), None, Arc::default(), Time(0), "n".into());
         call.settle(Failure::not_found("echo", &[], None).into(), Time(MINUTE)).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_in_which_nothing_ended_notes_nothing() {
+    fn commit_without_ended_calls_has_no_note() {
         assert_eq!(Tally::default().note(), None);
         assert!(Tally::default().add_note("x").is_err());
     }

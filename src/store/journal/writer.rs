@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::batch::Batch;
-use super::commit::{CommitError, CommitResult, PATIENCE};
+use super::commit::{COMMIT_TIMEOUT, CommitError, CommitResult};
 use super::{Change, Committed, Entry, JournalError, Sink, WriteUnit, postgres, sqlite};
 use crate::domain::{Clock, IdGenerator, KeyClaim, Tenant, Time};
 use crate::formats::native::ToolCall;
@@ -23,17 +23,17 @@ use crate::store::Db;
 use crate::store::calls::StoredVersion;
 
 /// Maximum number of units in one commit.
-const GROUP: usize = 512;
+const MAX_GROUP: usize = 512;
 /// Maximum bytes of records, arguments and reports before a commit is full. The databases hold several copies of each
 /// during a commit.
-const GROUP_BYTES: usize = 4 * 1024 * 1024;
+const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum scheduler turns that a commit waits for as many changes as the previous commit had.
-const TURNS: usize = 32;
+const MAX_TURNS: usize = 32;
 /// Maximum bytes of a record, and of arguments, up to which the JSON of a call is rendered ahead.
-const QUICKLY_WRITTEN: usize = 4 * 1024;
+const MAX_PRERENDER_BYTES: usize = 4 * 1024;
 /// Delays between retries while the database is unavailable; they double from the first to the last.
-const FIRST_WAIT: Duration = Duration::from_millis(25);
-const LAST_WAIT: Duration = Duration::from_secs(1);
+const FIRST_DELAY: Duration = Duration::from_millis(25);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
 type Done = oneshot::Sender<Result<(), JournalError>>;
 
@@ -62,14 +62,14 @@ pub(super) struct Unpublished {
 
 impl Writer {
     pub async fn run(mut self, mut entries: mpsc::Receiver<Entry>, closing: CancellationToken) {
-        let mut group = Vec::with_capacity(GROUP);
-        let mut usual = 0;
+        let mut group = Vec::with_capacity(MAX_GROUP);
+        let mut expected = 0;
         loop {
             // Entries may be left over that did not fit into the previous commit.
             let taken = tokio::select! {
                 biased;
                 () = std::future::ready(()), if !group.is_empty() => group.len(),
-                taken = entries.recv_many(&mut group, GROUP) => taken,
+                taken = entries.recv_many(&mut group, MAX_GROUP) => taken,
                 // Callers that were just notified run first, and may queue further changes.
                 () = tokio::task::yield_now(), if self.unpublished.is_some() => {
                     publish(&self.sink, self.unpublished.take());
@@ -83,15 +83,15 @@ impl Writer {
             if taken == 0 {
                 return publish(&self.sink, self.unpublished.take());
             }
-            fill_group(&mut group, &mut entries, usual).await;
+            fill_group(&mut group, &mut entries, expected).await;
             // New calls go first, so that new and updated rows each have consecutive positions. The sort is stable,
             // which keeps the order of changes of one call.
             group.sort_by_key(|entry| !entry.unit.changes().iter().any(Change::brings_acceptance));
-            let later = group.split_off(fitting(&group));
+            let later = group.split_off(count_fitting(&group));
             let taken = group.len();
-            let (mut units, mut done, mut going) = (Vec::with_capacity(taken), Vec::with_capacity(taken), 0);
+            let (mut units, mut done, mut opened) = (Vec::with_capacity(taken), Vec::with_capacity(taken), 0);
             for entry in group.drain(..) {
-                going += entry.unit.changes().iter().filter(|change| change.opens_call()).count();
+                opened += entry.unit.changes().iter().filter(|change| change.opens_call()).count();
                 units.push(entry.unit);
                 done.push(entry.done);
             }
@@ -100,7 +100,7 @@ impl Writer {
             // Calls that may run now send their next change sooner than callers send new calls. If they are the
             // majority, the next commit waits only for them. Otherwise it waits for the notified callers and for
             // changes queued since.
-            usual = if going * 2 >= taken { going } else { taken + entries.len() };
+            expected = if opened * 2 >= taken { opened } else { taken + entries.len() };
         }
     }
 
@@ -108,7 +108,7 @@ impl Writer {
     async fn write(&mut self, units: Vec<WriteUnit>, done: Vec<Done>) {
         let batch = Batch::of(self.ids.next(), self.clock.now(), &units);
         let began = Instant::now();
-        let (sink, untold) = (self.sink.clone(), self.unpublished.take());
+        let (sink, unpublished) = (self.sink.clone(), self.unpublished.take());
         let outcome = {
             let commit = pin!(self.commit_until_certain(&batch));
             // The commit is polled first, so the database works while this task publishes and renders.
@@ -116,8 +116,8 @@ impl Writer {
                 // Lets a database on the same processor start. This task continues while the database waits for its
                 // disk. The cost is negligible otherwise.
                 std::thread::yield_now();
-                publish(&sink, untold);
-                write_answers(&units);
+                publish(&sink, unpublished);
+                prerender_awaited(&units);
             };
             join(commit, meanwhile).await.0
         };
@@ -198,18 +198,18 @@ impl Writer {
 
     /// Retries until the commit succeeds or is rejected; indefinitely while the database is unavailable.
     async fn commit_until_certain(&mut self, batch: &Batch<'_>) -> CommitResult {
-        let mut wait = FIRST_WAIT;
+        let mut wait = FIRST_DELAY;
         let mut unknown = false;
         loop {
             match self.commit_once(batch, unknown).await {
                 Ok(base) => {
-                    self.note_answer();
+                    self.mark_healthy();
                     self.last_known_pos = base + batch.positions();
                     return Ok(base);
                 }
                 Err(error) if !is_transient(&error) => match self.was_committed(batch, unknown).await {
                     Ok(found) => {
-                        self.note_answer();
+                        self.mark_healthy();
                         return found.ok_or(error);
                     }
                     // The next attempt looks it up again.
@@ -221,14 +221,14 @@ impl Writer {
                     }
                     unknown = true;
                     tokio::time::sleep(wait).await;
-                    wait = (wait * 2).min(LAST_WAIT);
+                    wait = (wait * 2).min(MAX_DELAY);
                 }
             }
         }
     }
 
     /// Records that the database answered, with success or rejection.
-    fn note_answer(&self) {
+    fn mark_healthy(&self) {
         if !self.healthy.swap(true, Ordering::Relaxed) {
             tracing::info!("the database is available again");
         }
@@ -248,7 +248,8 @@ impl Writer {
                     Some(connection) => connection,
                     None => pools.writer.pool().acquire().await?,
                 };
-                let looked = tokio::time::timeout(PATIENCE, postgres::find(&mut connection, known, batch.id)).await;
+                let looked =
+                    tokio::time::timeout(COMMIT_TIMEOUT, postgres::find(&mut connection, known, batch.id)).await;
                 let found = looked.unwrap_or(Err(sqlx::Error::PoolTimedOut));
                 if found.is_err() {
                     drop(connection.detach());
@@ -282,7 +283,7 @@ impl Writer {
                     }
                     postgres::commit(&mut connection, batch).await
                 };
-                let outcome = tokio::time::timeout(PATIENCE, attempt).await.unwrap_or(Err(CommitError::TimedOut));
+                let outcome = tokio::time::timeout(COMMIT_TIMEOUT, attempt).await.unwrap_or(Err(CommitError::TimedOut));
                 if outcome.as_ref().is_err_and(is_transient) {
                     // The state of the connection is unknown, so the next attempt uses a new one.
                     drop(connection.detach());
@@ -311,7 +312,7 @@ impl Writer {
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot look up an idempotency key");
-                        tokio::time::sleep(LAST_WAIT).await;
+                        tokio::time::sleep(MAX_DELAY).await;
                     }
                 }
             }
@@ -326,37 +327,37 @@ impl Writer {
                 Ok(reached) => return reached.into_iter().map(|reached| (reached.id, reached)).collect(),
                 Err(error) => {
                     tracing::warn!(%error, "cannot look up ended calls");
-                    tokio::time::sleep(LAST_WAIT).await;
+                    tokio::time::sleep(MAX_DELAY).await;
                 }
             }
         }
     }
 }
 
-fn publish(sink: &Sink, untold: Option<Unpublished>) {
-    if let Some(Unpublished { committed, .. }) = &untold {
+fn publish(sink: &Sink, unpublished: Option<Unpublished>) {
+    if let Some(Unpublished { committed, .. }) = &unpublished {
         sink(committed);
     }
 }
 
 /// Renders the JSON of awaited calls ahead: all tasks are busy right after the commit.
-fn write_answers(units: &[WriteUnit]) {
-    for Change { call, live_image: told, record, is_awaited, .. } in units.iter().flat_map(WriteUnit::changes) {
-        let is_quick = record.len() <= QUICKLY_WRITTEN && call.arguments_text.get().len() <= QUICKLY_WRITTEN;
+fn prerender_awaited(units: &[WriteUnit]) {
+    for Change { call, live_image, record, is_awaited, .. } in units.iter().flat_map(WriteUnit::changes) {
+        let is_small = record.len() <= MAX_PRERENDER_BYTES && call.arguments_text.get().len() <= MAX_PRERENDER_BYTES;
         // The size of the record says nothing about a published call that differs from the stored one.
-        if *is_awaited && is_quick && told.is_none() {
+        if *is_awaited && is_small && live_image.is_none() {
             ToolCall::prerender(call);
         }
     }
 }
 
 /// Returns the number of entries that fit into one commit.
-fn fitting(group: &[Entry]) -> usize {
+fn count_fitting(group: &[Entry]) -> usize {
     let mut bytes = 0;
     let fits = |entry: &&Entry| {
         let before = bytes;
         bytes += entry.unit.changes().iter().map(Change::size).sum::<usize>();
-        before < GROUP_BYTES
+        before < MAX_GROUP_BYTES
     };
     group.iter().take_while(fits).count()
 }
@@ -364,13 +365,13 @@ fn fitting(group: &[Entry]) -> usize {
 /// Waits a few scheduler turns for the usual number of changes. Callers that were just notified are about to send their
 /// next changes. Without this wait, a single leftover change would be committed alone while they gather behind it, and
 /// so on, which doubles the number of commits. If no task sends changes, the turns end immediately.
-async fn fill_group(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, usual: usize) {
-    for _ in 0..TURNS {
-        if group.len() >= usual.min(GROUP) {
+async fn fill_group(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, expected: usize) {
+    for _ in 0..MAX_TURNS {
+        if group.len() >= expected.min(MAX_GROUP) {
             return;
         }
         tokio::task::yield_now().await;
-        while group.len() < GROUP
+        while group.len() < MAX_GROUP
             && let Ok(entry) = entries.try_recv()
         {
             group.push(entry);

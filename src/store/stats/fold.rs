@@ -11,10 +11,10 @@ use crate::store::journal::Tally;
 use crate::store::{Db, StoreError, Stores, db};
 
 /// Maximum number of commits folded in one transaction: on SQLite the journal waits meanwhile.
-const STRETCH: i64 = 256;
+const MAX_COMMITS: i64 = 256;
 
 /// Selects the positions up to which commits are folded and up to which they exist.
-const HOW_FAR: &str = "SELECT pos, COALESCE((SELECT MAX(last_pos) FROM commits), 0) FROM stats_folded WHERE one = 1";
+const PROGRESS: &str = "SELECT pos, COALESCE((SELECT MAX(last_pos) FROM commits), 0) FROM stats_folded WHERE one = 1";
 /// Locks the row, so that the following query starts after everything that other nodes folded.
 const HOLD: &str = "UPDATE stats_folded SET pos = pos WHERE one = 1 RETURNING pos";
 const NOTES: &str = "SELECT last_pos, stats FROM commits WHERE last_pos > $1 ORDER BY last_pos LIMIT $2";
@@ -38,16 +38,16 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn fold_stats(&self) -> Result<(), StoreError> {
         let (mut folded, there): (i64, i64) =
-            db::on_reader!(&self.db, pool => sqlx::query_as(HOW_FAR).fetch_one(pool).await)?;
+            db::on_reader!(&self.db, pool => sqlx::query_as(PROGRESS).fetch_one(pool).await)?;
         while folded < there {
-            let Some(until) = self.fold_a_stretch().await? else { break };
+            let Some(until) = self.fold_range().await? else { break };
             folded = until;
         }
         Ok(())
     }
 
     /// Folds the next commits and returns the last position, or `None` if other nodes have folded all commits.
-    async fn fold_a_stretch(&self) -> Result<Option<i64>, StoreError> {
+    async fn fold_range(&self) -> Result<Option<i64>, StoreError> {
         let add = match &self.db {
             Db::Sqlite(_) => ADD_SQLITE.as_str(),
             Db::Postgres(_) => ADD_POSTGRES.as_str(),
@@ -55,7 +55,7 @@ impl Stores {
         in_transaction!(&self.db, transaction => {
             let (from,): (i64,) = sqlx::query_as(HOLD).fetch_one(&mut *transaction).await?;
             let notes: Vec<(i64, Option<String>)> =
-                sqlx::query_as(NOTES).bind(from).bind(STRETCH).fetch_all(&mut *transaction).await?;
+                sqlx::query_as(NOTES).bind(from).bind(MAX_COMMITS).fetch_all(&mut *transaction).await?;
             let until = notes.last().map(|(pos, _)| *pos);
             for (key, sum) in tally(&notes).rows() {
                 sqlx::query(add)

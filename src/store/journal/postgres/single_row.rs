@@ -17,15 +17,15 @@ static COMMIT: LazyLock<String> = LazyLock::new(|| {
             SELECT $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, first + $12, first + $13, first + $14, $15, $16 FROM clock),
          noted AS (INSERT INTO commits ({commit}) SELECT $17, first, first + $1 - 1, $18, $19, $20 FROM clock)
          SELECT first - 1 FROM clock",
-        row = sql::ROW,
-        commit = sql::COMMIT,
+        row = sql::ROW_COLUMNS,
+        commit = sql::COMMIT_COLUMNS,
     )
 });
 
 /// Returns the row if it is all that the batch writes.
 pub(super) fn of<'a, 'b>(batch: &'b Batch<'a>) -> Option<&'b RowImage<'a>> {
     let [row] = batch.rows.as_slice() else { return None };
-    (batch.is_of_rows_only() && row.accepted.is_some()).then_some(row)
+    (batch.has_only_rows() && row.accepted.is_some()).then_some(row)
 }
 
 /// Writes the row and returns the position before its first event.
@@ -35,7 +35,7 @@ pub(super) async fn commit(
     row: &RowImage<'_>,
 ) -> Result<i64, sqlx::Error> {
     let call = row.call;
-    let place = |offset: Option<i32>| offset.map(i64::from);
+    let offset = |value: Option<i32>| value.map(i64::from);
     let (base,): (i64,) = sqlx::query_as(COMMIT.as_str())
         .bind(batch.positions())
         .bind(call.id)
@@ -48,9 +48,9 @@ pub(super) async fn commit(
         .bind(call.last_seq as i32)
         .bind(batch.node())
         .bind(call.created_at.0)
-        .bind(place(row.accepted))
-        .bind(place(row.started))
-        .bind(place(row.settled))
+        .bind(offset(row.accepted))
+        .bind(offset(row.started))
+        .bind(offset(row.settled))
         .bind(call.arguments_text.get())
         .bind(row.record)
         .bind(batch.id)

@@ -11,7 +11,7 @@ use sqlx::query::QueryAs;
 
 use super::super::batch::{Batch, RowImage};
 use super::super::sql;
-use super::{Marks, complete, unless_all_none};
+use super::{Marks, completeness_check, empty_if_all_none};
 use crate::domain::Tenant;
 use crate::store::codec;
 
@@ -38,8 +38,8 @@ struct SharedColumns {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UniformBatch<'b> {
     tenant: &'b Tenant,
-    fresh: Option<SharedColumns>,
-    again: Option<SharedColumns>,
+    inserts: Option<SharedColumns>,
+    updates: Option<SharedColumns>,
 }
 
 /// Returns the offset of the row's first event.
@@ -52,13 +52,13 @@ impl SharedColumns {
     fn of(rows: &[&RowImage<'_>]) -> Option<Self> {
         let base = begin(rows.first()?)?;
         let positions = rows.get(1).map_or(Some(0), |second| begin(second)?.checked_sub(base))?;
-        let first = Self::one(rows[0], base, base, positions)?;
+        let first = Self::of_row(rows[0], base, base, positions)?;
         let mut others = (base..).step_by(usize::try_from(positions).ok()?.max(1)).zip(rows).skip(1);
-        others.all(|(begin, row)| Self::one(row, begin, base, positions) == Some(first)).then_some(first)
+        others.all(|(begin, row)| Self::of_row(row, begin, base, positions) == Some(first)).then_some(first)
     }
 
     /// Returns the columns of one row, or `None` if its events do not begin at the offset `expected`.
-    fn one(row: &RowImage<'_>, expected: i32, base: i32, positions: i32) -> Option<Self> {
+    fn of_row(row: &RowImage<'_>, expected: i32, base: i32, positions: i32) -> Option<Self> {
         let begin = begin(row).filter(|begin| *begin == expected)?;
         let call = row.call;
         Some(Self {
@@ -73,7 +73,7 @@ impl SharedColumns {
     }
 
     /// Binds the values in the order in which [`Columns`] numbers the parameters.
-    fn bound_to<'q, O>(self, query: QueryAs<'q, Postgres, O, PgArguments>) -> QueryAs<'q, Postgres, O, PgArguments> {
+    fn bind_to<'q, O>(self, query: QueryAs<'q, Postgres, O, PgArguments>) -> QueryAs<'q, Postgres, O, PgArguments> {
         let query = query.bind(self.status).bind(self.attempt).bind(self.seq);
         query.bind(self.base).bind(self.positions).bind(self.started).bind(self.settled)
     }
@@ -90,8 +90,8 @@ struct Columns {
 }
 
 impl Columns {
-    fn take(marks: &mut Marks) -> Self {
-        let [status, attempt, seq, base, positions, started, settled] = marks.take();
+    fn allocate(marks: &mut Marks) -> Self {
+        let [status, attempt, seq, base, positions, started, settled] = marks.allocate();
         let accepted = format!("first + ${base}::int4 + (k - 1) * ${positions}::int4");
         Self {
             status: format!("${status}::int2"),
@@ -104,13 +104,13 @@ impl Columns {
     }
 }
 
-fn statement(fresh: bool, again: bool) -> String {
+fn statement(inserts: bool, updates: bool) -> String {
     let mut marks = Marks(1);
-    let [all, node, commit, at, calls, stats] = marks.take();
-    let (mut added, mut changed, mut expected_again) = (String::new(), String::new(), None);
-    if fresh {
-        let [tenant, created, id, session, batch, tool, arguments, record] = marks.take();
-        let Columns { status, attempt, seq, accepted, started, settled } = Columns::take(&mut marks);
+    let [all, node, commit, at, calls, stats] = marks.allocate();
+    let (mut added, mut changed, mut expected_updates) = (String::new(), String::new(), None);
+    if inserts {
+        let [tenant, created, id, session, batch, tool, arguments, record] = marks.allocate();
+        let Columns { status, attempt, seq, accepted, started, settled } = Columns::allocate(&mut marks);
         added = format!(
             "fresh AS (INSERT INTO tool_calls ({row})
                 SELECT id, ${tenant}, session, batch_id, tool, {status}, {attempt}, {seq}, ${node}, (${created}::int8[])[k],
@@ -118,20 +118,20 @@ fn statement(fresh: bool, again: bool) -> String {
                 FROM (SELECT id, session, batch_id, tool, arguments, record, k, (SELECT first FROM clock) AS first
                     FROM UNNEST(${id}::uuid[], ${session}::text[], ${batch}::uuid[], ${tool}::text[], ${arguments}::text[],
                         ${record}::text[]) WITH ORDINALITY AS i (id, session, batch_id, tool, arguments, record, k)) AS rows),",
-            row = sql::ROW,
+            row = sql::ROW_COLUMNS,
         );
     }
-    if again {
-        let [id, record, expected] = marks.take();
-        let Columns { status, attempt, seq, started, settled, .. } = Columns::take(&mut marks);
-        expected_again = Some(expected);
+    if updates {
+        let [id, record, expected] = marks.allocate();
+        let Columns { status, attempt, seq, started, settled, .. } = Columns::allocate(&mut marks);
+        expected_updates = Some(expected);
         changed = format!(
             "u AS (SELECT id, {status} AS status, {attempt} AS attempt, {seq} AS seq, ${node} AS node, {started} AS started,
                 {settled} AS settled, record
                 FROM (SELECT id, record, k, (SELECT first FROM clock) AS first
                     FROM UNNEST(${id}::uuid[], ${record}::text[]) WITH ORDINALITY AS i (id, record, k)) AS rows),
              again AS ({update} RETURNING 1),",
-            update = sql::ROW_AGAIN,
+            update = sql::UPDATE_ROWS,
         );
     }
     format!(
@@ -140,30 +140,30 @@ fn statement(fresh: bool, again: bool) -> String {
          {changed}
          noted AS (INSERT INTO commits ({columns})
             SELECT ${commit}, first, first + ${all} - 1, ${at}, ${calls}, ${stats} FROM clock)
-         SELECT first - 1, {complete} FROM clock",
-        columns = sql::COMMIT,
-        complete = complete(expected_again, None),
+         SELECT first - 1, {completeness_check} FROM clock",
+        columns = sql::COMMIT_COLUMNS,
+        completeness_check = completeness_check(expected_updates, None),
     )
 }
 
 /// Returns the shared columns if the batch writes only uniform rows of calls.
 pub(super) fn of<'b>(batch: &'b Batch<'_>) -> Option<UniformBatch<'b>> {
-    if !batch.is_of_rows_only() || batch.replaces_arguments() {
+    if !batch.has_only_rows() || batch.replaces_arguments() {
         return None;
     }
     let tenant = batch.tenant()?;
-    let (fresh, again) = (batch.inserts().collect::<Vec<_>>(), batch.updates().collect::<Vec<_>>());
+    let (inserts, updates) = (batch.inserts().collect::<Vec<_>>(), batch.updates().collect::<Vec<_>>());
     let common = |rows: &[&RowImage<'_>]| if rows.is_empty() { Some(None) } else { SharedColumns::of(rows).map(Some) };
-    Some(UniformBatch { tenant, fresh: common(&fresh)?, again: common(&again)? })
+    Some(UniformBatch { tenant, inserts: common(&inserts)?, updates: common(&updates)? })
 }
 
 /// Writes the rows and returns the position before the first event.
 pub(super) async fn commit(
     connection: &mut PoolConnection<Postgres>,
     batch: &Batch<'_>,
-    alike: UniformBatch<'_>,
+    shared: UniformBatch<'_>,
 ) -> Result<i64, sqlx::Error> {
-    let place = match (alike.fresh, alike.again) {
+    let place = match (shared.inserts, shared.updates) {
         (_, None) => 0,
         (None, _) => 1,
         (Some(_), Some(_)) => 2,
@@ -175,26 +175,26 @@ pub(super) async fn commit(
         .bind(batch.at.0)
         .bind(batch.call_ids())
         .bind(batch.stats.note());
-    if let Some(common) = alike.fresh {
+    if let Some(common) = shared.inserts {
         let calls = || batch.inserts().map(|row| row.call);
         query = query
-            .bind(alike.tenant.as_str())
+            .bind(shared.tenant.as_str())
             .bind(calls().map(|call| call.created_at.0).collect::<Vec<_>>())
             .bind(calls().map(|call| call.id).collect::<Vec<_>>())
-            .bind(unless_all_none(calls().map(|call| call.session.as_deref()).collect()))
-            .bind(unless_all_none(calls().map(|call| call.batch_id).collect()))
+            .bind(empty_if_all_none(calls().map(|call| call.session.as_deref()).collect()))
+            .bind(empty_if_all_none(calls().map(|call| call.batch_id).collect()))
             .bind(calls().map(|call| codec::indexed_name(&call.name)).collect::<Vec<_>>())
             .bind(calls().map(|call| call.arguments_text.get()).collect::<Vec<_>>())
             .bind(batch.inserts().map(|row| row.record).collect::<Vec<_>>());
-        query = common.bound_to(query);
+        query = common.bind_to(query);
     }
-    if let Some(common) = alike.again {
+    if let Some(common) = shared.updates {
         let rows = || batch.updates();
         query = query
             .bind(rows().map(|row| row.call.id).collect::<Vec<_>>())
             .bind(rows().map(|row| row.record).collect::<Vec<_>>())
             .bind(rows().count() as i64);
-        query = common.bound_to(query);
+        query = common.bind_to(query);
     }
     let (base, _): (i64, bool) = query.fetch_one(&mut **connection).await?;
     Ok(base)
