@@ -63,8 +63,8 @@ impl Store {
         Ok((found, until))
     }
 
-    /// Returns how many of these groups of calls, starting with the first, fit into memory together. At least one group
-    /// counts as fitting.
+    /// Returns how many of these groups of calls, starting with the first, fit into memory together. The first group
+    /// always counts.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.

@@ -94,8 +94,8 @@ impl Stores {
         Ok(())
     }
 
-    /// Adopts at most `most` orphaned calls. Each call is adopted by only one node. Running calls come before waiting
-    /// calls, higher priorities before lower ones, and older calls before newer ones.
+    /// Adopts up to `most` orphaned calls, running calls before waiting ones and older calls before newer ones. Each call
+    /// is adopted by only one node. Returns the calls by priority, then by age.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
