@@ -180,7 +180,7 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
-    use super::tools::MOST_TOOLS;
+    use super::tools::MAX_TOOLS;
     use super::*;
     use crate::domain::{Call, Failure, IdGenerator, Outcome, Time};
 

@@ -169,29 +169,27 @@ fn encode_literals(template: Template) -> Template {
 
 /// Splits a template at a character of its literals into at most `limit` parts.
 fn split(template: &Template, at: char, limit: usize) -> Vec<Template> {
-    let mut parts = vec![Template::default()];
+    let (mut parts, mut last) = (Vec::new(), Template::default());
     for part in &template.0 {
-        let mut rest = match part {
-            Part::Literal(literal) => Some(literal.as_str()),
-            Part::Placeholder(_) => {
-                parts.last_mut().expect("never empty").0.push(part.clone());
-                None
-            }
+        let Part::Literal(literal) = part else {
+            last.0.push(part.clone());
+            continue;
         };
-        while let Some(literal) = rest {
-            let (before, after) = match literal.split_once(at).filter(|_| parts.len() < limit) {
-                Some((before, after)) => (before, Some(after)),
-                None => (literal, None),
-            };
+        let mut rest = literal.as_str();
+        while parts.len() + 1 < limit
+            && let Some((before, after)) = rest.split_once(at)
+        {
             if !before.is_empty() {
-                parts.last_mut().expect("never empty").0.push(Part::Literal(before.to_owned()));
+                last.0.push(Part::Literal(before.to_owned()));
             }
-            if after.is_some() {
-                parts.push(Template::default());
-            }
+            parts.push(std::mem::take(&mut last));
             rest = after;
         }
+        if !rest.is_empty() {
+            last.0.push(Part::Literal(rest.to_owned()));
+        }
     }
+    parts.push(last);
     parts
 }
 
