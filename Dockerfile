@@ -12,8 +12,8 @@ ARG BUILD_IMAGE=rust:1.95-slim-bookworm
 ARG BASE_IMAGE=debian:bookworm-slim
 
 FROM ${BUILD_IMAGE} AS build
-# `release`, or `fastrel`, which is made in a fraction of the time and runs a little slower.
-ARG PROFILE=release
+# `dist`, or `release`, which builds in a fraction of the time and runs a little slower.
+ARG PROFILE=dist
 WORKDIR /src
 # Dependencies first, on an empty crate: this layer is made anew only when they change.
 COPY Cargo.toml Cargo.lock ./

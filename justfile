@@ -40,14 +40,14 @@ bench *arguments:
 
 # Measure the service under twice the load that it can carry; needs wrk and PostgreSQL.
 overload *arguments:
-    cargo build --release --locked
+    cargo build --profile dist --locked
     scripts/overload {{arguments}}
 
 # Measure the service over HTTP on both databases; needs wrk and PostgreSQL.
 load *arguments:
-    cargo build --release --locked
+    cargo build --profile dist --locked
     scripts/load {{arguments}}
 
-# Build the container's image without Docker, as root on Debian, and try it; `--profile fastrel` is the quick way.
+# Build the container's image without Docker, as root on Debian, and try it; `--profile release` is the quick way.
 image *arguments:
     docker/build-without-daemon {{arguments}}
