@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn standard_input_is_bounded() {
         assert_eq!(read_all(&b"{}\n"[..], 3).unwrap(), "{}\n");
-        assert!(read_all(&b"{}\n\n"[..], 3).unwrap_err().to_string().contains("over 3 bytes"));
+        assert!(read_all(&b"{}\n\n"[..], 3).unwrap_err().to_string().contains("at most 3 bytes"));
         assert!(read_all(&b"\xff"[..], 3).unwrap_err().to_string().contains("UTF-8"));
     }
 }

@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn advice_is_on_its_own_line() {
         assert_eq!(Check::ok("clock", "right").text(), "OK    clock             right");
-        let text = Check::fail("database", "away", "Start it.").text();
+        let text = Check::fail("database", "unavailable", "Start it.").text();
         assert_eq!(text, "FAIL  database          unavailable\n                        → Start it.");
     }
 }

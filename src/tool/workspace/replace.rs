@@ -175,7 +175,7 @@ mod tests {
             let message = put(folder.path(), path, "x").unwrap_err();
             assert!(message.contains("leads out of the workspace"), "{path}: {message}");
         }
-        assert!(put(folder.path(), "dangling", "x").unwrap_err().contains("not there"));
+        assert!(put(folder.path(), "dangling", "x").unwrap_err().contains("does not exist"));
         assert_eq!(names(outside.path()), Vec::<String>::new());
     }
 
