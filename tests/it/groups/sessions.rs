@@ -143,7 +143,7 @@ on_both_databases!(
         let call = app.call_with(json!({"name": "in_a", "session": "s"})).await;
         assert_eq!(call["output"], "Error: Tool \"in_a\" is not available");
         let wrong = app.call_with(reset(&["b"])).await;
-        assert!(wrong["output"].as_str().unwrap().ends_with("Groups that can be switched: a"), "{wrong}");
+        assert!(wrong["output"].as_str().unwrap().ends_with("Manageable groups: a"), "{wrong}");
         app.call_with(reset(&["a"])).await;
         assert_eq!(app.active("?session=s").await, on(&[("a", true), ("b", true)]));
         assert_eq!(app.call_with(json!({"name": "in_a", "session": "s"})).await["status"], "SUCCESS");

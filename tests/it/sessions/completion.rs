@@ -109,6 +109,6 @@ async fn groups_that_cannot_be_switched_are_told_with_those_that_can() {
     let body = json!({"name": "reset_equipped_tools", "session": "s", "arguments": {"to_activate": ["nothing"]}});
     let call = app.call_with(body).await;
     let text = failed(&call, "TOOL_EXECUTION_ERROR");
-    assert!(text.contains("nothing") && text.contains("can be switched"), "{text}");
+    assert!(text.contains("nothing") && text.contains("Manageable groups"), "{text}");
     assert_eq!(read(&app, "s").await["groups"], json!({}));
 }
