@@ -11,7 +11,7 @@ mod faults;
 mod nodes;
 mod payload;
 mod persist;
-mod previous_releases;
+mod before;
 mod registry;
 mod rust;
 

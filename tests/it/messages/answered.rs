@@ -87,7 +87,7 @@ async fn images_are_whole_where_the_vendor_takes_them() {
         ] {
             let text = messages.to_string();
             assert_eq!(text.contains(PIXEL), vendor != "openai", "{vendor}: {text}");
-            assert_eq!(text.contains("is left out"), vendor == "openai", "{vendor}: {text}");
+            assert_eq!(text.contains("was omitted"), vendor == "openai", "{vendor}: {text}");
             let hard = serde_json::to_string(HARD_TEXT).unwrap();
             assert!(text.contains(hard.trim_matches('"')), "{vendor}: {text}");
         }

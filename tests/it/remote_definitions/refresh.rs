@@ -39,7 +39,7 @@ on_both_databases!(
             (Answer::status(503, "text/plain", ""), "HTTP 503"),
             (Answer::json(&json!({"input_schema": {"type": "array"}})), "cannot be used"),
             (Answer::CutOff, "before the response was complete"),
-            (Answer::json(&json!({"description": ["lies"]})), "unfit"),
+            (Answer::json(&json!({"description": ["lies"]})), "is invalid"),
         ] {
             library.answers(answer);
             let tool =

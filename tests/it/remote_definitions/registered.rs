@@ -46,9 +46,9 @@ async fn without_an_answer_there_is_no_tool_unless_it_has_a_schema_of_its_own() 
     for (answer, said) in [
         (Answer::status(500, "text/plain", "secret-of-the-server"), "HTTP 500"),
         (Answer::CloseEarly, "closed the connection"),
-        (Answer::text("no JSON at all"), "no JSON"),
+        (Answer::text("no JSON at all"), "invalid JSON"),
         (Answer::json(&json!(["a"])), "must be an object"),
-        (Answer::json(&json!({"more": 1})), "none of"),
+        (Answer::json(&json!({"more": 1})), "at least one of"),
         (Answer::json(&json!({"input_schema": {"type": "strung"}})), "input_schema"),
         (Answer::json(&json!({"input_schema": {"type": "array"}})), "input_schema"),
         (Answer::json(&json!({"input_schema": {"type": "object"}, "title": "x".repeat(300)})), "title"),
