@@ -1,4 +1,4 @@
-//! The house as it is meant to be: floors, no circles, SQL in one place, files of a size to read.
+//! The architecture's rules: layers, no import cycles, SQL in one module, and a maximum file length.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,16 +9,16 @@ use regex::Regex;
 
 use crate::support::fixture::project_file;
 
-/// Which module stands on which floor; a module imports lower floors, or its own without a circle.
+/// The layer of each module. A module may import lower layers, and its own layer without a cycle.
 const FLOORS: [(&str, u8); 24] = [
     ("domain", 0),
     ("fault", 0),
     ("schema", 1),
     ("formats", 1),
     ("import", 1),
-    // Settings are values: whoever joins or shows them may read them.
+    // Settings are plain values, so the modules that connect or show them may read them.
     ("config", 1),
-    // Counts and tells; whoever does something may say so.
+    // Metrics and logs, which every module above may record.
     ("telemetry", 1),
     ("store", 2),
     ("events", 2),
@@ -28,23 +28,23 @@ const FLOORS: [(&str, u8); 24] = [
     ("tool", 3),
     ("registry", 3),
     ("hooks", 3),
-    // A caller with the store and the tools that are theirs.
+    // The caller, with its store and its tools.
     ("access", 4),
     ("upstreams", 4),
     ("callbacks", 4),
     ("auth", 5),
     ("engine", 5),
-    // Joins every concrete type; `http` and `mcp` serve what it has joined.
+    // Connects all concrete types; `http` and `mcp` serve the result.
     ("app", 6),
     ("http", 7),
     ("mcp", 7),
     ("lifecycle", 8),
 ];
-/// Modules above all floors, which nothing imports.
+/// Modules above all layers, which no module imports.
 const ROOFS: [&str; 3] = ["cli", "main", "lib"];
-/// Who may read the settings.
+/// Modules that may read the settings.
 const READ_SETTINGS: [&str; 5] = ["app", "http", "telemetry", "cli", "main"];
-/// What SQL begins with.
+/// Beginnings of SQL statements, and the crate that runs them.
 const SQL: [&str; 7] =
     ["SELECT ", "INSERT INTO ", "DELETE FROM ", "CREATE TABLE ", "ON CONFLICT ", "BEGIN IMMEDIATE", "sqlx::"];
 const LONGEST_FILE: usize = 600;
@@ -52,7 +52,7 @@ const LONGEST_FILE: usize = 600;
 /// A source file without its tests.
 pub struct Source {
     pub path: PathBuf,
-    /// The module of the crate's root that it belongs to.
+    /// The top-level module that contains the file.
     module: String,
     pub lines: usize,
     /// The lines without comments and without tests.
@@ -90,12 +90,12 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Files (without their extension) that are only there for tests: `#[cfg(test)] mod NAME;`.
+/// Returns the paths, without extension, of test modules in files of their own (`#[cfg(test)] mod NAME;`).
 fn test_modules(path: &Path, text: &str) -> Vec<PathBuf> {
     let mut lines = text.lines().map(str::trim);
     let mut found = Vec::new();
     while lines.any(|line| line == "#[cfg(test)]") {
-        // Other attributes may be in between.
+        // Other attributes can precede the item.
         let item = lines.find(|line| !line.starts_with("#["));
         let name = item.and_then(|item| item.strip_suffix(';')?.split_once("mod "));
         found.extend(name.map(|(_, name)| path.with_extension("").join(name)));
@@ -103,7 +103,7 @@ fn test_modules(path: &Path, text: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The lines without comments and without `#[cfg(test)] mod … { … }`.
+/// Returns the lines without comments and without `#[cfg(test)] mod … { … }`.
 fn code(text: &str) -> Vec<String> {
     let (mut kept, mut lines) = (Vec::new(), text.lines().peekable());
     while let Some(line) = lines.next() {
@@ -116,7 +116,7 @@ fn code(text: &str) -> Vec<String> {
     kept
 }
 
-/// The modules that a source names: `crate::a::…`, and each of `crate::{a::…, b}`.
+/// Returns the top-level modules that a source names: `crate::a::…`, and each of `crate::{a::…, b}`.
 fn imports(source: &Source) -> BTreeSet<String> {
     let text = source.code.join("\n");
     let mut found = BTreeSet::new();
@@ -151,10 +151,10 @@ fn first_word(text: &str) -> String {
     text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
 }
 
-/// The names of modules, each with those that it imports.
+/// Names of modules, each with the modules that it imports.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the modules that are in cycles or between two of them, each with those of its imports that are, too.
+/// Returns the modules that are in cycles or between two cycles, each with its imports among them.
 fn in_cycles(mut graph: Graph) -> Graph {
     loop {
         let names: BTreeSet<String> = graph.keys().cloned().collect();
@@ -169,14 +169,14 @@ fn in_cycles(mut graph: Graph) -> Graph {
     }
 }
 
-/// A path from the crate's root, which is empty: of a module or of an item.
+/// A path of a module or an item from the crate's root, which is the empty path.
 type CratePath = Vec<String>;
 
-/// What a file names of the crate.
+/// The paths within the crate that a file names.
 #[derive(Default)]
 struct Names {
     all: Vec<CratePath>,
-    /// What `use` brings into the module, by the name that it has there.
+    /// The paths that `use` imports, by their names in the module.
     bound: BTreeMap<String, CratePath>,
 }
 
@@ -211,7 +211,7 @@ fn names(module: &[String], text: &str, is_module: impl Fn(&[String]) -> bool) -
     let mut names = Names::default();
     for leaf in USE.captures_iter(text).flat_map(|used| leaves(&used[1])) {
         let (path, alias) = leaf.split_once(" as ").unwrap_or((&leaf, ""));
-        // In a list, `self` is what is before the list.
+        // In a list, `self` is the path before the list.
         let path = path.trim();
         let path = path.strip_suffix("::self").unwrap_or(path);
         let Some(absolute) = absolute(module, path, &is_module) else { continue };
@@ -225,7 +225,7 @@ fn names(module: &[String], text: &str, is_module: impl Fn(&[String]) -> bool) -
     names
 }
 
-/// Splits what `use` names into paths without lists.
+/// Splits the tree of a `use` declaration into paths without lists.
 fn leaves(tree: &str) -> Vec<String> {
     let tree = tree.trim();
     let Some((before, list)) = tree.split_once('{') else { return vec![tree.to_owned()] };
@@ -238,7 +238,7 @@ fn leaves(tree: &str) -> Vec<String> {
     members.map(|leaf| format!("{before}{leaf}")).collect()
 }
 
-/// Returns a path within a module as one from the crate's root; `None` for paths of other crates and local names.
+/// Returns a path within a module as a path from the crate's root; `None` for other crates and local names.
 fn absolute(module: &[String], path: &str, is_module: impl Fn(&[String]) -> bool) -> Option<CratePath> {
     let path: Vec<&str> = path.trim_start_matches('$').split("::").collect();
     let mut absolute = if path[0] == "crate" { CratePath::new() } else { module.to_vec() };
@@ -255,7 +255,7 @@ fn absolute(module: &[String], path: &str, is_module: impl Fn(&[String]) -> bool
     Some(absolute)
 }
 
-/// Returns the modules that a path leads to: the one that declares the item, and those that re-export it on the way.
+/// Returns the modules that a path leads to: the module that declares the item, and each module that re-exports it.
 fn resolve(modules: &Modules, path: &[String]) -> BTreeSet<CratePath> {
     let (mut found, mut path) = (BTreeSet::new(), path.to_vec());
     loop {
@@ -263,7 +263,7 @@ fn resolve(modules: &Modules, path: &[String]) -> BTreeSet<CratePath> {
         let (module, item) = path.split_at(length);
         let bound = item.first().and_then(|name| modules.get(module)?.bound.get(name));
         let next = bound.map(|bound| [bound, &item[1..]].concat());
-        // A module that was visited before would be visited forever.
+        // Stop at a visited module: following it again would never end.
         let is_new = found.insert(module.to_vec());
         match next {
             Some(next) if is_new => path = next,
@@ -272,7 +272,7 @@ fn resolve(modules: &Modules, path: &[String]) -> BTreeSet<CratePath> {
     }
 }
 
-/// Returns, for each module, which of its children name items below which others.
+/// Returns, for each module, the graph of imports among its children, including imports of their descendants.
 fn sibling_imports(modules: &Modules) -> BTreeMap<CratePath, Graph> {
     let mut graphs: BTreeMap<CratePath, Graph> = BTreeMap::new();
     for (module, names) in modules {

@@ -1,4 +1,4 @@
-//! `arguments`: an object, a string of JSON, or what a model made of them.
+//! The member `arguments`: an object, a JSON string, or malformed JSON from a model.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn a_text_may_have_blanks_around_it() {
     assert_eq!(succeeded(&app.call("echo", json!(" \n{ \"a\" : 1 }\n ")).await), r#"{"a":1}"#);
 }
 
-/// `(line, column)` at the end of the model's text.
+/// Returns the `(line, column)` at the end of the output.
 fn place(output: &str) -> (usize, usize) {
     let (rest, column) = output.rsplit_once(" column ").unwrap();
     let (_, line) = rest.rsplit_once(" at line ").unwrap();

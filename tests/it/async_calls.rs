@@ -1,4 +1,4 @@
-//! Calls that their caller does not wait for: 202, and what becomes of them.
+//! Detached calls: the 202 response, and how the calls end.
 
 mod accepted;
 mod batches;

@@ -6,7 +6,7 @@ use crate::support::app::http_tool;
 use crate::support::shapes::{ids, names_field, points_at};
 use crate::support::{Answer, App, Backend, HttpTool};
 
-/// `/pair` and `/trio` answer once two and three requests are there; everything else at once.
+/// Starts a server that answers `/pair` and `/trio` once two or three requests have arrived, and other paths at once.
 async fn server() -> HttpTool {
     let text = || Box::new(Answer::text("ok"));
     HttpTool::start("127.0.0.1", move |request| match request.target.as_str() {

@@ -1,4 +1,4 @@
-//! What browsers are told, and what pages of other origins may do.
+//! Responses to browsers, and limits for pages of other origins.
 
 use reqwest::Method;
 use serde_json::json;
@@ -125,7 +125,7 @@ async fn a_browser_s_question_needs_no_key_and_refusals_can_be_read() {
     assert_eq!((refused.status, refused.header("access-control-allow-origin")), (401, PAGE));
 }
 
-/// What `/mcp` says to a page of this origin, which the browser calls foreign.
+/// Sends a ping to `/mcp` as a page of this origin, which the browser declares as cross-site.
 async fn asked_mcp(app: &App, origin: &str) -> Response {
     let ping = app.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
     let ping = ping.header("origin", origin).header("sec-fetch-site", "cross-site");

@@ -1,4 +1,4 @@
-//! The end of a call is told to the URL that its caller gave. The clock stands still unless a test moves it.
+//! Callbacks: deliveries of ended calls to `callback_url`. The clock moves only when a test advances it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ mod others;
 mod outages;
 mod restarts;
 
-/// A service without its server.
+/// A service without its HTTP server.
 struct Service {
     app: App,
     clock: Clock,
@@ -27,7 +27,7 @@ struct Service {
 }
 
 impl Service {
-    /// One that may reach the test's own servers.
+    /// Starts a service that may reach the test's own servers.
     async fn start(backend: Backend) -> Self {
         Self::on(Database::fresh(backend).await, Clock::manual(Time(1_767_225_600_123_456)), &["127.0.0.1"]).await
     }
@@ -41,13 +41,13 @@ impl Service {
         Self { app, clock, database, allow }
     }
 
-    /// Another one on the same database, at the same time.
+    /// Starts another service with the same database and the same clock.
     async fn another(&self) -> Self {
         let allow: Vec<&str> = self.allow.iter().map(String::as_str).collect();
         Self::on(self.database.clone(), self.clock.clone(), &allow).await
     }
 
-    /// Stops it and starts it again.
+    /// Stops the service and starts it again.
     async fn restart(self) -> Self {
         let Self { app, clock, database, allow } = self;
         bounded("the end of the service", app.stop()).await;
@@ -55,7 +55,7 @@ impl Service {
         Self::on(database, clock, &allow).await
     }
 
-    /// A call that has ended and whose end nobody knows of yet.
+    /// Returns an ended call that has no callback yet.
     async fn ended(&self, url: &str) -> Arc<Call> {
         let request = CallRequest {
             name: "echo".into(),
@@ -68,7 +68,7 @@ impl Service {
         bounded("a call", submitted.wait_all()).await.unwrap().pop().unwrap()
     }
 
-    /// A call that has ended and is now told of.
+    /// Returns an ended call whose callback is due.
     async fn call(&self, url: &str) -> Arc<Call> {
         let call = self.ended(url).await;
         let row = CallbackRow::of(&call, self.app.engine.new_id()).unwrap();
@@ -77,7 +77,7 @@ impl Service {
         call
     }
 
-    /// `metadata.callback` of the call once it is like this.
+    /// Waits until `metadata.callback` of the call fulfils the condition, and returns it.
     async fn callback(&self, call: &Call, is_so: impl Fn(&Value) -> bool) -> Value {
         eventually("a callback to get on", || async {
             let found = self.app.store.call(call.id).await.ok()??.metadata.get("callback")?.clone();
@@ -90,22 +90,22 @@ impl Service {
         self.callback(call, |callback| callback["state"] == "delivered").await
     }
 
-    /// The state after so many tries, the last of them over.
+    /// Returns `metadata.callback` after the given number of finished attempts.
     async fn tried(&self, call: &Call, times: u32) -> Value {
         let is_over = |callback: &Value| callback.get("next_attempt_at").is_some() || callback["state"] != "pending";
         self.callback(call, |callback| callback["attempts"] == times && is_over(callback)).await
     }
 
-    /// Moves the clock to the next try.
+    /// Moves the clock to the next attempt.
     fn go_to_next(&self, callback: &Value) {
         let next = Time::parse(callback["next_attempt_at"].as_str().unwrap()).unwrap();
-        // Shown times are cut to the millisecond.
+        // Rendered times are truncated to milliseconds.
         self.clock.advance_ms((next.0 - self.clock.now().0) / 1000 + 2);
         self.app.callback_wakeup.notify_one();
     }
 }
 
-/// The call as a caller reads it.
+/// Returns the call as the API shows it.
 fn shown(call: &Call) -> Value {
     serde_json::to_value(ToolCall::from(call)).unwrap()
 }

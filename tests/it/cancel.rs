@@ -1,4 +1,4 @@
-//! Calls that somebody ends before they have ended: asked for, or by going away.
+//! Calls that end early: cancelled by a request, or by a disconnect of the caller.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ mod disconnect;
 mod phases;
 mod request;
 
-/// It ended because somebody wanted it to.
+/// Checks that the call was cancelled.
 fn aborted(call: &Value) {
     assert_eq!(failed(call, "CANCELLED"), "Error: Operation aborted");
     assert_eq!((&call["phase"], &call["error"]["retryable"]), (&json!("done"), &json!(false)));

@@ -1,4 +1,4 @@
-//! Tools that are `async`.
+//! Tools with `"async": true`.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Batches in which a call is not waited for.
+//! Batches that are answered before all their calls have ended.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::calls::{gated, has_ended, id_of};
 use crate::support::shapes::{failed, ids, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool, Response};
 
-/// An async tool `job` whose server is shut, and `act`, which is not async and answers at once.
+/// Starts a service with the async tool `job`, whose server is gated, and the tool `act`, which answers at once.
 async fn service(backend: Backend) -> (App, HttpTool, HttpTool) {
     let (app, slow) = (App::with_egress(backend).await, gated("late").await);
     let quick = HttpTool::answering(Answer::text("now")).await;
@@ -15,7 +15,7 @@ async fn service(backend: Backend) -> (App, HttpTool, HttpTool) {
     (app, slow, quick)
 }
 
-/// The results of a batch that was answered before its end.
+/// Checks the 202 response of an unfinished batch and returns its results.
 async fn unfinished(app: &App, answer: Response) -> Vec<Value> {
     assert_eq!(answer.status, 202, "{}", answer.text());
     let batch_id = answer.json["batch_id"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! What 202 promises: a call that was accepted is there after `kill -9`, and ends.
+//! The guarantee of 202: an accepted call survives `kill -9` and ends.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::{Answer, App, Backend, Client, HttpTool, Node, eventually};
 
 const UNKNOWN: &str = "Error: The outcome of tool \"job\" is unknown";
 
-/// How the call ends, and that its history tells of one end only.
+/// Returns the call's statuses, and checks that its history has exactly one beginning and one end.
 async fn history(client: &Client, id: &str) -> Vec<String> {
     let events = client.events(&format!("/tool-calls/{id}/events")).await.rest().await;
     assert_eq!((count(&events, "tool_call"), count(&events, "tool_result")), (1, 1), "{events:#?}");
@@ -22,7 +22,7 @@ async fn node(backend: Backend, more: Value) -> (Node, HttpTool) {
     (node, server)
 }
 
-/// A power cut, after which the server answers, and the next life.
+/// Kills the node, lets the tool's server answer, and starts the node again.
 async fn crash(node: &mut Node, server: &HttpTool) {
     node.kill().await;
     server.open();
@@ -105,7 +105,7 @@ on_both_databases!(
         let page = node.all_calls().await;
         let waited = id_of(page.iter().find(|call| call["call_id"] == "waits").unwrap());
         crash(&mut node, &server).await;
-        // Its connection broke with the service.
+        // The service's crash broke the caller's connection.
         assert!(waiting.await.is_err());
         for id in [left, waited] {
             let call = node.ended(&id).await;
@@ -214,14 +214,14 @@ async fn a_node_that_starts_leaves_the_calls_of_those_that_live_alone() {
     let id = app.accepted(json!({"name": "job"})).await;
     server.received(1).await;
     let other = app.second().await;
-    // Other work goes on there meanwhile.
+    // Meanwhile the other node runs other calls.
     other.call("echo", json!({})).await;
     server.open();
     assert_eq!(succeeded(&app.ended(&id).await), "done");
     assert_eq!(server.requests().len(), 1);
 }
 
-/// A serial batch that nobody waits for, whose first call is under way.
+/// Submits a detached serial batch, and waits until its first call runs.
 async fn serial(node: &Node, server: &HttpTool, calls: Value) -> Vec<String> {
     let body = json!({"calls": calls, "mode": "serial", "wait": "accepted"});
     let answer = node.post("/tool-calls", &body).await;
@@ -246,7 +246,7 @@ on_both_databases!(
 on_both_databases!(
     async fn a_batch_keeps_its_order_when_its_running_call_is_run_again(backend: Backend) {
         let mut node = Node::start(backend, &[]).await;
-        // Silent in the first life; in the next it answers once it is opened.
+        // Call `a` gets no answer in the first run of the service. Otherwise the server answers once it is opened.
         let server = HttpTool::start("127.0.0.1", |request| match request.json()["call_id"] == "a" {
             true if request.json()["attempt"] == 1 => Answer::Never,
             _ => Answer::AfterGate(Box::new(Answer::text("done"))),

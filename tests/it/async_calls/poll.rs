@@ -1,4 +1,4 @@
-//! Waiting for a call that was accepted: `?wait_ms=`, and its events.
+//! Waiting for an accepted call with `?wait_ms=` and through its events.
 
 use serde_json::json;
 
@@ -25,14 +25,14 @@ on_both_databases!(
             })
             .collect();
         server.received(1).await;
-        // One that waits less comes back while they still wait.
+        // A poll with a shorter `wait_ms` returns while the others still wait.
         assert!(!has_ended(&app.get(&format!("/tool-calls/{id}?wait_ms=1")).await.ok()));
         assert!(!polls.iter().any(tokio::task::JoinHandle::is_finished));
         server.open();
         for poll in polls {
             assert_eq!(succeeded(&poll.await.unwrap()), "late");
         }
-        // Of a call that has ended it comes back at once.
+        // A poll of an ended call returns at once.
         assert_eq!(succeeded(&app.get(&path).await.ok()), "late");
     }
 );

@@ -1,4 +1,4 @@
-//! `Prefer` (RFC 7240): the header that says how long the caller stays.
+//! The `Prefer` header (RFC 7240), which says how long the caller waits.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ async fn preferring(app: &App, prefer: &str, name: &str) -> Response {
     app.post_with("/tool-calls", &[("prefer", prefer)], &json!({"name": name})).await
 }
 
-/// What the service says it has heeded.
+/// Returns the preferences that the service has applied.
 fn applied(answer: &Response) -> String {
     let values = answer.headers.get_all("preference-applied").iter();
     values.map(|value| value.to_str().unwrap().to_ascii_lowercase()).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! `wait` in the body: how long the caller stays.
+//! The member `wait`, which says how long the caller waits.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::calls::{gated, has_ended};
 use crate::support::shapes::{points_at, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool};
 
-/// An async tool `job` and one that is not, `act`, of one server.
+/// Starts a service with the async tool `job` and the tool `act`, both on one server.
 async fn service(backend: Backend, server: &HttpTool) -> App {
     let app = App::with_egress(backend).await;
     app.tool("job", server, json!({"async": true})).await;
@@ -56,7 +56,7 @@ async fn a_caller_that_waits_for_the_result_is_not_answered_before() {
     let app = service(Backend::Sqlite, &server).await;
     let waiting = app.posted(json!({"name": "job", "wait": "result"}));
     server.received(1).await;
-    // Whoever does not wait is answered; that one still is not.
+    // A caller that does not wait is answered, while the waiting caller still is not.
     app.accepted(json!({"name": "job"})).await;
     assert!(!waiting.is_finished());
     server.open();

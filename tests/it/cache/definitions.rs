@@ -1,4 +1,4 @@
-//! What a definition may say of its cache.
+//! The `cache` member of definitions.
 
 use serde_json::{Value, json};
 

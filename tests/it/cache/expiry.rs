@@ -1,4 +1,4 @@
-//! How long a result is kept.
+//! The lifetime of cached results.
 
 use serde_json::json;
 

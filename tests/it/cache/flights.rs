@@ -1,4 +1,4 @@
-//! Equal calls at once: one runs, and the others get its result.
+//! Equal concurrent calls: one call runs, and the others get its result.
 
 use serde_json::{Value, json};
 
@@ -11,13 +11,13 @@ fn body(more: Value) -> Value {
     crate::support::calls::with(json!({"name": "t", "arguments": {"n": 1}}), more)
 }
 
-/// Waits until so many calls of `t` are there.
+/// Waits until exactly `count` calls exist.
 async fn there_are(app: &App, count: usize) -> Vec<Value> {
     eventually("the calls to be there", || async { Some(app.all_calls().await).filter(|calls| calls.len() == count) })
         .await
 }
 
-/// Our id of the call that runs, and of one that waits for it.
+/// Returns the ids of the running call and of the call that waits for it.
 async fn leader_and_follower(app: &App) -> (String, String) {
     let calls = there_are(app, 2).await;
     let id = |status: &str| {

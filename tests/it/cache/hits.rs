@@ -1,4 +1,4 @@
-//! What a hit is, and what it is not.
+//! The conditions of a cache hit.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Who shares a result.
+//! The scopes in which callers share a result.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What is sent.
+//! The content, signature and number of deliveries.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use toolpost::app::kept_signing_secret;
 use super::{Service, shown};
 use crate::support::{Answer, Backend, HttpTool, Received};
 
-/// HMAC-SHA256 by its definition (RFC 2104).
+/// Computes an HMAC-SHA256 by its definition (RFC 2104).
 fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
     assert!(key.len() <= 64, "longer keys would have to be hashed");
     let mut block = [0; 64];
@@ -18,7 +18,7 @@ fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
     hash(0x5c, &hash(0x36, message)).to_vec()
 }
 
-/// What `webhook-signature` has to be (Standard Webhooks).
+/// Returns the expected `webhook-signature` of a request (Standard Webhooks).
 fn signature(secret: &str, request: &Received) -> String {
     let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
     let signed = format!("{}.{}.{}", request.header("webhook-id"), request.header("webhook-timestamp"), request.body);
@@ -92,7 +92,7 @@ async fn an_answer_of_any_length_is_as_good_as_its_status() {
 on_both_databases!(
     async fn many_ends_are_all_told_once(backend: Backend) {
         let service = Service::start(backend).await;
-        // A second node looks for the same ones; on SQLite a service is alone.
+        // On Postgres, a second node competes for the same callbacks. SQLite allows one node only.
         let other = if backend == Backend::Postgres { Some(service.another().await) } else { None };
         let receiver = HttpTool::answering(Answer::text("ok")).await;
         let mut calls = Vec::new();

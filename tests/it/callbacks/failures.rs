@@ -1,4 +1,4 @@
-//! Ends that are not taken at once, or never.
+//! Callbacks that the receiver rejects once or always.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,7 +22,7 @@ on_both_databases!(
         assert_eq!((&failed["state"], &failed["last_status"]), (&"pending".into(), &500.into()));
         assert_eq!(failed["last_error"], "HTTP 500 Internal Server Error");
 
-        // Shortly before its time, others are told and it is not.
+        // Shortly before the callback is due, another callback is delivered and this one is not.
         service.clock.advance_ms(4_000);
         let other = HttpTool::answering(Answer::text("ok")).await;
         service.delivered(&*service.call(&other.url("/")).await).await;

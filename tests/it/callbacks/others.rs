@@ -1,4 +1,4 @@
-//! A receiver that hangs or fails is nobody else's concern.
+//! Isolation: a receiver that hangs or fails does not delay callbacks to other receivers.
 
 use super::Service;
 use crate::support::{Answer, Backend, HttpTool, Received};
@@ -20,7 +20,7 @@ async fn a_url_that_hangs_delays_neither_its_host_nor_another() {
     let (beside, elsewhere) = (service.call(&receiver.url("/fine")).await, service.call(&other.url("/")).await);
     assert_eq!(service.delivered(&beside).await["attempts"], 1);
     assert_eq!(service.delivered(&elsewhere).await["attempts"], 1);
-    // None of those that hang has ended, and no more were begun.
+    // None of the hanging deliveries has ended, and no further delivery to that URL was begun.
     let log = receiver.log();
     assert_eq!(log.iter().filter(|line| *line == "start /hangs").count(), 4, "{log:?}");
     assert!(!log.contains(&"end /hangs".to_owned()), "{log:?}");
@@ -34,7 +34,7 @@ async fn a_url_that_hangs_delays_neither_its_host_nor_another() {
 #[tokio::test(flavor = "multi_thread")]
 async fn retries_that_hang_leave_room_for_first_tries() {
     let service = Service::start(Backend::Sqlite).await;
-    // Each URL fails at once the first time and hangs from then on.
+    // Each URL fails at once on the first request and hangs on later ones.
     let receivers = futures_util::future::join_all((0..10).map(|_| async {
         let seen = std::sync::Mutex::new(std::collections::HashSet::new());
         HttpTool::start("127.0.0.1", move |request: &Received| {

@@ -1,5 +1,5 @@
-//! The database goes away in the middle of a delivery. Nothing is lost by that: what is due is looked for every second, and a
-//! try that nobody recorded uses up no step of the schedule.
+//! Database outages in the middle of a delivery. No callback is lost: due callbacks are looked up every second, and an
+//! unrecorded attempt does not consume a step of the schedule.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use super::Service;
 use crate::support::postgres::PgCluster;
 use crate::support::{Answer, Backend, Database, HttpTool, Received, eventually};
 
-/// A receiver that answers 500 until it has recovered.
+/// Starts a receiver that answers 500 until it has recovered.
 async fn receiver() -> (HttpTool, Arc<AtomicBool>) {
     let has_recovered = Arc::<AtomicBool>::default();
     let answers = has_recovered.clone();
@@ -24,7 +24,7 @@ async fn receiver() -> (HttpTool, Arc<AtomicBool>) {
     (receiver, has_recovered)
 }
 
-/// A database that can be taken away: a server of its own, or the table in a file.
+/// A database that can be made unavailable: a Postgres server, or the tables of a SQLite file.
 enum Outage {
     Sqlite(Store),
     Postgres(Arc<PgCluster>),
@@ -78,14 +78,14 @@ on_both_databases!(
         let service = Service::on(database, Clock::manual(Time(1_767_225_600_123_456)), &["127.0.0.1"]).await;
         let gate = HttpTool::answering(Answer::AfterGate(Box::new(Answer::status(500, "text/plain", "no")))).await;
         let call = service.call(&gate.url("/x")).await;
-        // First: while a try is under way. Its end is recorded once that is possible.
+        // First, an outage during an attempt, whose end is recorded once the database is available again.
         gate.received(1).await;
         outage.begin().await;
         gate.open();
         outage.end().await;
         let mut callback = service.tried(&call, 1).await;
         assert_eq!((&callback["state"], &callback["last_status"]), (&"pending".into(), &500.into()));
-        // Then: while the next try is due.
+        // Then, an outage while the next attempt is due.
         for attempt in 2..=3 {
             outage.begin().await;
             service.go_to_next(&callback);
@@ -105,8 +105,8 @@ on_both_databases!(
         let (receiver, has_recovered) = receiver().await;
         let call = service.call(&receiver.url("/x")).await;
         let first = service.tried(&call, 1).await;
-        // The service stops, and others take the callback without telling what became of it: the answer of the database was
-        // lost, or the node.
+        // The service stops, and another node claims the callback without recording a result: the database's response
+        // was lost, or the node was.
         let Service { app, clock, database, allow } = service;
         app.stop().await;
         let gone = Store::open(&database.url).await.unwrap();

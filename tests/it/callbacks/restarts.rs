@@ -1,4 +1,4 @@
-//! What a stop or a crash leaves is told by whoever comes next.
+//! Callbacks that a stopped or crashed service left undelivered, and that the next run delivers.
 
 use serde_json::Value;
 use toolpost::domain::Time;
@@ -8,7 +8,7 @@ use toolpost::store::{Db, Store};
 use super::{Service, shown};
 use crate::support::{Answer, App, Backend, HttpTool, Options, Received, bounded, eventually};
 
-/// The service may have sent it already.
+/// Resets the stored callbacks, because the service may have sent them already.
 async fn as_if_nothing_was_sent(store: &Store) {
     const SQL: &str = "UPDATE callbacks SET state = 0, attempts = 0, next_at = NULL, leased_until = NULL, \
         last_status = NULL, delivered_at = NULL";
@@ -50,7 +50,7 @@ on_both_databases!(
         let call = service.ended(&receiver.url("/x")).await;
         let Service { app, clock, database, allow } = service;
         app.stop().await;
-        // A node takes it, and is gone.
+        // A node claims the callback and is lost.
         let gone = Store::open(&database.url).await.unwrap();
         as_if_nothing_was_sent(&gone).await;
         let before = receiver.requests().len();
@@ -61,7 +61,7 @@ on_both_databases!(
 
         let allow: Vec<&str> = allow.iter().map(String::as_str).collect();
         let service = Service::on(database, clock, &allow).await;
-        // By when another one is told, it was looked for.
+        // Once another callback is delivered, the service has also looked for this one.
         let other = HttpTool::answering(Answer::text("ok")).await;
         service.delivered(&*service.call(&other.url("/")).await).await;
         assert_eq!(receiver.requests().len(), before, "its lease is another's");
@@ -78,7 +78,7 @@ on_both_databases!(
         let receiver = HttpTool::answering(Answer::text("ok")).await;
         let call = service.ended(&receiver.url("/x")).await;
         let Service { app, database, .. } = service;
-        // Accepted with its call, and then the service is stopped before it could say anything.
+        // The callback is accepted with its call, and the service stops before it delivers it.
         let row = CallbackRow::of(&call, call.id).unwrap();
         app.store.insert_callbacks(&[row]).await.unwrap();
         bounded("the end of the service", app.stop()).await;

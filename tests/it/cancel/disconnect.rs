@@ -1,4 +1,4 @@
-//! `"on_disconnect": "cancel"`: the caller goes, and its calls with it.
+//! `"on_disconnect": "cancel"`: a disconnect of the caller cancels its calls.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::calls::{gated, id_of};
 use crate::support::shapes::{points_at, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool, eventually};
 
-/// A caller that goes away while its calls run, once so many have arrived.
+/// Disconnects a caller once the given number of its calls have reached the server.
 async fn gone(app: &App, server: &HttpTool, running: usize, body: Value) {
     let caller = app.posted(body);
     server.received(running).await;

@@ -1,4 +1,4 @@
-//! Whatever a call is doing, it can be cancelled.
+//! Cancellation in every phase of a call.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::shapes::succeeded;
 use crate::support::sse::{count, statuses};
 use crate::support::{Answer, App, Backend, Client, HttpTool};
 
-/// What the call's history tells, which has one end.
+/// Returns the call's statuses, and checks that its history has exactly one end.
 async fn history(client: &Client, id: &str) -> Vec<String> {
     let events = client.events(&format!("/tool-calls/{id}/events")).await.rest().await;
     assert_eq!(count(&events, "tool_result"), 1, "{events:#?}");
@@ -29,7 +29,7 @@ on_both_databases!(
         assert_eq!(history(&app, &waiting).await, ["WAIT", "ERROR"]);
         server.open();
         assert_eq!(succeeded(&app.ended(&running).await), "done");
-        // Whatever is accepted later runs after what was cancelled.
+        // A call accepted later runs after the cancelled call.
         let last = app.sent(json!({"name": "job"})).await;
         succeeded(&app.ended(&last).await);
         assert_eq!(server.requests().len(), 2);
