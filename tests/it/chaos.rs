@@ -1,8 +1,8 @@
-//! A call that was accepted ends exactly once, is counted once, and its tool is not started twice unless it may be: under
-//! load, while the service is killed and its database fails. The oracle says whether that held.
+//! Crash and failure tests: under load, while the service is killed and its database fails, each accepted call ends
+//! exactly once and is counted once, and its tool runs twice only if that is allowed. The oracle checks this.
 //!
-//! The short form is part of every test run. `TOOLPOST_CHAOS=long` (`just chaos`) does more of everything, with another seed
-//! each time, and prints its figures. `TOOLPOST_CHAOS_SEED` repeats the choices of a run, if not the machine's own timing.
+//! The short form is part of every test run. `TOOLPOST_CHAOS=long` (`just chaos`) does more of everything, with another
+//! seed each time, and prints its figures. `TOOLPOST_CHAOS_SEED` repeats the choices of a run, but not its timing.
 
 use std::env;
 use std::hash::{BuildHasher, RandomState};
@@ -34,16 +34,16 @@ use listener::Listener;
 use load::Load;
 use watchers::Watchers;
 
-/// Callers at work at the same time.
+/// Number of concurrent clients.
 const CALLERS: usize = 16;
-/// How long all callers may take to learn the ends of their last calls, once nothing breaks any more.
+/// Maximum time until all clients know the ends of their last calls, after the last failure.
 const LAST_ENDS: Duration = Duration::from_secs(90);
-/// The seed of the short form.
+/// Seed of the short form.
 const SEED: u64 = 20_260_101;
-/// Violations that a failed test shows.
+/// Maximum number of violations that a failed test shows.
 const SHOWN: usize = 20;
 
-/// Settings of the service: a lost node is noticed soon, and callers are not kept waiting for a database that is away.
+/// Settings of the service: a lost node is noticed soon, and callers do not wait long for an unavailable database.
 const SETTINGS: [(&str, &str); 4] = [
     ("TOOLPOST__NODE__HEARTBEAT_MS", "300"),
     ("TOOLPOST__NODE__LEASE_MS", "1500"),
@@ -51,12 +51,12 @@ const SETTINGS: [(&str, &str); 4] = [
     ("TOOLPOST__LOG__FILTER", "warn,toolpost=info"),
 ];
 
-/// Whether it is the long form.
+/// Returns `true` in the long form.
 fn is_long() -> bool {
     env::var("TOOLPOST_CHAOS").is_ok_and(|form| form == "long")
 }
 
-/// As many as the form wants.
+/// Returns the number for the current form.
 fn times(short: usize, long: usize) -> usize {
     if is_long() { long } else { short }
 }
@@ -68,27 +68,27 @@ fn seed() -> u64 {
     if is_long() { RandomState::new().hash_one(SEED) } else { SEED }
 }
 
-/// A service under load, with all that is needed to judge it afterwards.
+/// A service under load, with everything that the oracle needs.
 struct Scene {
-    /// Its nodes, all on one database; most scenes have one.
+    /// The nodes, all on one database. Most scenes have one node.
     nodes: Vec<Killable>,
     counter: Counter,
     load: Load,
     listener: Listener,
-    /// Watchers of calls on another node at every loss of one.
+    /// Watchers on another node, one group for each lost node.
     watchers: Watchers,
     chance: Seeded,
     figures: Figures,
 }
 
 impl Scene {
-    /// One node on a fresh database.
+    /// Opens a scene with one node on a fresh database.
     async fn open(name: &str, backend: Backend) -> (Self, Database) {
         let database = Database::fresh(backend).await;
         (Self::open_at(name, &database.url, 1).await, database)
     }
 
-    /// So many nodes on a database that is kept elsewhere.
+    /// Opens a scene with the given number of nodes on an existing database.
     async fn open_at(name: &str, database_url: &str, nodes: usize) -> Self {
         let seed = seed();
         println!("{name}: TOOLPOST_CHAOS_SEED={seed}");
@@ -108,7 +108,7 @@ impl Scene {
         Self { nodes, counter, load, listener, watchers: Watchers::default(), chance, figures }
     }
 
-    /// Begins calls on a node that is about to be lost, and watches them from the next one.
+    /// Starts calls on a node that is about to be lost, and watches them from the next node.
     async fn watch_from_beside(&mut self, node: usize) {
         let other = self.nodes[(node + 1) % self.nodes.len()].client();
         self.watchers.attach(&mut self.load, node, &other).await;
@@ -120,18 +120,18 @@ impl Scene {
         self.figures.deaths += 1;
     }
 
-    /// Starts a node that is dead.
+    /// Starts a killed node.
     async fn start(&mut self, node: usize) {
         self.figures.started(self.nodes[node].start().await);
     }
 
-    /// Lets the callers go on until some more of their requests are over.
+    /// Waits until a random number of further requests have finished.
     async fn more(&mut self, requests: Range<u64>) {
         let requests = self.chance.within(requests);
         self.load.more(usize::try_from(requests).unwrap()).await;
     }
 
-    /// Waits for every call's end, and judges.
+    /// Waits until every call has ended, and runs the oracle.
     async fn close(mut self) {
         let settling = Instant::now();
         let asked = tokio::time::timeout(LAST_ENDS, self.load.finish()).await;
@@ -145,14 +145,14 @@ impl Scene {
     }
 }
 
-/// What was read of events while everything happened.
+/// The events that were received during the scene.
 #[derive(Default)]
 struct Streams {
     listener: Option<Listener>,
     watched: Vec<oracle::Watched>,
 }
 
-/// Reads all that is stored and asks the oracle.
+/// Reads all stored calls and runs the oracle.
 async fn judge(client: &Client, asked: load::Observations, streams: Streams, counter: &Counter, figures: &mut Figures) {
     let world = oracle::World::read(client).await;
     let Streams { listener, watched } = streams;
@@ -174,7 +174,7 @@ async fn judge(client: &Client, asked: load::Observations, streams: Streams, cou
     }
 }
 
-/// The program on this database, not yet running.
+/// Creates a service on this database, not yet running.
 fn service(database_url: &str) -> Killable {
     Killable::new(database_url, SETTINGS.map(|(name, value)| (name, value.to_owned())).to_vec())
 }

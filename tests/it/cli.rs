@@ -1,4 +1,4 @@
-//! The command line as scripts and people use it: the real program on a database of its own.
+//! The command line as scripts and people use it: the real program with its own database.
 
 use std::net::TcpListener;
 
@@ -23,7 +23,7 @@ fn a_call_shows_its_way_on_stderr_and_its_result_on_stdout() {
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "Waited 1 ms\n"), "{ended:?}");
     let lines: Vec<&str> = ended.err.lines().collect();
     assert_eq!(lines[..3], ["WAIT", "coerced /ms: string → integer", "DOING"], "{ended:?}");
-    // What follows closely is told together, so an earlier step may not be seen; the last one always is.
+    // Progress reports in quick succession are merged, so only the last report is certain to appear.
     assert_eq!(lines[lines.len() - 2], "progress 2/2 1 of 1 ms", "{ended:?}");
     assert!(lines[lines.len() - 1].starts_with("SUCCESS in "), "{ended:?}");
 }
@@ -95,7 +95,7 @@ fn tools_are_listed_and_shown_for_people_and_for_programs() {
     assert_eq!((&listed["total"], listed["tools"].as_array().unwrap().len()), (&json!(6), 6));
     let shown = home.run(&["tools", "show", "shout", tools[0], tools[1]]);
     assert!(shown.out.starts_with("Says it loud.\n") && shown.out.contains("Input schema:\n{"), "{shown:?}");
-    // What is shown can be kept as a file and checked.
+    // The displayed definition can be saved as a file and checked.
     let definition = home.run(&["tools", "show", "shout", "--json", tools[0], tools[1]]);
     assert_eq!(definition.json()["source"], "file");
     let file = home.file("again.json", &definition.out);

@@ -1,4 +1,4 @@
-//! The clocks of a call: which there are, whose value counts, and which one fired.
+//! The timeouts of a call: their sources, their precedence, and which of them fired.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::calls::{gated, idempotent};
 use crate::support::shapes::{failed, points_at, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool};
 
-/// The clocks in force for a call, as the answer shows them.
+/// Returns the limits in force for a call, as the response shows them.
 async fn limits(app: &App, body: Value) -> Value {
     app.call_with(body).await["limits"].clone()
 }
@@ -17,7 +17,7 @@ fn timed_out(call: &Value, after_ms: u64, clock: &str) {
     assert_eq!(call["error"]["retryable"], true);
 }
 
-/// A silent server with a tool `t`.
+/// Starts a service with the tool `t`, whose server never answers.
 async fn silent(backend: Backend) -> (App, HttpTool) {
     let (app, server) = (App::with_egress(backend).await, HttpTool::answering(Answer::Never).await);
     app.http_tool("t", &server).await;
@@ -55,7 +55,7 @@ async fn silence_stops_the_real_work() {
 on_both_databases!(
     async fn progress_is_a_sign_of_life(backend: Backend) {
         let app = App::start(backend).await;
-        // Longer than the clock in all, in steps that are far shorter.
+        // The total time exceeds the idle timeout, but each step is far shorter.
         let body =
             json!({"name": "wait", "arguments": {"ms": 3000, "steps": 100}, "limits": {"idle_timeout_ms": 2500}});
         let call = app.call_with(body).await;
@@ -150,7 +150,7 @@ async fn time_in_the_queue_is_no_time_of_the_run() {
     let first = app.posted(json!({"name": "t"}));
     server.received(1).await;
     let second = app.posted(json!({"name": "t", "limits": {"timeout_ms": 2000}}));
-    // It waits for longer than it may run.
+    // The second call waits longer than it may run.
     let arguments = json!({"ms": 2200});
     app.call("wait", arguments).await;
     assert!(!second.is_finished());

@@ -1,4 +1,4 @@
-//! From what a server answers to what a model reads.
+//! Conversion of a server's response to the output that a model reads.
 
 use base64::Engine;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::support::{Answer, App, Backend, HttpTool};
 /// The smallest PNG: one pixel.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
-/// The call of the tool `t` whose server answers like this.
+/// Returns the call of a tool whose server sends this response.
 async fn converted(answer: Answer) -> Value {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::answering(answer).await;

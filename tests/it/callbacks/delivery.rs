@@ -55,7 +55,7 @@ async fn the_end_of_a_failed_call_is_told_too() {
     let service = Service::start(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::text("thanks")).await;
     let call = (*service.ended(&receiver.url("/")).await).clone();
-    // The same call, as it would be had its tool not been there.
+    // A copy of the call that failed before its tool was started.
     let (id, status) = (service.app.engine.new_id(), toolpost::domain::Status::Wait);
     let mut call =
         toolpost::domain::Call::from(toolpost::domain::call::CallRecord { id, status, ..call.into_record() });

@@ -1,4 +1,4 @@
-//! One request of a caller who does not give up: the same key again and again, until every call of it is known to have ended.
+//! A request that is retried with the same key on every node until all its calls are known to have ended.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,40 +12,40 @@ use crate::oracle::{AGAIN, KeyHistory, ONCE, READ, Reply, Sight};
 use crate::support::Client;
 use crate::support::seeded::Seeded;
 
-/// Between two tries.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long a caller waits for an answer: longer than the service lets one wait for its database.
+/// Client timeout: longer than the service waits for its database.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long an impatient one does.
+/// Client timeout of the first attempt of an impatient request.
 const IMPATIENCE: Duration = Duration::from_millis(10);
-/// Calls of a batch.
+/// Number of calls in a batch.
 const BATCH: usize = 3;
 
-/// What all callers have seen, and one clock for them.
+/// The observations of all clients, ordered by one logical clock.
 #[derive(Default)]
 pub struct Notes {
     pub asked: Mutex<BTreeMap<String, KeyHistory>>,
-    /// Answers that no request should get, whatever happens.
+    /// Responses that no request may get, even during failures.
     pub odd: Mutex<Vec<String>>,
     pub retries: AtomicUsize,
-    /// Answers to a key that had an answer before.
+    /// Number of further responses to a key that already had one.
     pub replays: AtomicUsize,
     clock: AtomicU64,
 }
 
-/// One request, to be sent as often as it takes.
+/// A request that is retried until its calls have ended.
 pub struct Ask {
     key: String,
     body: Value,
     responds_async: bool,
     parts: usize,
     is_impatient: bool,
-    /// It is cancelled as soon as it is accepted.
+    /// Whether its calls are cancelled once they are accepted.
     cancels: bool,
 }
 
 impl Ask {
-    /// What this key is to ask for.
+    /// Chooses a request for a key at random.
     pub fn choose(key: String, chance: &mut Seeded) -> Self {
         let is_batch = chance.one_in(5);
         let parts = if is_batch { BATCH } else { 1 };
@@ -63,15 +63,15 @@ impl Ask {
         Self { key, body, responds_async: way == 1, parts, is_impatient: chance.one_in(10), cancels }
     }
 
-    /// One asynchronous call.
+    /// Creates a request for a single detached call.
     pub fn accepted(key: String, name: &str, route: &str) -> Self {
         let arguments = json!({"key": key, "part": 0, "route": route});
         let body = json!({"name": name, "arguments": arguments, "wait": "accepted"});
         Self { key, body, responds_async: false, parts: 1, is_impatient: false, cancels: false }
     }
 
-    /// Asks until all its calls are known to have ended. `doors` are the nodes of the service; it begins at the one whose
-    /// turn it is, and goes on to the next whenever one does not answer.
+    /// Retries until all its calls are known to have ended. `doors` are the nodes of the service: `turn` selects the
+    /// first one, and each node that does not answer is followed by the next.
     pub async fn until_over(&self, doors: &[Client], turn: usize, notes: &Notes) {
         let mut way = Way { doors, turn, notes };
         let Some(calls) = self.accepted_by(&mut way).await else { return };
@@ -84,12 +84,12 @@ impl Ask {
         }
     }
 
-    /// Asks until all its calls are accepted.
+    /// Retries until all its calls are accepted.
     pub async fn until_accepted(&self, door: &Client, notes: &Notes) {
         self.accepted_by(&mut Way { doors: std::slice::from_ref(door), turn: 0, notes }).await;
     }
 
-    /// The calls as they were accepted; `None` if they were given up.
+    /// Returns the accepted calls, or `None` after an unexpected response.
     async fn accepted_by(&self, way: &mut Way<'_>) -> Option<Vec<Value>> {
         way.note(&self.key, |asked| asked.parts = self.parts);
         let mut patience = if self.is_impatient { IMPATIENCE } else { PATIENCE };
@@ -111,7 +111,7 @@ impl Ask {
         }
     }
 
-    /// Notes an answer; its calls, if it has them.
+    /// Records a response and returns its calls, if it has any.
     fn told(&self, answer: Answer, asked_at: u64, way: &Way<'_>) -> Option<Vec<Value>> {
         let Answer { status, location, json } = answer;
         let told_at = way.notes.tick();
@@ -137,7 +137,7 @@ impl Ask {
         (status != 503).then_some(calls)
     }
 
-    /// Asks until a call is cancelled, or has ended before.
+    /// Retries until a call is cancelled or has already ended.
     async fn cancel(&self, id: &str, way: &mut Way<'_>) {
         way.note(&self.key, |asked| asked.is_cancelled = true);
         loop {
@@ -152,7 +152,7 @@ impl Ask {
         }
     }
 
-    /// Watches a call to its end.
+    /// Polls a call until its end.
     async fn watch(&self, id: &str, way: &mut Way<'_>) {
         loop {
             let asked_at = way.notes.tick();
@@ -176,7 +176,7 @@ impl Ask {
     }
 }
 
-/// One caller's way from node to node.
+/// A client's position in the list of nodes.
 struct Way<'a> {
     doors: &'a [Client],
     turn: usize,
@@ -188,7 +188,7 @@ impl Way<'_> {
         self.doors[self.turn % self.doors.len()].request(method, path)
     }
 
-    /// To the next node, after a moment.
+    /// Moves on to the next node after a pause.
     async fn next(&mut self) {
         self.turn += 1;
         self.notes.retries.fetch_add(1, Ordering::Relaxed);
@@ -200,7 +200,7 @@ impl Way<'_> {
         note(asked.entry(key.to_owned()).or_default());
     }
 
-    /// An answer that no request should get; what asked for it is given up.
+    /// Records a response that no request may get. The request is then abandoned.
     fn odd<T>(&self, key: &str, what: &str, answer: &Answer) -> Option<T> {
         let mut odd = self.notes.odd.lock().unwrap_or_else(PoisonError::into_inner);
         odd.push(format!("{key}: {what} was answered {} {}", answer.status, answer.json));
@@ -210,7 +210,7 @@ impl Way<'_> {
 
 fn call(key: &str, part: usize, chance: &mut Seeded) -> Value {
     let name = chance.pick(&[ONCE, ONCE, AGAIN, READ]);
-    // Only this one may be tried again when its server refuses.
+    // Only this tool is retried when its server returns an error.
     let route = chance.pick(if name == AGAIN { &["now", "slowly", "flaky"] } else { &["now", "slowly", "slowly"] });
     json!({"name": name, "arguments": {"key": key, "part": part, "route": route}})
 }
@@ -219,7 +219,7 @@ fn is_over(call: &Value) -> bool {
     matches!(call["status"].as_str(), Some("SUCCESS" | "ERROR"))
 }
 
-/// A whole answer.
+/// A completely received response.
 struct Answer {
     status: u16,
     location: Option<String>,
@@ -227,7 +227,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// `None` if there was none, or not all of it.
+    /// Sends a request; `None` if its response is missing or incomplete.
     async fn of(request: reqwest::RequestBuilder, patience: Duration) -> Option<Self> {
         let answer = request.timeout(patience).send().await.ok()?;
         let status = answer.status().as_u16();

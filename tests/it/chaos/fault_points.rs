@@ -1,4 +1,4 @@
-//! Death at each point of a call's way where something was just written, or is about to be.
+//! Crashes at each fault point: just before or after a write.
 
 use super::{Scene, times};
 use crate::support::Backend;

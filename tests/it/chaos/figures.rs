@@ -1,4 +1,4 @@
-//! What the long form prints.
+//! Figures that the long form prints.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::support::killable::Started;
 #[derive(Default)]
 pub struct Figures {
     name: String,
-    /// Deaths of the service.
+    /// Number of times that the service was killed.
     pub deaths: usize,
-    /// Failures of the database.
+    /// Number of failures of the database.
     pub failures: usize,
     longest_listening: Duration,
     longest_ready: Duration,
@@ -52,7 +52,7 @@ impl Figures {
         lines.into_iter().for_each(|(what, count)| self.line(what, count));
     }
 
-    /// One more figure.
+    /// Adds a figure.
     pub fn line(&mut self, what: &str, figure: impl std::fmt::Display) {
         self.lines.push(format!("  {what}: {figure}"));
     }

@@ -1,4 +1,4 @@
-//! `kill -9` of the service at any moment, and now and then an orderly stop.
+//! `kill -9` of the service at random moments, and occasionally an orderly stop.
 
 use super::{Scene, times};
 use crate::support::Backend;
@@ -7,7 +7,7 @@ on_both_databases!(
     async fn no_call_is_lost_doubled_or_miscounted_when_the_service_is_killed(backend: Backend) {
         let (mut scene, _database) = Scene::open(&format!("kills on {backend:?}"), backend).await;
         for round in 0..times(6, 40) {
-            // Some come while the last death is still being recovered from.
+            // Some kills happen while the service still recovers from the previous one.
             if !scene.chance.one_in(4) {
                 scene.more(5..40).await;
             }

@@ -1,4 +1,4 @@
-//! One listener of all events, who comes back behind the last event that it saw.
+//! A subscriber to all events that reconnects after the last event that it received.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::{Client, Event, EventStream};
 
-/// Between two connections.
+/// Pause between two connections.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long it may take to hear the last events.
+/// Maximum time until the last events arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Listener {
@@ -22,14 +22,14 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens from the beginning on, at one of these doors after the other.
+    /// Subscribes from the first event on, through each of these nodes in turn.
     pub fn start(doors: Vec<Client>) -> Self {
         let heard = Arc::new(watch::channel(Vec::new()).0);
         let task = tokio::spawn(listen(doors, heard.clone()));
         Self { heard, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// All that was heard, once it has the results of these calls; or what there is, if they do not come.
+    /// Waits for the results of these calls and returns all events; if results are missing, returns the events so far.
     pub async fn finish(self, ids: impl Iterator<Item = &String>) -> Vec<Event> {
         let expected: BTreeSet<&str> = ids.map(String::as_str).collect();
         let mut heard = self.heard.subscribe();
@@ -38,7 +38,7 @@ impl Listener {
             let ended: BTreeSet<&str> = results.filter_map(|event| event.data["id"].as_str()).collect();
             expected.is_subset(&ended)
         };
-        // The oracle tells what is missing.
+        // The oracle reports missing results.
         let _ = tokio::time::timeout(PATIENCE, heard.wait_for(has_all)).await;
         heard.borrow().clone()
     }
@@ -52,7 +52,7 @@ async fn listen(doors: Vec<Client>, heard: Arc<watch::Sender<Vec<Event>>>) {
         if let Ok(answer) = answer
             && answer.status() == 200
         {
-            // A connection that breaks is an end like any other.
+            // A broken connection ends the stream like any other end.
             let whole = answer.bytes_stream().take_while(|chunk| std::future::ready(chunk.is_ok()));
             let mut stream = EventStream::new(whole);
             while let Some(event) = stream.next_at_any_time().await {

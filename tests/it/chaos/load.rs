@@ -1,4 +1,4 @@
-//! Callers who ask one thing after the other, some of it twice.
+//! Concurrent clients, each of which sends one request after the other and some of them twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::oracle::KeyHistory;
 use crate::support::Client;
 use crate::support::seeded::Seeded;
 
-/// How long the callers may take for what a test waits for.
+/// Maximum time for the number of requests that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The callers; they stop when this is dropped.
+/// The running clients. They stop on drop.
 pub struct Load {
     shared: Arc<Shared>,
     tasks: Vec<AbortOnDropHandle<()>>,
@@ -37,18 +37,18 @@ struct Progress {
     is_stopping: bool,
 }
 
-/// What the callers have seen, for the oracle and the figures.
+/// The observations of the clients, for the oracle and the figures.
 pub struct Observations {
     pub asked: BTreeMap<String, KeyHistory>,
     pub odd: Vec<String>,
     pub retries: usize,
     pub replays: usize,
-    /// The longest that one request took, with all its tries.
+    /// The longest duration of a request, including all its attempts.
     pub longest: Duration,
 }
 
 impl Load {
-    /// Callers of a service whose nodes are behind these doors.
+    /// Starts clients of a service with these nodes.
     pub fn start(doors: Vec<Client>, callers: usize, chance: &mut Seeded) -> Self {
         let progress = watch::channel(Progress::default()).0;
         let shared = Arc::new(Shared { doors, notes: Notes::default(), progress });
@@ -59,14 +59,14 @@ impl Load {
         Self { tasks: tasks.collect(), shared }
     }
 
-    /// One request more, beside those of the callers, that begins at this node.
+    /// Adds a request to those of the clients. Its first attempt goes to the node that `turn` selects.
     pub fn also(&mut self, ask: Ask, turn: usize) {
         let shared = self.shared.clone();
         let work = async move { ask.until_over(&shared.doors, turn, &shared.notes).await };
         self.tasks.push(AbortOnDropHandle::new(tokio::spawn(work)));
     }
 
-    /// Waits until so many more requests are over.
+    /// Waits until the given number of further requests have finished.
     pub async fn more(&self, requests: usize) {
         let mut progress = self.shared.progress.subscribe();
         let wanted = progress.borrow().over + requests;
@@ -74,12 +74,12 @@ impl Load {
         assert!(reached.is_ok(), "the callers do not get on with {}", self.open_requests().join(", "));
     }
 
-    /// The keys of requests that are not over.
+    /// Returns the keys of the unfinished requests.
     pub fn open_requests(&self) -> Vec<String> {
         self.shared.progress.borrow().open.iter().cloned().collect()
     }
 
-    /// Lets the callers end what they have begun.
+    /// Lets the clients finish the requests that they have begun.
     pub async fn finish(&mut self) -> Observations {
         self.shared.progress.send_modify(|progress| progress.is_stopping = true);
         for ended in join_all(&mut self.tasks).await {
@@ -90,7 +90,7 @@ impl Load {
 }
 
 impl Observations {
-    /// What stands in the notes, which are empty then.
+    /// Takes the observations out of the notes.
     pub fn of(notes: &Notes, longest: Duration) -> Self {
         Self {
             asked: std::mem::take(&mut *notes.asked.lock().unwrap()),

@@ -1,4 +1,4 @@
-//! A service that crashes and starts again faster than its lease: its calls do not stay as they are for as long as that lasts.
+//! A crash loop faster than the lease: the calls of the service must make progress before its lease expires.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::support::calls::{gated, has_ended, id_of, idempotent};
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{Backend, Database, eventually};
 
-/// How long each life lasts after its start: well below the lease.
+/// How long each run lasts after its start: well below the lease.
 const LIFE: Duration = Duration::from_millis(700);
-/// Lives of a loop, each of which begins while the last one's lease may still count.
+/// Number of runs in a loop. Each one begins while the lease of the previous run may still be valid.
 const LIVES: usize = 20;
 
 on_both_databases!(

@@ -1,5 +1,5 @@
-//! Two nodes on one database: one is killed, or stands still until the other has taken it for lost, and then goes on. If the
-//! database stands still, neither is lost.
+//! Two nodes on one database. A node is killed, or paused until the other considers it lost, and then resumed. If the
+//! database is paused, neither node is lost.
 
 use std::thread;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn no_call_is_lost_doubled_or_miscounted_when_one_node_of_two_is_lost() {
         let node = round / 2 % 2;
         scene.watch_from_beside(node).await;
         if round % 2 == 0 {
-            // Beyond its lease: it goes on with calls that are no longer its own.
+            // Paused longer than its lease, the node continues with calls that it no longer owns.
             scene.nodes[node].signal("STOP");
             tokio::time::sleep(scene.chance.millis(2_200..3_200)).await;
             scene.nodes[node].signal("CONT");
@@ -61,11 +61,11 @@ async fn nodes_that_were_cut_off_together_do_not_take_each_other_for_lost() {
     };
     for _ in 0..times(1, 4) {
         let before = beats().await;
-        // Twice their leases.
+        // Twice the lease.
         cluster.freeze();
         tokio::task::spawn_blocking(|| thread::sleep(Duration::from_secs(3))).await.unwrap();
         cluster.thaw();
-        // Each has looked at the other's lease several times since, for longer than that is.
+        // Since then, each node has checked the other's lease several times, for longer than the lease lasts.
         let looked = eventually("heartbeats of both", || async { (beats().await >= before + 10).then_some(()) });
         bounded("heartbeats", looked).await;
     }

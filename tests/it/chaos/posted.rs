@@ -1,5 +1,5 @@
-//! Results, reports and cancels that were acknowledged are not lost: not by a node that stands still beyond its lease and
-//! then answers for calls that are another's, and not by a kill right after the answer.
+//! Acknowledged results, progress reports and cancellations are not lost when a node is paused beyond its lease and
+//! then answers for calls of another node, nor when it is killed right after the response.
 
 #[cfg(feature = "fault-points")]
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::seeded::Seeded;
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{Backend, Client, Database, Response, bounded, eventually};
 
-/// Calls of each kind in a round.
+/// Number of calls of each kind in a round.
 const CALLS: usize = 4;
 
 fn chance() -> Seeded {
@@ -32,7 +32,7 @@ async fn ask(client: &Client) -> String {
     id_of(&client.post("/tool-calls", &json!({"name": "ask", "wait": "accepted"})).await.json)
 }
 
-/// What is posted to a call.
+/// The kind of a request that is posted to a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Result,
@@ -56,7 +56,7 @@ fn acknowledges(answer: &Response, kind: Kind) {
     assert_ne!(answer.json["ignored"], true, "{}", answer.text());
 }
 
-/// A running service with the tool, and a client of it.
+/// Starts a service with the tool, and returns it with a client.
 async fn one_service(backend: Backend) -> (Database, Killable, Client) {
     let database = Database::fresh(backend).await;
     let mut node = service(&database.url);
@@ -66,7 +66,7 @@ async fn one_service(backend: Backend) -> (Database, Killable, Client) {
     (database, node, client)
 }
 
-/// What was acknowledged shows in the call.
+/// Waits until the acknowledged request shows in the call.
 async fn shows(client: &Client, id: &str, kind: Kind) {
     let ended = || async { Some(client.stored(id).await).filter(has_ended) };
     match kind {
@@ -143,11 +143,11 @@ on_both_databases!(
             tokio::time::sleep(chance.millis(0..6)).await;
             node.kill().await;
             node.start().await;
-            // Some before the last life is recovered from, some at any time after it.
+            // Some results arrive before the recovery of the previous run, some at any time after it.
             let answers = join_all(calls.iter().map(|id| post(&client, id, Kind::Result))).await;
             for (id, answer) in calls.iter().zip(answers) {
                 if answer.status == 409 {
-                    // It waits for its turn again: it is handed out first.
+                    // The call is queued again and must first be handed out.
                     client.in_phase(id, "external").await;
                     acknowledges(&post(&client, id, Kind::Result).await, Kind::Result);
                 } else {
@@ -188,7 +188,7 @@ on_both_databases!(
             node.start().await;
             for (id, answer) in calls.iter().zip(answers) {
                 let kind = if kind == Kind::Cancel { Kind::Cancel } else { Kind::Result };
-                // One that was not acknowledged is sent again.
+                // A request that was not acknowledged is sent again.
                 if !matches!(answer.unwrap(), Ok(200 | 202)) {
                     let again = post(&client, id, kind).await;
                     assert!([200, 202].contains(&again.status), "{}", again.text());
@@ -204,14 +204,14 @@ on_both_databases!(
     async fn a_call_is_awaited_whose_phase_never_came_to_disk(backend: Backend) {
         let (_database, mut node, client) = one_service(backend).await;
         node.kill().await;
-        // Its start is on disk by then, and it was not handed out.
+        // By then the start of the call is on disk, and the call was not handed out.
         let asking = {
             let client = client.clone();
             async move {
                 loop {
                     let request = client.request(reqwest::Method::POST, "/tool-calls");
                     let request = request.header("idempotency-key", "one");
-                    // The answer is lost with the service, or it is not there yet.
+                    // The response is lost with the service, or has not arrived yet.
                     let _ = request.json(&json!({"name": "ask", "wait": "accepted"})).send().await;
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }

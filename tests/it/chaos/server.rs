@@ -1,4 +1,4 @@
-//! The database server crashes, stands still, or its answers are lost.
+//! Failures of the database server: crashes, pauses and lost responses.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,7 +10,7 @@ use crate::support::pg_proxy::loss::Loss;
 use crate::support::postgres::PgCluster;
 use crate::support::{Backend, Database};
 
-/// A scene on a cluster of its own.
+/// Opens a scene on a cluster of its own.
 async fn scene(name: &str) -> (Scene, Arc<PgCluster>) {
     let made = tokio::task::spawn_blocking(|| {
         let cluster = PgCluster::start();
@@ -21,7 +21,7 @@ async fn scene(name: &str) -> (Scene, Arc<PgCluster>) {
     (Scene::open_at(name, &url, 1).await, cluster)
 }
 
-/// Does something to the cluster, away from the runtime's own threads.
+/// Runs blocking work on the cluster, outside the runtime's worker threads.
 async fn with(cluster: &Arc<PgCluster>, work: impl FnOnce(&PgCluster) + Send + 'static) {
     let cluster = cluster.clone();
     tokio::task::spawn_blocking(move || work(&cluster)).await.unwrap();
@@ -69,7 +69,8 @@ async fn no_call_is_lost_doubled_or_miscounted_when_the_service_dies_before_a_se
     for _ in 0..times(3, 20) {
         scene.more(20..40).await;
         with(&cluster, PgCluster::freeze).await;
-        // What the server was told last, it does when it goes on: beside or behind the next life of the service.
+        // When the server resumes, it executes the last statements of the killed service during or after the next
+        // start.
         tokio::time::sleep(scene.chance.millis(20..200)).await;
         scene.kill(0).await;
         with(&cluster, PgCluster::thaw).await;
@@ -83,14 +84,14 @@ async fn no_call_is_lost_doubled_or_miscounted_when_the_service_dies_before_a_se
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_is_lost_doubled_or_miscounted_when_answers_of_the_database_are_lost() {
     let database = Database::fresh(Backend::Postgres).await;
-    // One in a hundred, as networks do it; the short form has too few commits for that.
+    // The long form loses one response in a hundred; the short form loses more, because it has fewer commits.
     let loss = Loss::new(super::seed(), times(15, 100) as u64);
     let proxy = PgProxy::losing(&database.url, &loss);
     let mut scene = Scene::open_at("lost answers of the server", proxy.url(), 1).await;
     loss.switch(true);
     for _ in 0..times(2, 20) {
         scene.more(60..90).await;
-        // Now and then the service dies as well, and with it all that it knew of commits whose end is unknown.
+        // Each round also kills the service, which then forgets its commits with an unknown end.
         loss.switch(false);
         scene.kill(0).await;
         scene.start(0).await;
@@ -99,7 +100,7 @@ async fn no_call_is_lost_doubled_or_miscounted_when_answers_of_the_database_are_
     scene.more(50..51).await;
     scene.figures.failures = loss.count();
     assert!(loss.count() > 0, "no answer was lost");
-    // Who reads the stats may have to write for that; what is looked at is what was counted.
+    // Reading the statistics may write to the database, and the check concerns only the counts.
     loss.switch(false);
     scene.close().await;
 }

@@ -1,4 +1,4 @@
-//! A start with a thousand calls that the last life of the service left unfinished.
+//! A start with a thousand calls that the previous run of the service left unfinished.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::oracle::{self, AGAIN, ONCE, READ};
 use crate::support::counter::Counter;
 use crate::support::{Backend, Client, Database, eventually};
 
-/// Calls that are left.
+/// Number of unfinished calls.
 const CALLS: usize = 1_000;
-/// Of these, at least so many are running.
+/// Minimum number of unfinished calls that are running.
 const RUNNING: usize = 16;
-/// How long all of them may take to end.
+/// Maximum time until all of them have ended.
 const LAST_END: Duration = Duration::from_secs(90);
 
 on_both_databases!(
@@ -51,7 +51,7 @@ on_both_databases!(
     }
 );
 
-/// Has all of them accepted, and none of them waited for.
+/// Submits all requests as detached calls.
 async fn accept(asks: &[Ask], client: &Client, notes: &Notes) {
     let accepting = stream::iter(asks).for_each_concurrent(CALLERS, |ask| async {
         ask.until_accepted(client, notes).await;

@@ -1,4 +1,4 @@
-//! Watchers of single calls on another node than the one that is about to break.
+//! Subscribers to single calls, connected to another node than the node that is about to fail.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::load::Load;
 use crate::oracle::{AGAIN, ONCE, READ, Watched};
 use crate::support::{Client, EventStream, eventually};
 
-/// Calls that are begun for watchers before a node breaks.
+/// Number of calls that are started for watchers before a node fails.
 const CALLS: usize = 12;
-/// Of these, at least so many run when it breaks.
+/// Minimum number of these calls that run when the node fails.
 const RUNNING: usize = 4;
-/// How long it may take until the last watched call has ended.
+/// Maximum time until the last watched call has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// Begins calls on one node, and watches all that runs from another one.
+    /// Starts calls on one node, and watches all running calls from another node.
     pub async fn attach(&mut self, load: &mut Load, node: usize, other: &Client) {
         self.rounds += 1;
         for number in 0..CALLS {
@@ -46,15 +46,15 @@ impl Watchers {
         }
     }
 
-    /// What they have seen, once all calls have ended.
+    /// Waits until all watched calls have ended, and returns the observations.
     pub async fn finish(self) -> Vec<Watched> {
-        // The oracle says what is missing.
+        // The oracle reports missing ends.
         let _ = tokio::time::timeout(PATIENCE, join_all(self.tasks)).await;
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The calls that run, as the node knows them; `None` if it does not answer.
+/// Returns the ids of the running calls as the node knows them, or `None` if it does not answer.
 async fn running(client: &Client) -> Option<Vec<String>> {
     let answer = client.request(Method::GET, "/tool-calls?status=DOING&limit=50").send().await.ok()?;
     let page: Value = answer.json().await.ok()?;
@@ -68,7 +68,7 @@ async fn watch(client: Client, id: String, seen: Arc<Mutex<Vec<Watched>>>) {
     if answer.status() != 200 {
         return;
     }
-    // A connection may break with a later node; what was sent by then counts all the same.
+    // The connection may break with a later node; the events received until then count.
     let whole = answer.bytes_stream().take_while(|chunk| std::future::ready(chunk.is_ok()));
     let mut stream = EventStream::new(whole);
     let mut events = Vec::new();

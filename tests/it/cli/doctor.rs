@@ -1,4 +1,4 @@
-//! `toolpost doctor`: what it finds, what it says to do, and that it leaves nothing behind.
+//! `toolpost doctor`: its findings and hints, and that it leaves no files behind.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::program::{Home, ProgramOutput};
 use crate::support::{Backend, Database, Node};
 
-/// The check of this name.
+/// Returns the check of this name.
 fn the_check<'c>(report: &'c Value, name: &str) -> &'c Value {
     let checks = report["checks"].as_array().unwrap();
     checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name} in {report:#}"))
@@ -46,7 +46,7 @@ fn a_good_set_up_is_told_line_by_line_and_nothing_is_left_behind() {
     {
         assert_eq!(status(&report, name), "OK");
     }
-    // As good as the machine is; but it is looked at.
+    // The result depends on the machine, but the sandbox is checked.
     assert!(["OK", "WARN"].contains(&status(&report, "sandbox")));
     assert!(!the_check(&report, "sandbox")["found"].as_str().unwrap().contains("programs do not run"), "{report:#}");
     assert_eq!(status(&report, "encryption keys"), "WARN");
@@ -57,7 +57,7 @@ fn what_is_wrong_is_a_fault_with_what_to_do_and_exit_code_1() {
     let home = Home::new();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
-    // It listens, and speaks no HTTP.
+    // A listener that does not speak HTTP.
     thread::spawn(move || {
         while let Ok((mut stream, _)) = other.accept() {
             let _ = stream.read(&mut [0; 1024]);

@@ -1,4 +1,4 @@
-//! `toolpost export`: what happened, one ToolCall a line.
+//! `toolpost export`: the history as one ToolCall per line.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `toolpost tools list --format`: what goes into a model's request.
+//! `toolpost tools list --format`: tool lists for a model's request.
 
 use super::program::Home;
 

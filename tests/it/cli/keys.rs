@@ -1,4 +1,4 @@
-//! `toolpost keys`: the key that outgoing requests are signed with.
+//! `toolpost keys`: the key that signs outgoing requests.
 
 use serde_json::json;
 

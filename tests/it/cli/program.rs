@@ -1,4 +1,4 @@
-//! The real program, with a folder of its own for its data and none of the caller's settings.
+//! The real program with its own data folder and without the caller's settings.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything may take before the test gives up.
+/// Maximum time for each line of output.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A home of its own; the database is where the program itself would put it.
+/// A temporary home folder. The database is at the program's default path in it.
 pub struct Home(TempDir);
 
-/// How a program ended.
+/// The exit code and the output of an ended program.
 #[derive(Debug)]
 pub struct ProgramOutput {
     pub code: Option<i32>,
@@ -25,7 +25,7 @@ pub struct ProgramOutput {
 }
 
 impl ProgramOutput {
-    /// Standard output as JSON.
+    /// Parses standard output as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -40,12 +40,12 @@ impl Home {
         self.0.path()
     }
 
-    /// Whether there is nothing in it.
+    /// Returns `true` if the folder is empty.
     pub fn is_empty(&self) -> bool {
         self.path().read_dir().expect("the folder is there").next().is_none()
     }
 
-    /// Writes a file; its path as an argument.
+    /// Writes a file and returns its path as an argument.
     pub fn file(&self, name: &str, text: &str) -> String {
         let path = self.path().join(name);
         std::fs::write(&path, text).expect("a file can be written");
@@ -70,7 +70,7 @@ impl Home {
         Program::start(&mut self.command(arguments)).end()
     }
 
-    /// Runs a command to its end with this on its standard input.
+    /// Runs a command to its end with this standard input.
     pub fn run_with_input(&self, arguments: &[&str], input: &str) -> ProgramOutput {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().expect("the program starts");
         child.stdin.take().expect("it is piped").write_all(input.as_bytes()).expect("it is read");
@@ -78,14 +78,14 @@ impl Home {
     }
 }
 
-/// A program that runs; its lines can be waited for.
+/// A running program whose output lines can be awaited.
 pub struct Program {
     child: Child,
     out: Lines,
     err: Lines,
 }
 
-/// Lines as they come, and all that came.
+/// A receiver of lines, and all lines received so far.
 struct Lines {
     receiver: mpsc::Receiver<String>,
     seen: String,
@@ -104,7 +104,7 @@ impl Lines {
         Self { receiver, seen: String::new() }
     }
 
-    /// The next line; `None` at the end.
+    /// Returns the next line; `None` at the end.
     fn next(&mut self) -> Option<String> {
         match self.receiver.recv_timeout(PATIENCE) {
             Ok(line) => {
@@ -143,30 +143,30 @@ impl Program {
         Self { child, out, err }
     }
 
-    /// Waits for a line of standard output.
+    /// Waits for a line of standard output with this beginning.
     pub fn out(&mut self, beginning: &str) -> String {
         self.out.until(beginning)
     }
 
-    /// Waits for a line of standard error.
+    /// Waits for a line of standard error with this beginning.
     pub fn err(&mut self, beginning: &str) -> String {
         self.err.until(beginning)
     }
 
-    /// The id of its process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal, as `TERM`.
+    /// Sends a signal, such as `TERM`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()), "SIG{name} could not be sent");
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     pub fn end(mut self) -> ProgramOutput {
-        // Its pipes end with it, within the patience for each line.
+        // The pipes end with the program. Each line has its own timeout.
         let (out, err) = (std::mem::replace(&mut self.out, Lines::of(std::io::empty())).rest(), self.rest_of_err());
         let status = self.child.wait().expect("it can be waited for");
         ProgramOutput { code: status.code(), out, err }
@@ -178,7 +178,7 @@ impl Program {
 }
 
 impl Drop for Program {
-    /// A test that fails leaves no program behind.
+    /// Kills the program, so that a failed test leaves no process behind.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

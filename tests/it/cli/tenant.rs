@@ -1,17 +1,17 @@
-//! `--tenant`: one tenant's tools, calls and counts, from the command line.
+//! `--tenant`: one tenant's tools, calls and statistics on the command line.
 
 use serde_json::{Value, json};
 
 use super::program::{Home, Program};
 use crate::support::Client;
 
-/// A tool that is `echo` under another name.
+/// Returns the definition of `shout`, which runs `echo`.
 fn shout(description: &str) -> Value {
     json!({"name": "shout", "description": description, "input_schema": {"type": "object"},
         "executor": {"type": "builtin", "name": "echo"}})
 }
 
-/// A home with a tenant `one` that has a tool `shout` of its own, and the default tenant with another.
+/// Creates a home in which the tenant `one` and the default tenant each have their own tool `shout`.
 async fn two_tenants() -> Home {
     let home = Home::new();
     let made = home.run(&["keys", "create", "--scope", "admin", "--tenant", "one"]);
@@ -67,7 +67,7 @@ async fn a_tenant_that_there_is_not_or_cannot_be_is_refused_with_the_way_out() {
             assert!(ended.err.contains("must have 1 to 128 characters"), "{ended:?}");
         }
     }
-    // Nothing was made of it.
+    // The unknown tenant was not created.
     assert_eq!(home.run(&["export", "--tenant", "oen"]).out, "");
 }
 
