@@ -1,4 +1,4 @@
-//! `GET /tools?format=…`: tools as models are told of them.
+//! `GET /tools?format=…`: tool definitions in the formats of models.
 
 mod formats;
 mod golden;

@@ -1,4 +1,4 @@
-//! What is shipped for whoever runs the service: read as those read it who obey it, and held against what the service does.
+//! Deployment files, parsed as their tools parse them and checked against the service.
 
 use std::fs;
 
@@ -12,29 +12,29 @@ mod compose;
 mod image;
 mod kubernetes;
 
-/// Long enough for a service that drains, with a few seconds for streams and the journal to end.
+/// Returns the minimum grace period in seconds: the drain time, plus a few seconds for streams and the journal.
 fn drain_s() -> u64 {
     Config::default().server.drain_ms / 1000 + 5
 }
 
-/// A file of the project.
+/// Reads a file of the project.
 fn text(path: &str) -> String {
     fs::read_to_string(project_file(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The documents of a YAML file.
+/// Parses the documents of a YAML file.
 fn yaml(path: &str) -> Vec<Value> {
     let text = text(path);
     let documents = yaml_serde::Deserializer::from_str(&text);
     documents.map(|document| Value::deserialize(document).unwrap_or_else(|error| panic!("{path}: {error}"))).collect()
 }
 
-/// What is at a place where something has to be.
+/// Returns the value at a pointer. Panics if it is missing.
 fn at<'a>(document: &'a Value, pointer: &str) -> &'a Value {
     document.pointer(pointer).unwrap_or_else(|| panic!("nothing at {pointer} of {document:#}"))
 }
 
-/// Settings that a file of ours has are settings that there are.
+/// Checks that the settings are known and valid, and returns the resulting configuration.
 fn assert_settings(toml: &str) -> Config {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("toolpost.toml");
@@ -42,7 +42,7 @@ fn assert_settings(toml: &str) -> Config {
     Config::load(Some(&file)).unwrap_or_else(|error| panic!("{error}: {toml}"))
 }
 
-/// Variables that the service reads by these names.
+/// Checks that the service knows an environment variable.
 fn assert_known(name: &str) {
     if let Some(setting) = name.strip_prefix("TOOLPOST__") {
         let defaults: toml::Table = toolpost::config::DEFAULTS.parse().unwrap();

@@ -1,4 +1,4 @@
-//! The README, the guide and the other documents: their links lead somewhere, and their commands work.
+//! The README, the guide and the other documents: their links are valid, and their commands work.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ mod links;
 /// Maximum number of lines of the README.
 const README_LINES: usize = 220;
 
-/// The files with this extension below a folder, in order.
+/// Returns the files with this extension below a folder, sorted.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -25,7 +25,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// All documents of the project: the README and its neighbors, `docs` and the examples.
+/// Returns all documents of the project: the README and its neighbors, `docs` and the examples.
 fn documents() -> Vec<PathBuf> {
     let top = std::fs::read_dir(project_file("")).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<PathBuf> = top.filter(|path| path.extension().is_some_and(|own| own == "md")).collect();

@@ -1,4 +1,5 @@
-//! SIGTERM: no new calls, running ones may end, the rest is settled, and what only waits is there at the next start.
+//! SIGTERM: new calls are rejected, running calls may end, the others are settled, and waiting calls run after the next
+//! start.
 
 use serde_json::{Value, json};
 
@@ -8,12 +9,12 @@ use crate::support::{Backend, HttpTool, Node, Response, eventually};
 mod after;
 mod during;
 
-/// A program that ends running calls this long after the signal.
+/// Starts a node with this drain time.
 async fn node(backend: Backend, drain_ms: &str) -> Node {
     Node::start(backend, &[("TOOLPOST__SERVER__DRAIN_MS", drain_ms)]).await
 }
 
-/// One with a tool `act`, whose server is shut, and a call of it that runs.
+/// Starts a node with a running call of the tool `act`, whose server is gated.
 async fn busy(backend: Backend, drain_ms: &str, more: Value) -> (Node, HttpTool, tokio::task::JoinHandle<Response>) {
     let (node, server) = (node(backend, drain_ms).await, gated("in time").await);
     node.tool("act", &server, more).await;
@@ -22,7 +23,7 @@ async fn busy(backend: Backend, drain_ms: &str, more: Value) -> (Node, HttpTool,
     (node, server, waiting)
 }
 
-/// Sends SIGTERM and waits until it is heeded.
+/// Sends SIGTERM and waits until the service stops accepting calls.
 async fn terminate(node: &Node) {
     node.signal("TERM");
     eventually("the service to stop accepting", || async {
@@ -32,7 +33,7 @@ async fn terminate(node: &Node) {
     .await;
 }
 
-/// 503, and when to come again.
+/// Checks for a 503 with `Retry-After`.
 fn turned_away(answer: Response) {
     assert!(!answer.header("retry-after").is_empty() && answer.header("location").is_empty());
     assert_eq!(answer.problem(503)["code"], "SHUTTING_DOWN");

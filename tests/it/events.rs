@@ -1,4 +1,4 @@
-//! Server-sent events: of one call, and of all.
+//! Server-sent events of one call and of all calls.
 
 mod all;
 mod gaps;

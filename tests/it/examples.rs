@@ -1,4 +1,4 @@
-//! The examples under `examples/` do what they say, each as a program of its own beside a running service.
+//! The examples in `examples/`, each run as a program against a running service.
 
 use std::path::Path;
 use std::process::Output;
@@ -9,10 +9,10 @@ use tokio::process::Command;
 use crate::support::App;
 use crate::support::fixture::project_file;
 
-/// How long an example may take before its test fails.
+/// Maximum duration of an example.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What an example prints when it is run beside this service.
+/// Runs an example against this service and returns its output.
 async fn printed(app: &App, example: &str) -> String {
     let file = project_file("examples").join(example);
     let program = match file.extension().and_then(|extension| extension.to_str()) {
@@ -49,9 +49,9 @@ macro_rules! examples {
     )+};
 }
 
-/// A first call with wrong arguments is answered with what is wrong; the second one is right, for both vendors.
+/// A first call with invalid arguments fails with the reason; the second call succeeds, for both vendors.
 const LOOP: [&str; 3] = ["openai", "anthropic", "The forecast is"];
-/// Cards open, fill in, and end.
+/// Cards open, are filled, and end.
 const CARDS: [&str; 4] = ["forecast", "Zürich", "北京", "SUCCESS"];
 
 examples! {

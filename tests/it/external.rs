@@ -1,4 +1,4 @@
-//! Work that is done outside: its progress and its result are posted.
+//! External calls, whose progress and result are posted.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ mod progress;
 mod refused;
 mod result;
 
-/// A service with an `external` tool `ask`.
+/// Starts a service with an `external` tool `ask`.
 async fn service(backend: Backend, more: Value) -> App {
     let app = App::with_egress(backend).await;
     let definition = json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}});
@@ -18,7 +18,7 @@ async fn service(backend: Backend, more: Value) -> App {
     app
 }
 
-/// A call of it whose result is awaited.
+/// Starts a call of `ask` and waits until it awaits its result.
 async fn asked(app: &App) -> String {
     let id = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
     let call = app.in_phase(&id, "external").await;
@@ -30,7 +30,7 @@ async fn post_result(client: &Client, id: &str, result: &Value) -> Response {
     client.post(&format!("/tool-calls/{id}/result"), result).await
 }
 
-/// Posts a result that is taken.
+/// Posts a result that the service accepts.
 async fn answer(client: &Client, id: &str, result: &Value) {
     let answer = post_result(client, id, result).await;
     assert!((200..300).contains(&answer.status), "{}", answer.text());

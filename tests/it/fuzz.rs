@@ -1,9 +1,9 @@
-//! What the world sends is changed at random, from a corpus that is kept in `fuzz/corpus`: nothing of it may end in a panic
-//! or a 500, and what was promised of good input must hold of any.
+//! Fuzz tests of external input, mutated from the corpus in `fuzz/corpus`. No input may cause a panic or a 500, and
+//! each invariant for valid input must hold for every input.
 //!
-//! Every run takes the corpus as it is and then a few changes that are the same each time. `just fuzz` goes on with others
-//! for 60 s each (`TOOLPOST_FUZZ_SECONDS`), from a seed that it names (`TOOLPOST_FUZZ_SEED` repeats it). What is found goes
-//! into the corpus.
+//! Every test run takes the corpus and a few mutations that are always the same. `just fuzz` tries other mutations for
+//! 60 s per target (`TOOLPOST_FUZZ_SECONDS`) and prints its seed (`TOOLPOST_FUZZ_SEED` repeats it). Add failing inputs
+//! to the corpus.
 
 mod driver;
 mod over_http;

@@ -1,4 +1,4 @@
-//! The service behind a real nginx, under a path prefix and with the configuration that is shipped (`deploy/nginx`).
+//! The service behind a real nginx, under a path prefix and with the shipped configuration (`deploy/nginx`).
 
 use crate::support::{App, Backend, Client, Options};
 
@@ -9,14 +9,14 @@ mod streams;
 
 use nginx::Nginx;
 
-/// A service, and the way to it through nginx.
+/// Starts a service with an nginx in front of it.
 async fn behind() -> (App, Nginx) {
     let app = App::start_with(Backend::Sqlite, Options::default()).await;
     let nginx = Nginx::before(&app).await;
     (app, nginx)
 }
 
-/// Where a client's service is: its address and port.
+/// Returns the address and port of a client's service.
 fn authority(client: &Client) -> String {
     client.url("").trim_start_matches("http://").to_owned()
 }

@@ -1,5 +1,5 @@
-//! Clients that are generated from `/openapi.json`: `openapi-python-client` and `openapi-typescript` make them without a
-//! warning, they compile, and their calls work.
+//! Clients generated from `/openapi.json` by `openapi-python-client` and `openapi-typescript`: generation causes no
+//! warnings, the clients compile, and their calls work.
 
 use std::path::Path;
 use std::process::Output;
@@ -10,11 +10,11 @@ use tokio::process::Command;
 use crate::support::App;
 use crate::support::fixture::project_file;
 
-/// How long one program may take before its test fails: far more than it does.
+/// Maximum duration of one program, with a wide margin.
 const PATIENCE: Duration = Duration::from_secs(180);
 const HINT: &str = "`scripts/test` installs what it is run with";
 
-/// What a program prints. It has to succeed, and to warn of nothing.
+/// Runs a program and returns its output. Panics if the program fails or warns.
 async fn printed(command: &mut Command) -> String {
     let output = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output()).await.expect("it ends");
     let Output { status, stdout, stderr } = output.unwrap_or_else(|error| panic!("{command:?}: {error}; {HINT}"));
@@ -24,7 +24,7 @@ async fn printed(command: &mut Command) -> String {
     text
 }
 
-/// A program that is run in a folder, with the files that it needs beside it.
+/// Returns the command of a program that runs in a folder, next to the files that it needs.
 fn program(folder: &Path, name: &str) -> Command {
     let mut command = Command::new(project_file("tests/clients").join(name));
     command.current_dir(folder).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONIOENCODING", "utf-8");
@@ -45,7 +45,7 @@ async fn a_generated_python_client_calls_tools() {
     let mut generate = program(folder.path(), "python/.venv/bin/openapi-python-client");
     generate.args(["generate", "--fail-on-warning", "--meta", "none", "--output-path", "toolpost_client"]);
     generate.args(["--url", &app.url("/openapi.json"), "--config"]).arg(files.join("openapi-python-client.yaml"));
-    // It formats what it has written.
+    // The generator formats its output with a tool from this folder.
     let programs = project_file("tests/clients/python/.venv/bin");
     let path =
         std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&std::env::var("PATH").unwrap())));

@@ -204,7 +204,7 @@ on_both_databases!(
     async fn a_call_is_awaited_whose_phase_never_came_to_disk(backend: Backend) {
         let (_database, mut node, client) = one_service(backend).await;
         node.kill().await;
-        // By then the start of the call is on disk, and the call was not handed out.
+        // At this fault point, the start of the call is on disk, but the call has not been handed out.
         let asking = {
             let client = client.clone();
             async move {

@@ -51,7 +51,7 @@ on_both_databases!(
     }
 );
 
-/// Submits all requests as detached calls.
+/// Submits all requests and waits until they are accepted.
 async fn accept(asks: &[Ask], client: &Client, notes: &Notes) {
     let accepting = stream::iter(asks).for_each_concurrent(CALLERS, |ask| async {
         ask.until_accepted(client, notes).await;

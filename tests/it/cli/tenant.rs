@@ -67,7 +67,7 @@ async fn a_tenant_that_there_is_not_or_cannot_be_is_refused_with_the_way_out() {
             assert!(ended.err.contains("must have 1 to 128 characters"), "{ended:?}");
         }
     }
-    // The unknown tenant was not created.
+    // The rejected commands stored no call for it.
     assert_eq!(home.run(&["export", "--tenant", "oen"]).out, "");
 }
 

@@ -1,4 +1,4 @@
-//! Each format over HTTP: its shape, its names, and what is told beside the tools.
+//! Each tool format over HTTP: its structure, its names, and the members next to the tools.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ async fn list(app: &Client, format: &str) -> Value {
     app.get(&format!("/tools?format={format}")).await.ok()
 }
 
-/// The definitions of a list, each as the vendor has it, wherever the vendor wants its name.
+/// Returns the definitions of a list, without the members around the vendor's definition.
 fn definitions(list: &Value, format: &str) -> Vec<Value> {
     let tools = list["tools"].as_array().unwrap();
     match format {

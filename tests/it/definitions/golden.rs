@@ -1,5 +1,5 @@
-//! What goes into each vendor's request, kept in `tests/fixtures/definitions` and compared to the byte. Schemas are here as
-//! they are: how they are lowered has tests of its own.
+//! Golden tool lists for each vendor's request, in `tests/fixtures/definitions`, compared byte by byte. Lowered schemas
+//! have their own tests.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What all lists have in common: entity tags, and what is refused.
+//! Common features of all lists: entity tags and rejected parameters.
 
 use reqwest::Method;
 use serde_json::json;

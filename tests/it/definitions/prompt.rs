@@ -1,4 +1,4 @@
-//! `GET /tools?format=prompt`: Markdown for a model that is told of its tools in words.
+//! `GET /tools?format=prompt`: Markdown that describes the tools in a model's prompt.
 
 use serde_json::json;
 

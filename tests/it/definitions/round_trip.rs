@@ -1,10 +1,10 @@
-//! What a vendor's model was told of comes back in that vendor's own message, and the tool gets what is its own.
+//! Round trips: a vendor's list, the call in that vendor's message, and the arguments that the tool gets.
 
 use serde_json::{Value, json};
 
 use crate::support::App;
 
-/// A tool whose name no vendor takes and that mends nothing.
+/// Starts a service with a tool whose name is invalid for all vendors and whose arguments are not coerced.
 async fn service() -> App {
     let app = App::on_sqlite().await;
     let properties = json!({"city": {"type": "string"}, "days": {"type": "integer"}});
@@ -14,14 +14,14 @@ async fn service() -> App {
     app
 }
 
-/// The name under which the tool stands in a list.
+/// Returns the tool's name in a list.
 async fn alias(app: &App, format: &str) -> String {
     let list = app.get(&format!("/tools?format={format}")).await.ok()["tools"].to_string();
     let begin = list.find("_9_weather_").unwrap_or_else(|| panic!("no alias in {list}"));
     list[begin..].split('"').next().unwrap().to_owned()
 }
 
-/// A model's message with one call.
+/// Returns a model's message with one call.
 fn message(format: &str, name: &str, arguments: &Value) -> Value {
     let text = arguments.to_string();
     match format {

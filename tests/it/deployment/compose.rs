@@ -22,7 +22,7 @@ fn the_service_is_confined_and_has_the_time_to_drain() {
     for (name, _) in at(service, "/environment").as_object().unwrap() {
         assert_known(name);
     }
-    // Its command and its health check are the image's own.
+    // The command and the health check of the image apply.
     assert!(service.get("command").is_none() && service.get("healthcheck").is_none());
 }
 

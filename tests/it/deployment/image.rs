@@ -1,8 +1,9 @@
-//! `Dockerfile`: what it promises of the image stays in it. `docker/build-without-daemon` builds and tries it.
+//! `Dockerfile`: the properties that the documentation promises. `docker/build-without-daemon` builds and tests the
+//! image.
 
 use super::text;
 
-/// The instructions, each on one line.
+/// Returns the instructions, each on one line.
 fn instructions() -> Vec<String> {
     let text = text("Dockerfile");
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
@@ -10,7 +11,7 @@ fn instructions() -> Vec<String> {
     joined.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
 }
 
-/// The instructions behind the last `FROM`: what the image is.
+/// Returns the instructions from the last `FROM` on, which define the image.
 fn last_stage() -> Vec<String> {
     let all = instructions();
     let begin = all.iter().rposition(|line| line.starts_with("FROM ")).unwrap();
@@ -48,7 +49,7 @@ fn dependencies_are_built_before_the_source_is_there() {
     let first_build = all.iter().position(|line| line.starts_with("RUN ") && line.contains("cargo build")).unwrap();
     assert!(place("COPY Cargo.toml Cargo.lock") < first_build && first_build < place("COPY src src"));
     assert!(first_build < place("COPY migrations"));
-    // Cargo wants a file for each target that is declared.
+    // Cargo needs a file for each declared target.
     let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
     for bench in manifest["bench"].as_array().unwrap() {
         let file = format!("benches/{}.rs", bench["name"].as_str().unwrap());

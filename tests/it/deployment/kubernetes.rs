@@ -1,4 +1,4 @@
-//! `deploy/kubernetes`.
+//! The manifests in `deploy/kubernetes`.
 
 use serde_json::{Value, json};
 use toolpost::config::Config;
@@ -18,7 +18,7 @@ fn object(kind: &str) -> Value {
     object
 }
 
-/// The pods of the service, and of the job that makes its first key.
+/// Returns the pod templates of the service and of the job that creates its first key.
 fn pods() -> [Value; 2] {
     ["Deployment", "Job"].map(|kind| at(&object(kind), "/spec/template/spec").clone())
 }

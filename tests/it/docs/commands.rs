@@ -48,7 +48,7 @@ pages! {
     examples_work: "examples/README.md";
 }
 
-/// Documents whose commands have a test of their own (`manual::backup`), or are for contributors.
+/// Documents whose commands have their own test (`manual::backup`) or are for contributors.
 const ELSEWHERE: [&str; 2] = ["docs/operations/backup.md", "CONTRIBUTING.md"];
 
 #[test]

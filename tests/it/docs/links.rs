@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{documents, files};
 use crate::support::fixture::project_file;
 
-/// The text of a document without its code blocks, in which a link is only an example.
+/// Returns the text of a document without its code blocks, in which links are only examples.
 fn prose(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let mut is_code = false;
@@ -22,13 +22,13 @@ fn prose(path: &Path) -> String {
     found
 }
 
-/// The targets of the links and images of a Markdown text that stay within the project.
+/// Returns the targets of the links and images of a Markdown text that stay within the project.
 fn targets(text: &str) -> Vec<&str> {
     let all = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
     all.filter(|target| !target.contains("://") && !target.starts_with("mailto:")).collect()
 }
 
-/// The anchor that GitHub and mdBook give a heading.
+/// Returns the anchor that GitHub and mdBook give a heading.
 fn anchor(heading: &str) -> String {
     let is_kept = |letter: &char| letter.is_alphanumeric() || " -_".contains(*letter);
     let kept: String = heading.to_lowercase().chars().filter(is_kept).collect();
@@ -62,7 +62,7 @@ fn every_page_is_in_an_index_once() {
     let listed = targets(&summary);
     let unique: BTreeSet<&str> = listed.iter().copied().collect();
     assert_eq!(listed.len(), unique.len(), "a page is listed twice");
-    // Decisions are for contributors. They are not part of the guide, and have an index of their own.
+    // Decisions are for contributors. They are not part of the guide, and have their own index.
     let decisions = std::fs::read_to_string(folder.join("decisions/README.md")).unwrap();
     let decisions: BTreeSet<&str> = targets(&decisions).into_iter().chain(["README.md"]).collect();
     for page in files(&folder, "md") {

@@ -1,4 +1,4 @@
-//! What waits at the signal: it never ran, so it can run after the next start.
+//! Calls that wait at the signal: they never ran, so they run after the next start.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn one_slot() -> Value {
     json!({"async": true, "limits": {"max_concurrency": 1}})
 }
 
-/// Silent in the first life of the service; answers in the next.
+/// Starts a server that never answers the call `first` and answers all others at once.
 async fn server() -> HttpTool {
     HttpTool::start("127.0.0.1", |request| match request.json()["call_id"].as_str() {
         Some("first") => Answer::Never,
@@ -21,7 +21,7 @@ async fn server() -> HttpTool {
     .await
 }
 
-/// Fails once, then answers.
+/// Starts a server that fails the first attempt and answers the next ones.
 async fn moody() -> HttpTool {
     HttpTool::start("127.0.0.1", |request| match request.json()["attempt"].as_u64() {
         Some(1) => Answer::status(503, "text/plain", "busy"),

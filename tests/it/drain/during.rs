@@ -1,4 +1,4 @@
-//! What happens between the signal and the end.
+//! Behavior between the signal and the exit.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Events that the bus of a node never carried: another node wrote them, or this one was cut off from the database.
+//! Events missing on the bus of a node: another node wrote them, or this node had lost the database.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -22,12 +22,12 @@ use crate::support::calls::{gated, idempotent};
 use crate::support::client::send;
 use crate::support::{Backend, Database, Event, EventStream, Node, bounded, eventually};
 
-/// A journal whose commits reach the bus of this node, but for those that another node is said to have made.
+/// A journal whose commits reach the bus of this node, except the events attributed to another node.
 struct Desk {
     store: Store,
     journal: Journal,
     bus: Bus,
-    /// Numbers of events that only the other node has published.
+    /// Sequence numbers of events that only the other node has published.
     elsewhere: Arc<Mutex<BTreeSet<u32>>>,
     _database: Database,
 }
@@ -52,7 +52,7 @@ impl Desk {
         bounded("a change", self.journal.write(change)).await.unwrap();
     }
 
-    /// A running call, as the node that has it knows it.
+    /// Returns a running call, as its node knows it.
     async fn running(&self) -> Call {
         let mut call =
             Call::accepted(IdGenerator::random().next(), "job".into(), None, Arc::default(), Time(0), "node".into());
@@ -62,14 +62,14 @@ impl Desk {
         call
     }
 
-    /// One more event of it.
+    /// Writes the next event of the call.
     async fn step(&self, call: &mut Call) {
         call.update(StatusUpdate { tip: Some(format!("{}", call.last_seq)), ..StatusUpdate::default() }).unwrap();
         let reported = Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(call) };
         self.write(Change::reported(Arc::new(call.clone()), Arc::new(reported))).await;
     }
 
-    /// The same, on the other node.
+    /// Writes the next event of the call as the other node.
     async fn step_elsewhere(&self, call: &mut Call) {
         self.elsewhere.lock().unwrap().insert(call.last_seq + 1);
         self.step(call).await;
@@ -108,7 +108,7 @@ on_both_databases!(
         let mut stream = desk.stream(&call).await;
         let mut events = stream.until(|event| event.is_status("DOING")).await;
         for _ in 0..2 {
-            // Twice: a gap may follow a gap.
+            // A gap may follow another gap.
             for _ in 0..3 {
                 desk.step_elsewhere(&mut call).await;
             }
@@ -195,7 +195,7 @@ async fn a_watcher_on_another_node_loses_no_event_when_the_node_of_the_call_is_l
     let path = format!("/tool-calls/{id}/events");
     let mut watcher = heir.events(&path).await;
     let mut events = watcher.until(|event| event.is_status("DOING")).await;
-    // The heir's own bus knows nothing of these.
+    // The bus of the adopting node did not carry these events.
     let token = server.request().json()["token"].clone();
     for step in 1..=3 {
         let tip = format!("step {step}");

@@ -1,4 +1,4 @@
-//! The events of a call that has ended.
+//! The events of an ended call.
 
 use serde_json::{Value, json};
 

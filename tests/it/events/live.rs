@@ -1,11 +1,11 @@
-//! The events of a call while it runs.
+//! The events of a running call.
 
 use serde_json::json;
 
 use crate::support::sse::statuses;
 use crate::support::{Answer, App, Backend, Event, HttpTool};
 
-/// A running call: its server is asked and has not answered yet.
+/// Starts a call whose server has received the request and has not answered yet.
 async fn running(backend: Backend) -> (App, HttpTool, String) {
     let app = App::with_egress(backend).await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("late")))).await;

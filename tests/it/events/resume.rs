@@ -1,4 +1,4 @@
-//! Going on where one left off: no gap, no repeat.
+//! Resumed event streams, without gaps or repeats.
 
 use serde_json::{Value, json};
 

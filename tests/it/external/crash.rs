@@ -1,4 +1,4 @@
-//! Work that is done outside is not lost with the service: its result is awaited in the next life too.
+//! External calls survive a crash: the next run still waits for their results.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ on_both_databases!(
         node.start_again().await;
         let call = node.stored(&id).await;
         assert_eq!((&call["status"], &call["phase"]), (&json!("DOING"), &json!("external")));
-        // On Postgres the next life takes the call over when the lease of the last one has ended.
+        // On Postgres, the next run adopts the call when the lease of the previous run has expired.
         let answer = node.post(&format!("/tool-calls/{id}/result"), &json!("at last")).await.ok();
         assert_eq!(answer["ignored"], false);
         let call = node.ended(&id).await;

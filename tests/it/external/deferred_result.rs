@@ -1,4 +1,4 @@
-//! An `http` tool that answers 202 and posts its result later, with the token that it was given.
+//! An `http` tool that answers 202 and posts its result later, with the token from the request.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ async fn service(backend: Backend, answer: Answer) -> (App, HttpTool) {
     (app, server)
 }
 
-/// Posts to an address that the tool was given, as the tool would.
+/// Posts to a URL from the tool's request, as the tool does.
 async fn report(url: &Value, token: &Value, body: &Value) -> Response {
     let client = Client::new(url.as_str().unwrap());
     let request = client.request(reqwest::Method::POST, "");
@@ -72,7 +72,7 @@ async fn acknowledged_result_is_the_end_of_the_call_though_the_tool_answers_dire
         server.received(1).await;
         let told = server.request().json();
         let id = id_of(&told);
-        // The other node has not yet heard of the tool.
+        // The other node has not yet loaded the tool.
         post_result(&other, &id, &json!("forged")).await.problem(401);
         let url = json!(other.url(&format!("/tool-calls/{id}/result")));
         let posting = tokio::spawn(async move { report(&url, &told["token"], &json!("posted")).await });
@@ -100,7 +100,7 @@ async fn result_that_another_node_takes_before_the_answer_counts() {
     server.received(1).await;
     let told = server.request().json();
     let url = json!(other.url(&format!("/tool-calls/{}/result", id_of(&told))));
-    // The request stays open: the posted result ends the call.
+    // The request stays open; the posted result ends the call.
     let answer = report(&url, &told["token"], &json!("posted")).await.ok();
     assert_ne!(answer["ignored"], true);
     assert_eq!(succeeded(&waiting.await.unwrap().ok()), "posted");

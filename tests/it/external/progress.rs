@@ -6,7 +6,7 @@ use super::{answer, asked, post_progress, service};
 use crate::support::shapes::{failed, names_field, succeeded};
 use crate::support::{Backend, Client};
 
-/// Posts progress that is taken.
+/// Posts progress that the service accepts.
 async fn report(client: &Client, id: &str, progress: Value) {
     let answer = post_progress(client, id, &progress).await;
     assert_eq!(answer.status, 202, "{}", answer.text());
@@ -107,7 +107,7 @@ async fn a_flood_of_progress_holds_nobody_up() {
     }
     for n in 0..100 {
         let answer = post_progress(&app, &waiting, &json!({"content": format!("{n}")})).await;
-        // How much a call that waits takes in is the service's own matter, as long as it says so.
+        // The service may reject progress of a waiting call at any amount, with the code `OVERLOADED`.
         if answer.status != 202 {
             assert_eq!(answer.problem(503)["code"], "OVERLOADED");
             break;

@@ -1,4 +1,4 @@
-//! Results and progress of calls that await none.
+//! Results and progress for calls that do not accept them.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Changes inputs and hands them over. proptest chooses the changes, and makes what fails as small as it can.
+//! Runs a target with mutated inputs. proptest chooses the mutations and shrinks failing inputs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -11,25 +11,25 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 
 use crate::support::fixture::project_file;
 
-/// Longest input.
+/// Maximum length of an input, in bytes.
 const LONGEST: usize = 64 * 1024;
-/// Inputs between two looks at the clock of a long run.
+/// Number of inputs between two checks of the time limit in a long run.
 const ROUND: u32 = 200;
 
-/// Something that takes any input, and says what is wrong with how it was taken.
+/// A function under test that accepts any input and returns an error if it handles the input wrongly.
 pub struct Target<F> {
-    /// Its folder in the corpus.
+    /// The folder of its corpus.
     pub name: &'static str,
-    /// Golden cases of other tests that belong to the corpus as well.
+    /// Golden cases of other tests that also belong to the corpus.
     pub beside: &'static [&'static str],
-    /// Words that its inputs are made of.
+    /// Words that mutations insert.
     pub words: &'static [&'static str],
-    /// Changed inputs in every run.
+    /// Number of mutated inputs in every run.
     pub inputs: u32,
     pub take: F,
 }
 
-/// One change.
+/// A mutation of an input.
 #[derive(Debug, Clone)]
 enum Change {
     Flip(Index, u8),
@@ -71,7 +71,7 @@ fn changed(corpus: &[Vec<u8>], first: &Index, changes: &[Change], words: &[&str]
             }
             Change::Remove(from, to) => {
                 let (from, to) = between(from, to);
-                // Mostly a little: what is left should still be something.
+                // Mostly short cuts, which keep the input interesting.
                 input.drain(from..to.min(from + 1 + (to - from) / 8));
             }
             Change::Repeat(from, to, times) => {
@@ -93,7 +93,7 @@ fn changed(corpus: &[Vec<u8>], first: &Index, changes: &[Change], words: &[&str]
 }
 
 impl<F: Fn(&[u8]) -> Result<(), String>> Target<F> {
-    /// Takes the corpus, then changed inputs.
+    /// Runs the corpus, then mutated inputs.
     pub fn run(&self) {
         let corpus = self.corpus();
         for (file, input) in &corpus {

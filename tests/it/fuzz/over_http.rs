@@ -1,4 +1,4 @@
-//! Requests of any kind to a running service: it answers, never with a 500, and serves on.
+//! Arbitrary requests to a running service: it answers each one, never with a 500, and keeps running.
 
 use reqwest::Method;
 use serde_json::json;
@@ -11,12 +11,12 @@ use crate::support::client::send;
 use crate::support::raw::exchange;
 use crate::support::{App, Backend, Options, Response};
 
-/// A service that waits for nobody long.
+/// Starts a service with this configuration.
 async fn app(configure: fn(&mut Config)) -> App {
     App::start_with(Backend::Sqlite, Options { configure: Some(configure), ..Options::default() }).await
 }
 
-/// Its clocks, with one of its own for connections that ask nothing.
+/// Sets short timeouts, and this timeout for idle connections.
 fn hurry(config: &mut Config, idle_timeout_ms: u64) {
     config.server.body_timeout_ms = 300;
     config.server.header_timeout_ms = 300;
@@ -28,7 +28,7 @@ fn wait<T>(work: impl Future<Output = T>) -> T {
     block_in_place(|| Handle::current().block_on(work))
 }
 
-/// An answer that a caller can make something of.
+/// Checks that a response has a valid status and form.
 fn is_sound(answer: &Response) -> Result<(), String> {
     let (status, kind) = (answer.status, answer.header("content-type"));
     let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body).is_ok();
@@ -41,7 +41,7 @@ fn is_sound(answer: &Response) -> Result<(), String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_bodies_are_answered_whatever_they_are() {
-    // Its connections are used again, also after a while.
+    // Connections are reused, even after a pause.
     let app = app(|config| hurry(config, 0)).await;
     let take = |input: &[u8]| is_sound(&wait(app.post_raw("/tool-calls", input.to_vec())));
     let words = &[
@@ -88,7 +88,7 @@ async fn headers_are_answered_whatever_they_are() {
         head.extend_from_slice(format!("\r\ncontent-length: {}\r\n\r\n", body.len()).as_bytes());
         head.extend_from_slice(body);
         let answer = wait(exchange(&app, "", &head));
-        // Whoever sends no request may get no answer.
+        // An incomplete request may get no response.
         let is_good = answer.is_empty() || answer.starts_with("HTTP/1.1 ") && !answer.starts_with("HTTP/1.1 500");
         if is_good { Ok(()) } else { Err(answer) }
     };
@@ -120,9 +120,9 @@ async fn headers_are_answered_whatever_they_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn templates_are_taken_or_refused_and_filled_in_without_harm() {
-    // Its connections are used again, also after a while.
+    // Connections are reused, even after a pause.
     let app = app(|config| hurry(config, 0)).await;
-    // `URL`, a header, a body and the argument, a line each.
+    // The input is four lines: `URL`, a header, a body and the argument.
     let take = |input: &[u8]| {
         let text = String::from_utf8_lossy(input);
         let mut lines = text.splitn(4, '\n');

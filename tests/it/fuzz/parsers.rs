@@ -1,4 +1,4 @@
-//! Readers of streams: however the bytes are cut, they say the same.
+//! Stream parsers: the result does not depend on the chunk boundaries.
 
 use toolpost::domain::Vendor;
 use toolpost::formats::{sse, stream};
@@ -8,7 +8,7 @@ use super::driver::Target;
 const VENDORS: [Option<Vendor>; 5] =
     [None, Some(Vendor::OpenAi), Some(Vendor::OpenAiResponses), Some(Vendor::Anthropic), Some(Vendor::Gemini)];
 
-/// The same bytes in pieces whose sizes follow from them.
+/// Splits the input into chunks of 1 to 7 bytes, whose sizes depend on the input.
 fn pieces(input: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = input;
     std::iter::from_fn(move || {
@@ -51,7 +51,7 @@ fn said<'a>(vendor: Option<Vendor>, parts: impl Iterator<Item = &'a [u8]>) -> (V
     (said, is_broken)
 }
 
-/// Every call is opened once, in order, closed or cut off once, and not spoken of afterwards.
+/// Checks that each call is opened once and in order, ends once, and has no events after its end.
 fn is_in_order(said: &[stream::StreamEvent]) -> Result<(), String> {
     let (mut opened, mut over) = (0, std::collections::BTreeSet::new());
     for (at, one) in said.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Schemas and arguments: a schema is taken or refused, and whatever is taken is kept to.
+//! Arbitrary schemas and arguments: each schema is accepted or rejected, and an accepted schema is enforced.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use toolpost::schema::{Role, compile};
 
 use super::driver::Target;
 
-/// `SCHEMA` in the first line, arguments in the others.
+/// Checks an input: the schema in the first line, arguments in the others.
 fn take(input: &[u8]) -> Result<(), String> {
     let mut lines = input.splitn(2, |byte| *byte == b'\n');
     let Ok(schema) = json::parse(lines.next().unwrap_or_default()) else { return Ok(()) };

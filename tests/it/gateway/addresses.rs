@@ -1,4 +1,4 @@
-//! Where a request comes from, as the log says it, is what a trusted proxy says, and else who has connected.
+//! The client address in the log: taken from a trusted proxy, or else from the connection.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,7 +8,7 @@ use super::nginx::Nginx;
 use crate::support::{Backend, Node, bounded};
 
 const NGINX: &str = "127.0.0.1";
-/// A client that is neither nginx nor the test's usual one.
+/// A client address that differs from nginx and from the usual test client.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 async fn node(settings: &[(&str, &str)]) -> Node {
@@ -16,7 +16,7 @@ async fn node(settings: &[(&str, &str)]) -> Node {
     Node::start(Backend::Sqlite, &[&log, settings].concat()).await
 }
 
-/// Asks from [`CLIENT`], claiming to be somebody else in every way there is.
+/// Sends a request from [`CLIENT`] whose headers all claim another address.
 async fn ask(base: &str, request_id: &str) {
     let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).local_address(CLIENT).build().unwrap();
     let request = http
@@ -29,7 +29,7 @@ async fn ask(base: &str, request_id: &str) {
     assert_eq!(bounded("an answer", request.send()).await.unwrap().status(), 200);
 }
 
-/// The clients of these requests, as the log names them.
+/// Stops the node and returns the logged clients of these requests.
 async fn clients<const N: usize>(mut node: Node, requests: [&str; N]) -> [String; N] {
     node.signal("TERM");
     let log = node.end().await.err;

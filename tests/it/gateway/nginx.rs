@@ -1,4 +1,4 @@
-//! A real nginx with the configuration that is shipped, in a folder and on ports of its own.
+//! A real nginx with the shipped configuration, in its own folder and on its own ports.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::authority;
 use crate::support::fixture::project_file;
 use crate::support::{Client, eventually};
 
-/// nginx before one service. Killed on drop.
+/// An nginx process in front of one service. Killed on drop.
 pub struct Nginx {
     process: Child,
     folder: tempfile::TempDir,
@@ -19,7 +19,7 @@ pub struct Nginx {
     plain: Port,
 }
 
-/// A port that nobody else is given while it is held; it never listens itself.
+/// A bound port that never listens. While it is held, the system gives it to no other socket.
 struct Port {
     address: SocketAddr,
     _held: TcpSocket,
@@ -35,7 +35,7 @@ impl Port {
 }
 
 impl Nginx {
-    /// Starts it, and waits until it takes connections.
+    /// Starts nginx and waits until it accepts connections.
     pub async fn before(service: &Client) -> Self {
         let (shipped, plain) = (Port::of_its_own(), Port::of_its_own());
         let folder = tempfile::tempdir().unwrap();
@@ -57,17 +57,17 @@ impl Nginx {
         nginx
     }
 
-    /// Where the service is under its prefix, for a client.
+    /// Returns the URL of the service with its prefix, for a client.
     pub fn url(&self) -> String {
         format!("http://{}/toolpost", self.shipped.address)
     }
 
-    /// The service through the configuration that is shipped.
+    /// Returns a client of the service through the shipped configuration.
     pub fn client(&self) -> Client {
         Client::new(&self.url())
     }
 
-    /// The service through a configuration that says nothing of it but where it is.
+    /// Returns a client of the service through a configuration that only forwards requests.
     pub fn plain(&self) -> Client {
         Client::new(&format!("http://{}", self.plain.address))
     }
@@ -83,12 +83,12 @@ impl Drop for Nginx {
     }
 }
 
-/// The shipped configuration.
+/// Reads the shipped configuration.
 pub fn shipped() -> String {
     fs::read_to_string(project_file("deploy/nginx/toolpost.conf")).unwrap()
 }
 
-/// What is shipped, with other addresses and nothing else changed.
+/// Returns the shipped configuration with only its addresses replaced.
 fn configuration(service: &str, listen: SocketAddr) -> String {
     let text = shipped();
     for replaced in ["server 127.0.0.1:8080;", "listen 80;"] {
@@ -98,8 +98,8 @@ fn configuration(service: &str, listen: SocketAddr) -> String {
         .replace("listen 80;", &format!("listen {listen};"))
 }
 
-/// What is around it: one process, everything in one folder, and a second instead of a minute as nginx's own patience, which
-/// the shipped configuration has to know better.
+/// Returns the surrounding configuration: one process, all files in one folder, and a read timeout of one second
+/// instead of a minute, which the shipped configuration must override.
 fn around(folder: &Path, plain: SocketAddr) -> String {
     let folder = folder.display();
     let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];

@@ -1,4 +1,4 @@
-//! Under the prefix everything leads to itself, and what is refused is a problem whoever refuses.
+//! Links stay under the prefix, and rejections are problem documents, whether nginx or the service rejects.
 
 use serde_json::json;
 use url::Url;
@@ -6,7 +6,7 @@ use url::Url;
 use super::behind;
 use crate::support::{App, Client};
 
-/// Asks for what an answer names.
+/// Fetches the target of a link in a response.
 async fn found(client: &Client, base: &Url, link: &str) -> String {
     let target = base.join(link).unwrap();
     assert!(target.path().starts_with("/toolpost/"), "{link} leads to {target}");
@@ -46,7 +46,7 @@ async fn the_documents_page_works_under_the_prefix() {
 async fn location_leads_back_through_the_gateway() {
     let (_app, nginx) = behind().await;
     let client = nginx.client();
-    // Not finished when the answer is made.
+    // The calls have not ended when the response is sent.
     let wait = json!({"name": "wait", "arguments": {"ms": 60_000}, "wait": "accepted"});
     let batch = json!({"calls": [{"name": "wait", "arguments": {"ms": 60_000}}, {"name": "echo"}], "wait": "accepted"});
     for (path, body, status) in [

@@ -1,4 +1,4 @@
-//! Nothing is held back on the way, and nothing is cut off.
+//! Streams through the proxy: no event is delayed, and no stream is cut off.
 
 use serde_json::{Value, json};
 use toolpost::config::Config;
@@ -7,13 +7,14 @@ use super::{behind, nginx};
 use crate::model_streams::{Pipe, batch, call, end, message_start, next};
 use crate::support::{Client, EventStream};
 
-/// An `external` tool, whose calls run until somebody says so.
+/// Registers an `external` tool, whose calls run until a result is posted.
 async fn ask_tool(client: &Client) {
     let definition = json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}});
     client.register(definition).await;
 }
 
-/// Reports and answers, each only once what was before it has arrived: whoever held an event back would wait for ever.
+/// Posts progress and a result, each only after the previous event has arrived. A proxy that buffers events would
+/// block.
 async fn arrives_one_by_one(service: &Client, events: &mut EventStream) {
     let first = next(events, |event| event.event == "tool_call").await;
     let id = first.data["id"].as_str().unwrap().to_owned();
@@ -90,7 +91,7 @@ async fn a_stream_that_is_silent_for_longer_is_not_cut_off() {
     let (client, plain) = (nginx.client(), nginx.plain());
     let mut answer = client.call_streamed(&json!({"name": "ask"})).await;
     let first = next(&mut answer, |event| event.data["phase"] == "external").await;
-    // As long as it takes to be cut off.
+    // The call runs until the proxy cuts it off.
     let cut = plain.post("/tool-calls", &json!({"name": "ask"})).await;
     assert_eq!(cut.status, 504);
     let id = first.data["id"].as_str().unwrap();
