@@ -24,7 +24,7 @@ async fn printed(command: &mut Command) -> String {
     text
 }
 
-/// Returns the command of a program that runs in a folder, next to the files that it needs.
+/// Returns the command of a program in `tests/clients` that runs in this folder.
 fn program(folder: &Path, name: &str) -> Command {
     let mut command = Command::new(project_file("tests/clients").join(name));
     command.current_dir(folder).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONIOENCODING", "utf-8");

@@ -1,4 +1,4 @@
-//! Groups of tools: made, switched, seen by a session, deleted; what is inactive is nowhere.
+//! Groups of tools: creation, switches, sessions and deletion. An inactive tool appears nowhere.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -18,18 +18,18 @@ mod nodes;
 mod sessions;
 mod switch;
 
-/// What these tests ask of a service.
+/// Requests about groups, for these tests.
 trait Grouping {
     async fn patch(&self, path: &str, body: Value) -> Response;
-    /// Makes groups that are active.
+    /// Creates active groups.
     async fn groups(&self, names: &[&str]);
-    /// Registers a tool that is in these groups.
+    /// Registers a tool in these groups.
     async fn grouped(&self, name: &str, groups: &[&str]);
-    /// Switches one group off for everybody.
+    /// Deactivates a group for all sessions.
     async fn deactivate(&self, name: &str);
-    /// Which groups are active, seen through this query.
+    /// Returns the groups that this query lists, each with whether it is active.
     async fn active(&self, query: &str) -> Vec<(String, bool)>;
-    /// The names of the listed tools, without those that are built in.
+    /// Returns the names of the listed tools, without the built-in ones.
     async fn listed(&self, query: &str) -> Vec<String>;
 }
 
@@ -80,7 +80,7 @@ fn grouped(name: &str, groups: &[&str]) -> Value {
     tool
 }
 
-/// A service with the groups `a` and `b`, and a tool in each, in both and in none.
+/// Starts a service with the groups `a` and `b`, and tools in `a`, in `b`, in both and in none.
 async fn service(backend: crate::support::Backend) -> App {
     let app = App::start(backend).await;
     app.groups(&["a", "b"]).await;

@@ -1,4 +1,4 @@
-//! `toolpost healthcheck`, as a container's runtime runs it.
+//! `toolpost healthcheck`, as a container runtime runs it.
 
 use crate::cli::program::{Home, ProgramOutput};
 use crate::support::App;
@@ -35,7 +35,7 @@ async fn whoever_answers_otherwise_or_not_at_all_is_not() {
     let ended = check(&["--url", &app.url("/nowhere")], None).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("responded with 404"), "{ended:?}");
-    // Takes connections and says nothing.
+    // Accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/healthz", silent.local_addr().unwrap());
     let ended = check(&["--url", &url, "--timeout-ms", "50"], None).await;

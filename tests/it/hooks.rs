@@ -1,4 +1,4 @@
-//! Hooks: who is asked around calls, and what becomes of the answer.
+//! Hooks: their order around calls, and the effect of their responses.
 
 use serde_json::{Value, json};
 
@@ -16,12 +16,12 @@ mod registry;
 mod rust;
 
 impl Client {
-    /// Registers a webhook at `receiver` under `path`; its id.
+    /// Registers a webhook at `receiver` under `path` and returns its id.
     async fn hook(&self, event: &str, receiver: &HttpTool, path: &str, more: Value) -> String {
         self.declared(with(json!({"event": event, "url": receiver.url(path)}), more)).await
     }
 
-    /// Registers a hook; its id.
+    /// Registers a hook and returns its id.
     async fn declared(&self, hook: Value) -> String {
         let answer = self.post("/hooks", &hook).await;
         assert_eq!(answer.status, 201, "{}", answer.text());
@@ -31,17 +31,17 @@ impl Client {
     }
 }
 
-/// A receiver that says nothing.
+/// Starts a receiver that sends empty responses.
 async fn silent() -> HttpTool {
     HttpTool::answering(Answer::status(204, "text/plain", "")).await
 }
 
-/// A receiver that gives this answer.
+/// Starts a receiver that sends this response.
 async fn saying(answer: Value) -> HttpTool {
     HttpTool::answering(Answer::json(&answer)).await
 }
 
-/// All events of a call that has ended.
+/// Returns all events of an ended call.
 async fn history(app: &App, id: &Value) -> Vec<crate::support::Event> {
     app.events(&format!("/tool-calls/{}/events", id.as_str().unwrap())).await.rest().await
 }

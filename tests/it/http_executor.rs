@@ -1,4 +1,4 @@
-//! Tools behind HTTP: what they are sent, how they may fail, and where they may not be.
+//! HTTP tools: their requests, their failures, and the addresses that they may not use.
 
 mod addresses;
 mod failures;

@@ -1,4 +1,4 @@
-//! Requests that are sent again: `Idempotency-Key`, and `"dedupe": "call_id"`.
+//! Repeated requests: `Idempotency-Key`, and `"dedupe": "call_id"`.
 
 use serde_json::{Value, json};
 
@@ -10,14 +10,14 @@ mod joined;
 mod replay;
 mod reused;
 
-/// A tool `act` that is not idempotent by itself, whose server answers at once.
+/// Starts a service with the tool `act`, which is not idempotent and whose server answers at once.
 async fn service(backend: Backend) -> (App, HttpTool) {
     let (app, server) = (App::with_egress(backend).await, HttpTool::answering(Answer::text("done")).await);
     app.http_tool("act", &server).await;
     (app, server)
 }
 
-/// The same with a server that is shut.
+/// Starts a service with the tool `act`, whose server is gated.
 async fn shut(backend: Backend) -> (App, HttpTool) {
     let (app, server) = (App::with_egress(backend).await, gated("done").await);
     app.http_tool("act", &server).await;
@@ -32,7 +32,7 @@ fn act() -> Value {
     json!({"name": "act", "arguments": {"a": 1}})
 }
 
-/// The same call, and no other is stored.
+/// Checks that these are all the same call, and that no other call is stored.
 async fn only_call(app: &App, calls: &[Value]) {
     let stored = app.all_calls().await;
     assert_eq!(stored.len(), 1);

@@ -1,4 +1,4 @@
-//! Tokens of an issuer: what counts, whose they are, and how its keys are found.
+//! Tokens of an issuer: validation, subjects and tenants, and the lookup of the issuer's keys.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ use toolpost::config::Config;
 use crate::support::shapes::succeeded;
 use crate::support::{Answer, Client, HttpTool, Received};
 
-/// An Ed25519 key (RFC 8410) of this seed.
+/// Returns the Ed25519 key (RFC 8410) of this seed.
 fn signing_key(seed: u8) -> EncodingKey {
     let mut der = vec![0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
     der.extend([seed; 32]);
@@ -31,7 +31,7 @@ fn now() -> i64 {
     toolpost::domain::Clock::system().now().0 / 1_000_000
 }
 
-/// A token that counts, but for what is changed.
+/// Returns a valid token with these changes to its claims. `null` removes a claim.
 fn token(seed: u8, name: &str, change: Value) -> String {
     let mut claims = json!({"iss": "https://issuer.test", "aud": ["toolpost", "other"], "exp": now() + 600, "sub": "me",
         "org": "one", "scope": "openid call read"});
@@ -41,7 +41,7 @@ fn token(seed: u8, name: &str, change: Value) -> String {
     jsonwebtoken::encode(&header, &claims, &signing_key(seed)).unwrap()
 }
 
-/// A service that knows an issuer, whose keys it asks for at `keys`.
+/// A service with a configured issuer, whose keys it fetches from `/keys`.
 pub struct Service {
     client: Client,
     issuer: HttpTool,
@@ -57,7 +57,7 @@ async fn service(keys: impl Fn(usize) -> Value + Send + Sync + 'static) -> Servi
     Service { client, issuer, _stop: stop }
 }
 
-/// A service with other settings.
+/// Starts a service with other settings.
 pub async fn tuned(configure: fn(&mut Config)) -> Service {
     let keys = |_: &Received| Answer::json(&json!({"keys": [public_key(1, "k1")]}));
     let issuer = HttpTool::start("127.0.0.1", keys).await;
@@ -66,13 +66,13 @@ pub async fn tuned(configure: fn(&mut Config)) -> Service {
 }
 
 impl Service {
-    /// A client with a token of this subject, which may read.
+    /// Returns a client with a token of this subject.
     pub fn as_subject(&self, subject: &str) -> Client {
         self.client.with_key(&token(1, "k1", json!({"sub": subject})))
     }
 }
 
-/// A service that asks for the issuer's keys there.
+/// Starts a service that fetches the issuer's keys from this URL.
 async fn knowing(jwks_url: &str, configure: fn(&mut Config)) -> (Client, DropGuard) {
     let mut config = Config::default();
     config.store.database_url = "sqlite::memory:".into();
@@ -147,9 +147,9 @@ async fn what_is_not_the_issuers_for_this_service_and_now_does_not_count() {
         let detail = refused(token(1, "k1", change.clone())).await;
         assert!(detail.contains(word), "{change}: {detail}");
     }
-    // Signed by somebody else.
+    // The signature is from another key.
     refused(token(2, "k1", json!({}))).await;
-    // Without a signature, and with the public key as a shared secret.
+    // Tokens without a signature, and with the public key as a shared secret.
     let claims = token(1, "k1", json!({})).split('.').nth(1).unwrap().to_owned();
     refused(format!("eyJhbGciOiJub25lIn0.{claims}.")).await;
     let public = public_key(1, "k1")["x"].as_str().unwrap().to_owned();
@@ -164,7 +164,7 @@ async fn what_is_not_the_issuers_for_this_service_and_now_does_not_count() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_with_an_unknown_key_has_the_issuer_asked_again_but_not_at_every_token() {
-    // The issuer changes its keys after it was asked once.
+    // The issuer changes its keys after the first request.
     let keys = |asked| if asked == 0 { public_key(1, "k1") } else { public_key(2, "k2") };
     let service = service(move |asked| json!({"keys": [keys(asked)]})).await;
     assert_eq!(service.client.with_key(&token(1, "k1", json!({}))).get("/tools").await.status, 200);
@@ -216,13 +216,13 @@ async fn a_subject_is_counted_whatever_token_it_shows_and_apart_from_others() {
         }
         answer.status
     };
-    // Other tokens of the same subject, as each hour brings them.
+    // New tokens of the same subject share its limit.
     for (exp, expected) in [(601, 200), (602, 200), (603, 429), (604, 429)] {
         assert_eq!(status(json!({"exp": now() + exp})).await, expected);
     }
     assert_eq!(status(json!({"sub": "you"})).await, 200);
     assert_eq!(status(json!({"org": "two"})).await, 200, "the same name at another tenant is somebody else");
-    // Without a name they are one.
+    // Tokens without a subject share one limit.
     for expected in [200, 200, 429] {
         assert_eq!(status(json!({"sub": null})).await, expected);
     }
@@ -244,14 +244,14 @@ async fn a_token_says_the_bounds_of_its_subject_where_the_settings_name_the_clai
     let one_at_once = of(json!({"sub": "one", "tp_rate": 0, "tp_concurrency": 1}));
     let _only = one_at_once.events("/events").await;
     assert_eq!(one_at_once.get("/stats").await.problem(429)["code"], "TOO_MANY_REQUESTS");
-    // What is no number says nothing.
+    // A claim that is not a number is ignored.
     let odd = of(json!({"sub": "odd", "tp_rate": "many"}));
     for expected in [200, 429] {
         assert_eq!(odd.get("/stats").await.status, expected);
     }
 }
 
-/// A token whose header is written by hand, signed all the same.
+/// Returns a token with this header and a valid signature.
 fn token_with_header(header: &Value) -> String {
     let claims = token(1, "k1", json!({})).split('.').nth(1).unwrap().to_owned();
     let message = format!("{}.{claims}", BASE64_URL_SAFE_NO_PAD.encode(header.to_string()));
@@ -280,6 +280,6 @@ async fn token_with_a_critical_extension_is_rejected() {
     {
         assert_eq!(status(Some(crit.clone())).await, 401, "{crit}");
     }
-    // Without a value it is malformed, too.
+    // A `null` value is malformed, too.
     assert_eq!(status(Some(Value::Null)).await, 401);
 }

@@ -1,4 +1,4 @@
-//! API keys: what they may do, how they end, and when nobody needs one.
+//! API keys: their scopes, how they end, and when none is required.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ mod routes;
 mod streams;
 mod tools;
 
-/// A service with a key that may do everything.
+/// Starts a service and returns a client with an admin key.
 async fn service(backend: Backend) -> (App, Client) {
     let app = App::start(backend).await;
     let (key, _) = app.key(json!({"scopes": ["admin"]})).await;
@@ -20,7 +20,7 @@ async fn service(backend: Backend) -> (App, Client) {
     (app, operator)
 }
 
-/// A client with a new key.
+/// Creates a key and returns a client with it.
 async fn keyed(operator: &Client, body: Value) -> Client {
     let (key, _) = operator.key(body).await;
     operator.with_key(&key)

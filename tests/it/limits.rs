@@ -1,4 +1,4 @@
-//! Every limit: that it is documented, that it holds, and how whoever is beyond it is told.
+//! Every limit: its documentation, its enforcement, and the response when it is exceeded.
 
 mod documents;
 mod rejections;

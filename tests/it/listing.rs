@@ -15,7 +15,7 @@ async fn called(app: &App, name: &str) -> String {
     app.call(name, json!({})).await["id"].as_str().unwrap().to_owned()
 }
 
-/// All pages of the query, and how many there were.
+/// Returns the ids on all pages of the query, and the number of pages.
 async fn walked(app: &App, query: &str) -> (Vec<String>, usize) {
     let (mut found, mut pages, mut path) = (Vec::new(), 0, format!("/tool-calls?{query}"));
     loop {

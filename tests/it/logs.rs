@@ -1,16 +1,16 @@
-//! The log of the real program, as whoever keeps it gets it.
+//! The log of the real program, as operators collect it.
 
 use serde_json::{Value, json};
 
 use crate::support::{Backend, Node};
 
-/// A service with this log, whose standard error is no terminal.
+/// Starts a service with this log format, whose standard error is not a terminal.
 async fn node(format: &str) -> Node {
     Node::start(Backend::Sqlite, &[("TOOLPOST__LOG__FORMAT", format), ("TOOLPOST__LOG__FILTER", "info,toolpost=debug")])
         .await
 }
 
-/// All that it has logged when it has ended.
+/// Stops the service and returns its log.
 async fn log_of(mut node: Node) -> String {
     node.signal("TERM");
     let ended = node.end().await;
@@ -18,7 +18,7 @@ async fn log_of(mut node: Node) -> String {
     ended.err
 }
 
-/// The log as JSON, a line each.
+/// Stops the service and returns its log, one JSON object per line.
 async fn lines_of(node: Node) -> Vec<Value> {
     let text = log_of(node).await;
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")));

@@ -1,4 +1,4 @@
-//! Schemas in each vendor's subset, and the way back: golden cases, and whatever chance makes.
+//! Lowering to each vendor's subset, and restoring: golden cases and random schemas.
 
 use serde_json::{Value, json};
 use toolpost::schema::lower::{Lowered, Target, lower};
@@ -12,8 +12,8 @@ mod values;
 
 const TARGETS: [Target; 4] = [Target::OpenAi, Target::OpenAiStrict, Target::Anthropic, Target::Gemini];
 
-/// A vendor's schema as plain JSON Schema that [`compile`] takes: for Gemini, whose objects are closed and whose `null`
-/// is a keyword, it is translated.
+/// Converts a vendor's schema to plain JSON Schema for [`compile`]. Only Gemini's needs a conversion: its objects are
+/// closed, and `nullable` is a keyword.
 fn as_json_schema(target: Target, schema: &Value) -> Value {
     if target != Target::Gemini {
         return schema.clone();
@@ -46,7 +46,7 @@ fn compiled(schema: &Value) -> Compiled {
     compile(schema, Role::Input).unwrap_or_else(|error| panic!("{error} in {schema}"))
 }
 
-/// The arguments as the original takes them.
+/// Restores the arguments for the original schema.
 fn back(lowered: &Lowered, arguments: &Value) -> Value {
     lowered.restorer.apply(arguments).unwrap_or_else(|| arguments.clone())
 }

@@ -1,5 +1,4 @@
-//! `Dockerfile`: the properties that the documentation promises. `docker/build-without-daemon` builds and tests the
-//! image.
+//! The guarantees of `Dockerfile` about the image. `docker/build-without-daemon` builds and tests the image.
 
 use super::text;
 

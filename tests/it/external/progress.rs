@@ -107,7 +107,7 @@ async fn a_flood_of_progress_holds_nobody_up() {
     }
     for n in 0..100 {
         let answer = post_progress(&app, &waiting, &json!({"content": format!("{n}")})).await;
-        // The service may reject progress of a waiting call at any amount, with the code `OVERLOADED`.
+        // A waiting call may reject progress after any number of reports, but only with `OVERLOADED`.
         if answer.status != 202 {
             assert_eq!(answer.problem(503)["code"], "OVERLOADED");
             break;

@@ -1,4 +1,4 @@
-//! Calls of tools that are inactive.
+//! Calls of inactive tools.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ on_both_databases!(
     async fn a_call_of_an_inactive_tool_is_stored_and_rejected_as_unavailable(backend: Backend) {
         let app = service(backend).await;
         app.deactivate("a").await;
-        // Whatever else is wrong with it.
+        // The failure is the same for invalid arguments.
         for arguments in [json!({}), json!("{"), json!([])] {
             let call = app.call("in_a", arguments).await;
             assert_eq!(failed(&call, "TOOL_UNAVAILABLE"), "Error: Tool \"in_a\" is not available");

@@ -1,4 +1,4 @@
-//! What the command line shows of inactive tools.
+//! Inactive tools on the command line.
 
 use serde_json::json;
 

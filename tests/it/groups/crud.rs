@@ -1,4 +1,4 @@
-//! One group: made, read, changed.
+//! Creating, reading and updating one group.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The end of a group, and what becomes of its tools.
+//! Deletion of a group, and its effect on the group's tools.
 
 use serde_json::json;
 
@@ -54,7 +54,7 @@ async fn a_group_that_a_file_names_is_not_deleted_and_nothing_changes() {
     let options = Options { tools_dir: Some(folder.path().to_owned()), ..Options::default() };
     let app = App::start_with(Backend::Sqlite, options).await;
     app.grouped("other", &["g"]).await;
-    // Hidden, it would be back with its group.
+    // With `hides`, a group of the same name is stored and deleted first.
     for hides in [false, true] {
         if hides {
             app.grouped("mine", &[]).await;

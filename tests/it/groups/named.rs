@@ -40,7 +40,7 @@ async fn a_group_that_a_file_names_is_there_by_itself() {
     assert_eq!(app.post("/tool-groups", &json!({"name": "g"})).await.problem(409)["code"], "GROUP_EXISTS");
     assert_eq!(succeeded(&app.call("mine", json!({})).await), "{}");
 
-    // It can be named, switched and described like any other, and is then kept.
+    // The group can be referenced, switched and described like any other, and is stored from then on.
     app.grouped("other", &["g"]).await;
     app.deactivate("g").await;
     app.patch("/tool-groups/g", json!({"description": "Mine"})).await.ok();

@@ -31,7 +31,7 @@ on_both_databases!(
         assert_eq!(app.listed("?session=two").await.len(), 4);
         assert_eq!(app.listed("?session=one&groups=a").await, ["in_both"]);
 
-        // What everybody has counts where the session says nothing.
+        // The tenant's switches apply where the session has none.
         app.patch("/tool-groups", json!({"deactivate": ["a", "b"]})).await.ok();
         app.patch("/tool-groups?session=two", json!({"activate": ["a"]})).await.ok();
         assert_eq!(app.listed("?session=one").await, ["in_none"]);

@@ -1,4 +1,4 @@
-//! Switching several groups at once: all of them or none.
+//! Switching several groups atomically.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! After the end: hooks observe, and nobody waits for them.
+//! After-hooks: they observe ended calls, and callers do not wait for them.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ on_both_databases!(
         for path in ["/one", "/two"] {
             app.hook(AFTER, &receiver, path, json!({"timeout_ms": 60_000})).await;
         }
-        // Every call is answered and on disk while no hook has answered yet.
+        // Each call is answered and on disk before any hook has answered.
         let good = app.call("echo", json!({"a": 1})).await;
         let bad = app.call("fails", json!({})).await;
         succeeded(&good);
@@ -25,7 +25,7 @@ on_both_databases!(
         for call in [&good, &bad] {
             assert_eq!(app.stored(call["id"].as_str().unwrap()).await, *call);
         }
-        // Both are asked at once, about both calls.
+        // Both hooks receive both calls at once.
         receiver.received(4).await;
         let bodies: Vec<Value> = receiver.requests().iter().map(Received::json).collect();
         for call in [good, bad] {

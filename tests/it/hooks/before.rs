@@ -1,4 +1,4 @@
-//! Before a run: order, merging, blocking, and who is not asked at all.
+//! Before-hooks: order, merging, blocking, and hooks that are not invoked.
 
 use serde_json::{Value, json};
 

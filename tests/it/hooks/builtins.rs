@@ -1,4 +1,4 @@
-//! The hooks that the service brings along.
+//! The built-in hooks.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,8 @@ on_both_databases!(
             "pointers": ["/arguments/password", "/structured/pin"], "patterns": ["[0-9]{4}-[0-9]{4}"], "replacement": "#",
         })))
         .await;
-        // Written ahead, written once, and accepted first: the arguments are on disk before the end in two of them.
+        // Three write paths: recorded before the run, recorded once at the end, and accepted first. In two of them, the
+        // arguments are on disk before the end.
         for (name, more) in [("pays", json!({})), ("reads", json!({})), ("reads", json!({"wait": "accepted"}))] {
             let mut body = json!({"name": name, "arguments": {"password": "SECRET", "to": "card 4111-2222", "n": 1}});
             body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -36,7 +37,7 @@ on_both_databases!(
                 assert!(!all.contains(secret) && !listed.contains(secret), "{secret} in {all}");
             }
         }
-        // The tool itself and its caller saw everything.
+        // The tool and its caller see the unredacted values.
         let call = app.call("pays", json!({"password": "SECRET"})).await;
         assert_eq!((&call["structured"]["pin"], &call["arguments"]["password"]), (&"SECRET".into(), &"SECRET".into()));
         assert!(tool.requests().iter().all(|request| request.json()["arguments"]["password"] == "SECRET"));

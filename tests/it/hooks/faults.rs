@@ -1,4 +1,4 @@
-//! Hooks that fail, hang or talk nonsense.
+//! Hooks that fail, hang or send invalid responses.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::{Answer, App, Backend, HttpTool, Received};
 
 const BLOCKED: &str = "Error: Tool call blocked because before_tool_call hook failed";
 
-/// Every way to fail, with what watchers are told of it.
+/// Starts a receiver with a path for each kind of failure.
 async fn failing() -> HttpTool {
     HttpTool::start("127.0.0.1", |request: &Received| match request.target.as_str() {
         "/hangs" => Answer::Never,
@@ -55,7 +55,7 @@ on_both_databases!(
             assert!(!data["reason"].as_str().unwrap().contains("secret"), "{data}");
             let results = &events.last().unwrap().data["results"];
             assert_eq!(succeeded(&results[0]), r#"{"a":1}"#, "{path}");
-            // What is read back is the same, each event with a number of its own.
+            // The stored events are equal to the live ones, each with its own sequence number.
             let read_back = history(&app, &results[0]["id"]).await;
             assert_eq!(read_back, events[..events.len() - 1], "{path}");
             let numbers: Vec<u64> = read_back.iter().map(|event| event.data["seq"].as_u64().unwrap()).collect();

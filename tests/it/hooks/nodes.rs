@@ -1,4 +1,4 @@
-//! Hooks are those of the database: every node and every start has them.
+//! Hooks are stored in the database: every node and every run applies them.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What a webhook is told, and how it knows who tells it.
+//! The requests to webhooks, and their signatures.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -69,7 +69,7 @@ async fn the_bodies_are_as_they_were_written_down() {
     receiver.received(3).await;
     let body = |request: &Received| {
         let mut body = request.json();
-        // Which ids were taken before it is not written down.
+        // The fixture does not contain the ids, which differ in each run.
         assert_eq!(body["call"]["id"].take(), id);
         body["call"]["id"] = "ID".into();
         (request.target.trim_start_matches('/').to_owned(), body)

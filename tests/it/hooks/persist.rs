@@ -1,4 +1,4 @@
-//! Before storing: what is stored and read later is rewritten, and nothing else.
+//! Persist hooks: they rewrite what is stored and read later, and nothing else.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ on_both_databases!(
             assert_eq!(read_back.len(), events.len());
             let result = read_back.last().unwrap();
             assert_eq!((result.is_result(), &result.data["output"]), (true, &"slim".into()));
-            // No event of the end has it; the arguments are what they are.
+            // No event of the end contains the original value; the arguments are unchanged.
             let told = |event: &&crate::support::Event| {
                 event.event != "tool_call" && event.data.to_string().contains("original")
             };
@@ -130,7 +130,7 @@ async fn a_slow_hook_delays_its_own_call_and_no_other() {
     app.hook(PERSIST, &receiver, "/", more).await;
     let first = app.posted(json!({"name": "one"}));
     receiver.received(1).await;
-    // The tool is done: its next call runs, and those of other tools end.
+    // The tool is finished: its next call runs, and calls of other tools end.
     let second = app.posted(json!({"name": "one"}));
     tool.received(2).await;
     succeeded(&app.call("echo", json!({})).await);

@@ -1,4 +1,4 @@
-//! Hooks written in Rust, as users of the library do.
+//! Hooks written in Rust, as users of the library write them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use toolpost::hooks::{
 
 use crate::support::bounded;
 
-/// Adds a member, blocks what is forbidden, and panics where it is told to.
+/// A hook that adds a member, blocks forbidden calls, and panics on request.
 struct Gate;
 
 impl BeforeToolCall for Gate {

@@ -1,4 +1,4 @@
-//! Addresses that a tool may not reach unless the operator allowed them.
+//! Addresses that a tool may not reach unless the operator allows them.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::support::app::http_tool;
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool, Received};
 
-/// A service that may reach 127.0.0.1, with a tool that is redirected there once.
+/// Starts a service that may reach 127.0.0.1, with a tool whose server sends one redirect.
 async fn redirected(status: u16, location: String) -> (App, HttpTool) {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::start("127.0.0.1", move |_: &Received| Answer::redirect(status, &location)).await;

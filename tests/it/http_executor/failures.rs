@@ -1,4 +1,4 @@
-//! Servers that fail, and clocks that stop them.
+//! Servers that fail, and timeouts that stop them.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ async fn called(answer: Answer, limits: Value) -> (Value, HttpTool) {
     (app.call_with(json!({"name": "t", "limits": limits})).await, server)
 }
 
-/// A failure of the tool, with a text that is short; answers the error.
+/// Checks for a failure of the tool with a short text, and returns the error.
 fn broke(call: &Value) -> &Value {
     let output = failed(call, "TOOL_EXECUTION_ERROR");
     assert!(output.starts_with("Error executing tool \"t\": ") && output.len() < 2000, "{output}");

@@ -1,11 +1,11 @@
-//! Answers with numbers that no 64-bit integer and no double holds.
+//! Responses with numbers that fit neither a 64-bit integer nor a double.
 
 use serde_json::{Value, json};
 
 use crate::support::shapes::succeeded;
 use crate::support::{Answer, App, Backend, HttpTool};
 
-/// Checks that a call has kept a body as text, and says so.
+/// Checks that a call has kept a body as text and reports that.
 fn assert_kept(call: &Value, body: &str) {
     assert_eq!(succeeded(call), body);
     assert_eq!(call["structured"], Value::Null);

@@ -24,7 +24,7 @@ async fn app_and_server(frozen_at: Option<Time>) -> (App, HttpTool) {
     (App::start_with(Backend::Sqlite, options).await, HttpTool::answering(Answer::text("ok")).await)
 }
 
-/// The signature of what arrived, made with the secret that the receiver knows.
+/// Returns the signature of a request, computed with the receiver's secret.
 fn expected(request: &Received) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(&STANDARD.decode(SECRET).unwrap()).unwrap();
     let signed = format!("{}.{}.{}", request.header("webhook-id"), request.header("webhook-timestamp"), request.body);

@@ -1,22 +1,22 @@
-//! Tools that answer with an event stream, from the tool's server to whoever watches the call.
+//! Tools that answer with an event stream: from the tool's server to the subscribers of the call.
 
 use serde_json::{Value, json};
 
 use crate::support::shapes::{HARD_TEXT, failed, succeeded};
 use crate::support::{Answer, App, Backend, Event, HttpTool};
 
-/// An answer that comes in these pieces.
+/// Returns an event stream that is sent in these chunks.
 fn stream(pieces: &[String]) -> Answer {
     let chunks = pieces.iter().map(|piece| piece.clone().into_bytes()).collect();
     Answer::Chunked { media_type: "text/event-stream".into(), chunks }
 }
 
-/// One event of the tool's answer.
+/// Renders one event of the tool's response.
 fn event(name: &str, data: &Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
 
-/// A call whose tool answers with these pieces, and its events.
+/// Returns a call whose tool answers with these chunks, and its events.
 async fn watched(backend: Backend, pieces: &[String]) -> (Value, Vec<Event>) {
     let (app, server) = (App::with_egress(backend).await, HttpTool::answering(stream(pieces)).await);
     app.http_tool("t", &server).await;

@@ -6,7 +6,7 @@ use crate::support::app::http_tool;
 use crate::support::shapes::succeeded;
 use crate::support::{Answer, App, Backend, HttpTool, Received};
 
-/// What the server was sent by a call of a tool with this executor; `{SERVER}` in the URL is the server's address.
+/// Returns the request of a call whose tool has this executor. `{SERVER}` in the URL is the server's address.
 async fn sent(executor: Value, arguments: Value) -> Received {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, HttpTool::answering(Answer::text("ok")).await);
     let mut executor = executor;

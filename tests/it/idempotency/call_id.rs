@@ -1,4 +1,4 @@
-//! `"dedupe": "call_id"`: the session and the caller's own id are the key.
+//! `"dedupe": "call_id"`: the session and the caller's own id form the key.
 
 use serde_json::{Value, json};
 

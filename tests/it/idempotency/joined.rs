@@ -1,4 +1,4 @@
-//! The same key while the first call still runs: it is joined.
+//! Requests with the same key while the first call runs: they join it.
 
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -8,13 +8,13 @@ use crate::support::calls::{has_ended, id_of};
 use crate::support::shapes::succeeded;
 use crate::support::{App, Backend, Client, Response};
 
-/// Posts under the key in a task of its own.
+/// Posts with the key in a separate task.
 fn waiting(app: &App) -> JoinHandle<Response> {
     let client: Client = (**app).clone();
     tokio::spawn(async move { keyed(&client, "key-1", &act()).await })
 }
 
-/// Posts under the key without waiting for the end; the id of the call, which has not ended.
+/// Posts with the key without waiting for the end, and returns the id of the unfinished call.
 async fn glance(client: &Client) -> String {
     let headers = [("idempotency-key", "key-1"), ("prefer", "respond-async")];
     let answer = client.post_with("/tool-calls", &headers, &act()).await;

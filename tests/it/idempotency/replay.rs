@@ -1,4 +1,4 @@
-//! The same key with the same body: the first outcome, and nothing runs twice.
+//! Requests with the same key and body: they get the first outcome, and the tool runs once.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The same key with another body: refused.
+//! Requests with the same key and a different body: they are rejected.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `POST /imports/openapi`: its bodies, its options, and how it refuses.
+//! `POST /imports/openapi`: its bodies, its options and its rejections.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -84,13 +84,13 @@ async fn a_document_is_fetched_through_the_egress_guard() {
         assert!(problem["detail"].as_str().unwrap().contains(told), "{problem}");
         assert!(!problem.to_string().contains("secret"));
     }
-    // Beside a document nothing is fetched.
+    // With `document`, the service does not fetch `url`.
     let asked = server.requests().len();
     let report = import(&app, json!({"document": document(), "url": "https://docs.example/x", "prefix": "p"})).await;
     assert_eq!((names(&report, "created").len(), server.requests().len()), (3, asked));
 }
 
-/// A document with one operation, and so many bytes of description.
+/// Returns a document with one operation and a description of the given length.
 fn document_of(bytes: usize) -> Value {
     json!({
         "openapi": "3.1.0",
@@ -116,7 +116,7 @@ async fn a_document_has_up_to_32_mib_in_a_body_and_by_url() {
     }
     let larger = app.post("/imports/openapi", &document_of(33 * MIB)).await;
     assert_eq!(larger.problem(413)["code"], "PAYLOAD_TOO_LARGE");
-    // The limit is that of imports only.
+    // The larger limit applies to imports only.
     let call = app.post("/tool-calls", &json!({"name": "echo", "arguments": {"text": "x".repeat(5 * MIB)}})).await;
     assert_eq!(call.problem(413)["code"], "PAYLOAD_TOO_LARGE");
 }
@@ -169,7 +169,7 @@ async fn the_route_is_described() {
     assert_eq!(content.keys().collect::<Vec<_>>(), ["application/json", "application/yaml"]);
 }
 
-/// The service's own description is a document like any other.
+/// Imports the service's own description.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_service_can_import_itself() {
     let app = App::with_egress(Backend::Sqlite).await;

@@ -79,7 +79,7 @@ async fn a_url_is_read_and_a_running_service_registers() {
         let done = home.run(&["import", "openapi", &url, "--to", &address, "--json"]);
         assert_eq!((done.code, &done.json()["created"]), (Some(1), &json!(["a"])), "{done:?}");
         let shown = home.run(&["tools", "show", "a", "--json"]).json();
-        // The document names no server, so it is the one that it is from.
+        // The document names no server, so its own address is used.
         assert_eq!(shown["executor"]["url"], base);
         let refused = home.run(&["import", "openapi", &url, "--to", &address, "--only", "nobody"]);
         assert_eq!(refused.code, Some(2), "{refused:?}");

@@ -1,4 +1,4 @@
-//! One document of each version, and the definitions that come of it to the letter.
+//! Golden imports: one document of each version, and the exact resulting definitions.
 
 use serde_json::{Value, json};
 use toolpost::import::{ImportPlan, Options, openapi};
@@ -13,7 +13,7 @@ fn same(name: &str, options: &Options) {
         .iter()
         .map(|tool| {
             let mut definition = serde_json::to_value(&tool.definition).unwrap();
-            // What no import sets says nothing here.
+            // Imports never set these members.
             for usual in
                 ["examples", "groups", "async", "concurrency_safe", "limits", "retry", "coerce", "output_check"]
             {

@@ -1,4 +1,4 @@
-//! Documents that are made to hurt are refused with a reason, or their operations are.
+//! Hostile documents: they or their operations are rejected with a reason.
 
 use serde_json::{Value, json};
 use toolpost::import::document::{self, Bounds};
@@ -10,7 +10,7 @@ fn imported(document: &Value) -> ImportPlan {
     openapi(document, &Options { server: Some("https://h.example".into()), ..Options::default() }).unwrap()
 }
 
-/// The reason why the only operation is none.
+/// Returns the reason why the only operation is rejected.
 fn reason(operation: Value, components: Value) -> String {
     let mut document = of_paths(json!({"/x": {"post": operation}}));
     document["components"] = components;
@@ -48,7 +48,7 @@ fn what_multiplies_is_bounded() {
     assert!(told.contains("KiB") || told.contains("10000 nodes"), "{told}");
 }
 
-/// Each operation is within its bounds; all together are not.
+/// Checks the limit on the total: each operation alone is within its limits.
 #[test]
 fn an_import_as_a_whole_is_bounded() {
     let text = "x".repeat(60_000);
@@ -130,14 +130,14 @@ fn words_of_the_wrong_type_are_told() {
             _ => assert!(made.refused[0].reason.contains(told), "{operation}: {}", made.refused[0].reason),
         }
     }
-    // What the answer looks like is no reason not to ask.
+    // An invalid response schema does not reject the operation.
     let odd = imported(&of_paths(
         json!({"/x": {"get": {"responses": {"200": {"content": {"application/json": {"schema": 5}}}}}}}),
     ));
     assert!(odd.offered[0].definition.output_schema.is_none() && odd.warnings[0].message.contains("no output schema"));
 }
 
-/// However a document is broken, reading it ends, and quickly.
+/// Checks that reading a broken document ends, and quickly.
 #[test]
 fn a_document_that_is_cut_or_bent_anywhere_is_read_or_refused() {
     for name in ["petshop.yaml", "swagger-2.0.yaml", "openapi-3.0.yaml", "openapi-3.1.json"] {

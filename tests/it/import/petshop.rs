@@ -1,6 +1,7 @@
-//! Every operation of the pet shop is called, and its server gets exactly the request that the document means.
+//! Calls of every operation of the pet shop, checked against the request that the document describes.
 //!
-//! The document is our own; the original has the same operations, and `TOOLPOST_PETSTORE=FILE` puts it to the same test.
+//! The document is written for this test. The original has the same operations; `TOOLPOST_PETSTORE=FILE` tests it
+//! instead.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use super::{app_and_server, import, names};
 use crate::support::fixture::project_file;
 use crate::support::shapes::succeeded;
 
-/// A call and the request that it has to be: method, target, type of the body, body.
+/// A call and its expected request: tool, arguments, method, target, type of the body, body.
 type Case = (&'static str, Value, &'static str, &'static str, &'static str, Value);
 
 fn cases() -> Vec<Case> {
@@ -140,7 +141,7 @@ async fn the_tools_say_what_they_do_to_the_world() {
     }
 }
 
-/// The example of the guide: its lists are one parameter each.
+/// Checks the example of the guide, in which each list is one parameter.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_asks_as_its_server_wants_it() {
     let (app, server) = app_and_server().await;

@@ -1,4 +1,4 @@
-//! What an import leaves behind in the registry, on both databases.
+//! Imported tools in the registry, on both databases.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ on_both_databases!(
 on_both_databases!(
     async fn another_node_has_the_tools_at_once_when_it_imports_the_same(backend: Backend) {
         if backend == Backend::Sqlite {
-            // A file has one server.
+            // Only one service can use a SQLite file.
             return;
         }
         let app = App::start(backend).await;

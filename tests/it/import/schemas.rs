@@ -1,4 +1,4 @@
-//! Schemas of documents that JSON Schema or JSON itself makes hard.
+//! Schemas of documents that are difficult in JSON Schema or in JSON.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{app_and_server, names, of_paths};
 use crate::support::shapes::{succeeded, violation};
 use crate::support::{App, HttpTool};
 
-/// Imports a document whose JSON is given as text.
+/// Imports a document that is given as JSON text.
 async fn import_text(app: &App, server: &HttpTool, document: &str) -> Value {
     let body = format!("{{\"document\": {document}, \"server\": \"{}\"}}", server.url(""));
     app.post_raw("/imports/openapi", body).await.ok()

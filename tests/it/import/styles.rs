@@ -1,4 +1,4 @@
-//! Parameters of every style, and credentials, as they arrive.
+//! Parameters of every style, and credentials, as the server receives them.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn parameter(name: &str, place: &str, style: Value, schema: Value) -> Value {
     parameter
 }
 
-/// The examples of the specification's table (3.1, parameter object, style examples), where the table has one.
+/// Checks the style examples of the specification (3.1, Parameter Object), where it has one.
 #[tokio::test(flavor = "multi_thread")]
 async fn arrays_and_objects_arrive_in_the_style_of_their_parameter() {
     let array = json!({"type": "array", "items": {"type": "string"}});
@@ -132,7 +132,7 @@ async fn forms_text_and_bytes_arrive_as_their_media_type() {
     assert!(wrong["output"].as_str().unwrap().contains("is not base64"), "{wrong}");
 }
 
-/// As in the documents of Twilio: `Metadata` and `RateLimits` have no type.
+/// Checks fields as in the documents of Twilio: `Metadata` and `RateLimits` have no type.
 #[tokio::test(flavor = "multi_thread")]
 async fn untyped_form_fields_are_sent_as_they_are() {
     let fields = json!({"type": "object", "properties": {"To": {"type": "string"}, "Metadata": {}, "RateLimits": {},
@@ -229,7 +229,7 @@ async fn credentials_are_sent_where_they_are_asked_for_and_never_shown() {
     );
     assert_eq!(requests[1].header("x-key"), "s3&cret");
     assert_eq!((requests[2].header("cookie"), requests[2].target.as_str()), ("sid=s3&cret", "/sid?k=s3%26cret"));
-    // Nobody has set the secret, so nothing is sent.
+    // The secret is not set, so no request is sent.
     let unset = app.call("token", json!({})).await;
     assert!(unset["output"].as_str().unwrap().contains("TOOLPOST_SECRET_NOT_SET"), "{unset}");
     assert_eq!(server.requests().len(), 3);

@@ -1,4 +1,4 @@
-//! How much a key may ask.
+//! Rate and concurrency limits of a key.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ async fn too_many_requests_are_told_when_to_come_again_and_others_are_not_touche
     assert!((1..=60).contains(&seconds), "{seconds}");
     assert_eq!(answer.problem(429)["code"], "TOO_MANY_REQUESTS");
     assert_eq!(other.get("/stats").await.status, 200);
-    // Another key that changes resets no count.
+    // Changes of other keys do not reset the count.
     other.get("/stats").await.ok();
     keyed(&operator, json!({"scopes": ["read"]})).await;
     client.get("/stats").await.problem(429);

@@ -1,4 +1,4 @@
-//! A key is made, shown once, used, and ends.
+//! The lifecycle of a key: it is created, shown once, used, and ends.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ on_both_databases!(
     async fn the_first_key_closes_an_open_service(backend: Backend) {
         let app = App::start(backend).await;
         succeeded(&app.call("echo", json!({})).await);
-        // Whatever is shown to an open service, nobody looks at it.
+        // An open service ignores credentials.
         assert_eq!(app.with_key("sk-of-somebody-else").get("/tools").await.status, 200);
         assert_eq!(app.get("/keys").await.ok(), json!({"keys": [], "next_cursor": null}));
         let (key, id) = app.key(json!({"scopes": ["admin"]})).await;
@@ -23,7 +23,7 @@ on_both_databases!(
         app.get("/nowhere").await.problem(404);
         let operator = app.with_key(&key);
         assert_eq!(operator.get("/tools").await.status, 200);
-        // It stays closed when its last key is revoked.
+        // The service stays closed when its last key is revoked.
         assert_eq!(operator.delete(&format!("/keys/{id}")).await.status, 204);
         assert_eq!(operator.get("/tools").await.problem(401)["code"], "INVALID_KEY");
         app.get("/tools").await.problem(401);
@@ -103,7 +103,8 @@ on_both_databases!(
         ] {
             assert_eq!(client.get(path).await.status, status, "{path}");
         }
-        // For one session whoever calls in it may switch its groups; for everybody only who keeps the tools.
+        // A caller may switch groups for its session; switching them for all sessions requires the right to manage
+        // tools.
         assert_eq!(operator.post("/tool-groups", &json!({"name": "g"})).await.status, 201);
         assert_eq!(caller.post("/sessions", &json!({"id": "s"})).await.status, 201);
         let switch = async |client: &crate::support::Client, path: &str| {
@@ -113,7 +114,7 @@ on_both_databases!(
         assert_eq!(switch(&caller, "/tool-groups/g?session=s").await, 200);
         assert_eq!(switch(&caller, "/tool-groups/g").await, 403);
         assert_eq!(switch(&toolsmith, "/tool-groups/g").await, 200);
-        // What there is not has no scope.
+        // Unknown methods require no scope.
         assert_eq!(reader.post("/stats", &json!({})).await.problem(405)["code"], "METHOD_NOT_ALLOWED");
     }
 );
@@ -168,7 +169,7 @@ async fn a_key_that_one_node_revokes_is_of_no_use_on_another() {
     eventually("the key over there", || async { (there.get("/stats").await.status == 200).then_some(()) }).await;
     second.get("/stats").await.problem(401);
     assert_eq!(operator.delete(&format!("/keys/{id}")).await.status, 204);
-    // Here at once, and there with its next look.
+    // The revocation applies to this node at once, and to the other node after its next refresh.
     operator.with_key(&key).get("/stats").await.problem(401);
     eventually("its end over there", || async { (there.get("/stats").await.status == 401).then_some(()) }).await;
 }

@@ -1,4 +1,4 @@
-//! A key for some tools beside the calls of others.
+//! Calls of other tools, as a key with a tool restriction sees them.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ on_both_databases!(
         let refused = client.post_with("/tool-calls", &key, &calculate).await;
         assert!(!refused.text().contains("SUCCESS"), "{}", refused.text());
         assert_eq!(refused.problem(422)["code"], "IDEMPOTENCY_KEY_REUSED");
-        // Nor as one of a batch, nor as events.
+        // A batch or an event stream does not return the call either.
         let batch = json!({"calls": [{"name": "echo", "arguments": {}}, calculate]});
         let key = [("idempotency-key", "two")];
         operator.post_with("/tool-calls", &key, &batch).await.ok();
@@ -58,7 +58,7 @@ on_both_databases!(
             let refused = client.post_with("/tool-calls", headers, &batch).await;
             assert_eq!(refused.problem(422)["code"], "IDEMPOTENCY_KEY_REUSED");
         }
-        // What it has asked for itself it gets again, and what is of its tools.
+        // The key can replay its own requests, and requests about its tools.
         let key = [("idempotency-key", "three")];
         for replayed in ["", "true"] {
             let answer = client.post_with("/tool-calls", &key, &calculate).await;
@@ -120,7 +120,7 @@ on_both_databases!(
         supply(&client, &opened).await.problem(404);
         assert_eq!(operator.stored(&opened).await["phase"], "arguments");
         let own = client.accepted(partial).await;
-        // The call may have ended by the time of the answer.
+        // The call may have ended before the response.
         let supplied = supply(&client, &own).await;
         assert!([200, 202].contains(&supplied.status), "{}", supplied.text());
         failed(&operator.ended(&own).await, "TOOL_NOT_FOUND");

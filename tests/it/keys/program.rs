@@ -1,11 +1,11 @@
-//! `toolpost keys`, and how the program starts with and without them.
+//! `toolpost keys`, and the start of the program with and without keys.
 
 use serde_json::json;
 
 use crate::cli::program::{Home, Program};
 use crate::support::{Client, eventually};
 
-/// The last line of what a command has printed.
+/// Runs a command and returns the last line of its output.
 fn key_of(home: &Home, words: &[&str]) -> String {
     let ended = home.run(words);
     assert_eq!(ended.code, Some(0), "{ended:?}");

@@ -1,5 +1,5 @@
-//! Every route × a key for some tools: it shows no call of another tool, and changes none. A route without a case fails the
-//! test.
+//! Every route × a key with a tool restriction: the route shows and changes no call of another tool. A route without a
+//! case fails the test.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,28 +10,28 @@ use crate::support::calls::id_of;
 use crate::support::client::send;
 use crate::support::{App, Backend, Client, Response, eventually};
 
-/// Part of everything that belongs to the tools that the key is not for.
+/// A part of every text that belongs to the other tools.
 const MARK: &str = "marker";
 
-/// What a key for some tools is to see of a route.
+/// The expected response of a route for a key with a tool restriction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sees {
-    /// 404: the tool or the call does not exist for it.
+    /// 404: for this key, the tool or the call does not exist.
     Nothing,
-    /// 403: it concerns other tools, too.
+    /// 403: the route also concerns other tools.
     Refused,
-    /// Nothing of other tools, whatever else there is.
+    /// Any response that does not contain other tools.
     Own,
     /// A stream without events of other tools' calls.
     OwnStream,
 }
 
-/// Calls of tools that the key is not for.
+/// Calls of tools that the key excludes.
 struct Others {
     ended: String,
     waiting: String,
     partial: String,
-    /// The session of a task, which such a call waits for.
+    /// The session of a task that a call of another tool waits for.
     task: String,
     task_call: String,
 }
@@ -75,7 +75,7 @@ impl Others {
     }
 }
 
-/// The case of a route.
+/// Returns the id, the body and the expectation for a route.
 fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, Sees) {
     use Sees::{Nothing, Own, OwnStream, Refused};
     let Others { ended, waiting, partial, task, .. } = others;
@@ -123,7 +123,7 @@ fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, S
         ("get", "/events") => ("", None, OwnStream),
         ("post", "/events/ticket") => ("", Some(json!({"path": "/events"})), Own),
         ("post", "/sessions") => ("", Some(json!({"id": "own"})), Own),
-        // Which tools a session names is no call.
+        // The tools that a session names are not calls.
         ("get", "/sessions/{id}") => ("s", None, Own),
         ("get", "/sessions/{id}/messages" | "/sessions/{id}/prompt") => ("s", None, Own),
         ("get", "/sessions/{id}/events") => ("s", None, OwnStream),
@@ -146,7 +146,7 @@ async fn ask(client: &Client, method: &str, path: &str, body: Option<&Value>) ->
     .await
 }
 
-/// What has happened and what happens, up to a call of its own.
+/// Checks the stored and live events of a stream up to a call of the key's own tool.
 async fn sees_only_own(client: &Client, operator: &Client, path: &str) {
     let mut live = client.events(path).await;
     let mut whole = client.events(&format!("{path}?after=0")).await;
@@ -189,7 +189,7 @@ on_both_databases!(
                 Sees::Refused => assert_eq!(answer.status, 403, "{what}"),
                 Sees::Own | Sees::OwnStream => {
                     assert!(answer.status < 500, "{what}");
-                    // A session names tools, and keys name what they are for.
+                    // Sessions name their tools, and keys name the tools that they allow.
                     let names = ["/sessions", "/keys"].iter().any(|one| path.starts_with(one));
                     let mut json = answer.json.clone();
                     if names {
@@ -209,7 +209,7 @@ on_both_databases!(
     }
 );
 
-/// The same without the names of tools that a session or a key was made with, and without what a task was made for.
+/// Removes the tool names and tasks with which sessions and keys were created.
 fn without_tools(value: Value) -> Value {
     match value {
         Value::Object(members) => members

@@ -1,4 +1,4 @@
-//! What was opened with a key ends with the key.
+//! Streams and requests that were opened with a key end with the key.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,14 +11,14 @@ use crate::support::calls::id_of;
 use crate::support::client::send;
 use crate::support::{App, Backend, Client, EventStream, Response, bounded, eventually};
 
-/// A tool whose calls wait for a result from outside.
+/// Registers a tool whose calls wait for a posted result.
 async fn external(operator: &Client) {
     let definition = json!({"name": "ext", "description": "x", "input_schema": {"type": "object"},
         "executor": {"type": "external"}});
     operator.register(definition).await;
 }
 
-/// Everything that stays open with a key: streams, waits, and a model's stream that is piped in.
+/// All requests that stay open with a key: streams, waits, and a model's stream that is piped in.
 struct Open {
     waiting: String,
     streams: Vec<(String, EventStream)>,
@@ -57,7 +57,7 @@ impl Open {
         Self { waiting, streams, polls, mcp, pipe: Pipe::open(client, "").await }
     }
 
-    /// Waits until all of it has ended.
+    /// Waits until all of them have ended, and returns the id of the call that was waited for.
     async fn ends(self) -> String {
         for (what, mut stream) in self.streams {
             bounded(&what, stream.rest()).await;
@@ -71,19 +71,19 @@ impl Open {
         }
         let (pipe, mut events) = self.pipe;
         bounded("the answer to a model's stream", events.rest()).await;
-        // Nothing more of it is read.
+        // The service stops reading the model's stream.
         eventually("the end of a model's stream", || async { pipe.is_over().then_some(()) }).await;
         self.waiting
     }
 }
 
-/// The call that some request waits for.
+/// Returns the call `awaited`, for which a request waits.
 async fn awaited(client: &Client) -> Option<Value> {
     let calls = client.get("/tool-calls?name=ext").await.ok();
     calls["tool_calls"].as_array().unwrap().iter().find(|call| call["call_id"] == "awaited").cloned()
 }
 
-/// Calls whose caller's key has ended go on as after a disconnect.
+/// Checks that the calls keep running after the end of the caller's key, as after a disconnect.
 async fn calls_go_on(operator: &Client, waiting: &str) {
     let awaited = id_of(&awaited(operator).await.unwrap());
     for id in [waiting, &awaited] {
@@ -111,7 +111,7 @@ on_both_databases!(
     async fn expired_key_ends_its_streams_and_waits(backend: Backend) {
         let (_app, operator) = service(backend).await;
         external(&operator).await;
-        // Long enough to open everything with it.
+        // The key lasts long enough to open all of them.
         let (key, _) = operator.key(json!({"scopes": ["call", "read"], "expires": "8s"})).await;
         let open = Open::with(&operator.with_key(&key)).await;
         let waiting = open.ends().await;
@@ -124,7 +124,7 @@ on_both_databases!(
         let (_app, operator) = service(backend).await;
         let (key, id) = operator.key(json!({"scopes": ["read"]})).await;
         let mut events = operator.with_key(&key).events("/events").await;
-        // What is known of all keys is forgotten then.
+        // Creating a key clears the cache of keys.
         operator.key(json!({"scopes": ["read"]})).await;
         assert_eq!(operator.delete(&format!("/keys/{id}")).await.status, 204);
         assert_eq!(events.rest().await, []);

@@ -1,4 +1,4 @@
-//! A key for some tools: no other exists for it.
+//! A key with a tool restriction: for it, no other tools exist.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ on_both_databases!(
             client.get(path).await.problem(404);
         }
         client.post("/tools/bank.pay/validate", &json!({"arguments": {}})).await.problem(404);
-        // In a session, too, whatever that names.
+        // The same applies in a session, regardless of the tools that it names.
         let session = json!({"id": "s", "tools": ["bank.pay", "mail.send"]});
         assert_eq!(client.post("/sessions", &session).await.status, 201);
         let shown = client.get("/sessions/s").await.ok();
@@ -65,7 +65,7 @@ async fn it_registers_no_others_and_changes_nothing_that_concerns_all() {
     client.post("/tools", &other).await.problem(403);
     client.put("/tools/bank.pay", &other).await.problem(403);
     client.delete("/tools/bank.pay").await.problem(404);
-    // Nor another tool's code under a name of its own.
+    // The key cannot register another tool's code under an allowed name either.
     let mut disguised = echo_tool("mail.wait", json!({"type": "object"}));
     disguised["executor"]["name"] = "wait".into();
     client.post("/tools", &disguised).await.problem(403);

@@ -1,4 +1,4 @@
-//! The reference says what there is.
+//! The limits reference is complete.
 
 use toolpost::config::limits::reference;
 

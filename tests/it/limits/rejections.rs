@@ -1,4 +1,4 @@
-//! What the reference says of a refusal is what a caller is told: each limit of it that is answered by HTTP is exceeded here.
+//! The documented HTTP rejections: each limit in the reference that is answered by HTTP is exceeded here.
 
 use serde_json::{Value, json};
 use toolpost::config::Config;
@@ -11,7 +11,7 @@ use crate::support::raw::{connect, exchange, to_the_end};
 use crate::support::stall::Stall;
 use crate::support::{App, Backend, Client, Response};
 
-/// What whoever is beyond a limit is told.
+/// The response of a request that exceeds a limit.
 #[derive(Debug, PartialEq)]
 struct LimitResponse {
     status: u16,
@@ -27,7 +27,7 @@ impl From<Response> for LimitResponse {
     }
 }
 
-/// Of an answer byte by byte.
+/// Parses a raw HTTP response.
 impl From<String> for LimitResponse {
     fn from(answer: String) -> Self {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer}"));
@@ -42,20 +42,20 @@ async fn tuned(configure: fn(&mut Config)) -> App {
     App::tuned(Backend::Sqlite, configure).await
 }
 
-/// A client with a key of these scopes; from now on the service asks for one.
+/// Creates a key with this scope and returns a client with it. From then on, the service requires a key.
 async fn keyed(app: &App, scope: &str) -> Client {
     let (key, _) = app.key(json!({"scopes": [scope]})).await;
     app.with_key(&key)
 }
 
-/// Posts what is taken, then the same kind once more.
+/// Posts an accepted body and then another one of the same kind.
 async fn twice(app: &App, path: &str, bodies: [Value; 2]) -> LimitResponse {
     let first = app.post(path, &bodies[0]).await;
     assert!([200, 201, 202].contains(&first.status), "{}", first.text());
     app.post(path, &bodies[1]).await.into()
 }
 
-/// Goes beyond one limit.
+/// Exceeds one limit.
 async fn beyond(setting: &str) -> LimitResponse {
     let echo = json!({"name": "echo"});
     match setting {
@@ -181,7 +181,7 @@ fn backlog(config: &mut Config, most: usize, burst: usize, burst_ms: u64) {
     (server.max_backlog, server.burst, server.burst_ms) = (most, burst, burst_ms);
 }
 
-/// One more call than are taken while the database is behind. Those that were taken end well.
+/// Submits one call more than the backlog accepts while the database stalls. The accepted calls end normally.
 async fn behind(app: App, taken: usize) -> LimitResponse {
     let stall = Stall::begin(&app).await;
     let mut waiting = Vec::new();
@@ -197,7 +197,7 @@ async fn behind(app: App, taken: usize) -> LimitResponse {
     told
 }
 
-/// Those of the settings that begin so.
+/// Checks all limits whose setting has this prefix.
 async fn hold(section: &str) {
     let mut tried = 0;
     for limit in CATALOG.iter().filter(|limit| limit.setting.starts_with(section)) {
@@ -231,7 +231,7 @@ fn no_section_of_the_reference_is_left_out() {
     }
 }
 
-/// Registering, and calling, which the refusals above do not do.
+/// Checks that registering and calling a tool still work at the limits.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_at_its_bound_goes_on_as_before() {
     let app = tuned(|config| {

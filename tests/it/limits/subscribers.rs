@@ -1,4 +1,4 @@
-//! Event streams: so many in all, and so many of one caller, whichever way they are read.
+//! Limits on event streams: in total and for each caller, for every way to subscribe.
 
 use reqwest::Method;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::support::client::send;
 use crate::support::shapes::succeeded;
 use crate::support::{App, Backend, Response, eventually};
 
-/// Asks for events in each way in which they are told.
+/// Subscribes to events in every possible way.
 async fn ask_every_way(app: &App, call: &str) -> Vec<Response> {
     let events = |request: reqwest::RequestBuilder| send(request.header("accept", "text/event-stream"));
     let mut answers = Vec::new();
@@ -30,13 +30,13 @@ on_both_databases!(
             assert_eq!(answer.header("retry-after"), "1");
             assert_eq!(answer.problem(503)["code"], "OVERLOADED");
         }
-        // Whoever does not want events has an answer.
+        // Requests without events are still answered.
         succeeded(&app.call("echo", json!({})).await);
         assert_eq!(app.all_calls().await.len(), 2, "nothing of what was refused was accepted");
         drop(stream);
         let path = format!("/tool-calls/{id}/events");
         eventually("the place", || async { (app.get(&path).await.status == 200).then_some(()) }).await;
-        // What has ended has given its place back.
+        // An ended stream releases its slot.
         for _ in 0..3 {
             let streamed = eventually("the place", || async {
                 let request = app.request(Method::POST, "/tool-calls").json(&json!({"name": "echo"}));

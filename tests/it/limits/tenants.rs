@@ -1,4 +1,4 @@
-//! What each tenant may have, counted in the database.
+//! Quotas of tenants, counted in the database.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ on_both_databases!(
         assert_eq!(app.post("/tools", &tool("a")).await.problem(409)["code"], "TOOL_EXISTS");
         assert_eq!(app.delete("/tools/a").await.status, 204);
         made(&app, "/tools", tool("c")).await;
-        // A call makes its session, and goes on in one that is there.
+        // A call creates its session, or continues an existing one.
         let in_session = |id: &str| json!({"name": "echo", "session": id});
         refused(&app, "/tool-calls", in_session("c"), "TOO_MANY_SESSIONS").await;
         app.call_with(in_session("a")).await;

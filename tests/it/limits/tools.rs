@@ -1,4 +1,4 @@
-//! How often a tool may be called.
+//! Rate limits of tools.
 
 use serde_json::{Value, json};
 use toolpost::config::{Config, ToolLimit};

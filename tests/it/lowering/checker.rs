@@ -1,4 +1,4 @@
-//! The rules of each vendor's subset, written down a second time.
+//! An independent second implementation of the rules of each vendor's subset.
 
 use serde_json::{Map, Value};
 use toolpost::schema::lower::Target;
@@ -51,7 +51,7 @@ const GEMINI: [&str; 20] = [
 ];
 const GONE: [&str; 7] = ["$schema", "$id", "id", "$comment", "$anchor", "definitions", "nullable"];
 
-/// Panics with what is wrong, if anything is.
+/// Checks a lowered schema. Panics with the violated rule.
 pub fn check(target: Target, schema: &Value) {
     assert_eq!(schema["type"], "object", "the root of {schema}");
     assert!(schema["properties"].is_object(), "properties of the root of {schema}");

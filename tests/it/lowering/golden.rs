@@ -1,4 +1,4 @@
-//! Characteristic schemas, and what each vendor is given.
+//! Golden cases: characteristic schemas, lowered for each vendor.
 
 use serde_json::{Value, json};
 

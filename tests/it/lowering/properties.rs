@@ -1,11 +1,11 @@
-//! What holds for every schema and every value.
+//! Properties that hold for every schema and every value.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::support::seeded::Seeded;
 
-/// Schemas of one run; each in four dialects.
+/// Number of schemas in a run, each lowered for four vendors.
 const SCHEMAS: u64 = 400;
 const VALUES: usize = 12;
 
@@ -65,7 +65,7 @@ fn what_is_valid_for_a_lowered_schema_is_valid_for_the_original_after_the_way_ba
             }
         }
     });
-    // The shortest tells most.
+    // Show a sample, the shortest failures first.
     failed.sort_by_key(String::len);
     let shortest: Vec<String> = failed.iter().step_by(failed.len().div_ceil(8).max(1)).cloned().collect();
     assert!(failed.is_empty(), "{} failed, among them\n{}", failed.len(), shortest.join("\n\n"));
@@ -90,7 +90,7 @@ fn the_way_back_takes_anything() {
     });
 }
 
-/// A call of the original as a model that follows the lowered schema would write it.
+/// Converts arguments of the original schema to those that a model would write for the lowered schema.
 fn written(target: Target, schema: &Value, document: &Value, value: &Value) -> Option<Value> {
     let go = |schema: &Value, value: &Value| written(target, schema, document, value);
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
@@ -143,7 +143,7 @@ fn written(target: Target, schema: &Value, document: &Value, value: &Value) -> O
         Value::String(_) if is("string") && listed.is_none_or(|listed| listed.contains(value)) => Some(value.clone()),
         Value::Bool(_) if is("boolean") => Some(value.clone()),
         Value::Number(number) if is("number") || is("integer") && !number.is_f64() => Some(value.clone()),
-        // Of a strict schema's values only objects and arrays are texts.
+        // Of the values of a strict schema, only objects and arrays are sent as text.
         other if target == Target::Gemini || other.is_object() || other.is_array() => {
             let text = json!(other.to_string());
             listed?.contains(&text).then_some(text)
@@ -185,7 +185,7 @@ fn a_call_written_the_lowered_way_comes_back_as_it_was_meant() {
                 continue;
             };
             let back = back(lowered, &written);
-            // A property that is absent or `null` may come back as either, where the original allows both.
+            // An absent property and a `null` property may replace each other where the original allows both.
             assert_eq!(
                 without_nulls(&back),
                 without_nulls(&call),

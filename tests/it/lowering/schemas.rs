@@ -1,4 +1,4 @@
-//! Schemas made by chance, with every keyword and in the spellings of several drafts.
+//! Random schemas with every keyword, in the spellings of several drafts.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ const NAMES: [&str; 9] = ["a", "b", "kind", "user name", "x-y", "ü", "$ref", "i
 const FORMATS: [&str; 7] = ["date", "date-time", "email", "uri", "uuid", "int32", "password"];
 const PATTERNS: [&str; 3] = ["^a+$", "^x_", "^[0-9]{2}$"];
 
-/// A tool's input schema.
+/// Generates a tool's input schema.
 pub fn input(chance: &mut Seeded) -> Value {
     let mut schema = object(chance, 3);
     schema["type"] = json!("object");
@@ -28,7 +28,7 @@ pub fn input(chance: &mut Seeded) -> Value {
             "next": {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]},
         }});
         let shared = json!({"tree": tree, "word": scalar(chance)}).to_string();
-        // The tree's own definitions may not refer to anything but itself and the word.
+        // The definitions of the tree may refer only to themselves and to the word.
         schema[definitions] = serde_json::from_str(&shared.replace("#/$defs/", &format!("#/{definitions}/"))).unwrap();
     }
     schema

@@ -1,10 +1,10 @@
-//! Values made by chance for a lowered schema, in plain JSON Schema. Whether they are valid is for the validator to say.
+//! Random values for a lowered schema in plain JSON Schema. A validator decides whether they are valid.
 
 use serde_json::{Map, Value, json};
 
 use crate::support::seeded::Seeded;
 
-/// A value that is meant to be valid; nothing where no value comes to mind.
+/// Generates a value that is probably valid, or `None` if no candidate is found.
 pub fn for_schema(schema: &Value, document: &Value, chance: &mut Seeded, depth: u64) -> Option<Value> {
     if depth > 12 {
         return None;
