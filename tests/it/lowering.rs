@@ -12,8 +12,8 @@ mod values;
 
 const TARGETS: [Target; 4] = [Target::OpenAi, Target::OpenAiStrict, Target::Anthropic, Target::Gemini];
 
-/// Converts a vendor's schema to plain JSON Schema for [`compile`]. Only Gemini's needs a conversion: its objects are
-/// closed, and `nullable` is a keyword.
+/// Converts a vendor's schema to plain JSON Schema for [`compile`]. Only Gemini's schema changes: its objects are
+/// implicitly closed, and `nullable` is a keyword.
 fn as_json_schema(target: Target, schema: &Value) -> Value {
     if target != Target::Gemini {
         return schema.clone();

@@ -8,7 +8,7 @@ use toolpost::store::{Db, Store};
 use super::{Service, shown};
 use crate::support::{Answer, App, Backend, HttpTool, Options, Received, bounded, eventually};
 
-/// Resets the stored callbacks, because the service may have sent them already.
+/// Marks all stored callbacks as undelivered, although the service may have sent them already.
 async fn as_if_nothing_was_sent(store: &Store) {
     const SQL: &str = "UPDATE callbacks SET state = 0, attempts = 0, next_at = NULL, leased_until = NULL, \
         last_status = NULL, delivered_at = NULL";

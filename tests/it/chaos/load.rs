@@ -1,4 +1,4 @@
-//! Concurrent clients, each of which sends one request after the other and some of them twice.
+//! Concurrent clients that send requests one after the other, and some requests twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -52,7 +52,7 @@ impl Desk {
         bounded("a change", self.journal.write(change)).await.unwrap();
     }
 
-    /// Returns a running call, as its node knows it.
+    /// Writes a running call and returns it as its node knows it.
     async fn running(&self) -> Call {
         let mut call =
             Call::accepted(IdGenerator::random().next(), "job".into(), None, Arc::default(), Time(0), "node".into());

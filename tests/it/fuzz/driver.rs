@@ -71,7 +71,7 @@ fn changed(corpus: &[Vec<u8>], first: &Index, changes: &[Change], words: &[&str]
             }
             Change::Remove(from, to) => {
                 let (from, to) = between(from, to);
-                // Mostly short cuts, which keep the input interesting.
+                // Remove only a small part, so that the input stays interesting.
                 input.drain(from..to.min(from + 1 + (to - from) / 8));
             }
             Change::Repeat(from, to, times) => {

@@ -54,7 +54,7 @@ async fn a_group_that_a_file_names_is_not_deleted_and_nothing_changes() {
     let options = Options { tools_dir: Some(folder.path().to_owned()), ..Options::default() };
     let app = App::start_with(Backend::Sqlite, options).await;
     app.grouped("other", &["g"]).await;
-    // With `hides`, a group of the same name is stored and deleted first.
+    // A file tool counts even while a stored tool shadows it: it could reappear with its group.
     for hides in [false, true] {
         if hides {
             app.grouped("mine", &[]).await;

@@ -16,7 +16,7 @@ async fn an_inactive_tool_is_in_no_format_and_in_no_search() {
         let path = format!("/tools?format={format}");
         assert!(app.get(&path).await.text().contains("in_a"), "{format}");
         app.deactivate("a").await;
-        // Vendor formats never include it, even with `include_inactive`.
+        // Only the native format supports `include_inactive`.
         let asked = if format == "native" { "" } else { "&include_inactive=true" };
         for query in ["", "&q=answers", "&groups=a,b", "&groups=a"] {
             let text = app.get(&format!("{path}{query}{asked}")).await.text();

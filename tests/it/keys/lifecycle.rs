@@ -103,7 +103,7 @@ on_both_databases!(
         ] {
             assert_eq!(client.get(path).await.status, status, "{path}");
         }
-        // A caller may switch groups for its session; switching them for all sessions requires the right to manage
+        // A caller may switch groups in its session. Switching them for all sessions requires the right to manage
         // tools.
         assert_eq!(operator.post("/tool-groups", &json!({"name": "g"})).await.status, 201);
         assert_eq!(caller.post("/sessions", &json!({"id": "s"})).await.status, 201);
@@ -114,7 +114,7 @@ on_both_databases!(
         assert_eq!(switch(&caller, "/tool-groups/g?session=s").await, 200);
         assert_eq!(switch(&caller, "/tool-groups/g").await, 403);
         assert_eq!(switch(&toolsmith, "/tool-groups/g").await, 200);
-        // Unknown methods require no scope.
+        // Unsupported methods require no scope.
         assert_eq!(reader.post("/stats", &json!({})).await.problem(405)["code"], "METHOD_NOT_ALLOWED");
     }
 );

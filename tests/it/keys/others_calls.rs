@@ -58,7 +58,7 @@ on_both_databases!(
             let refused = client.post_with("/tool-calls", headers, &batch).await;
             assert_eq!(refused.problem(422)["code"], "IDEMPOTENCY_KEY_REUSED");
         }
-        // The key can replay its own requests, and requests about its tools.
+        // The key can replay its own requests, and other keys' requests for its tools.
         let key = [("idempotency-key", "three")];
         for replayed in ["", "true"] {
             let answer = client.post_with("/tool-calls", &key, &calculate).await;

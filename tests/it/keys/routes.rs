@@ -20,7 +20,7 @@ enum Sees {
     Nothing,
     /// 403: the route also concerns other tools.
     Refused,
-    /// Any response that does not contain other tools.
+    /// A status below 500, and no data of other tools.
     Own,
     /// A stream without events of other tools' calls.
     OwnStream,
@@ -31,7 +31,7 @@ struct Others {
     ended: String,
     waiting: String,
     partial: String,
-    /// The session of a task that a call of another tool waits for.
+    /// The session of a task. A call of another tool waits for this task.
     task: String,
     task_call: String,
 }

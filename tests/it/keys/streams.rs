@@ -57,7 +57,7 @@ impl Open {
         Self { waiting, streams, polls, mcp, pipe: Pipe::open(client, "").await }
     }
 
-    /// Waits until all of them have ended, and returns the id of the call that was waited for.
+    /// Waits until all of them have ended, and returns the id of the detached call.
     async fn ends(self) -> String {
         for (what, mut stream) in self.streams {
             bounded(&what, stream.rest()).await;

@@ -90,7 +90,7 @@ fn the_way_back_takes_anything() {
     });
 }
 
-/// Converts arguments of the original schema to those that a model would write for the lowered schema.
+/// Converts a call of the original schema to the form that a model writes for the lowered schema.
 fn written(target: Target, schema: &Value, document: &Value, value: &Value) -> Option<Value> {
     let go = |schema: &Value, value: &Value| written(target, schema, document, value);
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
