@@ -20,7 +20,7 @@ async fn numbered() -> HttpTool {
         .await
 }
 
-/// Returns the members of a definition whose results all callers share.
+/// Returns members of a definition that share its results among all callers.
 fn global() -> Value {
     json!({"annotations": idempotent(), "cache": {"ttl_ms": 3_600_000, "scope": "global"}})
 }

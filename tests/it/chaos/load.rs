@@ -79,7 +79,7 @@ impl Load {
         self.shared.progress.borrow().open.iter().cloned().collect()
     }
 
-    /// Lets the clients finish the requests that they have begun.
+    /// Lets the clients finish their current requests, and returns the observations.
     pub async fn finish(&mut self) -> Observations {
         self.shared.progress.send_modify(|progress| progress.is_stopping = true);
         for ended in join_all(&mut self.tasks).await {
