@@ -1,4 +1,4 @@
-//! Callbacks that the receiver rejects once or always.
+//! Failed deliveries: retries, the last attempt, redirects and unreachable receivers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

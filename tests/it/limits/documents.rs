@@ -1,4 +1,4 @@
-//! The limits reference is complete.
+//! The limits reference: complete, with valid links.
 
 use toolpost::config::limits::reference;
 
