@@ -1,4 +1,4 @@
-//! The HTTP interface: the whole surface on this page, one file per noun beneath.
+//! The HTTP API. This module lists all routes; each resource has its own submodule.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -86,18 +86,18 @@ use layers::Outermost;
 use server::Server;
 use subscribers::Subscribers;
 
-/// How long connections may take to end once everything else has.
+/// The time that connections get to close once all other work has ended.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What every handler can reach. Cheap to clone.
+/// The state shared by all handlers. Cheap to clone.
 pub type AppState = Arc<Shared>;
 
-/// See [`AppState`].
+/// The fields of [`AppState`].
 #[derive(Debug)]
 pub struct Shared {
     config: Config,
     engine: Arc<Engine>,
-    /// What belongs to no tenant. What belongs to somebody is reached through the access of whoever asks.
+    /// Data that belongs to no tenant. Handlers reach the data of a tenant through the caller's [`Access`].
     stores: Stores,
     auth: Arc<Auth>,
     bus: Bus,
@@ -109,16 +109,16 @@ pub struct Shared {
     tracer: Tracer,
     callback_counts: Arc<Counts>,
     mcp: Endpoint,
-    /// Event streams that are read at once.
+    /// Permits for open event streams.
     subscribers: Subscribers,
-    /// Documents that are imported at once.
+    /// Permits for concurrent imports of documents.
     imports: Semaphore,
     upstreams: Arc<Upstreams>,
-    /// Fires when streams must end.
+    /// Cancelled when streams must end.
     closing: CancellationToken,
 }
 
-/// Every route, and the document that describes it.
+/// Returns all routes with the OpenAPI document that describes them.
 fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(docs::frame())
         .routes(routes!(tool_list::list, tools::create))
@@ -164,18 +164,18 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(metrics::metrics))
 }
 
-/// The OpenAPI document of this version, for a service that asks for keys.
+/// Returns the OpenAPI document of this version, for a service that requires API keys.
 #[must_use]
 pub fn openapi() -> Value {
     openapi_patches::refined(&derived())
 }
 
-/// What of it follows from the routes.
+/// Returns the document as derived from the routes, before refinement.
 fn derived() -> OpenApi {
     docs::finish(routes().into_openapi())
 }
 
-/// The whole interface as a service.
+/// Builds the service for the whole API.
 fn service(
     state: AppState,
 ) -> Outermost<
@@ -190,19 +190,19 @@ fn service(
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
         .with_state(state.clone());
-    // Who is refused is counted, too.
+    // Metrics wrap the gate so that rejected requests are counted, too.
     let around_calls =
         ServiceBuilder::new().layer(measure.at(fast_path::PATH, &fast_path::METHOD)).layer(gate.of_calls());
     let calls = around_calls.service(calls::execute.with_state(state.clone()));
-    // Behind it is whatever was mounted before: nothing is to be mounted after.
+    // `layer` applies to the routes that exist at this point, so no route may be added after it.
     let router = router.layer(ServiceBuilder::new().layer(measure).layer(gate));
     Outermost::new(FastPath { calls, router }, state)
 }
 
-/// Serves until `drain` fires; then takes no new calls, lets running ones end, and closes everything.
+/// Serves until `drain` is cancelled. Then rejects new calls, lets running calls end, and closes all connections.
 ///
 /// # Errors
-/// If the listener fails.
+/// Returns an error if the listener's address cannot be read or the server task fails.
 pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) -> std::io::Result<()> {
     let address = listener.local_addr()?;
     app.reporting.set_base_to_listener(address);
@@ -232,14 +232,14 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
     let server = Server::new(service(state.clone()), state);
     let mut server = tokio::spawn(server.run(listener, closing.clone()));
     tokio::select! {
-        // It does not end by itself.
+        // The server ends early only if its task fails.
         ended = &mut server => {
             app.stop().await;
             return ended.map_err(std::io::Error::other);
         }
         () = drain.cancelled() => {}
     }
-    // While calls end, the listener stays: whoever comes now is told 503 and when to try again.
+    // The listener stays open while calls end, so that new requests get a 503 with `Retry-After`.
     app.engine.drain(Duration::from_millis(app.config.server.drain_ms)).await;
     closing.cancel();
     let ended = tokio::time::timeout(LINGER, &mut server).await;

@@ -2,13 +2,13 @@
 
 use axum::http::{HeaderMap, header};
 
-/// A quality value in thousandths.
+/// A quality value, in thousandths.
 type Quality = u16;
 
 const EVENTS: &str = "text/event-stream";
-/// The media ranges that JSON fits, the most specific one last.
+/// The media ranges that match JSON, the most specific one last.
 const JSON: [&str; 3] = ["*/*", "application/*", "application/json"];
-/// The quality of a range that names none.
+/// The quality of a range without a `q` parameter.
 const FULL: Quality = 1000;
 
 /// Returns `true` if `text/event-stream` is named, is acceptable, and JSON is not preferred to it. A wildcard alone means
@@ -27,7 +27,7 @@ pub(super) fn prefers_events(headers: &HeaderMap) -> bool {
     events > 0 && events >= json
 }
 
-/// Every media range with its quality.
+/// Returns each media range with its quality.
 fn ranges(headers: &HeaderMap) -> impl Iterator<Item = (&str, Quality)> {
     let texts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(',')).map(|range| {
@@ -36,12 +36,12 @@ fn ranges(headers: &HeaderMap) -> impl Iterator<Item = (&str, Quality)> {
     })
 }
 
-/// The value of the parameter `q`; what is not a number from 0 to 1 is ignored.
+/// Returns the value of the parameter `q`, or `None` unless it is a number from 0 to 1.
 fn quality(parameter: &str) -> Option<Quality> {
     let (name, value) = parameter.split_once('=')?;
     let value: f32 = value.trim().parse().ok()?;
     let is_quality = name.trim().eq_ignore_ascii_case("q") && (0.0..=1.0).contains(&value);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 0 to 1000")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is from 0 to 1000")]
     is_quality.then(|| (value * f32::from(FULL)).round() as Quality)
 }
 

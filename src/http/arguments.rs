@@ -1,4 +1,4 @@
-//! `PATCH /tool-calls/{id}/arguments`: arguments that come piece by piece (docs/reference/contract.md, section 8).
+//! `PATCH /tool-calls/{id}/arguments`: arguments sent in chunks (docs/reference/contract.md, section 8).
 
 use std::time::Duration;
 
@@ -21,63 +21,63 @@ use crate::executor::ToolRole;
 use crate::formats::native::ToolCall;
 use crate::formats::stream::partial;
 
-/// A piece of the arguments, or their end, or both.
+/// A chunk of the arguments, their end, or both.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Piece)]
 pub(super) struct ArgumentChunk {
-    /// What their text goes on with.
+    /// Text to append to the arguments.
     delta: Option<String>,
-    /// The number of the piece, from 1: one that was there before is ignored, and none can be left out. Without it, pieces
-    /// are taken as they come.
+    /// The number of the chunk, from 1. A chunk that was already received is ignored, and a gap is rejected. Without
+    /// numbers, chunks are appended in the order of arrival.
     #[schema(minimum = 1)]
     seq: Option<u64>,
-    /// The arguments are complete: the call starts.
+    /// Marks the arguments as complete and starts the call.
     #[serde(default)]
     #[schema(extensions(("x-together" = json!({"anyOf": [{"required": ["delta"], "properties": {"delta": {"type": "string"}}},
         {"required": ["final"], "properties": {"final": {"const": true}}}]}))))]
     r#final: bool,
 }
 
-/// A piece that was taken.
+/// A chunk that was accepted.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = PieceTaken)]
 struct ChunkAccepted {
-    /// The call.
+    /// The id of the call.
     id: Uuid,
     status: Status,
     phase: Phase,
-    /// The number of the last piece.
+    /// The number of the last chunk.
     seq: u64,
 }
 
-/// A piece that was taken; with `final` the call.
+/// The accepted chunk, or the call if `final` is set.
 #[derive(utoipa::ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "only the document reads it")]
+#[expect(dead_code, reason = "read only by the OpenAPI document")]
 enum PatchAnswer<'a> {
     Taken(ChunkAccepted),
     Call(Box<ToolCall<'a>>),
 }
 
-/// Sends more of the arguments of a call that was opened with `partial`.
+/// Appends to the arguments of a call that was opened with `partial`.
 ///
-/// What is readable of them is in the call's `status` events, as `params`. With `final` the call starts, and the answer is
-/// the ToolCall: at once, or after as long as `Prefer: wait=SECONDS` says.
+/// The arguments received so far are in the call's `status` events, as `params`. With `final` the call starts, and the
+/// response is the ToolCall: immediately, or after the time in `Prefer: wait=SECONDS`.
 #[utoipa::path(patch, path = "/tool-calls/{id}/arguments", operation_id = "patch_arguments", tag = "tool calls",
     security(("api_key" = ["call"])),
-    params(("id" = Uuid, Path, description = "The service's id of the call"),
-        ("Prefer" = Option<String>, Header, example = "wait=10", description = "With `final`: how many seconds to wait for the end (RFC 7240), up to an hour")),
+    params(("id" = Uuid, Path, description = "The id that the service assigned to the call"),
+        ("Prefer" = Option<String>, Header, example = "wait=10", description = "With `final`: seconds to wait for the end of the call (RFC 7240), at most 3600")),
     request_body(content = ArgumentChunk, example = json!({"delta": "{\"city\":\"Paris\"}", "final": true})),
     responses((status = 200, description = "The call has ended", body = ToolCall),
-        (status = 202, description = "Taken. With `final`: the arguments are on disk, and the call goes on at `Location`", body = PatchAnswer,
+        (status = 202, description = "Accepted. With `final`: the arguments are recorded, and the call continues at `Location`", body = PatchAnswer,
             headers(("Location" = String, description = "With `final`: `/tool-calls/{id}`"))),
         BodyErrors,
-        (status = 404, description = "There is no such call"),
-        (status = 409, description = "`SEQUENCE_GAP`: a piece is missing. `ARGUMENTS_COMPLETE`: nothing more is taken"),
-        (status = 421, description = "Another node has the call; send its pieces to that one"),
-        (status = 422, description = "The body does not have its shape"),
-        (status = 503, description = "The database is away")))]
+        (status = 404, description = "Unknown call"),
+        (status = 409, description = "`SEQUENCE_GAP`: a chunk is missing. `ARGUMENTS_COMPLETE`: the arguments are already complete"),
+        (status = 421, description = "Another node runs the call; send the chunks to that node"),
+        (status = 422, description = "The body does not match the schema"),
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn patch(
     State(state): State<AppState>,
     access: Access,
@@ -88,7 +88,7 @@ pub(super) async fn patch(
     let id = extract::call_id(&id)?;
     let ArgumentChunk { delta, seq, r#final } = body.read()?;
     if seq == Some(0) {
-        return Err(Problem::field("/seq", "must be 1 or more: what the call was opened with comes before"));
+        return Err(Problem::field("/seq", "must be 1 or more; the arguments of the opening request precede it"));
     }
     if delta.is_none() && !r#final {
         return Err(Problem::field("", "must have `delta`, or `final`, or both"));
@@ -103,8 +103,10 @@ pub(super) async fn patch(
     Ok(reply::json(StatusCode::ACCEPTED, &taken))
 }
 
-/// Whether the caller has the tool of this call. Where the arguments are to name the tool, the call has to be made with the
-/// same allow-list: it may come to any tool of whoever made it.
+/// Checks that the caller may use the call's tool.
+///
+/// If the arguments can name another tool, the call must have been made with the caller's allow-list, because the call
+/// can reach any tool on that list.
 async fn may_supply(access: &Access, id: Uuid) -> Result<(), Problem> {
     if access.allowed().is_none() {
         return Ok(());
@@ -128,7 +130,7 @@ async fn complete(
     draft.complete(CompleteArguments { recorded: Some(recorded), ..CompleteArguments::default() }).map_err(refused)?;
     let patience = Duration::from_millis(state.config.store.patience_ms);
     match tokio::time::timeout(patience, is_recorded).await {
-        // The call has ended, or goes on elsewhere, if it is not told.
+        // A dropped sender means that the call has ended or has been adopted by another node.
         Ok(Ok(()) | Err(_)) => {}
         Err(_) => return Err(Problem::store_unavailable("the arguments could not be recorded in time")),
     }
@@ -154,14 +156,17 @@ fn arguments_complete() -> Problem {
     Problem::conflict("ARGUMENTS_COMPLETE", ArgumentStreamError::Closed.to_string())
 }
 
-/// Why nothing is taken for this call here.
+/// Returns the reason why this node accepts no arguments for the call.
 async fn not_open(state: &AppState, access: &Access, id: Uuid) -> Result<Problem, Problem> {
     let call = access.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
     if call.phase == Phase::Arguments
         && state.engine.draft(access.tenant(), id).is_none()
         && call.node != *state.engine.node()
     {
-        return Ok(Problem::misdirected(format!("node \"{}\" has this call; send its arguments there", call.node)));
+        return Ok(Problem::misdirected(format!(
+            "the call runs on node \"{}\"; send its arguments to that node",
+            call.node
+        )));
     }
     Ok(arguments_complete())
 }

@@ -1,4 +1,4 @@
-//! The gate before all routes: who asks, and whether they may. What each route asks for stands in [`needs`].
+//! Authentication and authorization of requests. [`requirements`] defines what each route requires.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -30,22 +30,23 @@ pub(super) mod requirements;
 use events_path::ShownTicket;
 use requirements::{Requirement, RequirementTable};
 
-/// Lets in whoever may, and tells the handlers who they are.
+/// A layer that authenticates requests, checks the route's requirement, and passes the caller on to the handler.
 #[derive(Clone)]
 pub(super) struct Gate {
     state: AppState,
     needs: Arc<RequirementTable>,
-    /// What calls ask for, where it stands before `POST /tool-calls` alone.
+    /// The requirement of `POST /tool-calls`, if the layer is only in front of that route.
     calls: Option<Requirement>,
 }
 
 impl Gate {
-    /// Before the routes that this document describes.
+    /// Creates the layer for the routes in the document.
     pub fn new(state: AppState, document: &OpenApi) -> Self {
         Self { state, needs: Arc::new(RequirementTable::new(document)), calls: None }
     }
 
-    /// Before the one that brings calls: too many are refused before anybody looks at them.
+    /// Returns the layer for `POST /tool-calls` alone. It rejects calls before reading them if the service is
+    /// overloaded.
     pub fn of_calls(&self) -> Self {
         Self { calls: Some(self.needs.of_route(fast_path::PATH, &fast_path::METHOD)), ..self.clone() }
     }
@@ -63,7 +64,7 @@ impl<S> Layer<S> for Gate {
     }
 }
 
-/// See [`Gate`].
+/// The service of [`Gate`].
 #[derive(Clone)]
 pub(super) struct GateService<S> {
     inner: S,
@@ -98,7 +99,7 @@ where
             request.extensions_mut().insert(operator.clone());
             return Either::Left(self.inner.call(request));
         }
-        // The one that is ready is the one that is called.
+        // Only the polled service is known to be ready, so it is moved out and its clone is left in place.
         let other = self.inner.clone();
         let (mut inner, state) = (std::mem::replace(&mut self.inner, other), self.gate.state.clone());
         Either::Right(Box::pin(async move {
@@ -125,18 +126,18 @@ where
     }
 }
 
-/// What is said where a request waits for something, and its credential ends meanwhile.
-const ENDED: &str = "the API key or the token has ended while the request waited; calls that were accepted go on as after \
-    a disconnect";
+/// The detail of the problem if a credential ends while its request waits.
+const ENDED: &str =
+    "the API key or the token ended while the request waited; accepted calls continue as after a disconnect";
 
-/// How much of the service is its caller's, and for how long; part of a request.
+/// The caller's limits and credential, as an extension of the request.
 #[derive(Debug, Clone)]
 pub(super) struct CallerLimits {
     pub limits: Arc<Limits>,
     pub credential: Arc<Credential>,
 }
 
-/// An answer that is a stream is something that its caller does for as long as it lasts, and keeps what it needs for that.
+/// Keeps `what` alive until a streamed response ends. A response of known size drops it immediately.
 pub(super) fn held<T: Send + 'static>(response: Response, what: T) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;
@@ -149,11 +150,11 @@ pub(super) fn held<T: Send + 'static>(response: Response, what: T) -> Response {
     })
 }
 
-/// A body that ends early once a credential ends.
+/// A body that ends early when the credential ends.
 struct UntilEnded {
     body: Body,
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Only credentials that are in use are ended.
+    /// Keeps the credential in use, because only credentials in use are ended.
     _credential: Arc<Credential>,
 }
 
@@ -171,7 +172,7 @@ impl HttpBody for UntilEnded {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        // First of all: a stream that always has more to say ends, too.
+        // Checked first, so that a stream that always has data ends, too.
         if self.ended.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
@@ -179,7 +180,8 @@ impl HttpBody for UntilEnded {
     }
 }
 
-/// Who asks; nobody where something else than a key may speak for a call.
+/// Authenticates the caller and checks its scopes. Returns `None` if the route is public or the request has a call's
+/// token.
 async fn admitted(
     state: &AppState,
     headers: &HeaderMap,
@@ -196,7 +198,7 @@ async fn admitted(
     let admitted = match (bearer, ticket) {
         (_, Some(ticket)) => {
             let admitted = state.auth.admit_ticket(&ticket.text, |path| ticket.is_covered_by(path)).await;
-            let other_path = || Problem::forbidden("the event ticket is for another path");
+            let other_path = || Problem::forbidden("the event ticket was issued for another path");
             admitted.map_err(refused)?.ok_or_else(other_path)?
         }
         (Some(bearer), None) => state.auth.admit(bearer).await.map_err(refused)?,
@@ -215,47 +217,47 @@ fn refused(refused: AdmitError) -> Problem {
     }
 }
 
-/// Whether a caller has one of these scopes.
+/// Checks that the caller has one of these scopes.
 pub(super) fn require(access: &Access, scopes: Scopes) -> Result<(), Problem> {
     if access.caller().scopes.allow(scopes) { Ok(()) } else { Err(Problem::scope_missing(scopes)) }
 }
 
-/// Whether a caller may have tools of any name: what concerns all of them is not for others.
+/// Checks that the caller may use all tools. Keys for some tools cannot do what affects every tool.
 pub(super) fn require_all_tools(access: &Access) -> Result<(), Problem> {
     match access.allowed() {
         None => Ok(()),
-        Some(_) => Err(Problem::forbidden("this concerns all tools, and the key is for some of them only")),
+        Some(_) => Err(Problem::forbidden("this affects all tools, but the key is restricted to some of them")),
     }
 }
 
-/// Whether a caller may act on calls of all these tools at once.
+/// Checks that the caller may use all of these tools.
 pub(super) fn require_tools(access: &Access, tools: impl IntoIterator<Item = String>) -> Result<(), Problem> {
     match tools.into_iter().all(|tool| access.caller().may_have(&tool)) {
         true => Ok(()),
-        false => Err(Problem::forbidden("this ends a call of a tool that the key may not use")),
+        false => Err(Problem::forbidden("this would end a call of a tool that the key may not use")),
     }
 }
 
-/// Whether a caller is the operator's: what tells of all tenants together is not for one of them.
+/// Checks that the caller may see data of all tenants: it belongs to the default tenant and may use all tools.
 pub(super) fn require_operator(access: &Access) -> Result<(), Problem> {
     if !access.tenant().is_default() {
-        return Err(Problem::forbidden("this tells of all tenants together; it is for keys of the tenant `default`"));
+        return Err(Problem::forbidden("this requires a key of the tenant `default`, because it covers all tenants"));
     }
     require_all_tools(access)
 }
 
-/// What `Authorization: Bearer` has (RFC 6750, section 2.1).
+/// Returns the token of `Authorization: Bearer` (RFC 6750, section 2.1).
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// What the caller has shown; nothing in an open service.
+/// The credential of the caller; `None` if authentication is disabled.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallerCredential(pub Option<Arc<Credential>>);
 
 impl CallerCredential {
-    /// Waits for its end; for ever where nothing has to be shown.
+    /// Waits until the credential ends. Never completes without a credential.
     pub async fn ended(&self) {
         match &self.0 {
             Some(credential) => credential.ended().await,
@@ -276,12 +278,12 @@ impl FromRequestParts<AppState> for Access {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
-        // A route behind no gate serves nobody.
+        // The gate sets the extension, so a route outside the gate rejects all requests.
         parts.extensions.get::<Self>().cloned().ok_or_else(Problem::missing_key)
     }
 }
 
-/// Who asks, where that need not be known.
+/// The caller, for routes that also accept unauthenticated requests.
 #[derive(Debug)]
 pub(super) struct MaybeCaller(pub Option<Access>);
 

@@ -1,10 +1,11 @@
-//! `Cache-Control` of a request (RFC 9111, section 5.2.1): whether a kept result will do.
+//! `Cache-Control` of a request (RFC 9111, section 5.2.1): whether a cached result may be used.
 
 use axum::http::{HeaderMap, header};
 
 use crate::domain::call::CacheControl;
 
-/// What the request says. `max-age=0` is `no-cache`, as browsers reload with either; what else there is asks for nothing.
+/// Parses the directives of a request. `max-age=0` equals `no-cache`, because browsers reload with either. Other
+/// directives are ignored.
 pub(super) fn of(headers: &HeaderMap) -> CacheControl {
     let mut found = CacheControl::Any;
     let texts = headers.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());

@@ -1,4 +1,4 @@
-//! What `POST /tool-calls` takes: one call, a batch of them, or a model's own message.
+//! The body of `POST /tool-calls`: one call, a batch, or a model's own message.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,32 +21,32 @@ mod unknown;
 pub(super) use options::{OnDisconnect, check_limits, check_session, check_session_at};
 pub(super) use schema::CallBody;
 
-/// A body that was read.
+/// A parsed body.
 #[derive(Debug)]
 pub(super) struct ParsedBody {
     /// The calls with their options.
     pub submission: Box<Submission>,
-    /// How long to wait, if the body tells it.
+    /// How long to wait, if the body sets it.
     pub wait: Option<Wait>,
-    /// How the model's conversation goes on, where the answer is to say it.
+    /// Builds the vendor messages that continue the conversation, if the response includes them.
     pub message: Option<Arc<Continuation>>,
-    /// Where each call's id stands in the body.
+    /// Where the body has the id of each call.
     pub id_places: IdLocation,
 }
 
-/// Where each call's id stands in a body, or would.
+/// The location of call ids in a body, whether or not they are set.
 #[derive(Debug)]
 pub(super) enum IdLocation {
-    /// The body is the call.
+    /// The body is a call.
     Body,
-    /// Its `calls` are.
+    /// The elements of `calls` are the calls.
     Calls,
-    /// Where the vendor has it.
+    /// A pointer to each id in a vendor's message.
     Message(Vec<String>),
 }
 
 impl IdLocation {
-    /// A pointer (RFC 6901) to the id of the call at this place.
+    /// Returns a JSON pointer (RFC 6901) to the id of the call at this index.
     pub fn of(&self, index: usize) -> String {
         match self {
             Self::Body => "/id".to_owned(),
@@ -56,11 +56,11 @@ impl IdLocation {
     }
 }
 
-/// Whose shape a body has.
+/// The format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum MessageFormat {
-    /// Our own.
+    /// The format of this API.
     Native,
     /// OpenAI Chat.
     #[serde(rename = "openai")]
@@ -68,7 +68,7 @@ pub(super) enum MessageFormat {
     /// OpenAI Responses.
     #[serde(rename = "openai-responses")]
     OpenAiResponses,
-    /// As `openai`: strict definitions change nothing in messages.
+    /// Same as `openai`, because strict definitions change nothing in messages.
     #[serde(rename = "openai-strict")]
     OpenAiStrict,
     /// Anthropic.
@@ -88,7 +88,7 @@ impl MessageFormat {
         }
     }
 
-    /// As the body says it; options are read as a whole later.
+    /// Returns the `format` of a body. The other options are parsed later.
     fn of(body: &Value) -> Result<Option<Self>, Problem> {
         let Some(format) = body.get("format").filter(|format| !format.is_null()) else { return Ok(None) };
         let read = format.as_str().and_then(|_| serde_json::from_value(format.clone()).ok());
@@ -99,7 +99,7 @@ impl MessageFormat {
     }
 }
 
-/// Reads a body of at most so many calls. Tools are called by their names or aliases in this snapshot.
+/// Parses a body of at most `most_calls` calls. The calls name tools by their names or aliases in `tools`.
 pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> Result<ParsedBody, Problem> {
     let format = MessageFormat::of(&body)?;
     let vendor = format.and_then(MessageFormat::vendor);
@@ -111,7 +111,7 @@ pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> Result<P
     }
 }
 
-/// One call or a batch of our own shape; with a vendor, the answer has its messages too.
+/// Parses one call or a batch in the native format. With a vendor, the response has its messages, too.
 fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize) -> Result<ParsedBody, Problem> {
     let Value::Object(mut body) = body else {
         let found = json::type_name(&body);
@@ -137,7 +137,7 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize)
     finish(requests, options, said, is_batch, id_places)
 }
 
-/// A model's message: always a batch, also with one call or none.
+/// Parses a model's message. The result is always a batch, also for one call or none.
 fn message(vendor: Vendor, body: Value, most_calls: usize) -> Result<ParsedBody, Problem> {
     let options = Options::beside(&body)?;
     let spoken = messages::read(vendor, body)?;
@@ -174,10 +174,10 @@ fn finish(
         for (index, request) in requests.iter_mut().enumerate() {
             let place = || id_places.of(index);
             let Some(id) = &request.call_id else {
-                return Err(Problem::field(place(), "is missing: `dedupe` goes by it"));
+                return Err(Problem::field(place(), "is missing; `dedupe` requires it"));
             };
             if !seen.insert(id.clone()) {
-                return Err(Problem::field(place(), "is another call's too: `dedupe` goes by it"));
+                return Err(Problem::field(place(), "is the id of another call; `dedupe` requires unique ids"));
             }
             request.idempotency_key =
                 Some(IdempotencyKey::of_call(session, id, &request.name, request.arguments.as_ref()));

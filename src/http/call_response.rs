@@ -1,4 +1,4 @@
-//! What `POST /tool-calls` answers: calls that have ended, and where those are found that go on.
+//! The JSON responses of `POST /tool-calls`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::engine::WaitOutcome;
 use crate::formats::messages::Continuation;
 use crate::formats::native::{BatchAnswer, ToolCall};
 
-/// Calls that have all ended.
+/// Returns the response for calls that have all ended.
 pub(super) fn ended(batch_id: Option<Uuid>, calls: &[Arc<Call>], said: Option<&Continuation>) -> Response {
     of(StatusCode::OK, batch_id, batch_id.is_some(), calls, said)
 }
 
-/// The answer to a message without calls.
+/// Returns the response for a message without calls.
 pub(super) fn nothing() -> Response {
     reply::json(StatusCode::OK, &BatchAnswer::nothing())
 }
@@ -40,14 +40,14 @@ fn of(
         calls => {
             let results = calls.iter().map(|call| ToolCall::from(&**call)).collect();
             let messages = said.map(|said| said.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));
-            // Calls of one request are counted together.
+            // All calls of a request share one memory footprint.
             let counted = calls.first().map(|call| call.counted.clone()).unwrap_or_default();
             reply::pieces(status, BatchAnswer { batch_id, results, messages }.to_json(), counted)
         }
     }
 }
 
-/// Calls as they are seen: 200 if all have ended, else 202 and where they are found.
+/// Returns the response for calls that were waited for: 200 if all have ended, else 202 with `Location`.
 pub(super) async fn seen(
     access: &Access,
     batch_id: Option<Uuid>,
@@ -65,7 +65,7 @@ pub(super) async fn seen(
         WaitOutcome::Settled(call) => call.id,
         WaitOutcome::Pending(id) => *id,
     });
-    // They are accepted: whoever cannot be told how they stand is told where they are.
+    // The calls are accepted, so a caller that cannot get their status gets their location.
     let stored = access.store().calls_of(&going).await.map_err(|_| not_recorded(true, batch_id, first))?;
     let mut stored: HashMap<Uuid, Call> = stored.into_iter().map(|call| (call.id, call)).collect();
     let mut calls = Vec::with_capacity(seen.len());
@@ -78,7 +78,7 @@ pub(super) async fn seen(
     Ok(as_they_are(batch_id, batch_id.is_some(), &calls, said))
 }
 
-/// 200 if all have ended, else 202 and where they are found.
+/// Returns 200 if all calls have ended, else 202 with `Location`.
 pub(super) fn as_they_are(
     batch_id: Option<Uuid>,
     is_batch: bool,
@@ -104,11 +104,11 @@ fn location(batch_id: Option<Uuid>, call: Option<Uuid>) -> String {
     }
 }
 
-/// The database is away. What was accepted goes on; what was not may safely be sent again.
+/// Returns the problem for an unavailable database. Accepted calls continue; other calls can safely be sent again.
 pub(super) fn not_recorded(accepted: bool, batch_id: Option<Uuid>, call: Option<Uuid>) -> Problem {
     if accepted {
-        let detail = "the end could not be recorded in time; what was accepted is at `Location` once it is";
+        let detail = "the end could not be recorded in time; accepted calls will be at `Location` once it is recorded";
         return Problem::store_unavailable(detail).at(location(batch_id, call));
     }
-    Problem::store_unavailable("the call could not be recorded in time; a tool that is not read-only was not run")
+    Problem::store_unavailable("the call could not be recorded in time; it was not run unless its tool is read-only")
 }

@@ -22,7 +22,7 @@ use crate::formats::native::{BatchAnswer, ToolCall};
 /// One call: a ToolCall. A batch or a model's message: its results.
 #[derive(utoipa::ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "only the document reads it")]
+#[expect(dead_code, reason = "read only by the OpenAPI document")]
 enum CallAnswer<'a> {
     One(Box<ToolCall<'a>>),
     Batch(BatchAnswer<'a>),
@@ -67,9 +67,9 @@ enum CallAnswer<'a> {
                 ("Preference-Applied" = String, description = "What of `Prefer` was honoured"),
                 ("Idempotency-Replayed" = String, description = "`true`: the key was known, and these are the calls of the first request"))),
         BodyErrors,
-        (status = 422, description = "The body does not have its shape; `errors` say where. Or `IDEMPOTENCY_KEY_REUSED`: the key came with another body"),
-        (status = 429, description = "`TOO_MANY_REQUESTS`: the key asks more than it may. `TOO_MANY_STREAMS`: it reads as many event streams as it may. `TOO_MANY_SESSIONS`: the tenant has as many as it may have"),
-        (status = 503, description = "`OVERLOADED`: no room. `STORE_UNAVAILABLE`: the database is away; what was accepted all the same is at `Location`. `SHUTTING_DOWN`: the service is stopping",
+        (status = 422, description = "The body does not match the schema; `errors` say where. Or `IDEMPOTENCY_KEY_REUSED`: the key came with another body"),
+        (status = 429, description = "`TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded. `TOO_MANY_STREAMS`: the caller has reached its limit of event streams. `TOO_MANY_SESSIONS`: the limit of the tenant is reached"),
+        (status = 503, description = "`OVERLOADED`: no room. `STORE_UNAVAILABLE`: the database is unavailable; calls that were accepted are at `Location`. `SHUTTING_DOWN`: the service is stopping",
             headers(("Location" = String, description = "Where what was accepted will be found, if anything was")))))]
 pub(super) async fn execute(
     State(state): State<AppState>,

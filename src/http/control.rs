@@ -27,10 +27,10 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// is, and cancelling again changes nothing.
 #[utoipa::path(post, path = "/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "tool calls",
     security(("api_key" = ["call"])),
-    params(("id" = Uuid, Path, description = "The service's id of the call")),
+    params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
     responses((status = 202, description = "The call as it is", body = ToolCall),
-        (status = 404, description = "There is no such call"),
-        (status = 503, description = "The database is away")))]
+        (status = 404, description = "Unknown call"),
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn cancel(
     State(state): State<AppState>,
     access: Access,
@@ -52,15 +52,15 @@ pub(super) async fn cancel(
 /// An `http` tool shows the call's own token; for an `external` one any caller speaks.
 #[utoipa::path(post, path = "/tool-calls/{id}/progress", operation_id = "report_progress", tag = "tool calls",
     security(("api_key" = ["call"]), ("call_token" = [])),
-    params(("id" = Uuid, Path, description = "The service's id of the call")),
+    params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
     request_body(content = Report, example = json!({"tip": "Asking the weather station", "progress": {"current": 1, "total": 2}})),
     responses((status = 202, description = "It is on disk, and is shown to whoever watches"),
         BodyErrors,
-        (status = 401, description = "The token is not this call's"),
-        (status = 404, description = "There is no such call"),
+        (status = 401, description = "The token is not valid for this call"),
+        (status = 404, description = "Unknown call"),
         (status = 409, description = "The call has ended"),
-        (status = 422, description = "The body does not have its shape"),
-        (status = 503, description = "The database is away, or too many reports of the call are not recorded yet")))]
+        (status = 422, description = "The body does not match the schema"),
+        (status = 503, description = "The database is unavailable, or too many reports of the call are not recorded yet")))]
 pub(super) async fn progress(
     State(state): State<AppState>,
     asking: MaybeCaller,
@@ -99,17 +99,17 @@ struct ResultReceipt {
 /// the call's own token. The first result wins. The body is converted as any tool's answer.
 #[utoipa::path(post, path = "/tool-calls/{id}/result", operation_id = "post_result", tag = "tool calls",
     security(("api_key" = ["call"]), ("call_token" = [])),
-    params(("id" = Uuid, Path, description = "The service's id of the call")),
+    params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
     request_body(content((serde_json::Value = "application/json", example = json!({"output": "Sunny, 21 °C"})), (String = "text/plain", example = "Sunny, 21 °C"), (Vec<u8> = "image/*"))),
     responses((status = 200, description = "It is on disk as the call's result, or `ignored`: another one, or the call's end, came first", body = ResultReceipt),
         (status = 400, description = "The body is not what its Content-Type says"),
-        (status = 401, description = "The token is not this call's"),
-        (status = 404, description = "There is no such call"),
+        (status = 401, description = "The token is not valid for this call"),
+        (status = 404, description = "Unknown call"),
         (status = 408, description = "The body did not arrive in time"),
         (status = 409, description = "The call's tool gives its result itself"),
         (status = 413, description = "The body is too large"),
         (status = 415, description = "The Content-Type is none of these"),
-        (status = 503, description = "The database is away, or the call is about to end")))]
+        (status = 503, description = "The database is unavailable, or the call is about to end")))]
 pub(super) async fn result(
     State(state): State<AppState>,
     asking: MaybeCaller,

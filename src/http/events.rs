@@ -26,13 +26,13 @@ pub(super) struct OneParams {
 /// Everything that has happened to one call, then what happens, until its end.
 #[utoipa::path(get, path = "/tool-calls/{id}/events", operation_id = "tool_call_events", tag = "events",
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("event_ticket" = [])),
-    params(("id" = Uuid, Path, description = "The service's id of the call"), OneParams,
+    params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), OneParams,
         ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = Event, content_type = "text/event-stream"),
-        (status = 404, description = "There is no such call"),
-        (status = 422, description = "The event id or a query parameter is wrong"),
-        (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
-        (status = 503, description = "The database is away. `OVERLOADED`: as many streams are open as there is room for")))]
+        (status = 404, description = "Unknown call"),
+        (status = 422, description = "The event id or a query parameter is invalid"),
+        (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of event streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
+        (status = 503, description = "The database is unavailable. `OVERLOADED`: as many streams are open as there is room for")))]
 pub(super) async fn of_call(
     State(state): State<AppState>,
     access: Access,
@@ -69,9 +69,9 @@ pub(super) struct AllParams {
     security(("api_key" = ["read"]), ("event_ticket" = [])),
     params(AllParams, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = Event, content_type = "text/event-stream"),
-        (status = 422, description = "The event id or a query parameter is wrong"),
-        (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
-        (status = 503, description = "The database is away. `OVERLOADED`: as many streams are open as there is room for")))]
+        (status = 422, description = "The event id or a query parameter is invalid"),
+        (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of event streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
+        (status = 503, description = "The database is unavailable. `OVERLOADED`: as many streams are open as there is room for")))]
 pub(super) async fn of_all(
     State(state): State<AppState>,
     access: Access,

@@ -91,9 +91,9 @@ fn yes() -> bool {
     responses((status = 200, description = "The groups", body = GroupList,
             example = json!({"groups": [{"name": "mail", "description": "Reads and sends mail.", "active": false, "manageable": true,
                 "tools": ["mail.read", "mail.send"], "created_at": "2026-01-31T12:00:00.000Z", "updated_at": "2026-01-31T12:00:00.000Z"}], "total": 1})),
-        (status = 404, description = "There is no such session"),
-        (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away (with `session`)")))]
+        (status = 404, description = "Unknown session"),
+        (status = 422, description = "A query parameter is invalid"),
+        (status = 503, description = "The database is unavailable (with `session`)")))]
 pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> Result<Response, Problem> {
     let session = find_session(&access, params.session.as_deref()).await?;
     Ok(listed(&access, session.as_ref()))
@@ -106,9 +106,9 @@ pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> 
     responses((status = 201, description = "Made; `Location` is its own", body = GroupView, headers(("Location" = String))),
         BodyErrors,
         (status = 409, description = "There is a group of this name already"),
-        (status = 429, description = "`TOO_MANY_GROUPS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
-        (status = 422, description = "The body does not have its shape, or the name is none that a group can have"),
-        (status = 503, description = "The database is away")))]
+        (status = 429, description = "`TOO_MANY_GROUPS`: the limit of the tenant is reached. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
+        (status = 422, description = "The body does not match the schema, or the name is none that a group can have"),
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(
     State(state): State<AppState>,
     access: Access,
@@ -138,9 +138,9 @@ pub(super) async fn create(
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
     params(("name" = String, Path, example = "mail", description = "The group's name"), ViewParams),
     responses((status = 200, description = "The group", body = GroupView),
-        (status = 404, description = "There is no such group, or no such session"),
-        (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away (with `session`)")))]
+        (status = 404, description = "Unknown group or session"),
+        (status = 422, description = "A query parameter is invalid"),
+        (status = 503, description = "The database is unavailable (with `session`)")))]
 pub(super) async fn read(
     access: Access,
     Path(name): Path<String>,
@@ -156,9 +156,9 @@ pub(super) async fn read(
     security(("api_key" = ["tools"])),
     params(("name" = String, Path, example = "mail", description = "The group's name")),
     responses((status = 204, description = "Deleted"),
-        (status = 404, description = "There is no such group"),
+        (status = 404, description = "Unknown group"),
         (status = 409, description = "Tools name it that are built in or stand in files"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn delete(
     State(state): State<AppState>,
     access: Access,

@@ -30,7 +30,7 @@ pub(super) struct HookList<'a> {
 #[utoipa::path(get, path = "/hooks", operation_id = "list_hooks", tag = "hooks",
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The hooks", body = HookList),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn list(State(state): State<AppState>, access: Access) -> Result<Response, Problem> {
     let all = state.engine.hooks().all(access.tenant());
     let hooks: Vec<HookView<'_>> = all.iter().map(|hook| hook.view()).collect();
@@ -44,9 +44,9 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Resul
     security(("api_key" = ["admin"])),
     responses((status = 201, description = "Registered", body = HookView, headers(("Location" = String))),
         BodyErrors,
-        (status = 429, description = "`TOO_MANY_HOOKS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
+        (status = 429, description = "`TOO_MANY_HOOKS`: the limit of the tenant is reached. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 422, description = "The hook is refused; `errors` say where and why"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(
     State(state): State<AppState>,
     access: Access,
@@ -71,7 +71,7 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/hooks/{id}", operation_id = "read_hook", tag = "hooks", params(("id" = String, Path, description = "The hook's id")),
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The hook", body = HookView),
-        (status = 404, description = "There is no such hook")))]
+        (status = 404, description = "Unknown hook")))]
 pub(super) async fn read(
     State(state): State<AppState>,
     access: Access,
@@ -85,9 +85,9 @@ pub(super) async fn read(
 #[utoipa::path(delete, path = "/hooks/{id}", operation_id = "delete_hook", tag = "hooks", params(("id" = String, Path, description = "The hook's id")),
     security(("api_key" = ["admin"])),
     responses((status = 204, description = "Removed"),
-        (status = 404, description = "There is no such hook"),
+        (status = 404, description = "Unknown hook"),
         (status = 409, description = "The hook was not registered over the API"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn delete(
     State(state): State<AppState>,
     access: Access,

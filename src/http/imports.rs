@@ -90,8 +90,8 @@ struct ImportRequest {
         (String = "application/yaml", example = "openapi: 3.1.0\ninfo:\n  title: Pets\n  version: 1.0.0\nservers:\n  - url: https://pets.example.com\npaths:\n  /pets:\n    get:\n      operationId: list_pets\n      summary: Lists pets\n      parameters:\n        - name: limit\n          in: query\n          schema:\n            type: integer\n      responses:\n        '200':\n          description: The pets\n"))),
     responses((status = 200, description = "What was registered, and what was not", body = Report),
         BodyErrors,
-        (status = 422, description = "The body does not have its shape, the document cannot be read or fetched, or nothing of it can be imported; `errors` say where and why"),
-        (status = 503, description = "The database is away, or too many documents are being imported")))]
+        (status = 422, description = "The body does not match the schema, the document cannot be read or fetched, or nothing of it can be imported; `errors` say where and why"),
+        (status = 503, description = "The database is unavailable, or too many documents are being imported")))]
 pub(super) async fn openapi(
     State(state): State<AppState>,
     access: Access,

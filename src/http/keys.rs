@@ -142,9 +142,9 @@ pub(super) struct PageParams {
     security(("api_key" = ["admin"])),
     responses((status = 201, description = "Made. The answer is the only one that has the key", body = CreatedKey, headers(("Location" = String))),
         BodyErrors,
-        (status = 422, description = "The body does not have its shape, or the key cannot be as it says"),
-        (status = 429, description = "`TOO_MANY_KEYS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
-        (status = 503, description = "The database is away")))]
+        (status = 422, description = "The body does not match the schema, or the key cannot be as it says"),
+        (status = 429, description = "`TOO_MANY_KEYS`: the limit of the tenant is reached. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(
     State(state): State<AppState>,
     access: Access,
@@ -197,8 +197,8 @@ fn check_within(caller: &Caller, new: &NewKey) -> Result<(), Problem> {
 #[utoipa::path(get, path = "/keys", operation_id = "list_keys", tag = "keys", params(PageParams),
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "A page", body = Page),
-        (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 422, description = "A query parameter is invalid"),
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn list(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
     let limit = params.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
@@ -216,8 +216,8 @@ pub(super) async fn list(access: Access, Params(params): Params<PageParams>) -> 
 #[utoipa::path(get, path = "/keys/{id}", operation_id = "read_key", tag = "keys", params(("id" = String, Path, description = "The key's id")),
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The key, without what makes it one", body = KeyView),
-        (status = 404, description = "There is no such key"),
-        (status = 503, description = "The database is away")))]
+        (status = 404, description = "Unknown key"),
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn read(access: Access, Path(id): Path<String>) -> Result<Response, Problem> {
     let known: Uuid = id.parse().map_err(|_| no_such_key(&id))?;
     let behind = known.as_u128().checked_add(1).map(Uuid::from_u128);
@@ -230,8 +230,8 @@ pub(super) async fn read(access: Access, Path(id): Path<String>) -> Result<Respo
 #[utoipa::path(delete, path = "/keys/{id}", operation_id = "revoke_key", tag = "keys", params(("id" = String, Path, description = "The key's id")),
     security(("api_key" = ["admin"])),
     responses((status = 204, description = "Revoked"),
-        (status = 404, description = "There is no such key"),
-        (status = 503, description = "The database is away")))]
+        (status = 404, description = "Unknown key"),
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn revoke(
     State(state): State<AppState>,
     access: Access,

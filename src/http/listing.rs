@@ -67,8 +67,8 @@ struct Page<'a> {
 #[utoipa::path(get, path = "/tool-calls", operation_id = "list_tool_calls", tag = "tool calls", params(PageParams),
     security(("api_key" = ["read"])),
     responses((status = 200, description = "A page", body = Page),
-        (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 422, description = "A query parameter is invalid"),
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
     let limit = params.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
@@ -102,12 +102,12 @@ pub(super) struct WaitParams {
 }
 
 /// Reads a call; with `wait_ms` it waits for its end.
-#[utoipa::path(get, path = "/tool-calls/{id}", operation_id = "read_tool_call", tag = "tool calls", params(("id" = Uuid, Path, description = "The service's id of the call"), WaitParams),
+#[utoipa::path(get, path = "/tool-calls/{id}", operation_id = "read_tool_call", tag = "tool calls", params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), WaitParams),
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     responses((status = 200, description = "The call as it is", body = ToolCall),
-        (status = 404, description = "There is no such call"),
-        (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 404, description = "Unknown call"),
+        (status = 422, description = "A query parameter is invalid"),
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn one(
     State(state): State<AppState>,
     access: Access,
@@ -126,17 +126,17 @@ pub(super) async fn one(
 /// The whole output as text, also where `output` was cut for the model. `Range` gives a part of it.
 #[utoipa::path(get, path = "/tool-calls/{id}/output", operation_id = "read_output", tag = "tool calls",
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
-    params(("id" = Uuid, Path, description = "The service's id of the call"),
+    params(("id" = Uuid, Path, description = "The id that the service assigned to the call"),
         ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "One range of bytes (RFC 9110, section 14); several are answered with the whole."),
         ("If-Range" = Option<String>, Header, description = "The `ETag` that the rest has: with another one the whole is given")),
     responses((status = 200, description = "The output", body = String, content_type = "text/plain",
             headers(("Accept-Ranges" = String, description = "`bytes`"), ("ETag" = String, description = "It never changes"))),
         (status = 206, description = "The part that was asked for", body = String, content_type = "text/plain",
             headers(("Content-Range" = String, description = "Which part of how many bytes"))),
-        (status = 404, description = "There is no such call, or it has not ended"),
+        (status = 404, description = "Unknown call, or the call has not ended"),
         (status = 416, description = "There are not so many bytes; `Content-Range` says how many there are",
             headers(("Content-Range" = String, description = "`bytes */LENGTH`"))),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn output(access: Access, Path(id): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
     let call = find(&access, extract::call_id(&id)?).await?;
     let Some(outcome) = &call.outcome else { return Err(Problem::not_found("the call has not ended")) };
@@ -147,17 +147,17 @@ pub(super) async fn output(access: Access, Path(id): Path<String>, headers: Head
 /// One content block as its own media type; a text that was cut for the model is whole here. `Range` gives a part of it.
 #[utoipa::path(get, path = "/tool-calls/{id}/content/{n}", operation_id = "read_content_block", tag = "tool calls",
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
-    params(("id" = Uuid, Path, description = "The service's id of the call"), ("n" = u32, Path, description = "The block, counted from 0"),
+    params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), ("n" = u32, Path, description = "The block, counted from 0"),
         ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "One range of bytes (RFC 9110, section 14); several are answered with the whole."),
         ("If-Range" = Option<String>, Header, description = "The `ETag` that the rest has: with another one the whole is given")),
     responses((status = 200, description = "The block", body = String, content_type = "*/*",
             headers(("Accept-Ranges" = String, description = "`bytes`"), ("ETag" = String, description = "It never changes"))),
         (status = 206, description = "The part that was asked for", body = String, content_type = "*/*",
             headers(("Content-Range" = String, description = "Which part of how many bytes"))),
-        (status = 404, description = "There is no such call or block"),
+        (status = 404, description = "Unknown call or block"),
         (status = 416, description = "There are not so many bytes; `Content-Range` says how many there are",
             headers(("Content-Range" = String, description = "`bytes */LENGTH`"))),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn content(
     access: Access,
     Path((id, n)): Path<(String, String)>,

@@ -130,7 +130,7 @@ fn describe_refusals(operation: &mut Operation) {
     let refusals = [
         ("401", "`UNAUTHORIZED`: no key is shown. `INVALID_KEY`: the key or the token does not count"),
         ("403", "`SCOPE_MISSING`: the key may not do this. `FORBIDDEN`: nor with this"),
-        ("429", "`TOO_MANY_REQUESTS`: the key asks more than it may"),
+        ("429", "`TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
     ];
     for (status, description) in refusals {
         let responses = &mut operation.responses.responses;

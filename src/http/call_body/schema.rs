@@ -15,7 +15,7 @@ fn schema(name: &str) -> Value {
 
 /// One call.
 #[derive(Debug, utoipa::ToSchema)]
-#[expect(dead_code, reason = "only the document reads it")]
+#[expect(dead_code, reason = "read only by the OpenAPI document")]
 pub(crate) struct CallItem {
     /// The tool.
     #[schema(max_length = 512)]
@@ -30,7 +30,7 @@ pub(crate) struct CallItem {
 
 /// One call of a batch.
 #[derive(Debug, utoipa::ToSchema)]
-#[expect(dead_code, reason = "only the document reads it")]
+#[expect(dead_code, reason = "read only by the OpenAPI document")]
 pub(crate) struct BatchItem {
     #[serde(flatten)]
     call: CallItem,
@@ -83,7 +83,7 @@ described_as!(MessageFragments as "PiecesOfMessage", [GeminiFunctionCall], schem
 /// The body of `POST /tool-calls`. Whose shape it has is told by its members, or by `format`.
 #[derive(utoipa::ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "only the document reads it")]
+#[expect(dead_code, reason = "read only by the OpenAPI document")]
 pub(crate) enum CallBody {
     One(Box<SingleCall>),
     Batch(Box<BatchOfCalls>),

@@ -51,9 +51,9 @@ pub(in crate::http) struct ChangeBody {
     security(("api_key" = ["call"]), ("api_key" = ["tools"])),
     responses((status = 200, description = "All groups as they are now", body = GroupList),
         BodyErrors,
-        (status = 404, description = "There is no such group, or no such session; nothing is changed"),
-        (status = 422, description = "The body does not have its shape, or a group stands on both sides"),
-        (status = 503, description = "The database is away")))]
+        (status = 404, description = "Unknown group or session; nothing is changed"),
+        (status = 422, description = "The body does not match the schema, or a group stands on both sides"),
+        (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn switch(
     State(state): State<AppState>,
     access: Access,
@@ -89,9 +89,9 @@ pub(in crate::http) async fn switch(
     params(("name" = String, Path, example = "mail", description = "The group's name"), ViewParams),
     responses((status = 200, description = "The group as it is now", body = GroupView),
         BodyErrors,
-        (status = 404, description = "There is no such group, or no such session"),
-        (status = 422, description = "The body does not have its shape"),
-        (status = 503, description = "The database is away")))]
+        (status = 404, description = "Unknown group or session"),
+        (status = 422, description = "The body does not match the schema"),
+        (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn change(
     State(state): State<AppState>,
     access: Access,
