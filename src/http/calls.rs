@@ -1,4 +1,4 @@
-//! `POST /tool-calls`: the one way in for a model's calls.
+//! `POST /tool-calls`: submits a model's calls.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::access::Access;
 use crate::engine::{AcceptError, Footprint, InFlightCalls, RecordError};
 use crate::formats::native::{BatchAnswer, ToolCall};
 
-/// One call: a ToolCall. A batch or a model's message: its results.
+/// For one call: a ToolCall. For a batch or a model's message: its results.
 #[derive(utoipa::ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "read only by the OpenAPI document")]
@@ -28,17 +28,18 @@ enum CallAnswer<'a> {
     Batch(BatchAnswer<'a>),
 }
 
-/// Runs one tool call, a batch, or those of a model's message. One that fails is a 200 with status `ERROR` for the model.
+/// Runs one tool call, a batch, or the calls of a model's message. A failed call is a 200 with status `ERROR` for the
+/// model.
 ///
-/// A message of OpenAI Chat, OpenAI Responses, Anthropic or Gemini is told by its shape or by `format`, and may have any
-/// other members. Its answer is that of a batch, with `messages`: what the caller appends to its conversation, in the same
-/// vendor's shape. What the provider runs itself is left alone.
+/// A message of OpenAI Chat, OpenAI Responses, Anthropic or Gemini is recognized by its structure or by `format`, and
+/// may have any other members. The response is that of a batch plus `messages`: the messages to append to the
+/// conversation, in the same vendor's format. Tools that the provider runs itself are ignored.
 ///
-/// With `Accept: text/event-stream` the answer is the calls' events as they happen (`tool_call`, `status`, `progress`,
-/// `tool_result`), and at the end `batch` with what the JSON answer would have been.
+/// With `Accept: text/event-stream` the response streams the calls' events (`tool_call`, `status`, `progress`,
+/// `tool_result`), followed by a `batch` event with the content of the JSON response.
 ///
-/// A 202 is durable: the calls run, or end with a clear error, whatever happens to the service. With an `Idempotency-Key`
-/// the request can be sent again and again: it runs once, and every sending gets the outcome of the first.
+/// A 202 is durable: the calls run or end with a clear error, even if the service restarts. With an `Idempotency-Key`
+/// the request can be repeated safely: the calls run once, and each repetition gets the outcome of the first request.
 #[utoipa::path(post, path = "/tool-calls", operation_id = "execute_tool_calls", tag = "tool calls",
     request_body(content = CallBody, examples(
         ("one_call" = (summary = "One call", value = json!({"name": "echo", "arguments": {"city": "Paris"}}))),
@@ -54,23 +55,26 @@ enum CallAnswer<'a> {
             "parts": [{"functionCall": {"name": "echo", "args": {"city": "Paris"}}}]}}]}))))),
     security(("api_key" = ["call"])),
     params(
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 512, description = "The same key with the same body is the same request: it joins the first, or gets its outcome, and nothing runs twice. Kept 24 h."),
-        ("Prefer" = Option<String>, Header, example = "respond-async, wait=10", description = "`respond-async` and `wait=SECONDS` (RFC 7240), up to an hour. `wait` in the body comes first."),
-        ("Cache-Control" = Option<String>, Header, example = "no-cache", description = "Of tools that keep results: `no-cache` runs the tool and keeps the new result, `no-store` runs it and keeps nothing."),
-        ("traceparent" = Option<String>, Header, example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", description = "W3C Trace Context; `http` tools are sent it.")),
-    responses((status = 200, description = "All calls have ended. One call: a ToolCall. A batch: its results in request order. A model's message: those of a batch, with `messages`. Or the events.",
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 512, description = "A repeated key \
+            with the same body joins the first request or returns its outcome; nothing runs twice. Kept for 24 h."),
+        ("Prefer" = Option<String>, Header, example = "respond-async, wait=10", description = "`respond-async` and `wait=SECONDS` (RFC 7240), up to an hour. `wait` in the body takes precedence."),
+        ("Cache-Control" = Option<String>, Header, example = "no-cache", description = "For tools whose results are \
+            cached: `no-cache` runs the tool and caches the new result, `no-store` runs it and caches nothing."),
+        ("traceparent" = Option<String>, Header, example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", description = "W3C Trace Context, passed on to `http` tools.")),
+    responses((status = 200, description = "All calls have ended. One call: a ToolCall. A batch: its results in \
+        request order. A model's message: the results of a batch and `messages`. Or the events.",
             content((CallAnswer = "application/json"), (Event = "text/event-stream")),
-            headers(("Preference-Applied" = String, description = "What of `Prefer` was honoured"),
-                ("Idempotency-Replayed" = String, description = "`true`: the key was known, and this is the outcome of the first request"))),
-        (status = 202, description = "Accepted, and not all calls have ended: each as it is, and they go on", body = CallAnswer,
-            headers(("Location" = String, description = "Where they are found: `/tool-calls/{id}`, or `/tool-calls?batch_id=…`"),
-                ("Preference-Applied" = String, description = "What of `Prefer` was honoured"),
-                ("Idempotency-Replayed" = String, description = "`true`: the key was known, and these are the calls of the first request"))),
+            headers(("Preference-Applied" = String, description = "The preferences that were applied"),
+                ("Idempotency-Replayed" = String, description = "`true`: the key was used before, and this is the outcome of the first request"))),
+        (status = 202, description = "The calls are accepted, but not all have ended. Each is returned in its current status and continues", body = CallAnswer,
+            headers(("Location" = String, description = "The location of the calls: `/tool-calls/{id}`, or `/tool-calls?batch_id=…`"),
+                ("Preference-Applied" = String, description = "The preferences that were applied"),
+                ("Idempotency-Replayed" = String, description = "`true`: the key was used before, and these are the calls of the first request"))),
         BodyErrors,
         (status = 422, description = "The body does not match the schema; `errors` say where. Or `IDEMPOTENCY_KEY_REUSED`: the key came with another body"),
         (status = 429, description = "`TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded. `TOO_MANY_STREAMS`: the caller has reached its limit of event streams. `TOO_MANY_SESSIONS`: the limit of the tenant is reached"),
         (status = 503, description = "`OVERLOADED`: no room. `STORE_UNAVAILABLE`: the database is unavailable; calls that were accepted are at `Location`. `SHUTTING_DOWN`: the service is stopping",
-            headers(("Location" = String, description = "Where what was accepted will be found, if anything was")))))]
+            headers(("Location" = String, description = "The location of the accepted calls, if there are any")))))]
 pub(super) async fn execute(
     State(state): State<AppState>,
     access: Access,
@@ -87,7 +91,7 @@ pub(super) async fn execute(
         client.ends_request();
     }
     if submission.calls.is_empty() {
-        // A model's message without a call for us: there is nothing to run, and nothing to tell it.
+        // The message has no call for this service, so nothing runs.
         return Ok(if wants_events {
             Box::pin(event_response::nothing(&state)).await
         } else {
@@ -101,12 +105,12 @@ pub(super) async fn execute(
     submission.cache_control = cache_control::of(&headers);
     submission.idempotency_key = once;
     let mut response = if submission.is_keyed() {
-        // Boxed, as all that few requests come to: a future is as large as the largest of its parts.
+        // Rare paths are boxed, because a future is as large as its largest branch.
         Box::pin(idempotency::execute(&state, &access, asked, footprint, wants_events)).await?
     } else {
         execute_anew(&state, &access, asked, footprint, wants_events).await?
     };
-    // A stream of events lasts to the end whatever is preferred.
+    // An event stream continues until the calls end, regardless of the preference.
     if let Some(applied) = preference.filter(|_| !wants_events).and_then(Preference::applied) {
         response.headers_mut().insert("preference-applied", applied);
     }
@@ -130,7 +134,7 @@ async fn execute_anew(
     }
     let mut submitted = state.engine.submit(access, submission, ids, footprint).await?;
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
-    // Whatever of a batch was accepted is found there, also if the one that was not recorded in time was not.
+    // A batch has a location even if one of its calls was not recorded in time, because others may have been accepted.
     let not_recorded =
         |not: RecordError| call_response::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
     if submitted.is_plain() {
@@ -142,17 +146,17 @@ async fn execute_anew(
     Box::pin(call_response::seen(access, batch_id, seen, said.as_deref())).await
 }
 
-/// Waits until the calls are on disk, where that comes first.
+/// Waits until calls that require acceptance are on disk.
 async fn accepted(submitted: &mut InFlightCalls) -> Result<(), Problem> {
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     submitted.accepted().await.map_err(|not| match not {
         AcceptError::NotRecorded(not) => call_response::not_recorded(not.accepted, batch_id, first),
-        // Only keys can be taken, and these calls have none.
+        // Only idempotency keys can be claimed, and these calls have none.
         AcceptError::Claimed => Problem::internal(),
     })
 }
 
-/// W3C Trace Context, section 3.2: passed on as it is if it has the shape of one.
+/// Returns the `traceparent` header unchanged if it is well-formed (W3C Trace Context, section 3.2).
 pub(super) fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
     let text = headers.get(TRACEPARENT)?.to_str().ok()?;
     let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));

@@ -1,4 +1,4 @@
-//! Where a request comes from: its peer, or whoever the proxies say that are trusted.
+//! The address of the client, determined from the peer and the headers of trusted proxies.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,11 +7,11 @@ use ipnet::IpNet;
 
 use crate::config::{ForwardedHeader, Server};
 
-/// The address of whoever asks, as an extension of each request.
+/// The client's address, as an extension of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClientAddress(pub IpAddr);
 
-/// The proxies whose word counts.
+/// The trusted proxies and the header that they set.
 #[derive(Debug, Clone)]
 pub(super) struct Proxies {
     trusted: Vec<IpNet>,
@@ -23,14 +23,17 @@ impl Proxies {
         Self { trusted: settings.trusted_proxies.clone(), header: settings.forwarded_header }
     }
 
-    /// Each proxy adds, at the end, whom it was asked by. So the list is read from there, as long as whoever has written the
-    /// entry is trusted; the first that is not is the client, whatever it has written before. Only one header is read:
-    /// proxies pass on what they do not know, so of the other anybody could have written all.
+    /// Returns the client of a request.
+    ///
+    /// Each proxy appends the address of its peer to the header. The entries are read from the end while the address
+    /// that wrote them is trusted; the first untrusted address is the client. Only the configured header is read:
+    /// proxies pass on headers that they do not know, so a client could forge the other header.
     pub fn client_of(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
         let mut client = peer.to_canonical();
         if self.trusts(client) {
             for hop in self.hops(headers) {
-                // What is hidden or no address ends what is known: it came from somewhere behind that proxy.
+                // An obfuscated or invalid entry hides the client, so the proxy that wrote the entry counts as the
+                // client.
                 let Some(hop) = hop else { break };
                 client = hop;
                 if !self.trusts(client) {
@@ -45,7 +48,7 @@ impl Proxies {
         self.trusted.iter().any(|network| network.contains(&address))
     }
 
-    /// What the proxies say, the nearest first; `None` where it is no address.
+    /// Returns the entries of the header, the nearest first; `None` for an entry that is not an address.
     fn hops<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = Option<IpAddr>> + use<'a> {
         let (name, read): (_, fn(&str) -> Option<IpAddr>) = match self.header {
             ForwardedHeader::XForwardedFor => ("x-forwarded-for", address),
@@ -58,14 +61,15 @@ impl Proxies {
     }
 }
 
-/// `for` of one element of `Forwarded`.
+/// Returns the `for` parameter of one element of `Forwarded`.
 fn forwarded_for(element: &str) -> Option<IpAddr> {
     let pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
     let (_, node) = pairs.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
     address(node.trim().trim_matches('"'))
 }
 
-/// An address, perhaps with a port: `192.0.2.7`, `192.0.2.7:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+/// Parses an address with an optional port: `192.0.2.7`, `192.0.2.7:80`, `2001:db8::1`, `[2001:db8::1]`,
+/// `[2001:db8::1]:80`.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(text);
     let address = bare.parse().or_else(|_| text.parse::<SocketAddr>().map(|socket| socket.ip()));
@@ -79,7 +83,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// Who asks, where 10.0.0.0/8 and `::1` are trusted.
+    /// Returns the client if 10.0.0.0/8 and `::1` are trusted.
     fn client(header: ForwardedHeader, peer: &str, said: &[(&'static str, &str)]) -> String {
         let mut settings = Config::default().server;
         settings.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];

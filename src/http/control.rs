@@ -1,4 +1,4 @@
-//! `POST /tool-calls/{id}/…`: cancelling a call, and what whoever works on it outside has to say.
+//! `POST /tool-calls/{id}/…`: cancels calls, and accepts progress and results from external tools.
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use crate::engine::{ControlOutcome, Footprint};
 use crate::executor::report::Report;
 use crate::formats::native::ToolCall;
 
-/// How long the answer waits for what it has brought about, so that whoever asks next mostly sees it.
+/// Maximum time to wait for the effect of a request, so that the response and the next request usually show it.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// Cancels a call: one that waits ends at once, the work of one that runs is stopped. A call that has ended is left as it
-/// is, and cancelling again changes nothing.
+/// Cancels a call. A waiting call ends immediately; a running call is stopped. A call that has ended does not change,
+/// and cancelling twice has no further effect.
 #[utoipa::path(post, path = "/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "tool calls",
     security(("api_key" = ["call"])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
-    responses((status = 202, description = "The call as it is", body = ToolCall),
+    responses((status = 202, description = "The call in its current status", body = ToolCall),
         (status = 404, description = "Unknown call"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn cancel(
@@ -47,20 +47,20 @@ pub(super) async fn cancel(
     Ok(reply::json(StatusCode::ACCEPTED, &ToolCall::from(&call)))
 }
 
-/// Reports on a running call for its tool.
+/// Reports progress of a running call on behalf of its tool.
 ///
-/// An `http` tool shows the call's own token; for an `external` one any caller speaks.
+/// An `http` tool authenticates with the call's own token; for an `external` tool, any caller may report.
 #[utoipa::path(post, path = "/tool-calls/{id}/progress", operation_id = "report_progress", tag = "tool calls",
     security(("api_key" = ["call"]), ("call_token" = [])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
     request_body(content = Report, example = json!({"tip": "Asking the weather station", "progress": {"current": 1, "total": 2}})),
-    responses((status = 202, description = "It is on disk, and is shown to whoever watches"),
+    responses((status = 202, description = "The report is recorded and sent to subscribers"),
         BodyErrors,
         (status = 401, description = "The token is not valid for this call"),
         (status = 404, description = "Unknown call"),
         (status = 409, description = "The call has ended"),
         (status = 422, description = "The body does not match the schema"),
-        (status = 503, description = "The database is unavailable, or too many reports of the call are not recorded yet")))]
+        (status = 503, description = "The database is unavailable, or too many reports of the call wait to be recorded")))]
 pub(super) async fn progress(
     State(state): State<AppState>,
     asking: MaybeCaller,
@@ -81,35 +81,35 @@ pub(super) async fn progress(
     }
 }
 
-/// What became of a posted result.
+/// The effect of a posted result.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Accepted)]
 struct ResultReceipt {
-    /// The call.
+    /// The id of the call.
     id: Uuid,
-    /// Where it stands now.
+    /// The current status of the call.
     status: Status,
-    /// Whether another result came first.
+    /// Whether the result was ignored because the call already had one.
     ignored: bool,
 }
 
-/// Posts the result of a call whose work is done outside.
+/// Posts the result of a call whose tool works outside of the service.
 ///
-/// That is the work of an `external` tool, for which any caller speaks, and of an `http` tool that answered 202, which shows
-/// the call's own token. The first result wins. The body is converted as any tool's answer.
+/// Such a tool is an `external` tool, for which any caller may post, or an `http` tool that responded with 202, which
+/// authenticates with the call's own token. The first result wins. The body is converted like the output of any tool.
 #[utoipa::path(post, path = "/tool-calls/{id}/result", operation_id = "post_result", tag = "tool calls",
     security(("api_key" = ["call"]), ("call_token" = [])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
     request_body(content((serde_json::Value = "application/json", example = json!({"output": "Sunny, 21 °C"})), (String = "text/plain", example = "Sunny, 21 °C"), (Vec<u8> = "image/*"))),
-    responses((status = 200, description = "It is on disk as the call's result, or `ignored`: another one, or the call's end, came first", body = ResultReceipt),
-        (status = 400, description = "The body is not what its Content-Type says"),
+    responses((status = 200, description = "The result is recorded, or `ignored` because another result or the end of the call came first", body = ResultReceipt),
+        (status = 400, description = "The body does not match its Content-Type"),
         (status = 401, description = "The token is not valid for this call"),
         (status = 404, description = "Unknown call"),
         (status = 408, description = "The body did not arrive in time"),
-        (status = 409, description = "The call's tool gives its result itself"),
+        (status = 409, description = "The call does not accept a posted result"),
         (status = 413, description = "The body is too large"),
-        (status = 415, description = "The Content-Type is none of these"),
-        (status = 503, description = "The database is unavailable, or the call is about to end")))]
+        (status = 415, description = "The Content-Type is not supported"),
+        (status = 503, description = "The database is unavailable, or the call cannot accept a result yet; retry later")))]
 pub(super) async fn result(
     State(state): State<AppState>,
     asking: MaybeCaller,
@@ -119,7 +119,7 @@ pub(super) async fn result(
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
     let speaker = may_speak(&state, asking, id, &headers).await?;
-    // Counted until it is recorded.
+    // The footprint counts the body's memory until the result is recorded.
     let (answer, _footprint) = answer_of(&headers, body, &state).await?;
     let ignored = match state.engine.post_result(id, answer).await? {
         ControlOutcome::Delivered => false,
@@ -127,7 +127,7 @@ pub(super) async fn result(
         ControlOutcome::Busy => return Err(Problem::report_backlog_full()),
         ControlOutcome::NoSuchCall => return Err(extract::no_such_call(&id.to_string())),
         ControlOutcome::NotExternal => {
-            let detail = "this call's tool gives its result itself; nobody outside is asked for it";
+            let detail = "this call does not accept a posted result; its tool returns the result itself";
             return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
         }
     };
@@ -152,13 +152,14 @@ async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<
         return Ok((ToolOutput::Image { bytes: bytes.to_vec(), mime_type: media_type }, footprint));
     }
     if media_type.starts_with("text/") {
-        let text = String::from_utf8(bytes.to_vec()).map_err(|_| Problem::bad_json("the text is not UTF-8"))?;
+        let text = String::from_utf8(bytes.to_vec()).map_err(|_| Problem::bad_json("the text is not valid UTF-8"))?;
         return Ok((ToolOutput::Text(text), footprint));
     }
     Err(Problem::not_json(&media_type))
 }
 
-/// Who speaks for a call: whoever shows its own token, or, for a tool that was sent none, a caller whose call it is.
+/// Authorizes a report or result. The request needs the call's token; if the tool was sent none, any caller that may
+/// reach the call is accepted.
 async fn may_speak(state: &AppState, asking: MaybeCaller, id: Uuid, headers: &HeaderMap) -> Result<Access, Problem> {
     let owner = state.engine.owner_of(id).await?;
     let shown = bearer(headers);
@@ -168,7 +169,7 @@ async fn may_speak(state: &AppState, asking: MaybeCaller, id: Uuid, headers: &He
         return Ok(Access::open(caller, &state.stores, state.engine.registry()).await?);
     }
     let Some(access) = asking.0 else { return Err(Problem::wrong_token()) };
-    // While nobody has to show a key, what is shown is meant as the call's own token.
+    // Without authentication, an `Authorization` header can only be meant as the call's token.
     if state.auth.operator().is_some() && headers.contains_key(header::AUTHORIZATION) {
         return Err(Problem::wrong_token());
     }
@@ -178,7 +179,7 @@ async fn may_speak(state: &AppState, asking: MaybeCaller, id: Uuid, headers: &He
     if state.engine.has_token(id).await? { Err(Problem::wrong_token()) } else { Ok(access) }
 }
 
-/// The call once it has ended, or as it is if that takes longer.
+/// Waits briefly for the call to end, and returns it.
 async fn settling(state: &AppState, access: &Access, id: Uuid) -> Result<Call, Problem> {
     wait::wait(state, access, id, Some(SETTLING)).await
 }

@@ -1,8 +1,8 @@
-//! Pages of other origins (the Fetch standard): only those that the operator names may read answers, and no other one may
-//! have a browser change anything.
+//! Cross-origin requests (the Fetch standard). Only pages of configured origins may read responses, and pages of other
+//! origins may not make a browser change anything.
 //!
-//! `CorsLayer` of `tower-http` answers every `OPTIONS` request itself, also one that asks for no page and one of an origin that
-//! is not named, and has no rules for one path.
+//! `CorsLayer` of `tower-http` is not used: it responds to every `OPTIONS` request itself, including requests without a
+//! preflight header and those of other origins, and it has no rules for a single path.
 
 use std::sync::Arc;
 
@@ -19,28 +19,28 @@ use url::Url;
 use super::problem::Problem;
 use super::security::RESOURCE_POLICY;
 
-/// Fetch Metadata: whose page has a browser ask.
+/// Fetch Metadata: the relation between the page's origin and this service.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
-/// What requests may carry.
+/// The headers that cross-origin requests may have.
 const TAKEN: HeaderValue = HeaderValue::from_static(
     "accept, authorization, cache-control, content-type, idempotency-key, if-match, if-none-match, if-range, \
      last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, prefer, range, traceparent, tracestate, \
      x-request-id",
 );
-/// What of an answer a page may read.
+/// The response headers that a page may read.
 const SHOWN: HeaderValue = HeaderValue::from_static(
     "accept-ranges, content-range, etag, idempotency-replayed, location, mcp-session-id, preference-applied, retry-after, x-request-id",
 );
-/// How long a browser need not ask again, in seconds.
+/// How long browsers may cache a preflight response, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 const VARIES: HeaderValue = HeaderValue::from_static("origin");
 const CROSS_ORIGIN: HeaderValue = HeaderValue::from_static("cross-origin");
 
-/// Where an endpoint has rules of its own about origins.
+/// The endpoint that checks origins itself.
 const MCP: &str = "/mcp";
 
-/// The origins whose pages may use the service, and those that may use [`MCP`] alone.
+/// The allowed origins, and the origins that are allowed only for [`MCP`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cors {
     all: Arc<[HeaderValue]>,
@@ -49,21 +49,23 @@ pub(super) struct Cors {
 
 impl Cors {
     pub fn of(origins: &[String], of_mcp: &[String]) -> Self {
-        // What is no header value is no origin that a browser could have.
+        // A browser cannot send an origin that is not a valid header value.
         let all = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
         Self { all, of_mcp: of_mcp.iter().filter_map(|given| written(given)).collect() }
     }
 
-    /// The origin that asks, if it is a named one.
+    /// Returns the request's origin if it is allowed.
     pub fn named(&self, request: &Request) -> Option<HeaderValue> {
         let is_named =
             |origin: &&HeaderValue| self.all.contains(origin) || is_of_mcp(request) && self.of_mcp.contains(origin);
         request.headers().get(ORIGIN).filter(is_named).cloned()
     }
 
-    /// What is answered before anything is looked at: a browser's question whether a page may ask, and a request by which
-    /// a page of an origin that is not named would change something. Browsers say by themselves whose page it is. Pages
-    /// that say their origin to [`MCP`] are its own to judge.
+    /// Returns the response to a preflight request from an allowed origin, or the rejection of a changing request from
+    /// a page of another origin.
+    ///
+    /// Browsers report the relation of the page in `Sec-Fetch-Site`. [`MCP`] checks requests with an `Origin` header
+    /// itself.
     pub fn answer(&self, request: &Request, named: Option<&HeaderValue>) -> Option<Response> {
         let headers = request.headers();
         if request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
@@ -82,7 +84,7 @@ impl Cors {
         (changes && is_foreign && !is_judged).then(|| Problem::cross_origin().into_response())
     }
 
-    /// Lets a page of a named origin read the answer.
+    /// Adds the headers that let a page of an allowed origin read the response.
     pub fn open(&self, headers: &mut HeaderMap, named: Option<HeaderValue>) {
         if self.all.is_empty() && self.of_mcp.is_empty() {
             return;
@@ -100,10 +102,10 @@ fn is_of_mcp(request: &Request) -> bool {
     request.uri().path() == MCP
 }
 
-/// An origin as browsers write it.
+/// Normalizes an origin to the form that browsers send.
 fn written(given: &str) -> Option<HeaderValue> {
     let origin = Url::parse(given).ok()?.origin();
-    // One that is none would be written as `null`, which is what any page in a sandbox says.
+    // An opaque origin would become `null`, which every sandboxed page sends.
     let origin = origin.is_tuple().then(|| origin.ascii_serialization())?;
     HeaderValue::from_str(&origin).ok()
 }

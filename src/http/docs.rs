@@ -1,4 +1,4 @@
-//! The OpenAPI document and the page that shows it, both without anything from outside.
+//! The OpenAPI document and the page that displays it, without external resources.
 
 use std::sync::LazyLock;
 
@@ -24,18 +24,25 @@ use crate::formats::definitions::Format;
 use crate::formats::native;
 use crate::hooks::{RedactOptions, TruncateOptions};
 
-/// What of the document belongs to no single route.
+/// The parts of the document that belong to no single route.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Toolpost", description = "Executes the tool calls of LLM agents.\n\nTwo kinds of failure never mix: a request that is not one is a 4xx or 5xx with `application/problem+json`; a tool call that fails is a 200 whose ToolCall has the status `ERROR`, because a model must read it. Before any route looks at it, a request can be answered 400 (no HTTP), 403 (a page of another origin), 408, 414, 431 or 503 (no room), all of them problems.\n\nEvents are Server-Sent Events. `event:` is `tool_call`, `status`, `progress`, `hook_error`, `tool_result`, `batch` or `session`; `data:` is one JSON object, described by ToolCallEvent, StatusEvent, ProgressEvent, HookErrorEvent, ToolResultEvent, BatchAnswer and SessionEvent; `id:` resumes any stream."),
-    tags((name = "tool calls", description = "Calling, and what happened"), (name = "tools", description = "What can be called"),
+    info(title = "Toolpost", description = "Executes the tool calls of LLM agents.\n\nThere are two kinds of failure: \
+        an invalid request gets a 4xx or 5xx with `application/problem+json`; a failed tool call is a 200 whose \
+        ToolCall has the status `ERROR`, because the model must read it. Any request can be rejected before it reaches \
+        a route, with 400 (invalid HTTP), 403 (a page of another origin), 408, 414, 431 or 503 (over capacity). All of \
+        these are problems.\n\nEvents are Server-Sent Events. `event:` is `tool_call`, `status`, `progress`, \
+        `hook_error`, `tool_result`, `batch` or `session`; `data:` is one JSON object, described by ToolCallEvent, \
+        StatusEvent, ProgressEvent, HookErrorEvent, ToolResultEvent, BatchAnswer and SessionEvent; `id:` resumes any \
+        stream."),
+    tags((name = "tool calls", description = "Running calls and reading their results"), (name = "tools", description = "Definitions of the tools that can be called"),
         (name = "tool groups", description = "Tools that are activated and deactivated together"),
-        (name = "sessions", description = "What the calls of a conversation have in common"),
-        (name = "events", description = "What happens, as it does"), (name = "stats", description = "How often, how well, how fast"),
-        (name = "hooks", description = "Who is asked around calls"), (name = "keys", description = "Who may do what"),
+        (name = "sessions", description = "Conversations, their calls and context"),
+        (name = "events", description = "Streams of events as they happen"), (name = "stats", description = "Statistics of calls: number, success rate and duration"),
+        (name = "hooks", description = "Webhooks that are invoked before and after calls"), (name = "keys", description = "API keys and their permissions"),
         (name = "upstreams", description = "MCP servers whose tools are offered"),
         (name = "mcp", description = "The same tools for clients of the Model Context Protocol"),
-        (name = "operations", description = "For whoever keeps it running")),
+        (name = "operations", description = "Health, readiness and metrics for operators")),
     components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::HookErrorEvent, render::ToolResultEvent, session::SessionEvent, problem::ProblemBody, Code, Status, Format,
         Json, RedactOptions, TruncateOptions, ContentBlock))
 )]
@@ -45,23 +52,23 @@ pub(super) fn frame() -> utoipa::openapi::OpenApi {
     Frame::openapi()
 }
 
-/// The document as it is served and committed.
+/// Completes the document for serving and for the committed file.
 pub(super) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
-    // Where the service is mounted is the gateway's business: addresses are relative to the document's own.
+    // A gateway may mount the service below any prefix, so URLs are relative to the document.
     document.servers = Some(vec![utoipa::openapi::Server::new(".")]);
     requirements::describe(&mut document);
     openapi_common::describe_failures(&mut document);
     if let Some(components) = &mut document.components {
         openapi_common::describe_token(components);
         let_any_match(components, "CallBody");
-        // A list of no tools is one in any shape.
+        // An empty tool list matches every format.
         let_any_match(components, "ToolListAnswer");
     }
     document
 }
 
-/// What may have any other members may fit several alternatives at once.
+/// Turns `oneOf` into `anyOf`, because a value with additional members can match several alternatives.
 fn let_any_match(components: &mut utoipa::openapi::Components, name: &str) {
     let Some(RefOr::T(schema)) = components.schemas.get_mut(name) else { return };
     if let Schema::OneOf(one) = schema {
@@ -72,10 +79,10 @@ fn let_any_match(components: &mut utoipa::openapi::Components, name: &str) {
     }
 }
 
-/// The document as it is sent. It is made when somebody asks first: it takes some milliseconds and megabytes, and most
-/// services are never asked.
+/// The served document. Built on first use, because it takes some milliseconds and megabytes, and most services never
+/// serve it.
 static KEYED: LazyLock<Bytes> = LazyLock::new(|| text(&super::openapi()));
-/// The same of a service that asks for no key.
+/// The document of a service without API keys.
 static OPEN: LazyLock<Bytes> = LazyLock::new(|| text(&openapi_patches::without_keys(&super::openapi())));
 
 const INITIALIZER: &str = include_str!("docs/initializer.js");
@@ -86,7 +93,7 @@ fn text(document: &Value) -> Bytes {
 }
 
 async fn json(State(state): State<AppState>) -> Response {
-    // The first key closes an open service.
+    // Creating the first key enables authentication, so the choice is made per request.
     let text = if state.auth.operator().is_some() { &OPEN } else { &KEYED };
     match tokio::task::spawn_blocking(|| Bytes::clone(text)).await {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
@@ -96,9 +103,9 @@ async fn json(State(state): State<AppState>) -> Response {
 
 pub(super) fn router() -> Router<AppState> {
     let page: Router<AppState> = SwaggerUi::new("/docs").into();
-    // Its own initializer has no room for functions.
+    // The bundled initializer cannot contain functions.
     let page = page.route("/docs/swagger-initializer.js", get(async || ([JAVASCRIPT], INITIALIZER)));
-    // Its way from /docs to /docs/ would leave the prefix of a gateway.
+    // The bundled redirect from /docs to /docs/ would drop the prefix of a gateway.
     let page = page.layer(axum::middleware::map_response(async |mut response: Response| {
         if let Some(location) = response.headers_mut().get_mut(header::LOCATION) {
             *location = HeaderValue::from_static("docs/");
@@ -107,7 +114,7 @@ pub(super) fn router() -> Router<AppState> {
         response
     }));
     let all = Router::new().route("/openapi.json", get(json)).merge(page);
-    // There is nobody's data in it.
+    // These responses contain no data of a tenant.
     all.layer(axum::middleware::map_response(async |mut response: Response| {
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         response
