@@ -1,4 +1,5 @@
-//! The answer as a stream: the calls' events as they happen, and at the end what the JSON answer would have been.
+//! The response of `POST /tool-calls` as an event stream: the calls' events, followed by the content of the JSON
+//! response.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -26,7 +27,7 @@ use crate::events::frame::{self, FramedEvent};
 use crate::formats::messages::Continuation;
 use crate::formats::native::{BatchAnswer, ToolCall};
 
-/// The calls' events, and at the end the answer.
+/// Streams the calls' events, followed by the `batch` event.
 pub(super) fn stream(
     state: AppState,
     access: Access,
@@ -59,7 +60,8 @@ pub(super) fn stream(
     sse(opening.chain(events).map(Ok::<_, Infallible>))
 }
 
-/// The last event: results as events show them, and whole messages, since they are to be appended as they are.
+/// Renders the last event. Results are shortened as in events, but messages are complete because clients append them
+/// unchanged.
 pub(super) fn batch(pos: i64, batch_id: Option<Uuid>, calls: &[&Call], said: Option<&Continuation>) -> Bytes {
     let results = calls.iter().map(|call| ToolCall::short(call)).collect();
     let messages = said.map(|said| said.messages(calls));
@@ -67,7 +69,7 @@ pub(super) fn batch(pos: i64, batch_id: Option<Uuid>, calls: &[&Call], said: Opt
     frame::frame(pos, EventKind::Batch.as_str(), &data)
 }
 
-/// The events of no calls.
+/// Returns the event stream of a message without calls.
 pub(super) async fn nothing(state: &AppState) -> Response {
     let data = serde_json::to_string(&BatchAnswer::nothing()).unwrap_or_default();
     let pos = state.stores.last_pos().await.unwrap_or_default();
@@ -75,7 +77,7 @@ pub(super) async fn nothing(state: &AppState) -> Response {
     sse(stream::iter([Ok(frame::OPENING), Ok(end)]))
 }
 
-/// An SSE answer; nothing between here and the reader may hold it back or keep it.
+/// Returns an SSE response with headers that prevent proxies from buffering or caching it.
 pub(super) fn sse(frames: impl stream::Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -85,20 +87,20 @@ pub(super) fn sse(frames: impl stream::Stream<Item = Result<Bytes, Infallible>> 
     (headers, Body::from_stream(frames)).into_response()
 }
 
-/// How long a stream stays for its last events when the service stops.
+/// How long a stream waits for its last events when the service shuts down.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
-/// The end of a call.
+/// A future that completes when a call has ended.
 type End = Pin<Box<dyn Future<Output = Result<Arc<Call>, RecordError>> + Send>>;
 
 struct EventResponse {
     reader: CallSubscription,
     ids: Vec<Uuid>,
-    /// As the events tell it: a call whose end was recorded late has one too.
+    /// The ended calls, taken from their events. This includes calls whose end was recorded late.
     ended: HashMap<Uuid, Arc<Call>>,
-    /// What is known of the calls beside their events: that one does not come to its end here.
+    /// Used to detect calls whose end is not published on this node.
     ends: FuturesUnordered<End>,
-    /// Calls that end with this answer's reader.
+    /// Guards that cancel calls when the client disconnects.
     guards: Vec<DropGuard>,
     batch_id: Option<Uuid>,
     said: Option<Arc<Continuation>>,
@@ -130,14 +132,14 @@ impl EventResponse {
                     Some(frame::CUT_OFF)
                 }
             },
-            // The ends of calls that end with the service are told first.
+            // Calls that end during shutdown still get their events.
             () = async { self.state.closing.cancelled().await; tokio::time::sleep(LAST_EVENTS).await } => None,
             () = tokio::time::sleep(crate::events::stream::HEARTBEAT) => {
                 while let Some(Some(end)) = self.ends.next().now_or_never() {
                     self.is_late |= end.is_err();
                 }
-                // All have ended, and not every end was told here: another node has told the rest. One that could not be
-                // recorded in time is told once it is, here or there.
+                // All calls have ended, but some ends were published by another node, so the client must reconnect. The
+                // stream continues while an end that could not be recorded in time is still missing from the database.
                 self.is_over = self.ends.is_empty() && (!self.is_late || are_ended_on_disk(&self.access, &self.ids).await);
                 Some(if self.is_over { frame::CUT_OFF } else { frame::HEARTBEAT })
             }

@@ -1,4 +1,4 @@
-//! The event streams: of one call, and of all.
+//! The event streams of one call and of all calls.
 
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
@@ -18,21 +18,21 @@ use crate::events::stream::{self, EventFilter};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OneParams {
-    /// The `id:` of the last event that was seen; `Last-Event-ID` comes first.
+    /// The `id:` of the last received event. `Last-Event-ID` takes precedence.
     #[param(pattern = "^[0-9]{0,18}$")]
     after: Option<String>,
 }
 
-/// Everything that has happened to one call, then what happens, until its end.
+/// Streams all past and future events of one call until it ends.
 #[utoipa::path(get, path = "/tool-calls/{id}/events", operation_id = "tool_call_events", tag = "events",
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("event_ticket" = [])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), OneParams,
-        ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event that was seen")),
+        ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last received event")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = Event, content_type = "text/event-stream"),
         (status = 404, description = "Unknown call"),
         (status = 422, description = "The event id or a query parameter is invalid"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of event streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
-        (status = 503, description = "The database is unavailable. `OVERLOADED`: as many streams are open as there is room for")))]
+        (status = 503, description = "The database is unavailable. `OVERLOADED`: the maximum number of event streams is open")))]
 pub(super) async fn of_call(
     State(state): State<AppState>,
     access: Access,
@@ -54,24 +54,25 @@ pub(super) async fn of_call(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AllParams {
-    /// Of this tool.
+    /// Only events of calls of this tool.
     name: Option<String>,
-    /// Of this session.
+    /// Only events of this session.
     session: Option<String>,
-    /// The `id:` of the last event that was seen; `Last-Event-ID` comes first. 0 is the beginning; without either, only
-    /// what is new is sent. From before the oldest that is kept (`[retention]`), the stream begins with that.
+    /// The `id:` of the last received event. `Last-Event-ID` takes precedence. 0 starts at the beginning; without
+    /// either, only new events are sent. If older events were deleted (`[retention]`), the stream starts with the
+    /// oldest stored event.
     #[param(pattern = "^[0-9]{0,18}$")]
     after: Option<String>,
 }
 
-/// What happens to all calls.
+/// Streams the events of all calls.
 #[utoipa::path(get, path = "/events", operation_id = "all_events", tag = "events",
     security(("api_key" = ["read"]), ("event_ticket" = [])),
-    params(AllParams, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event that was seen")),
+    params(AllParams, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last received event")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = Event, content_type = "text/event-stream"),
         (status = 422, description = "The event id or a query parameter is invalid"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of event streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
-        (status = 503, description = "The database is unavailable. `OVERLOADED`: as many streams are open as there is room for")))]
+        (status = 503, description = "The database is unavailable. `OVERLOADED`: the maximum number of event streams is open")))]
 pub(super) async fn of_all(
     State(state): State<AppState>,
     access: Access,

@@ -1,4 +1,4 @@
-//! From a request to values: JSON bodies within their bounds, queries and ids with clear refusals.
+//! Extractors for JSON bodies, queries and ids. Memory limits apply, and invalid input becomes a [`Problem`].
 
 use std::time::Duration;
 
@@ -18,22 +18,22 @@ use super::problem::Problem;
 use crate::domain::{decode, json, tool};
 use crate::engine::{Footprint, MemoryBudget, NoRoom, Unread};
 
-/// How many times the size of its text a definition is counted that is not weighed value by value.
+/// The memory estimate for a definition whose values are not counted, as a multiple of its size in bytes.
 const VALUES_PER_BYTE: usize = 16;
 /// Maximum number of warnings about one definition.
 const MAX_WARNINGS: usize = 100;
 
-/// Digits of an event's id at most.
+/// Maximum number of digits of an event id.
 const LONGEST_EVENT_ID: usize = 18;
 
-/// A JSON body as a value. While it is there, it is counted.
+/// A JSON body as a value. Its memory counts against the budget while it exists.
 #[derive(Debug)]
 pub(super) struct JsonBody {
     pub value: Value,
     _footprint: Footprint,
 }
 
-/// The JSON body of a request for calls, with what it takes, and its headers.
+/// The headers and JSON body of a request for calls, with the memory footprint of the body.
 #[derive(Debug)]
 pub(super) struct JsonRequest {
     pub headers: HeaderMap,
@@ -73,7 +73,7 @@ async fn json_of(
     Ok((value, footprint))
 }
 
-/// Why a body was not read.
+/// Converts the reason why a body was not read to a problem.
 pub(super) fn unread(unread: Unread) -> Problem {
     match unread {
         Unread::Json(error) => Problem::bad_json(error.to_string()),
@@ -81,20 +81,20 @@ pub(super) fn unread(unread: Unread) -> Problem {
     }
 }
 
-/// Why there is no room for it.
+/// Returns the problem for an exceeded memory budget. A body that can never fit gets a different one.
 pub(super) fn no_room(why: NoRoom) -> Problem {
     if why.ever { Problem::too_heavy() } else { Problem::no_room() }
 }
 
 impl JsonBody {
-    /// Reads the value, an object, into a shape. What it was is no more.
+    /// Decodes the value, which must be an object, and leaves `null` in its place.
     pub fn read<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
         decode::expect_objects(&self.value, &[""])?;
         Ok(decode::read(self.value.take())?)
     }
 }
 
-/// A tool's definition as a value, and what of its schemas had to be changed to read it.
+/// A tool definition as a value, with warnings about the schema keywords that were replaced to parse it.
 #[derive(Debug)]
 pub(super) struct DefinitionBody {
     pub value: Value,
@@ -113,7 +113,8 @@ impl FromRequest<AppState> for DefinitionBody {
         let (value, replaced) = match footprint.parse(room, &bytes) {
             Ok(value) => (value, Vec::new()),
             Err(Unread::Json(_)) => {
-                // Read once more, with bounds of schemas replaced: counted as the many small values that it may have.
+                // The body is parsed again with the bounds of its schemas replaced. This parser does not count values,
+                // so the worst case is assumed.
                 footprint.take(room, bytes.len().saturating_mul(VALUES_PER_BYTE)).map_err(no_room)?;
                 tool::parse_definition(&bytes, |_| 0).map_err(|error| Problem::bad_json(error.to_string()))?
             }
@@ -134,7 +135,7 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     if is_json { Ok(()) } else { Err(Problem::not_json(media_type)) }
 }
 
-/// Refuses a body that is compressed or otherwise encoded (RFC 9110, section 8.4).
+/// Rejects a body that is compressed or otherwise encoded (RFC 9110, section 8.4).
 pub(super) fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let codings = value.to_str().unwrap_or("?").split(',').map(str::trim);
@@ -146,7 +147,7 @@ pub(super) fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem>
     Ok(())
 }
 
-/// The bytes of a body, and what they hold of the room.
+/// Reads a body of at most `server.max_body_bytes`, with its memory footprint.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -156,7 +157,7 @@ pub(super) async fn read(
     read_up_to(state.config.server.max_body_bytes, headers, body, state, room).await
 }
 
-/// The same with a limit of its own.
+/// Reads a body of at most `limit` bytes, with its memory footprint.
 pub(super) async fn read_up_to(
     limit: usize,
     headers: &HeaderMap,
@@ -178,12 +179,12 @@ pub(super) async fn read_up_to(
             Err(NotWhole::Broken(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(limit)),
             Err(NotWhole::Broken(_)) => Err(Problem::bad_json("the request body ended early")),
         },
-        // Mostly the body is there already, and the clock is never made.
+        // The timer is created lazily, because most bodies have already been received.
         () = async { tokio::time::sleep(Duration::from_millis(patience)).await } => Err(Problem::body_timeout(patience)),
     }
 }
 
-/// Why a body did not come.
+/// An error while receiving a body.
 enum NotWhole {
     Broken(axum::BoxError),
     NoRoom,
@@ -201,7 +202,7 @@ impl From<NoRoom> for NotWhole {
     }
 }
 
-/// All of a body. Most come in one piece, which is neither gathered nor copied, and is counted once it is read.
+/// Collects a body. A body in a single frame is neither copied nor counted here; it is counted after parsing.
 async fn whole(
     mut body: Limited<Body>,
     declared: Option<usize>,
@@ -213,14 +214,15 @@ async fn whole(
     if body.is_end_stream() {
         return Ok((first, footprint));
     }
-    // What comes in many pieces, however small they are, is gathered in one: each would hold more than itself.
+    // Frames are copied into one buffer, because a small frame can hold much more memory than its data.
     let mut all = Vec::new();
     let mut next = first;
     loop {
         let length = all.len() + next.len();
         if length > all.capacity() {
             let capacity = declared.unwrap_or(0).max(length * 2);
-            // Memory of which nothing was written yet is not there.
+            // Reserved memory that was not written yet uses no physical memory, so a declared length is counted as it
+            // arrives.
             footprint.arrive(room, if declared.is_some() { length } else { capacity })?;
             all.reserve_exact(capacity - all.len());
         } else if declared.is_some() {
@@ -237,7 +239,7 @@ async fn whole(
     }
 }
 
-/// A query; an unknown parameter is refused.
+/// The parameters of a query. Unknown parameters are rejected.
 #[derive(Debug)]
 pub(super) struct Params<T>(pub T);
 
@@ -254,24 +256,24 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for Params<T> {
     }
 }
 
-/// The id of a call in a path. What is no UUID names no call.
+/// Parses the id of a call in a path. An invalid UUID gets the same 404 as an unknown call.
 pub(super) fn call_id(text: &str) -> Result<Uuid, Problem> {
     text.parse().map_err(|_| no_such_call(text))
 }
 
-/// 404 for a call.
+/// Returns the 404 for an unknown call.
 pub(super) fn no_such_call(id: &str) -> Problem {
-    Problem::not_found(format!("there is no call {}", json::shorten(id, 64)))
+    Problem::not_found(format!("unknown call {}", json::shorten(id, 64)))
 }
 
-/// Where a stream goes on: `Last-Event-ID`, else `?after=`.
+/// Returns the position after which a stream resumes: `Last-Event-ID`, else `?after=`.
 pub(super) fn resume_from(headers: &HeaderMap, after: Option<&str>) -> Result<Option<i64>, Problem> {
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
     let given = last.filter(|text| !text.is_empty()).or(after).filter(|text| !text.is_empty());
     let Some(text) = given else { return Ok(None) };
     let is_id = text.len() <= LONGEST_EVENT_ID && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_id).map(Some).ok_or_else(|| {
-        let message = format!("\"{}\" is no event id: take the `id:` of an event", json::shorten(text, 64));
+        let message = format!("\"{}\" is not a valid event id; use the `id:` of an event", json::shorten(text, 64));
         Problem::field("", message)
     })
 }

@@ -1,5 +1,5 @@
-//! The way of most requests: `POST /tool-calls` goes straight to its handler. The router has the same one, and would find it
-//! with a copy of each boxed layer for every request.
+//! A shortcut for the most frequent request: `POST /tool-calls` goes directly to its handler. The router has the same
+//! route, but would clone each boxed layer per request.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -10,11 +10,11 @@ use axum::response::Response;
 use futures_util::future::Either;
 use tower::Service;
 
-/// Where the requests of the lane go to.
+/// The path whose requests bypass the router.
 pub(super) const PATH: &str = "/tool-calls";
 pub(super) const METHOD: Method = Method::POST;
 
-/// The lane, and the router beside it. Both are always ready.
+/// The service for calls and the router for all other requests.
 #[derive(Debug, Clone)]
 pub(super) struct FastPath<C, R> {
     pub calls: C,

@@ -1,4 +1,4 @@
-//! `/tool-groups`: tools that are switched together, for everybody or in one session.
+//! `/tool-groups`: groups of tools that are activated or deactivated together, globally or in one session.
 
 use std::sync::Arc;
 
@@ -21,43 +21,43 @@ mod switch;
 
 pub(super) use switch::{__path_change, __path_switch, change, switch};
 
-/// Longest description, in characters.
+/// Maximum length of a description, in characters.
 const LONGEST_DESCRIPTION: usize = 10_000;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ViewParams {
-    /// The session whose view is meant; everybody's unless given.
+    /// The session whose switches apply. Without it, the global state is used.
     session: Option<String>,
 }
 
-/// A group.
+/// A group of tools.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ToolGroup)]
 pub(super) struct GroupView<'a> {
     name: &'a str,
-    /// What its tools are for.
+    /// The purpose of its tools.
     description: &'a str,
-    /// Whether its tools can be called. A tool in several groups can be if one of them is active.
+    /// Whether its tools can be called. A tool in several groups can be called if at least one of them is active.
     active: bool,
-    /// Whether a model may switch it in its own session.
+    /// Whether a model may activate or deactivate it in its own session.
     manageable: bool,
-    /// The tools in it, by name.
+    /// The names of its tools.
     tools: Vec<&'a str>,
-    /// When it was made; `null` if it is there only because a definition names it.
+    /// When it was created; `null` if it exists only because a definition names it.
     created_at: Option<Time>,
     /// When it was last changed.
     updated_at: Option<Time>,
 }
 
-/// What `GET /tool-groups` answers.
+/// The response of `GET /tool-groups`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ToolGroupList)]
 pub(super) struct GroupList<'a> {
-    /// The groups, by name.
+    /// The groups, sorted by name.
     groups: Vec<GroupView<'a>>,
-    /// How many there are.
+    /// The number of groups.
     total: usize,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct GroupBody {
     /// 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`.
     #[schema(value_type = ToolName)]
     name: String,
-    /// What its tools are for.
+    /// The purpose of its tools.
     #[serde(default)]
     #[schema(max_length = 10_000)]
     description: String,
@@ -76,7 +76,7 @@ pub(super) struct GroupBody {
     #[serde(default = "yes")]
     #[schema(default = true)]
     active: bool,
-    /// Whether a model may switch it in its own session.
+    /// Whether a model may activate or deactivate it in its own session.
     #[serde(default)]
     manageable: bool,
 }
@@ -85,7 +85,7 @@ fn yes() -> bool {
     true
 }
 
-/// Lists the groups of tools, by name.
+/// Lists the groups of tools, sorted by name.
 #[utoipa::path(get, path = "/tool-groups", operation_id = "list_tool_groups", tag = "tool groups", params(ViewParams),
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
     responses((status = 200, description = "The groups", body = GroupList,
@@ -99,15 +99,15 @@ pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> 
     Ok(listed(&access, session.as_ref()))
 }
 
-/// Makes a group. It is empty until definitions name it.
+/// Creates a group. It is empty until definitions name it.
 #[utoipa::path(post, path = "/tool-groups", operation_id = "create_tool_group", tag = "tool groups",
     request_body(content = GroupBody, example = json!({"name": "mail", "description": "Reads and sends mail.", "active": true})),
     security(("api_key" = ["tools"])),
-    responses((status = 201, description = "Made; `Location` is its own", body = GroupView, headers(("Location" = String))),
+    responses((status = 201, description = "Created; `Location` is the path of the group", body = GroupView, headers(("Location" = String))),
         BodyErrors,
-        (status = 409, description = "There is a group of this name already"),
+        (status = 409, description = "A group of this name already exists"),
         (status = 429, description = "`TOO_MANY_GROUPS`: the limit of the tenant is reached. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
-        (status = 422, description = "The body does not match the schema, or the name is none that a group can have"),
+        (status = 422, description = "The body does not match the schema, or the name is invalid"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(
     State(state): State<AppState>,
@@ -126,14 +126,14 @@ pub(super) async fn create(
     let group = Group { name, description, active, manageable, is_stored: true, created_at: now, updated_at: now };
     let is_named = access.snapshot().groups().contains_key(&group.name);
     if is_named || !access.store().make_group(&group).await? {
-        let detail = format!("there is a group \"{}\" already; PATCH changes it", group.name);
+        let detail = format!("the group \"{}\" already exists; change it with PATCH", group.name);
         return Err(Problem::conflict("GROUP_EXISTS", detail));
     }
     registry.reload(access.store()).await?;
     Ok(reply::at(&format!("/tool-groups/{}", group.name), shown(&access, &group.name, None, StatusCode::CREATED)?))
 }
 
-/// Reads a group.
+/// Returns a group.
 #[utoipa::path(get, path = "/tool-groups/{name}", operation_id = "read_tool_group", tag = "tool groups",
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
     params(("name" = String, Path, example = "mail", description = "The group's name"), ViewParams),
@@ -150,14 +150,14 @@ pub(super) async fn read(
     shown(&access, &name, session.as_ref(), StatusCode::OK)
 }
 
-/// Deletes a group, and with it the registered tools that were in no other. Those that are in others too stay, and are in
-/// this one no more. A group of tools that are built in or stand in files cannot be deleted: it can be deactivated.
+/// Deletes a group and the registered tools that are in no other group. Registered tools in other groups stay, without
+/// this group. A group that built-in tools or tools in files name cannot be deleted, only deactivated.
 #[utoipa::path(delete, path = "/tool-groups/{name}", operation_id = "delete_tool_group", tag = "tool groups",
     security(("api_key" = ["tools"])),
     params(("name" = String, Path, example = "mail", description = "The group's name")),
     responses((status = 204, description = "Deleted"),
         (status = 404, description = "Unknown group"),
-        (status = 409, description = "Tools name it that are built in or stand in files"),
+        (status = 409, description = "Built-in tools or tools in files name the group"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn delete(
     State(state): State<AppState>,
@@ -171,8 +171,7 @@ pub(super) async fn delete(
     let declared = registry.declared_in_group(&name);
     if !declared.is_empty() {
         let tools = json::shorten(&declared.join(", "), 500);
-        let detail =
-            format!("tools that are built in or stand in files name \"{name}\": {tools}; deactivate it instead");
+        let detail = format!("built-in tools or tools in files name \"{name}\": {tools}; deactivate it instead");
         return Err(Problem::conflict("GROUP_DECLARED", detail));
     }
     access.store().delete_group(&name, state.clock.now()).await?;
@@ -187,25 +186,25 @@ fn check_description(description: &str) -> Result<(), Problem> {
     }
 }
 
-/// The session that a request names, if it does.
+/// Returns the session that a request names, if any.
 pub(super) async fn find_session(access: &Access, id: Option<&str>) -> Result<Option<Session>, Problem> {
     let Some(id) = id else { return Ok(None) };
-    // Postgres refuses U+0000, and no session has it.
+    // PostgreSQL rejects U+0000, and no session id contains it.
     let found = if id.contains('\0') { None } else { access.store().session(id).await? };
     found.map(Some).ok_or_else(|| no_such_session(id))
 }
 
-/// 404 for a session.
+/// Returns the 404 for an unknown session.
 fn no_such_session(id: &str) -> Problem {
-    Problem::not_found(format!("there is no session \"{}\"", json::shorten(id, 128)))
+    Problem::not_found(format!("unknown session \"{}\"", json::shorten(id, 128)))
 }
 
-/// The group of this name, or 404.
+/// Returns the group of this name, or a 404.
 pub(super) fn known_group<'a>(groups: &'a Groups, name: &str) -> Result<&'a Arc<Group>, Problem> {
-    groups.get(name).ok_or_else(|| Problem::not_found(format!("there is no group \"{}\"", json::shorten(name, 128))))
+    groups.get(name).ok_or_else(|| Problem::not_found(format!("unknown group \"{}\"", json::shorten(name, 128))))
 }
 
-/// All groups as this session sees them.
+/// Returns all groups as seen in the session, or globally.
 fn listed(access: &Access, session: Option<&Session>) -> Response {
     let snapshot = access.snapshot().clone();
     let view = access.view(&snapshot, session);
@@ -213,7 +212,7 @@ fn listed(access: &Access, session: Option<&Session>) -> Response {
     reply::json(StatusCode::OK, &GroupList { total: groups.len(), groups })
 }
 
-/// One group as this session sees it.
+/// Returns one group as seen in the session, or globally.
 fn shown(access: &Access, name: &str, session: Option<&Session>, status: StatusCode) -> Result<Response, Problem> {
     let snapshot = access.snapshot().clone();
     let view = access.view(&snapshot, session);

@@ -1,4 +1,4 @@
-//! `/hooks`: who is asked around calls.
+//! `/hooks`: webhooks that are invoked before and after calls.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::domain::{HookDefinition, decode, json};
 use crate::hooks::{Hook, HookSource, HookView};
 use crate::store::hooks::StoredHook;
 
-/// What `GET /hooks` answers.
+/// The response of `GET /hooks`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct HookList<'a> {
-    /// All hooks, in the order in which they are asked.
+    /// All hooks, in the order in which they are invoked.
     hooks: Vec<HookView<'a>>,
-    /// How many there are.
+    /// The number of hooks.
     total: usize,
 }
 
-/// Lists the hooks. No secret is shown.
+/// Lists the hooks without their secrets.
 #[utoipa::path(get, path = "/hooks", operation_id = "list_hooks", tag = "hooks",
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The hooks", body = HookList),
@@ -37,7 +37,7 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Resul
     Ok(reply::json(StatusCode::OK, &HookList { total: hooks.len(), hooks }))
 }
 
-/// Registers a hook; from its answer on this node asks it, and within about a second all nodes do.
+/// Registers a hook. It applies to this node from the response on, and to all nodes within about a second.
 #[utoipa::path(post, path = "/hooks", operation_id = "create_hook", tag = "hooks",
     request_body(content = HookDefinition, example = json!({"event": "tool_result_persist", "builtin": "redact", "options": {"patterns": ["sk-[A-Za-z0-9]{16,}"]},
         "match": {"tools": ["mail_*"]}})),
@@ -45,14 +45,14 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Resul
     responses((status = 201, description = "Registered", body = HookView, headers(("Location" = String))),
         BodyErrors,
         (status = 429, description = "`TOO_MANY_HOOKS`: the limit of the tenant is reached. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
-        (status = 422, description = "The hook is refused; `errors` say where and why"),
+        (status = 422, description = "The hook is invalid; see `errors`"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(
     State(state): State<AppState>,
     access: Access,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    // It is asked about calls of all tools.
+    // A hook applies to calls of all tools.
     require_all_tools(&access)?;
     decode::expect_objects(&body.value, &["/match", "/options"])?;
     decode::expect_strings(&body.value, &["/event", "/builtin", "/failure_policy"])?;
@@ -67,7 +67,7 @@ pub(super) async fn create(
     Ok(reply::at(&format!("/hooks/{id}"), reply::json(StatusCode::CREATED, &hook.view())))
 }
 
-/// Reads a hook. Its secret is not shown.
+/// Returns a hook without its secret.
 #[utoipa::path(get, path = "/hooks/{id}", operation_id = "read_hook", tag = "hooks", params(("id" = String, Path, description = "The hook's id")),
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The hook", body = HookView),
@@ -81,7 +81,7 @@ pub(super) async fn read(
     Ok(reply::json(StatusCode::OK, &hook.view()))
 }
 
-/// Removes a registered hook. Calls that are just asking it go on.
+/// Removes a registered hook. Running invocations of the hook continue.
 #[utoipa::path(delete, path = "/hooks/{id}", operation_id = "delete_hook", tag = "hooks", params(("id" = String, Path, description = "The hook's id")),
     security(("api_key" = ["admin"])),
     responses((status = 204, description = "Removed"),
@@ -98,10 +98,10 @@ pub(super) async fn delete(
         let place = if hook.source() == HookSource::Config { "settings" } else { "program" };
         return Err(Problem::conflict(
             "HOOK_NOT_REGISTERED",
-            format!("the hook stands in the {place}; remove it there"),
+            format!("the hook is declared in the {place}; remove it there"),
         ));
     }
-    // One that another node has just registered is not shown here yet.
+    // A hook that another node has just registered may not be listed here yet.
     let known = id.parse().map_err(|_| no_such_hook(&id))?;
     let found = access.store().delete_hook(known).await?;
     state.engine.hooks().reload(&state.stores).await?;
@@ -113,10 +113,10 @@ fn find(state: &AppState, access: &Access, id: &str) -> Result<Arc<Hook>, Proble
 }
 
 fn no_such_hook(id: &str) -> Problem {
-    Problem::not_found(format!("there is no hook \"{}\"", json::shorten(id, 64)))
+    Problem::not_found(format!("unknown hook \"{}\"", json::shorten(id, 64)))
 }
 
-/// Patterns and globs can be made to take long, so they are not compiled where others wait.
+/// Compiles a hook on a blocking thread, because patterns and globs can take long to compile.
 async fn compile(id: Arc<str>, definition: HookDefinition, now: crate::domain::Time) -> Result<Hook, Problem> {
     let compiled = tokio::task::spawn_blocking(move || Hook::declared(id, definition, HookSource::Api, now)).await;
     compiled.map_err(|_| Problem::internal())?.map_err(|faults| {

@@ -7,22 +7,22 @@ use axum::http::{HeaderMap, Version};
 
 use super::problem::Problem;
 
-/// Checks that a request names its host once, with a valid value. HTTP/1.0 may leave it out.
+/// Checks that a request has exactly one valid `Host`. HTTP/1.0 requests may omit it.
 ///
 /// # Errors
-/// Returns the 400 of such a request.
+/// Returns a 400 for any other request.
 pub(super) fn check(version: Version, headers: &HeaderMap) -> Result<(), Problem> {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) if is_host(host.as_bytes()) => Ok(()),
         (None, _) if version <= Version::HTTP_10 => Ok(()),
         (None, _) => Err(Problem::bad_host("is missing")),
-        (Some(_), Some(_)) => Err(Problem::bad_host("is there more than once")),
+        (Some(_), Some(_)) => Err(Problem::bad_host("occurs more than once")),
         (Some(_), None) => Err(Problem::bad_host("is not a host name or address with an optional port")),
     }
 }
 
-/// `uri-host [ ":" port ]` (RFC 9110, section 7.2).
+/// Returns `true` for `uri-host [ ":" port ]` (RFC 9110, section 7.2).
 fn is_host(value: &[u8]) -> bool {
     let (host, port) = match value.strip_prefix(b"[") {
         Some(rest) => {
@@ -39,7 +39,7 @@ fn is_host(value: &[u8]) -> bool {
     is_port && is_name(host)
 }
 
-/// `reg-name` (RFC 3986, section 3.2.2), which an IPv4 address is, too.
+/// Returns `true` for a `reg-name` (RFC 3986, section 3.2.2), which includes IPv4 addresses.
 fn is_name(mut name: &[u8]) -> bool {
     while let [first, rest @ ..] = name {
         name = match (first, rest) {

@@ -1,5 +1,4 @@
-//! The answers to requests with idempotency keys: calls that exist are joined or replayed
-//! (`docs/reference/contract.md`, section 3).
+//! Requests with idempotency keys: calls that exist are joined or replayed (`docs/reference/contract.md`, section 3).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,10 +21,10 @@ use crate::engine::{Footprint, Keyed, KeyedError, Submission, Wait, WaitOutcome}
 use crate::events::{frame, stream as events};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Longest key, in characters.
+/// Maximum length of a key, in characters.
 const LONGEST_KEY: usize = 512;
 
-/// The request's `Idempotency-Key`, if it has one.
+/// Returns the request's `Idempotency-Key`, if it has one.
 pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default().trim();
@@ -89,7 +88,7 @@ fn problem_of(error: KeyedError, id_places: &IdLocation) -> Problem {
     }
 }
 
-/// The outcome of calls that are there already; those that still run are joined.
+/// Returns the outcome of existing calls, and joins those that still run.
 async fn replay(
     state: &AppState,
     access: &Access,
@@ -112,7 +111,7 @@ async fn replay(
     Ok(response)
 }
 
-/// Waits for a call as long as whoever asked for it first would have.
+/// Waits for an existing call as this request asks to wait.
 async fn join(state: &AppState, access: &Access, id: Uuid, wait: Wait) -> Result<Call, Problem> {
     let longest = match wait {
         Wait::Result => None,
@@ -131,7 +130,7 @@ async fn join(state: &AppState, access: &Access, id: Uuid, wait: Wait) -> Result
     wait::wait(state, access, id, longest).await
 }
 
-/// Each call's events from its beginning, one call after the other, and then the answer.
+/// Streams all events of each call, one call after the other, followed by the `batch` event.
 async fn replay_events(
     state: &AppState,
     access: &Access,
@@ -150,7 +149,7 @@ async fn replay_events(
         let calls = access.store().calls_of(&ids).await.unwrap_or_default();
         let calls: Vec<&Call> = ids.iter().filter_map(|id| calls.iter().find(|call| call.id == *id)).collect();
         if calls.iter().any(|call| !call.status.is_terminal()) {
-            // The service stops; the reader comes again.
+            // The service is shutting down, so the client must reconnect.
             return Ok(frame::CUT_OFF);
         }
         guards.into_iter().for_each(|guard| drop(guard.disarm()));
