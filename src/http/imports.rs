@@ -1,4 +1,4 @@
-//! `/imports`: tools out of documents of others.
+//! `/imports`: creates tools from OpenAPI documents.
 
 use std::time::Duration;
 
@@ -19,22 +19,22 @@ use crate::import::document::{self, Bounds, Document};
 use crate::import::{Credential, ImportError, Options, Report};
 use crate::registry::imports::{self, ImportMode};
 
-/// Documents that are imported at once; each costs many times its size.
+/// Maximum number of concurrent imports. An import needs many times the document's size in memory.
 pub(super) const MOST_AT_ONCE: usize = 2;
 
-/// Longest body, in bytes, whatever `server.max_body_bytes` is: a document, and what stands beside it.
+/// Maximum length of a body, in bytes: a document and its options. Replaces `server.max_body_bytes`.
 const LONGEST_BODY: usize = Bounds::SENT.bytes + 64 * 1024;
 
-/// How long the server of a document has to answer.
+/// Timeout for fetching a document.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longest URL, in bytes.
+/// Maximum length of a URL, in bytes.
 const LONGEST_URL: usize = 2048;
 
-/// Most words of a list.
+/// Maximum number of elements in a list.
 const MOST_WORDS: usize = 1000;
 
-/// What `POST /imports/openapi` takes: a document, or where it is, and what is to be made of it.
+/// The body of `POST /imports/openapi`: a document or its URL, with options.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ImportBody {
@@ -42,45 +42,46 @@ pub(super) struct ImportBody {
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
     document: Value,
-    /// Where the document is. Beside a `document` nothing is fetched; relative URLs of servers begin here.
+    /// The URL of the document. It is fetched only without `document`; relative server URLs are resolved against it.
     #[serde(default)]
     #[schema(max_length = 2048)]
     url: Option<String>,
-    /// Where requests go, instead of where the document says.
+    /// The base URL for requests, instead of the document's servers.
     #[serde(default)]
     server: Option<String>,
-    /// What requests are authorised with: `bearer:SECRET`, `basic:USER:SECRET`, `header:NAME:SECRET`, `query:NAME:SECRET`,
-    /// `cookie:NAME:SECRET`, where `SECRET` is the name of a secret. Each goes to the operations that ask for it.
+    /// Credentials for requests: `bearer:SECRET`, `basic:USER:SECRET`, `header:NAME:SECRET`, `query:NAME:SECRET`,
+    /// `cookie:NAME:SECRET`, where `SECRET` is the name of a secret. Each is sent to the operations that require it.
     #[serde(default)]
     auth: Vec<String>,
-    /// Tags, operation ids, paths, or `GET /path`; all operations unless given.
+    /// Tags, operation ids, paths, or `GET /path` to import. Default: all operations.
     #[serde(default)]
     only: Vec<String>,
-    /// What the names of the tools begin with.
+    /// A prefix for the names of the tools.
     #[serde(default)]
     #[schema(max_length = 64)]
     prefix: Option<String>,
-    /// Another registered tool of the same name is replaced.
+    /// Replaces registered tools of the same name.
     #[serde(default)]
     replace: bool,
-    /// Nothing is registered; the answer says what would be.
+    /// Registers nothing; the response reports what would be registered.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// A document to import, and how.
+/// A document to import, with options.
 struct ImportRequest {
     document: Document,
     options: Options,
     how: ImportMode,
-    /// Whether the body is the document itself.
+    /// Whether the body is the document, without options.
     is_bare: bool,
 }
 
-/// Makes each operation of an OpenAPI document (2.0, 3.0 or 3.1) an `http` tool. What cannot be one is listed with its reason.
+/// Creates an `http` tool for each operation of an OpenAPI document (2.0, 3.0 or 3.1). Operations that cannot be
+/// imported are listed with the reason.
 ///
-/// The body is an object as described here, or the document itself as JSON or YAML. A document has at most 32 MiB, also where
-/// it is fetched from its `url`: `server.max_body_bytes` does not hold here.
+/// The body is an object as described here, or the document itself as JSON or YAML. A document may have at most 32 MiB,
+/// also if it is fetched from its `url`; `server.max_body_bytes` does not apply.
 #[utoipa::path(post, path = "/imports/openapi", operation_id = "import_openapi", tag = "tools",
     security(("api_key" = ["tools"])),
     request_body(content((ImportBody = "application/json", example = json!({"document": {"openapi": "3.1.0", "info": {"title": "Pets", "version": "1.0.0"},
@@ -88,9 +89,9 @@ struct ImportRequest {
         "summary": "Lists pets", "parameters": [{"name": "limit", "in": "query", "schema": {"type": "integer"}}],
         "responses": {"200": {"description": "The pets"}}}}}}})), 
         (String = "application/yaml", example = "openapi: 3.1.0\ninfo:\n  title: Pets\n  version: 1.0.0\nservers:\n  - url: https://pets.example.com\npaths:\n  /pets:\n    get:\n      operationId: list_pets\n      summary: Lists pets\n      parameters:\n        - name: limit\n          in: query\n          schema:\n            type: integer\n      responses:\n        '200':\n          description: The pets\n"))),
-    responses((status = 200, description = "What was registered, and what was not", body = Report),
+    responses((status = 200, description = "The registered tools, and the operations that were not imported", body = Report),
         BodyErrors,
-        (status = 422, description = "The body does not match the schema, the document cannot be read or fetched, or nothing of it can be imported; `errors` say where and why"),
+        (status = 422, description = "The body does not match the schema, the document cannot be read or fetched, or none of it can be imported; see `errors`"),
         (status = 503, description = "The database is unavailable, or too many documents are being imported")))]
 pub(super) async fn openapi(
     State(state): State<AppState>,
@@ -111,7 +112,7 @@ pub(super) async fn openapi(
         let document = parsed(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
         ImportRequest { document, options: Options::default(), how: ImportMode::default(), is_bare: true }
     } else {
-        // The document itself, or our own shape around it.
+        // The number of tokens that lead to the document: it is either the body or its member `document`.
         let within = |path: &[String]| usize::from(path.first().is_some_and(|token| token == "document"));
         let parsed = tokio::task::spawn_blocking(move || document::parse_json(&bytes, within)).await;
         let parsed = parsed.map_err(|_| Problem::internal())?;
@@ -128,7 +129,7 @@ pub(super) async fn openapi(
     Ok(reply::json(StatusCode::OK, &report))
 }
 
-/// Reads a JSON body: the document itself, or our own shape around it.
+/// Parses a JSON body: the document itself, or an object with the document and options.
 async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Result<ImportRequest, Problem> {
     let Document { value, warnings } = body;
     if ["openapi", "swagger"].iter().any(|name| value.get(name).is_some()) {
@@ -184,10 +185,10 @@ fn few(words: Vec<String>, pointer: &str) -> Result<Vec<String>, Problem> {
     Ok(words)
 }
 
-/// A document from elsewhere, through the egress guard.
+/// Fetches a document through the egress guard.
 async fn fetched(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -> Result<Document, Problem> {
     let Some(url) = url else {
-        let message = "is missing: give the `document`, or the `url` where it is";
+        let message = "is missing; set `document` or `url`";
         return Err(Problem::invalid(vec![FieldError {
             pointer: "/document".to_owned(),
             message: message.to_owned(),
@@ -197,11 +198,12 @@ async fn fetched(state: &AppState, url: Option<&Url>, footprint: &mut Footprint)
     let bytes =
         client.fetch_text(url, Bounds::SENT.bytes, PATIENCE).await.map_err(|why| Problem::field("/url", why))?;
     footprint.take(state.engine.room(), bytes.len()).map_err(extract::no_room)?;
-    let at_url = |error: ImportError| Problem::field("/url", format!("what it answers cannot be imported: {error}"));
+    let at_url =
+        |error: ImportError| Problem::field("/url", format!("the fetched document cannot be imported: {error}"));
     parsed(bytes).await.map_err(at_url)
 }
 
-/// Reading takes long, and is not done where others wait.
+/// Parses a document on a blocking thread, because parsing can take long.
 async fn parsed(bytes: Vec<u8>) -> Result<Document, ImportError> {
     let read = tokio::task::spawn_blocking(move || document::read(&bytes, Bounds::SENT)).await;
     read.unwrap_or_else(|_| Err(ImportError::unreadable()))
@@ -216,7 +218,7 @@ fn refused(error: ImportError, is_bare: bool) -> Problem {
     Problem::field(format!("{place}{}", error.pointer), error.message)
 }
 
-/// Whether a media type is YAML (RFC 9512), or one of those that it had before, or OpenAPI's own.
+/// Returns `true` for the media type of YAML (RFC 9512), its unregistered predecessors, and that of OpenAPI.
 fn is_yaml(content_type: Option<&str>) -> bool {
     let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     matches!(

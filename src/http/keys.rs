@@ -1,4 +1,5 @@
-//! `/keys`: who may do what. A key is shown once, when it is made.
+//! `/keys`: API keys and their permissions. The response to the creation of a key is the only one that contains the
+//! key.
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -16,70 +17,71 @@ use crate::domain::schemas::Glob;
 use crate::domain::{Caller, Scope, Scopes, Tenant, Time, json};
 use crate::store::keys::StoredKey;
 
-/// Keys of a page unless asked otherwise, and at most.
+/// The default and the maximum number of keys per page.
 const PAGE: u32 = 100;
 const LARGEST_PAGE: u32 = 500;
 
-/// What a key is to be.
+/// The properties of a new key.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewKey)]
 pub(super) struct KeyBody {
-    /// What it is called, for people.
+    /// A name for display.
     #[serde(default)]
     #[schema(max_length = 128, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
     name: String,
-    /// What it may do.
+    /// The scopes of the key.
     #[schema(min_items = 1)]
     scopes: Vec<Scope>,
-    /// The tools that there are for it, by globs over their names; all unless given.
+    /// The tools that the key may use, as globs over their names. Default: all tools.
     #[serde(default)]
     #[schema(value_type = Vec<Glob>, max_items = 256)]
     tools: Vec<String>,
-    /// Whose it is; the caller's tenant unless given. Only a key of the default tenant makes keys of others.
+    /// The tenant of the key. Default: the caller's tenant. Only keys of the default tenant can create keys of other
+    /// tenants.
     #[schema(min_length = 1, max_length = 128, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
     tenant: Option<String>,
-    /// How long it is good: a number with `s`, `m`, `h`, `d` or `w`; for ever unless given.
+    /// The lifetime: a number with `s`, `m`, `h`, `d` or `w`. Default: unlimited.
     #[schema(
         example = "30d",
         pattern = "^([1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,4}h|[1-9][0-9]{0,3}d|[1-9][0-9]{0,2}w)$"
     )]
     expires: Option<String>,
-    /// Requests a minute; as the settings have it unless given.
+    /// Maximum number of requests per minute. Default: as configured.
     #[schema(minimum = 1)]
     rate: Option<u32>,
-    /// Requests at once; as the settings have it unless given.
+    /// Maximum number of concurrent requests. Default: as configured.
     #[schema(minimum = 1)]
     concurrency: Option<u32>,
 }
 
-/// A key, without what makes it one.
+/// The key's metadata, without the secret.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ApiKey)]
 pub(super) struct KeyView<'a> {
-    /// Its id.
+    /// The id of the key.
     id: Uuid,
-    /// What it is called.
+    /// The name for display.
     name: &'a str,
-    /// How it begins.
+    /// The first characters of the key.
     prefix: &'a str,
-    /// Whose it is.
+    /// The tenant of the key.
     tenant: &'a str,
-    /// What it may do.
+    /// The scopes of the key.
     scopes: Vec<Scope>,
-    /// The tools that there are for it; an empty list is all.
+    /// The tools that the key may use; an empty list means all tools.
     tools: &'a [String],
-    /// Requests a minute; `null`: as the settings have it.
+    /// Maximum number of requests per minute; `null` means as configured.
     rate: Option<u32>,
-    /// Requests at once; `null`: as the settings have it.
+    /// Maximum number of concurrent requests; `null` means as configured.
     concurrency: Option<u32>,
-    /// When it was made.
+    /// When the key was created.
     created_at: Time,
-    /// When it ends; `null` is never.
+    /// When the key expires; `null` means never.
     expires_at: Option<Time>,
-    /// When it was revoked, if it was.
+    /// When the key was revoked; `null` if it was not.
     revoked_at: Option<Time>,
-    /// When it was used last, to about a minute.
+    /// When the key was last used, accurate to about a minute.
     last_used_at: Option<Time>,
 }
 
@@ -102,13 +104,13 @@ impl<'a> From<&'a StoredKey> for KeyView<'a> {
     }
 }
 
-/// A key that was just made.
+/// A newly created key.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = MadeKey)]
 struct CreatedKey<'a> {
     #[serde(flatten)]
     view: KeyView<'a>,
-    /// The key itself. It is shown this once.
+    /// The key itself. No other response contains it.
     #[schema(example = "tp_…")]
     key: String,
 }
@@ -117,9 +119,9 @@ struct CreatedKey<'a> {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ApiKeyPage)]
 struct Page<'a> {
-    /// Newest first, revoked ones included.
+    /// The keys, newest first, including revoked ones.
     keys: Vec<KeyView<'a>>,
-    /// For the next page; `null` at the end.
+    /// The cursor of the next page; `null` on the last page.
     next_cursor: Option<Uuid>,
 }
 
@@ -127,22 +129,22 @@ struct Page<'a> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PageParams {
-    /// Most keys of a page.
+    /// Maximum number of keys per page.
     #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<Uuid>,
 }
 
-/// Makes a key. From the first key on everybody has to show one.
+/// Creates a key. The first key enables authentication for all requests.
 ///
-/// A key cannot make one that may do more than itself.
+/// A key cannot create a key with more permissions than its own.
 #[utoipa::path(post, path = "/keys", operation_id = "create_key", tag = "keys",
     request_body(content = KeyBody, example = json!({"name": "agent", "scopes": ["call"], "expires": "30d"})),
     security(("api_key" = ["admin"])),
-    responses((status = 201, description = "Made. The answer is the only one that has the key", body = CreatedKey, headers(("Location" = String))),
+    responses((status = 201, description = "Created. Only this response contains the key", body = CreatedKey, headers(("Location" = String))),
         BodyErrors,
-        (status = 422, description = "The body does not match the schema, or the key cannot be as it says"),
+        (status = 422, description = "The body does not match the schema, or a property of the key is invalid"),
         (status = 429, description = "`TOO_MANY_KEYS`: the limit of the tenant is reached. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(
@@ -154,7 +156,7 @@ pub(super) async fn create(
     let tenant = match tenant {
         None => access.tenant().clone(),
         Some(name) => Tenant::named(&name)
-            .ok_or_else(|| Problem::field("/tenant", "must have 1 to 128 characters, none of them a control"))?,
+            .ok_or_else(|| Problem::field("/tenant", "must have 1 to 128 characters and no control characters"))?,
     };
     let new = NewKey { tenant, name, scopes: scopes.into_iter().collect(), tools, expires, rate, concurrency };
     check_within(access.caller(), &new)?;
@@ -170,15 +172,15 @@ pub(super) async fn create(
     Ok(reply::at(&format!("/keys/{id}"), response))
 }
 
-/// Nobody gives away what they do not have.
+/// Checks that the caller has all permissions that it grants.
 fn check_within(caller: &Caller, new: &NewKey) -> Result<(), Problem> {
     if new.tenant != caller.tenant && !caller.tenant.is_default() {
-        return Err(Problem::forbidden("only a key of the default tenant makes keys of other tenants"));
+        return Err(Problem::forbidden("only a key of the default tenant can create keys of other tenants"));
     }
     if !new.scopes.are_within(caller.scopes) {
         let scopes: Scopes = caller.scopes;
         return Err(Problem::forbidden(format!(
-            "a key gets no scope that its maker lacks; yours are {}",
+            "cannot grant a scope that your key does not have; yours are {}",
             scopes.to_text()
         )));
     }
@@ -188,12 +190,12 @@ fn check_within(caller: &Caller, new: &NewKey) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::forbidden(format!(
-        "a key gets no tool that its maker lacks; name some of {}",
+        "cannot grant a tool that your key may not use; name some of {}",
         json::shorten(&own.globs().join(", "), 500)
     )))
 }
 
-/// Lists the keys of the caller's tenant; of the default tenant those of all.
+/// Lists the keys of the caller's tenant. The default tenant sees the keys of all tenants.
 #[utoipa::path(get, path = "/keys", operation_id = "list_keys", tag = "keys", params(PageParams),
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "A page", body = Page),
@@ -204,7 +206,7 @@ pub(super) async fn list(access: Access, Params(params): Params<PageParams>) -> 
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(Problem::field("", format!("query: limit must be 1 to {LARGEST_PAGE}")));
     }
-    // One more tells whether there is another page.
+    // One more key shows whether there is a next page.
     let mut keys = access.store().keys(seen_by(&access), params.cursor, limit + 1).await?;
     let more = keys.len() > limit as usize;
     keys.truncate(limit as usize);
@@ -212,10 +214,10 @@ pub(super) async fn list(access: Access, Params(params): Params<PageParams>) -> 
     Ok(reply::json(StatusCode::OK, &Page { keys: keys.iter().map(KeyView::from).collect(), next_cursor }))
 }
 
-/// Reads a key.
+/// Returns a key's metadata.
 #[utoipa::path(get, path = "/keys/{id}", operation_id = "read_key", tag = "keys", params(("id" = String, Path, description = "The key's id")),
     security(("api_key" = ["admin"])),
-    responses((status = 200, description = "The key, without what makes it one", body = KeyView),
+    responses((status = 200, description = "The key's metadata, without the secret", body = KeyView),
         (status = 404, description = "Unknown key"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn read(access: Access, Path(id): Path<String>) -> Result<Response, Problem> {
@@ -226,7 +228,7 @@ pub(super) async fn read(access: Access, Path(id): Path<String>) -> Result<Respo
     Ok(reply::json(StatusCode::OK, &KeyView::from(key)))
 }
 
-/// Revokes a key: 5 s later no node takes it any more. One that is revoked stays as it is.
+/// Revokes a key. All nodes reject it after at most 5 s. Revoking a key again changes nothing.
 #[utoipa::path(delete, path = "/keys/{id}", operation_id = "revoke_key", tag = "keys", params(("id" = String, Path, description = "The key's id")),
     security(("api_key" = ["admin"])),
     responses((status = 204, description = "Revoked"),
@@ -245,11 +247,11 @@ pub(super) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whose keys there are for a caller; `None`: everybody's.
+/// Returns the tenant whose keys the caller sees; `None` means all tenants.
 fn seen_by(access: &Access) -> Option<&Tenant> {
     Some(access.tenant()).filter(|tenant| !tenant.is_default())
 }
 
 fn no_such_key(id: &str) -> Problem {
-    Problem::not_found(format!("there is no key \"{}\"", json::shorten(id, 64)))
+    Problem::not_found(format!("unknown key \"{}\"", json::shorten(id, 64)))
 }

@@ -1,8 +1,8 @@
-//! What every request passes: its id, whether its page may ask, problems written out, and what answers say to browsers.
+//! The outermost layer of the service: request ids, cross-origin checks, rendering of problems, and security headers.
 //!
-//! The layers of `tower-http` do not do the same. `SetRequestIdLayer` keeps any id that a caller sends, and a problem has the id
-//! in its body. `CatchPanicLayer` boxes the body of each answer. One `SetResponseHeaderLayer` a header costs more than the copy of
-//! a map with all of them.
+//! The layers of `tower-http` are not equivalent. `SetRequestIdLayer` keeps any id that a client sends, and a problem
+//! has the id in its body. `CatchPanicLayer` boxes the body of each response. One `SetResponseHeaderLayer` per header
+//! costs more than copying a map with all headers.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -24,10 +24,10 @@ use super::security::REQUEST_ID;
 use super::{AppState, host, security};
 use crate::telemetry::Context;
 
-/// Longest id that is taken over from a caller.
+/// Maximum length of a request id that is accepted from a client, in bytes.
 const LONGEST_ID: usize = 128;
 
-/// Gives each request an id (the caller's, if it is a good one), keeps a panic to itself, and writes problems out.
+/// Assigns an id to each request (the client's, if it is valid), catches panics, and renders problems.
 #[derive(Clone)]
 pub struct Outermost<S> {
     inner: S,
@@ -86,11 +86,11 @@ where
 fn finish(mut response: Response, id: HeaderValue) -> Response {
     let status = response.status();
     let problem = response.extensions_mut().remove::<Problem>();
-    // What the framework refuses by itself, as a path that is not UTF-8.
+    // An error of the framework, for example for a path that is not UTF-8.
     let is_bare = problem.is_none() && (status.is_client_error() || status.is_server_error()) && !is_json(&response);
     if let Some(problem) = problem.or_else(|| is_bare.then(|| Problem::of_status(status))) {
         let mut written = problem.render(id.to_str().unwrap_or_default());
-        // What the router has added, as `Allow`, stays.
+        // Headers that the router added, such as `Allow`, are kept.
         for (name, value) in response.headers().iter().filter(|(name, _)| **name != CONTENT_TYPE) {
             written.headers_mut().entry(name).or_insert_with(|| value.clone());
         }
@@ -101,7 +101,7 @@ fn finish(mut response: Response, id: HeaderValue) -> Response {
     response
 }
 
-/// Errors of JSON-RPC have a shape of their own.
+/// Returns `true` for a JSON response. Errors of JSON-RPC are not converted to problems.
 fn is_json(response: &Response) -> bool {
     response.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/json")
 }
@@ -117,15 +117,15 @@ fn new_id(state: &AppState) -> HeaderValue {
     HeaderValue::from_str(id.as_hyphenated().encode_lower(&mut text)).unwrap_or(HeaderValue::from_static("unknown"))
 }
 
-/// A problem as bytes, for a connection that ends with it.
+/// Renders a problem as bytes for a connection that closes with it.
 pub(super) fn last_words(state: &AppState, problem: Problem) -> bytes::Bytes {
     bytes_of(finish(problem.into_response(), new_id(state)))
 }
 
-/// An answer as bytes, for a connection that ends with it.
+/// Renders a response as bytes for a connection that closes with it.
 fn bytes_of(response: Response) -> bytes::Bytes {
     let (parts, body) = response.into_parts();
-    // A problem is there at once.
+    // The body of a problem is available immediately.
     let body = body.collect().now_or_never().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
     let reason = parts.status.canonical_reason().unwrap_or_default();
     let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", parts.status.as_u16()).into_bytes();
@@ -140,12 +140,12 @@ fn bytes_of(response: Response) -> bytes::Bytes {
     bytes.into()
 }
 
-/// Paths that there are not.
+/// Returns the problem for an unknown path.
 pub(super) async fn no_such_path() -> Problem {
-    Problem::not_found("there is nothing at this path; /openapi.json lists what there is")
+    Problem::not_found("no such path; see /openapi.json")
 }
 
-/// Methods that a path does not have.
+/// Returns the problem for a method that the path does not support.
 pub(super) async fn no_such_method() -> Problem {
     Problem::method_not_allowed()
 }

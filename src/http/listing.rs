@@ -1,4 +1,4 @@
-//! `GET /tool-calls…`: what happened.
+//! `GET /tool-calls…`: lists calls and returns their results.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -20,33 +20,33 @@ use crate::store::calls::CallFilter;
 
 mod pages;
 
-/// Calls of a page unless asked otherwise, and at most.
+/// The default and the maximum number of calls per page.
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;
-/// Longest wait of a long poll.
+/// Maximum duration of a long poll, in milliseconds.
 const LONGEST_WAIT_MS: u64 = 300_000;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PageParams {
-    /// Of this session.
+    /// Only calls of this session.
     #[param(pattern = "^[^\\u0000]*$")]
     session: Option<String>,
-    /// Of this batch.
+    /// Only calls of this batch.
     batch_id: Option<Uuid>,
-    /// Of this tool.
+    /// Only calls of this tool.
     name: Option<String>,
-    /// In this status.
+    /// Only calls in this status.
     status: Option<Status>,
-    /// Accepted at or after this time (RFC 3339).
+    /// Only calls accepted at or after this time (RFC 3339).
     since: Option<Time>,
-    /// Accepted before this time (RFC 3339).
+    /// Only calls accepted before this time (RFC 3339).
     until: Option<Time>,
-    /// Most calls of a page.
+    /// Maximum number of calls per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<Uuid>,
 }
 
@@ -54,16 +54,16 @@ pub(super) struct PageParams {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ToolCallPage)]
 struct Page<'a> {
-    /// Newest first.
+    /// The calls, newest first.
     tool_calls: Vec<ToolCall<'a>>,
-    /// For the next page; `null` at the end.
+    /// The cursor of the next page; `null` on the last page.
     next_cursor: Option<Uuid>,
 }
 
 /// Lists calls, newest first.
 ///
-/// A page may have fewer calls than asked for although there are more, as where the calls are large, or where a key sees the
-/// calls of some tools only: go on as long as there is a `next_cursor`.
+/// A page can have fewer calls than `limit` although more follow, for example if the calls are large or the key may see
+/// the calls of some tools only. Continue until `next_cursor` is `null`.
 #[utoipa::path(get, path = "/tool-calls", operation_id = "list_tool_calls", tag = "tool calls", params(PageParams),
     security(("api_key" = ["read"])),
     responses((status = 200, description = "A page", body = Page),
@@ -75,7 +75,7 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
         return Err(Problem::field("", format!("query: limit must be 1 to {LARGEST_PAGE}")));
     }
     if params.session.as_deref().is_some_and(|session| session.contains('\0')) {
-        return Err(Problem::field("", "query: no session has U+0000 in its id"));
+        return Err(Problem::field("", "query: session must not contain U+0000"));
     }
     let filter = CallFilter {
         session: params.session,
@@ -96,15 +96,15 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WaitParams {
-    /// Answer only when the call has ended, or after so many milliseconds.
+    /// Wait until the call has ended, but at most this number of milliseconds.
     #[param(maximum = 300_000)]
     wait_ms: Option<u64>,
 }
 
-/// Reads a call; with `wait_ms` it waits for its end.
+/// Returns a call. With `wait_ms`, waits for it to end.
 #[utoipa::path(get, path = "/tool-calls/{id}", operation_id = "read_tool_call", tag = "tool calls", params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), WaitParams),
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
-    responses((status = 200, description = "The call as it is", body = ToolCall),
+    responses((status = 200, description = "The call in its current status", body = ToolCall),
         (status = 404, description = "Unknown call"),
         (status = 422, description = "A query parameter is invalid"),
         (status = 503, description = "The database is unavailable")))]
@@ -123,39 +123,40 @@ pub(super) async fn one(
     Ok(reply::pieces(StatusCode::OK, ToolCall::from(&call).to_json(), call.counted.clone()))
 }
 
-/// The whole output as text, also where `output` was cut for the model. `Range` gives a part of it.
+/// Returns the full output as text, even if `output` was truncated for the model. `Range` selects a part.
 #[utoipa::path(get, path = "/tool-calls/{id}/output", operation_id = "read_output", tag = "tool calls",
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call"),
-        ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "One range of bytes (RFC 9110, section 14); several are answered with the whole."),
-        ("If-Range" = Option<String>, Header, description = "The `ETag` that the rest has: with another one the whole is given")),
+        ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "A single byte range (RFC 9110, section 14). With several ranges, the full output is returned."),
+        ("If-Range" = Option<String>, Header, description = "The `ETag` of the previously received part. If it does not match, the full output is returned")),
     responses((status = 200, description = "The output", body = String, content_type = "text/plain",
-            headers(("Accept-Ranges" = String, description = "`bytes`"), ("ETag" = String, description = "It never changes"))),
-        (status = 206, description = "The part that was asked for", body = String, content_type = "text/plain",
-            headers(("Content-Range" = String, description = "Which part of how many bytes"))),
+            headers(("Accept-Ranges" = String, description = "`bytes`"), ("ETag" = String, description = "Never changes for a call"))),
+        (status = 206, description = "The requested part", body = String, content_type = "text/plain",
+            headers(("Content-Range" = String, description = "The range of the part and the total number of bytes"))),
         (status = 404, description = "Unknown call, or the call has not ended"),
-        (status = 416, description = "There are not so many bytes; `Content-Range` says how many there are",
+        (status = 416, description = "The range is past the end; `Content-Range` has the total number of bytes",
             headers(("Content-Range" = String, description = "`bytes */LENGTH`"))),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn output(access: Access, Path(id): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
     let call = find(&access, extract::call_id(&id)?).await?;
-    let Some(outcome) = &call.outcome else { return Err(Problem::not_found("the call has not ended")) };
+    let Some(outcome) = &call.outcome else { return Err(Problem::not_found("the call has not ended yet")) };
     let text = outcome.whole_output().into_owned();
     range::answer(&headers, &tag(&call, None), "text/plain; charset=utf-8", text.into_bytes())
 }
 
-/// One content block as its own media type; a text that was cut for the model is whole here. `Range` gives a part of it.
+/// Returns one content block with its own media type. A text that was truncated for the model is complete here. `Range`
+/// selects a part.
 #[utoipa::path(get, path = "/tool-calls/{id}/content/{n}", operation_id = "read_content_block", tag = "tool calls",
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
-    params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), ("n" = u32, Path, description = "The block, counted from 0"),
-        ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "One range of bytes (RFC 9110, section 14); several are answered with the whole."),
-        ("If-Range" = Option<String>, Header, description = "The `ETag` that the rest has: with another one the whole is given")),
+    params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), ("n" = u32, Path, description = "The index of the block, from 0"),
+        ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "A single byte range (RFC 9110, section 14). With several ranges, the full block is returned."),
+        ("If-Range" = Option<String>, Header, description = "The `ETag` of the previously received part. If it does not match, the full block is returned")),
     responses((status = 200, description = "The block", body = String, content_type = "*/*",
-            headers(("Accept-Ranges" = String, description = "`bytes`"), ("ETag" = String, description = "It never changes"))),
-        (status = 206, description = "The part that was asked for", body = String, content_type = "*/*",
-            headers(("Content-Range" = String, description = "Which part of how many bytes"))),
+            headers(("Accept-Ranges" = String, description = "`bytes`"), ("ETag" = String, description = "Never changes for a block"))),
+        (status = 206, description = "The requested part", body = String, content_type = "*/*",
+            headers(("Content-Range" = String, description = "The range of the part and the total number of bytes"))),
         (status = 404, description = "Unknown call or block"),
-        (status = 416, description = "There are not so many bytes; `Content-Range` says how many there are",
+        (status = 416, description = "The range is past the end; `Content-Range` has the total number of bytes",
             headers(("Content-Range" = String, description = "`bytes */LENGTH`"))),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn content(
@@ -186,7 +187,7 @@ pub(super) async fn content(
     }
 }
 
-/// What a call that has ended has made never changes.
+/// Returns the `ETag` of an output or block. The id suffices, because the outcome of an ended call never changes.
 fn tag(call: &Call, block: Option<usize>) -> String {
     match block {
         None => format!("\"{}\"", call.id),
