@@ -1,4 +1,4 @@
-//! The paths of event streams, and the tickets in their queries.
+//! The paths of event streams, and the tickets in their query strings.
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::uri::{PathAndQuery, Uri};
@@ -9,19 +9,19 @@ use uuid::Uuid;
 
 use super::requirements;
 
-/// Longest path, in bytes.
+/// Maximum length of a path, in bytes.
 const LONGEST: usize = 2048;
-/// Digits of an event's id at most.
+/// Maximum number of digits of an event id.
 const LONGEST_EVENT_ID: usize = 18;
 
-/// An event stream, with what it is filtered by. Where it resumes is no part of it.
+/// An event stream with its filters. The position from which it resumes is not included.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::http) enum EventsPath {
-    /// Of all calls.
+    /// The events of all calls.
     All { name: Option<String>, session: Option<String> },
-    /// Of one call.
+    /// The events of one call.
     Call(Uuid),
-    /// Of one session.
+    /// The events of one session.
     Session(String),
 }
 
@@ -29,13 +29,13 @@ impl EventsPath {
     /// Parses a path with its query.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
+    /// Returns a message that names the fault.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > LONGEST {
             return Err(format!("must have at most {LONGEST} bytes"));
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
-            return Err("must be written as in a URL, with anything but ASCII percent-encoded".to_owned());
+            return Err("must be URL-encoded, with all non-ASCII characters percent-encoded".to_owned());
         }
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let segments: Vec<&str> = path.split('/').collect();
@@ -44,7 +44,7 @@ impl EventsPath {
         match segments[..] {
             ["", "events"] => Ok(Self::All { name, session }),
             ["", "tool-calls", id, "events"] => {
-                id.parse().map(Self::Call).map_err(|_| format!("must have the id of a call, not \"{}\"", short(id)))
+                id.parse().map(Self::Call).map_err(|_| format!("must contain the id of a call, not \"{}\"", short(id)))
             }
             ["", "sessions", id, "events"] if is_segment(id) => {
                 Ok(Self::Session(percent_decode_str(id).decode_utf8_lossy().into_owned()))
@@ -57,7 +57,7 @@ impl EventsPath {
         }
     }
 
-    /// Returns `true` if whoever may read this stream may read the other one: it is the same, or filtered more.
+    /// Returns `true` if `other` is the same stream, or the same stream with more filters.
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::All { name, session }, Self::All { name: other_name, session: other_session }) => {
@@ -68,31 +68,31 @@ impl EventsPath {
     }
 }
 
-/// The filters of a query: `name` and `session`.
+/// Returns the filters of a query: `name` and `session`.
 fn parameters(query: &str, of_all: bool) -> Result<[Option<String>; 2], String> {
     let [mut name, mut session] = [None, None];
     for (parameter, value) in form_urlencoded::parse(query.as_bytes()) {
         let filter = match &*parameter {
             "after" if is_event_id(&value) => continue,
-            "after" => return Err("has in `after` no event id".to_owned()),
+            "after" => return Err("has an invalid event id in `after`".to_owned()),
             "name" if of_all => &mut name,
             "session" if of_all => &mut session,
             other => {
-                return Err(format!("has the query parameter \"{}\", which the stream does not take", short(other)));
+                return Err(format!("has the query parameter \"{}\", which the stream does not support", short(other)));
             }
         };
-        // The stream itself refuses a parameter that comes twice.
+        // The stream rejects repeated parameters.
         *filter = Some(value.into_owned());
     }
     Ok([name, session])
 }
 
-/// Returns `true` for an event id, or nothing.
+/// Returns `true` for an event id or an empty string.
 fn is_event_id(text: &str) -> bool {
     text.len() <= LONGEST_EVENT_ID && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns `true` for a segment of a path that is not empty (RFC 3986, section 3.3).
+/// Returns `true` for a non-empty path segment (RFC 3986, section 3.3).
 fn is_segment(text: &str) -> bool {
     let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let bytes = text.as_bytes();
@@ -107,23 +107,23 @@ fn short(text: &str) -> String {
     crate::domain::json::shorten(text, 64).to_string()
 }
 
-/// The query parameter that has the ticket.
+/// The query parameter of the ticket.
 const PARAMETER: &str = "ticket";
 
-/// The ticket of a query's parameter, if it is one.
+/// Returns the ticket of a `name=value` pair, if it has one.
 fn ticket_of(pair: &str) -> Option<&str> {
     pair.split_once('=').filter(|(name, _)| *name == PARAMETER).map(|(_, ticket)| ticket)
 }
 
-/// A ticket that a request for an event stream has shown.
+/// A ticket from a request for an event stream.
 pub(super) struct ShownTicket {
     pub text: String,
     wanted: Option<EventsPath>,
 }
 
 impl ShownTicket {
-    /// Takes the ticket out of a request for an event stream, so that nothing behind sees it. With an `Authorization` header
-    /// there is no need of it, and it is only taken out.
+    /// Removes the ticket from a request for an event stream, so that handlers and logs do not see it. Returns `None`
+    /// if the request has an `Authorization` header, which takes precedence.
     pub fn take(request: &mut Request) -> Option<Self> {
         let query = request.uri().query().filter(|query| query.contains(PARAMETER))?;
         let is_stream = matches!(*request.method(), Method::GET | Method::HEAD)
@@ -137,7 +137,7 @@ impl ShownTicket {
         let text = query.split('&').find_map(ticket_of)?.to_owned();
         let rest: Vec<&str> = query.split('&').filter(|pair| ticket_of(pair).is_none()).collect();
         let path = request.uri().path();
-        // Where it resumes is the stream's to judge.
+        // The stream checks the position itself.
         let filters: Vec<&str> = rest.iter().copied().filter(|pair| !pair.starts_with("after=")).collect();
         let wanted = EventsPath::parse(&format!("{path}?{}", filters.join("&"))).ok();
         let rest = if rest.is_empty() { path.to_owned() } else { format!("{path}?{}", rest.join("&")) };
@@ -147,7 +147,7 @@ impl ShownTicket {
         (!request.headers().contains_key(header::AUTHORIZATION)).then_some(Self { text, wanted })
     }
 
-    /// Returns `true` if a ticket for `path` is one for this request.
+    /// Returns `true` if a ticket for `path` allows this request.
     pub fn is_covered_by(&self, path: &str) -> bool {
         let (Ok(path), Some(wanted)) = (EventsPath::parse(path), &self.wanted) else { return false };
         path.covers(wanted)

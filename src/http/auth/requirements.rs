@@ -1,6 +1,7 @@
-//! What each route asks of its callers: `security` of its `utoipa::path` says it, to this gate and in the OpenAPI document.
+//! The authentication requirement of each route. It is declared as `security` in `utoipa::path`, which serves both the
+//! gate and the OpenAPI document.
 //!
-//! A route that says nothing is for `admin` alone, and a test fails.
+//! A route without a declaration requires `admin`, and a test fails.
 
 use std::collections::HashMap;
 
@@ -14,28 +15,28 @@ use utoipa::openapi::{OpenApi, RefOr, Response};
 use crate::domain::{Scope, Scopes};
 use crate::http::openapi_common::{operations, operations_mut};
 
-/// Names of security schemes: an API key with one scope, the token of the call that is meant, and a ticket for an event stream.
+/// Names of security schemes: an API key with one scope, the call's own token, and a ticket for an event stream.
 const API_KEY: &str = "api_key";
 const CALL_TOKEN: &str = "call_token";
 const EVENT_TICKET: &str = "event_ticket";
 
-/// What a route asks for.
+/// The authentication requirement of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Requirement {
-    /// Nothing.
+    /// No authentication.
     Public,
-    /// A key, whatever it may do: the answer is that there is no such method.
+    /// A key with any scopes. Used where the method is not supported.
     Authenticated,
     /// A key with one of these scopes.
     AnyScope(Scopes),
-    /// The same, or the token of the call that is meant.
+    /// A key with one of these scopes, or the call's own token.
     CallTokenOr(Scopes),
 }
 
 impl Requirement {
     const ADMIN: Self = Self::AnyScope(Scopes::of([Scope::Admin]));
 
-    /// Returns what the `security` of an operation requires.
+    /// Returns the requirement that the operation's `security` declares.
     fn of(operation: &Operation) -> Self {
         let Some(required) = &operation.security else { return Self::ADMIN };
         let schemes = serde_json::to_value(required).unwrap_or_default();
@@ -52,11 +53,11 @@ impl Requirement {
     }
 }
 
-/// What tells nothing but what the service can do: the document, and the page that shows it.
+/// Paths that reveal only the API description: the document and the page that displays it.
 const OPEN: [&str; 2] = ["/openapi.json", "/docs"];
 
-/// Whether a request waits for something else than its own work, so that it ends with the credential of its caller. What
-/// reads can always be cut off; calls that were accepted go on as after a disconnect.
+/// Returns `true` if a request may wait, so that it ends with the caller's credential. Reads can always be interrupted;
+/// accepted calls continue as after a disconnect.
 pub(in crate::http) fn may_wait(request: &Request) -> bool {
     match *request.method() {
         Method::GET | Method::HEAD => true,
@@ -66,25 +67,25 @@ pub(in crate::http) fn may_wait(request: &Request) -> bool {
     }
 }
 
-/// What each route asks for.
+/// The requirements of all routes.
 #[derive(Debug)]
 pub(in crate::http) struct RequirementTable(HashMap<String, Vec<(Method, Requirement)>>);
 
 impl RequirementTable {
-    /// Of the routes that this document describes.
+    /// Collects the requirements of the routes in the document.
     pub fn new(document: &OpenApi) -> Self {
         let of_path = |item| operations(item).map(|(method, operation)| (method, Requirement::of(operation))).collect();
         Self(document.paths.paths.iter().map(|(path, item)| (path.clone(), of_path(item))).collect())
     }
 
-    /// What a request asks for that was matched to a route.
+    /// Returns the requirement of a request after routing.
     pub fn of(&self, request: &Request) -> Requirement {
-        // Nothing was matched: there is nothing at this path.
+        // No route matched, so the response is a 404.
         let Some(path) = request.extensions().get::<MatchedPath>() else { return Requirement::Public };
         self.of_route(path.as_str(), request.method())
     }
 
-    /// What one of them asks for.
+    /// Returns the requirement of a route.
     pub fn of_route(&self, path: &str, method: &Method) -> Requirement {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         let Some(methods) = self.0.get(path) else {
@@ -95,7 +96,7 @@ impl RequirementTable {
     }
 }
 
-/// Says how each route refuses callers, and by what they can show who they are.
+/// Adds the security schemes and the authentication errors of each route to the document.
 pub(in crate::http) fn describe(document: &mut OpenApi) {
     for operation in document.paths.paths.values_mut().flat_map(operations_mut) {
         if Requirement::of(operation) == Requirement::Public {
@@ -107,29 +108,29 @@ pub(in crate::http) fn describe(document: &mut OpenApi) {
     let scheme = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some(
-            "An API key (`tp_…`), or a token of the issuer that the operator has named. What is required is one of the \
-             scopes beside it: `call`, `read`, `tools` or `admin`, which is all of them. A service without keys on a \
-             loopback address asks for none.",
+            "An API key (`tp_…`), or a token of the configured issuer. It must have one of the listed scopes: `call`, \
+             `read`, `tools` or `admin`, which includes all others. A service without keys on a loopback address \
+             requires no authentication.",
         ))
         .build();
     if let Some(components) = &mut document.components {
         components.add_security_scheme(API_KEY, SecurityScheme::Http(scheme));
-        let description =
-            "What `POST /events/ticket` has made for this path, for browsers, whose `EventSource` sends no headers.";
+        let description = "A ticket that `POST /events/ticket` issued for this path. For browsers, whose `EventSource` cannot send \
+                headers.";
         let ticket = ApiKeyValue::with_description("ticket", description);
         components.add_security_scheme(EVENT_TICKET, SecurityScheme::ApiKey(ApiKey::Query(ticket)));
     }
 }
 
-/// Whether a route answers with an event stream that a ticket opens.
+/// Returns `true` if a route is an event stream that accepts tickets.
 pub(in crate::http) fn takes_tickets(path: &str) -> bool {
     path == "/events" || path.ends_with("}/events")
 }
 
 fn describe_refusals(operation: &mut Operation) {
     let refusals = [
-        ("401", "`UNAUTHORIZED`: no key is shown. `INVALID_KEY`: the key or the token does not count"),
-        ("403", "`SCOPE_MISSING`: the key may not do this. `FORBIDDEN`: nor with this"),
+        ("401", "`UNAUTHORIZED`: authentication is required. `INVALID_KEY`: the key or token is not valid"),
+        ("403", "`SCOPE_MISSING`: the key lacks a required scope. `FORBIDDEN`: the key may not access this resource"),
         ("429", "`TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
     ];
     for (status, description) in refusals {

@@ -1,4 +1,4 @@
-//! Calls in our own shape: one, or a batch of them.
+//! Calls in the native format: a single call or a batch.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use super::options::{CallOptions, check_length};
 use crate::domain::{CallRequest, json};
 use crate::formats::stream::partial;
 
-/// Longest id of a caller, in characters (docs/reference/contract.md, section 1).
+/// Maximum length of a name or call id, in characters (docs/reference/contract.md, section 1).
 const LONGEST_ID: usize = 512;
 
-/// The calls of a batch, so many at most.
+/// Parses the calls of a batch of at most `most` calls.
 pub(super) fn batch(calls: Value, most: usize) -> Result<Vec<CallRequest>, Problem> {
     let Value::Array(items) = calls else {
         return Err(Problem::field("/calls", format!("must be an array, not {}", json::type_name(&calls))));
@@ -43,7 +43,7 @@ pub(super) fn batch(calls: Value, most: usize) -> Result<Vec<CallRequest>, Probl
     Ok(requests)
 }
 
-/// Takes what makes a call out of an object; the rest stays.
+/// Parses a call and removes its members from the object. Other members stay.
 pub(super) fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallRequest, Problem> {
     let text = |value: Option<Value>, member: &str| match value {
         Some(Value::String(text)) => Ok(Some(text)),
@@ -55,7 +55,7 @@ pub(super) fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallReq
     };
     let Some(name) = text(item.shift_remove("name"), "/name")? else {
         let hint =
-            if place.is_empty() { ": send one call with `name`, several in `calls`, or a model's message" } else { "" };
+            if place.is_empty() { "; send one call with `name`, several in `calls`, or a model's message" } else { "" };
         return Err(Problem::field(format!("{place}/name"), format!("is missing{hint}")));
     };
     check_length(&name, LONGEST_ID, || format!("{place}/name"))?;
@@ -67,14 +67,17 @@ pub(super) fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallReq
     Ok(CallRequest { name, call_id, arguments, ..CallRequest::default() })
 }
 
-/// Makes the one call of a request one whose arguments come piece by piece.
+/// Marks the only call of a request as one with streamed arguments.
 pub(super) fn open(requests: &mut [CallRequest], is_batch: bool) -> Result<(), Problem> {
-    let [request] = requests else { return Err(Problem::field("/partial", "is for one call")) };
+    let [request] = requests else { return Err(Problem::field("/partial", "requires exactly one call")) };
     if is_batch {
-        return Err(Problem::field("/partial", "is for one call of our own shape, and not with `format`"));
+        return Err(Problem::field("/partial", "requires a single call in the native format, without `format`"));
     }
     if let Some(given) = request.arguments.as_ref().filter(|given| !given.is_string() && !given.is_null()) {
-        let message = format!("must be the beginning of a JSON text with `partial`, not {}", json::type_name(given));
+        let message = format!(
+            "must be a string with the beginning of the JSON text if `partial` is set, not {}",
+            json::type_name(given)
+        );
         return Err(Problem::field("/arguments", message));
     }
     if request.arguments.as_ref().and_then(Value::as_str).is_some_and(|text| text.len() > partial::LIMIT) {

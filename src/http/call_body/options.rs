@@ -1,4 +1,5 @@
-//! What stands beside the calls, in our own shape or in a model's message: read, checked, and put into a submission.
+//! Options next to the calls, in the native format or in a model's message: parsed, checked, and converted to a
+//! submission.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,66 +17,66 @@ use crate::engine::{Mode, Submission, Wait};
 use crate::formats::messages;
 use crate::registry::check;
 
-/// Longest session id, in characters.
+/// Maximum length of a session id, in characters.
 const LONGEST_SESSION: usize = 512;
-/// Longest wait that can be asked for: one hour.
+/// Maximum wait, in milliseconds: one hour.
 const LONGEST_WAIT_MS: u64 = 3_600_000;
 
-/// What stands beside one call of a batch.
+/// Options of one call of a batch.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CallOptions {
-    /// Bounds for this call.
+    /// Limits for this call.
     pub limits: LimitsSpec,
-    /// Retries of this call; what is absent is the tool's.
+    /// Retry settings for this call. Missing members are those of the tool.
     pub retry: RetryOverride,
-    /// Higher ones leave the queue first.
+    /// Calls with a higher priority leave the queue first.
     pub priority: Option<i32>,
 }
 
-/// What stands beside the calls.
+/// Options next to the calls.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Options {
     /// The conversation that the calls belong to.
     #[schema(value_type = Option<SessionId>)]
     session: Option<String>,
-    /// Objects for tools that name them in `context`, by name. They come before those of the session and of the server, a
-    /// whole object at a time, and are shown to nobody.
+    /// Objects for tools that list them in `context`, by name. Each replaces the object of the same name of the session
+    /// or the server. They are never returned.
     #[schema(value_type = BTreeMap<String, Map<String, Value>>)]
     context: Map<String, Value>,
-    /// On whose behalf the calls are made; tools are told.
+    /// The agent on whose behalf the calls are made. Tools receive it.
     agent: Option<Agent>,
-    /// How a batch runs.
+    /// How the calls of a batch are run.
     mode: Mode,
-    /// Bounds for all calls; a call's own come first.
+    /// Limits for all calls. Those of a single call take precedence.
     limits: LimitsSpec,
-    /// Why the model stopped. If it says that the output was cut off at the token limit, nothing runs.
+    /// Why the model stopped. If the output was cut off at the token limit, no call runs.
     stop_reason: Option<String>,
-    /// Retries for all calls; a call's own come first, and what is absent is the tool's.
+    /// Retry settings for all calls. Those of a single call take precedence, and missing members are those of the tool.
     retry: RetryOverride,
-    /// Higher ones leave the queue first; a call's own comes first.
+    /// Calls with a higher priority leave the queue first. The priority of a single call takes precedence.
     priority: i32,
-    /// Gets each call when it has ended, signed as Standard Webhooks.
+    /// A URL that receives each ended call, signed according to Standard Webhooks.
     #[schema(value_type = Option<HttpUrl>)]
     callback_url: Option<String>,
-    /// How long to wait: for the results, until the calls are accepted, or so many milliseconds. What has not ended by then
-    /// is a 202 and goes on. Absent: for the results, except of `async` tools.
+    /// How long to wait: for the results, for the acceptance of the calls, or a number of milliseconds. If calls have
+    /// not ended by then, the response is a 202 and they continue. Default: for the results, except for `async` tools.
     wait: Option<WaitOption>,
-    /// `call_id`: a call with the same `session` and `id` as an earlier one is that call.
+    /// With `call_id`, a call with the same `session` and `id` as an earlier call is that call.
     dedupe: Option<Dedupe>,
-    /// What the end of the connection does to the calls.
+    /// What happens to the calls if the client disconnects.
     on_disconnect: OnDisconnect,
-    /// The arguments of this one call are not complete: the rest comes to `PATCH /tool-calls/{id}/arguments`.
+    /// The arguments of the only call are incomplete; `PATCH /tool-calls/{id}/arguments` sends the rest.
     pub partial: bool,
-    /// Whose shape the body has, or whose the answer's `messages` shall have. Absent: told by the shape.
+    /// The format of the body, or of the `messages` in the response. Default: detected from the body.
     format: Option<MessageFormat>,
 }
 
-/// The members of a call of our own shape.
+/// The members of a call in the native format.
 pub(super) const CALL: [&str; 3] = ["name", "arguments", "id"];
 
-/// The names of all options, as they are told from the other members of a model's message.
+/// The names of all options, used to find them among the members of a model's message.
 const NAMES: [&str; 14] = [
     "session",
     "context",
@@ -98,7 +99,7 @@ const NAMES: [&str; 14] = [
 #[serde(untagged)]
 enum WaitOption {
     Until(WaitUntil),
-    /// At most so many milliseconds; more than an hour is one.
+    /// At most this number of milliseconds, up to one hour.
     Millis(u64),
 }
 
@@ -107,7 +108,7 @@ enum WaitOption {
 enum WaitUntil {
     /// Until every call has ended.
     Result,
-    /// Until the calls are on disk.
+    /// Until the calls are recorded.
     Accepted,
 }
 
@@ -121,17 +122,18 @@ enum Dedupe {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::http) enum OnDisconnect {
-    /// Nothing.
+    /// The calls continue.
     #[default]
     Continue,
-    /// They are cancelled.
+    /// The calls are cancelled.
     Cancel,
 }
 
 impl Options {
-    /// From what is left of a body of our own shape once its calls, the members of these names, were read.
+    /// Parses the members that remain after the calls. `calls` are the names of members of a call, for the error
+    /// message.
     pub fn read(rest: Map<String, Value>, calls: &[&'static str]) -> Result<Self, Problem> {
-        // Most bodies have nothing beside the calls.
+        // Most bodies have no options.
         let options = match rest.is_empty() {
             true => Self::default(),
             false => read(Value::Object(rest)).map_err(|error| unknown::named(error, calls, &NAMES))?,
@@ -140,10 +142,10 @@ impl Options {
         Ok(options)
     }
 
-    /// From among the members of a model's message, whose others are its own business.
+    /// Parses the options among the members of a model's message. Other members are ignored.
     pub fn beside(message: &Value) -> Result<Self, Problem> {
         let own = |name: &&str| {
-            // Some servers have a number for `stop_reason`, which says nothing to us.
+            // Some servers send a number as `stop_reason`, which has no meaning here.
             let is_ours = |value: &&Value| !value.is_null() && (*name != "stop_reason" || value.is_string());
             let value = message.get(*name).filter(is_ours)?;
             Some(((*name).to_owned(), value.clone()))
@@ -161,12 +163,12 @@ impl Options {
         }
     }
 
-    /// The session, where calls are known by their ids in it.
+    /// Returns the session in which call ids identify calls, if `dedupe` is set.
     pub fn dedupes_in(&self) -> Option<Option<&str>> {
         self.dedupe.map(|Dedupe::CallId| self.session.as_deref())
     }
 
-    /// A submission without calls, and how long to wait if that is said.
+    /// Converts the options to a submission without calls, and the wait if it is set.
     pub fn into_submission(self) -> (Box<Submission>, Option<Wait>) {
         let wait = self.wait.map(|wait| match wait {
             WaitOption::Until(WaitUntil::Result) => Wait::Result,
@@ -191,7 +193,7 @@ impl Options {
 }
 
 impl CallOptions {
-    /// From what is left of a call of a batch, which stands at `place`.
+    /// Parses the options of the call at `place` in a batch.
     pub fn read(rest: Map<String, Value>, place: &str) -> Result<Self, Problem> {
         if rest.is_empty() {
             return Ok(Self::default());
@@ -222,7 +224,8 @@ fn read<T: serde::de::DeserializeOwned>(mut rest: Value) -> Result<T, decode::De
     decode::read(rest)
 }
 
-/// Context is objects by name. What stands there instead is repeated to nobody.
+/// Checks that all context values are objects. An invalid value is not repeated in the message, because it may be
+/// secret.
 pub(in crate::http) fn check_context(context: Option<&Value>) -> Result<(), decode::DecodeError> {
     let wrong = |pointer: String| Err(decode::DecodeError { pointer, message: "must be an object".to_owned() });
     match context {
@@ -235,7 +238,7 @@ pub(in crate::http) fn check_context(context: Option<&Value>) -> Result<(), deco
     }
 }
 
-/// Checks bounds that stand beside the calls.
+/// Checks the limits next to the calls.
 pub(in crate::http) fn check_limits(limits: &LimitsSpec) -> Result<(), Problem> {
     no_faults(check::limits(limits), "/limits")
 }
@@ -245,11 +248,11 @@ pub(in crate::http) fn check_session(session: &str) -> Result<(), Problem> {
     check_session_at(session, "/session")
 }
 
-/// The same where it stands elsewhere.
+/// Checks a session id at another place in the body.
 pub(in crate::http) fn check_session_at(session: &str, pointer: &str) -> Result<(), Problem> {
     check_length(session, LONGEST_SESSION, || pointer.to_owned())?;
     if session.is_empty() || session.contains('\0') {
-        return Err(Problem::field(pointer, "must have at least one character, and none that is U+0000"));
+        return Err(Problem::field(pointer, "must not be empty or contain U+0000"));
     }
     Ok(())
 }
@@ -276,7 +279,7 @@ mod tests {
 
     #[test]
     fn every_option_is_found_beside_a_models_message() {
-        // The refusal of an unknown member names all that are known.
+        // The error for an unknown member lists all known members.
         let refusal = serde_json::from_value::<Options>(serde_json::json!({"?": 1})).unwrap_err().to_string();
         let known: Vec<&str> = refusal.split('`').skip(3).step_by(2).collect();
         assert_eq!(known, NAMES);

@@ -1,15 +1,15 @@
-//! The bodies of `POST /tool-calls` as the OpenAPI document shows them.
+//! The schemas of the bodies of `POST /tool-calls` in the OpenAPI document.
 
 use serde_json::Value;
 
 use super::options::{CallOptions, Options};
 use crate::domain::schemas::described_as;
 
-/// The schemas of what has no shape of ours, by name.
+/// The schemas of bodies without a Rust type, by name.
 const SCHEMAS: &str = include_str!("documented.json");
 
 fn schema(name: &str) -> Value {
-    // That it is JSON, and has each of them, shows the document.
+    // Tests of the OpenAPI document would fail if this was not JSON or a schema was missing.
     serde_json::from_str(SCHEMAS).map(|mut all: Value| all[name].take()).unwrap_or_default()
 }
 
@@ -17,13 +17,13 @@ fn schema(name: &str) -> Value {
 #[derive(Debug, utoipa::ToSchema)]
 #[expect(dead_code, reason = "read only by the OpenAPI document")]
 pub(crate) struct CallItem {
-    /// The tool.
+    /// The name of the tool.
     #[schema(max_length = 512)]
     name: String,
-    /// The caller's own id, up to 512 characters.
+    /// The id that the caller gives the call, up to 512 characters.
     #[schema(max_length = 512)]
     id: Option<String>,
-    /// An object, or the JSON text that the model wrote. Absent, blank or `null` is `{}`.
+    /// An object, or the JSON text that the model wrote. A missing, blank or `null` value is `{}`.
     #[schema(value_type = Option<Value>)]
     arguments: Option<Value>,
 }
@@ -80,7 +80,7 @@ described_as!(GeminiFunctionCall as "GeminiFunctionCall", [], schema("GeminiFunc
 pub(crate) enum MessageFragments {}
 described_as!(MessageFragments as "PiecesOfMessage", [GeminiFunctionCall], schema("PiecesOfMessage"));
 
-/// The body of `POST /tool-calls`. Whose shape it has is told by its members, or by `format`.
+/// The body of `POST /tool-calls`. Its members or `format` determine the format.
 #[derive(utoipa::ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "read only by the OpenAPI document")]

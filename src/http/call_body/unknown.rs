@@ -1,19 +1,19 @@
-//! What is said of a member that a body cannot have: all that it can have, the nearest first.
+//! Error messages for unknown members of a body, with the known members sorted by similarity.
 
 use crate::domain::decode::DecodeError;
 use crate::schema;
 
-/// Longest name that is compared, in bytes.
+/// Maximum length of a name that is compared, in bytes.
 const LONGEST: usize = 128;
 
-/// The same error; if a member of the object itself is unknown, with the members that there are in the order of how near
-/// they are to it.
+/// Adds the known members, the most similar one first, to an error about an unknown member of the object itself.
+/// Returns other errors unchanged.
 pub(super) fn named(error: DecodeError, calls: &[&'static str], options: &[&'static str]) -> DecodeError {
     let beginning = error.message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let Some((name, _)) = beginning.filter(|_| error.pointer.matches('/').count() == 1) else { return error };
     let mut members: Vec<&str> = calls.iter().chain(options).copied().collect();
     let meant = schema::nearest(name, members.iter().copied()).or_else(|| abbreviated(name, &members));
-    // A longer name is near to nothing.
+    // Longer names resemble no member.
     if name.len() <= LONGEST {
         schema::sort_by_nearness(name, &mut members);
     }
@@ -26,7 +26,8 @@ pub(super) fn named(error: DecodeError, calls: &[&'static str], options: &[&'sta
     DecodeError { message, ..error }
 }
 
-/// The first member that this name shortens, as `args` does `arguments`: its letters are in that order there, and begin alike.
+/// Returns the first member that `name` abbreviates, as `args` does `arguments`: it has the letters of the name in the
+/// same order and begins with the same letter.
 fn abbreviated<'a>(name: &str, members: &[&'a str]) -> Option<&'a str> {
     let shortens = |member: &&&str| {
         let mut letters = member.chars();

@@ -1,4 +1,4 @@
-//! Switching groups: one of them, or several at once.
+//! Activates, deactivates and changes groups.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ use crate::store::groups::GroupChange;
 #[serde(deny_unknown_fields)]
 #[schema(as = ToolGroupSwitches)]
 pub(in crate::http) struct Switches {
-    /// Groups that are to be active.
+    /// The groups to activate.
     #[serde(default)]
     activate: Vec<String>,
-    /// Groups that are to be inactive.
+    /// The groups to deactivate.
     #[serde(default)]
     deactivate: Vec<String>,
 }
@@ -35,24 +35,24 @@ pub(in crate::http) struct Switches {
 #[serde(deny_unknown_fields)]
 #[schema(as = ToolGroupChange)]
 pub(in crate::http) struct ChangeBody {
-    /// What its tools are for.
+    /// The purpose of its tools.
     #[schema(max_length = 10_000)]
     description: Option<String>,
     /// Whether its tools can be called.
     active: Option<bool>,
-    /// Whether a model may switch it in its own session.
+    /// Whether a model may activate or deactivate it in its own session.
     manageable: Option<bool>,
 }
 
-/// Activates and deactivates groups, all of them or, if one is unknown, none. With `session` for that session only, where it
-/// counts instead of what everybody has. Calls that were accepted before are not touched.
+/// Activates and deactivates groups. If one of them is unknown, nothing changes. With `session`, the change applies to
+/// that session only and takes precedence over the global state. Calls that are already accepted are not affected.
 #[utoipa::path(patch, path = "/tool-groups", operation_id = "switch_tool_groups", tag = "tool groups", params(ViewParams),
     request_body(content = Switches, example = json!({"deactivate": ["mail"]})),
     security(("api_key" = ["call"]), ("api_key" = ["tools"])),
-    responses((status = 200, description = "All groups as they are now", body = GroupList),
+    responses((status = 200, description = "All groups after the change", body = GroupList),
         BodyErrors,
-        (status = 404, description = "Unknown group or session; nothing is changed"),
-        (status = 422, description = "The body does not match the schema, or a group stands on both sides"),
+        (status = 404, description = "Unknown group or session; nothing was changed"),
+        (status = 422, description = "The body does not match the schema, or a group is in both lists"),
         (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn switch(
     State(state): State<AppState>,
@@ -64,9 +64,9 @@ pub(in crate::http) async fn switch(
     let mut switches: BTreeMap<String, bool> = activate.into_iter().map(|name| (name, true)).collect();
     for (place, name) in deactivate.into_iter().enumerate() {
         if switches.get(&name) == Some(&true) {
-            // What there is not comes first: it would be the same mistake with another remedy.
+            // Unknown names are reported first, because the caller must remove them from both lists.
             all_known(&access, params.session.as_deref(), switches.keys()).await?;
-            let message = format!("\"{}\" is to be activated, too", json::shorten(&name, 128));
+            let message = format!("\"{}\" is also in `activate`", json::shorten(&name, 128));
             return Err(Problem::field(format!("/deactivate/{place}"), message));
         }
         switches.insert(name, false);
@@ -82,12 +82,13 @@ pub(in crate::http) async fn switch(
     Ok(listed(&access, session.as_ref()))
 }
 
-/// Changes a group; what is left out stays. With `session` only `active` can be changed, and only for that session.
+/// Changes a group; missing members keep their values. With `session`, only `active` can be changed, for that session
+/// only.
 #[utoipa::path(patch, path = "/tool-groups/{name}", operation_id = "change_tool_group", tag = "tool groups",
     request_body(content = ChangeBody, example = json!({"description": "Reads and sends mail.", "active": false})),
     security(("api_key" = ["call"]), ("api_key" = ["tools"])),
     params(("name" = String, Path, example = "mail", description = "The group's name"), ViewParams),
-    responses((status = 200, description = "The group as it is now", body = GroupView),
+    responses((status = 200, description = "The group after the change", body = GroupView),
         BodyErrors,
         (status = 404, description = "Unknown group or session"),
         (status = 422, description = "The body does not match the schema"),
@@ -111,7 +112,7 @@ pub(in crate::http) async fn change(
     }
     for (pointer, is_given) in [("/description", description.is_some()), ("/manageable", manageable.is_some())] {
         if is_given {
-            return Err(Problem::field(pointer, "is the same in all sessions; leave it out, or leave out `session`"));
+            return Err(Problem::field(pointer, "is the same in all sessions; omit it, or omit `session`"));
         }
     }
     known_group(access.snapshot().groups(), &name)?;
@@ -120,7 +121,7 @@ pub(in crate::http) async fn change(
     shown(&access, &name, Some(&session), StatusCode::OK)
 }
 
-/// Whether there are such a session, if one is named, and such groups.
+/// Checks that the session, if any, and all groups exist.
 async fn all_known(
     access: &Access,
     session: Option<&str>,
@@ -131,12 +132,12 @@ async fn all_known(
     names.into_iter().try_for_each(|name| known_group(snapshot.groups(), name).map(drop))
 }
 
-/// Changes groups for everybody. Returns once this node shows it.
+/// Changes groups globally. Returns after the change applies to this node.
 async fn apply(state: &Shared, access: &Access, mut changes: Vec<GroupChange>) -> Result<(), Problem> {
     require(access, Scopes::of([Scope::Tools]))?;
     require_all_tools(access)?;
     let registry = state.engine.registry();
-    // Another node may have made the group just now.
+    // Another node may just have created the group.
     registry.reload(access.store()).await?;
     for change in &mut changes {
         change.is_named = !known_group(access.snapshot().groups(), &change.name)?.is_stored;
@@ -144,12 +145,12 @@ async fn apply(state: &Shared, access: &Access, mut changes: Vec<GroupChange>) -
     let changed = changes.is_empty() || access.store().change_groups(&changes, state.clock.now()).await?;
     registry.reload(access.store()).await?;
     if !changed {
-        return Err(Problem::not_found("one of the groups was deleted meanwhile; nothing is changed"));
+        return Err(Problem::not_found("one of the groups was deleted in the meantime; nothing was changed"));
     }
     Ok(())
 }
 
-/// Switches groups in one session; returns the session as it is then.
+/// Switches groups in one session and returns the changed session.
 async fn switched_in(
     state: &Shared,
     access: &Access,

@@ -1,4 +1,4 @@
-//! A page of the calls that a caller may see.
+//! Pages of the calls that a caller may see.
 
 use uuid::Uuid;
 
@@ -7,18 +7,18 @@ use crate::domain::{AllowList, Call};
 use crate::http::problem::Problem;
 use crate::store::calls::CallFilter;
 
-/// Calls whose tools are looked at in one query, where a caller may see some only.
+/// Number of calls whose tools one query returns, for callers that may see some tools only.
 const SCANNED: u32 = 1000;
-/// How many such queries one page may take.
+/// Maximum number of such queries per page.
 const MOST_SCANS: usize = 10;
 
-/// Returns a page of as many calls as the filter says, newest first, and where the next page begins.
+/// Returns a page of calls that match the filter, newest first, and the cursor of the next page.
 pub(super) async fn page(access: &Access, filter: CallFilter) -> Result<(Vec<Call>, Option<Uuid>), Problem> {
     if let Some(allowed) = access.allowed() {
         return scanned(access, allowed, filter).await;
     }
     let limit = filter.limit;
-    // One more tells whether there is another page.
+    // One more call shows whether there is a next page.
     let (mut calls, is_cut) = access.store().calls(&CallFilter { limit: limit + 1, ..filter }).await?;
     let has_more = is_cut || calls.len() > limit as usize;
     calls.truncate(limit as usize);
@@ -26,7 +26,8 @@ pub(super) async fn page(access: &Access, filter: CallFilter) -> Result<(Vec<Cal
     Ok((calls, next))
 }
 
-/// No database knows globs as we do: it is asked for the names alone, which are small.
+/// Returns a page for a caller with an allow-list. Databases cannot evaluate its globs, so the calls' tool names are
+/// queried first and filtered here.
 async fn scanned(
     access: &Access,
     allowed: &AllowList,
@@ -57,7 +58,7 @@ async fn scanned(
         next = found.last().copied();
     }
     let mut calls = access.store().calls_in_order(&found).await?;
-    // Which tool a call is for may have been known later than the call.
+    // A call's tool can become known only after the call was recorded.
     calls.retain(|call| allowed.has(&call.name));
     Ok((calls, next))
 }
