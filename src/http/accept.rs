@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_preferred_where_they_are_named_and_json_has_no_higher_quality() {
+    fn events_are_preferred_unless_json_has_a_higher_quality() {
         for accept in [
             "text/event-stream",
             "Text/Event-Stream; charset=utf-8",
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_the_answer_otherwise() {
+    fn json_is_the_default() {
         for accept in [
             "",
             "*/*",

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_strictest_directive_counts() {
+    fn strictest_directive_applies() {
         for (text, expected) in [
             ("no-cache", CacheControl::NoCache),
             ("max-age=0", CacheControl::NoCache),

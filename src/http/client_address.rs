@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_s_word_counts_for_nothing() {
+    fn header_of_untrusted_peer_is_ignored() {
         assert_eq!(by_x_forwarded_for("192.0.2.1", &["198.51.100.7"]), "192.0.2.1");
         assert_eq!(client(ForwardedHeader::Forwarded, "192.0.2.1", &[("forwarded", "for=198.51.100.7")]), "192.0.2.1");
         let nobody = Proxies::of(&Config::default().server);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_last_one_that_is_not_a_proxy() {
+    fn client_is_the_last_untrusted_address() {
         for (lines, meant) in [
             (&["192.0.2.7"][..], "192.0.2.7"),
             (&["198.51.100.7, 192.0.2.7"], "192.0.2.7"),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_ends_what_is_known() {
+    fn invalid_entry_ends_the_search() {
         for line in ["198.51.100.7, unknown", "198.51.100.7, 192.0.2", "198.51.100.7, bücher"] {
             assert_eq!(by_x_forwarded_for("10.1.1.1", &[line]), "10.1.1.1", "{line}");
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarded_is_read_where_it_is_the_header_and_else_is_not() {
+    fn only_the_configured_header_is_read() {
         let both = [("forwarded", "for=192.0.2.7"), ("x-forwarded-for", "198.51.100.7")];
         assert_eq!(client(ForwardedHeader::XForwardedFor, "10.1.1.1", &both), "198.51.100.7");
         for (line, meant) in [

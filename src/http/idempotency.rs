@@ -88,7 +88,7 @@ fn problem_of(error: KeyedError, id_places: &IdLocation) -> Problem {
     }
 }
 
-/// Returns the outcome of existing calls, and joins those that still run.
+/// Returns the outcome of existing calls, and joins calls that still run.
 async fn replay(
     state: &AppState,
     access: &Access,

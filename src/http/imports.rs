@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yaml_has_many_names() {
+    fn yaml_media_types_are_recognized() {
         for media_type in
             ["application/yaml", "Application/YAML; charset=utf-8", "text/x-yaml", "application/openapi+yaml"]
         {

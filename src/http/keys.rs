@@ -1,5 +1,4 @@
-//! `/keys`: API keys and their permissions. The response to the creation of a key is the only one that contains the
-//! key.
+//! `/keys`: API keys and their permissions. Only the response to the creation of a key contains the key.
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -17,8 +16,9 @@ use crate::domain::schemas::Glob;
 use crate::domain::{Caller, Scope, Scopes, Tenant, Time, json};
 use crate::store::keys::StoredKey;
 
-/// The default and the maximum number of keys per page.
+/// Default number of keys per page.
 const PAGE: u32 = 100;
+/// Maximum number of keys per page.
 const LARGEST_PAGE: u32 = 500;
 
 /// The properties of a new key.

@@ -20,8 +20,9 @@ use crate::store::calls::CallFilter;
 
 mod pages;
 
-/// The default and the maximum number of calls per page.
+/// Default number of calls per page.
 const PAGE: u32 = 50;
+/// Maximum number of calls per page.
 const LARGEST_PAGE: u32 = 500;
 /// Maximum duration of a long poll, in milliseconds.
 const LONGEST_WAIT_MS: u64 = 300_000;

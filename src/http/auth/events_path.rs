@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn stream_covers_itself_and_what_is_filtered_more() {
+    fn stream_covers_itself_and_narrower_streams() {
         let covers = |one: &str, other: &str| parsed(one).covers(&parsed(other));
         assert!(covers("/events", "/events?name=echo&after=1") && covers("/events?name=a", "/events?session=s&name=a"));
         assert!(!covers("/events?name=a", "/events") && !covers("/events?name=a", "/events?name=b"));

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_says_what_it_asks_for() {
+    fn every_route_declares_its_requirement() {
         for (path, item) in &crate::http::routes().into_openapi().paths.paths {
             for (method, operation) in operations(item) {
                 assert!(operation.security.is_some(), "{method} {path}");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_for_admin_alone() {
+    fn unknown_route_requires_admin() {
         let needs = RequirementTable::new(&crate::http::derived());
         assert_eq!(needs.of_route("/new", &Method::GET), Requirement::ADMIN);
         assert_eq!(needs.of_route("/docsx", &Method::GET), Requirement::ADMIN);

@@ -94,7 +94,7 @@ const NAMES: [&str; 14] = [
     "format",
 ];
 
-/// How long the caller waits.
+/// The event or time until which the caller waits.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(untagged)]
 enum WaitOption {
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_is_found_beside_a_models_message() {
+    fn every_option_is_found_in_a_models_message() {
         // The error for an unknown member lists all known members.
         let refusal = serde_json::from_value::<Options>(serde_json::json!({"?": 1})).unwrap_err().to_string();
         let known: Vec<&str> = refusal.split('`').skip(3).step_by(2).collect();

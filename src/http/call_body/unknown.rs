@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn other_errors_stay() {
+    fn other_errors_are_unchanged() {
         let error = DecodeError { pointer: "/limits/x".into(), message: "unknown field `x`, expected y".into() };
         assert_eq!(named(error.clone(), &[], &[]), error);
     }
