@@ -73,7 +73,7 @@ enum CallAnswer<'a> {
         BodyErrors,
         (status = 422, description = "The body does not match the schema; `errors` say where. Or `IDEMPOTENCY_KEY_REUSED`: the key came with another body"),
         (status = 429, description = "`TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded. `TOO_MANY_STREAMS`: the caller has reached its limit of event streams. `TOO_MANY_SESSIONS`: the limit of the tenant is reached"),
-        (status = 503, description = "`OVERLOADED`: no room. `STORE_UNAVAILABLE`: the database is unavailable; calls that were accepted are at `Location`. `SHUTTING_DOWN`: the service is stopping",
+        (status = 503, description = "`OVERLOADED`: the service is at capacity. `STORE_UNAVAILABLE`: the database is unavailable; calls that were accepted are at `Location`. `SHUTTING_DOWN`: the service is shutting down",
             headers(("Location" = String, description = "The location of the accepted calls, if there are any")))))]
 pub(super) async fn execute(
     State(state): State<AppState>,

@@ -9,7 +9,7 @@ use crate::domain::schemas::described_as;
 const SCHEMAS: &str = include_str!("documented.json");
 
 fn schema(name: &str) -> Value {
-    // Tests of the OpenAPI document would fail if this was not JSON or a schema was missing.
+    // Tests of the OpenAPI document fail if this is not valid JSON or a schema is missing.
     serde_json::from_str(SCHEMAS).map(|mut all: Value| all[name].take()).unwrap_or_default()
 }
 
