@@ -87,7 +87,7 @@ use server::Server;
 use subscribers::Subscribers;
 
 /// The time that connections get to close once all other work has ended.
-const LINGER: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The state shared by all handlers. Cheap to clone.
 pub type AppState = Arc<Shared>;
@@ -242,7 +242,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
     // The listener stays open while calls end, so that new requests get a 503 with `Retry-After`.
     app.engine.drain(Duration::from_millis(app.config.server.drain_ms)).await;
     closing.cancel();
-    let ended = tokio::time::timeout(LINGER, &mut server).await;
+    let ended = tokio::time::timeout(CLOSE_TIMEOUT, &mut server).await;
     if ended.is_err() {
         server.abort();
         let _ = server.await;

@@ -93,8 +93,10 @@ pub(super) async fn patch(
     if delta.is_none() && !r#final {
         return Err(Problem::field("", "must have `delta`, or `final`, or both"));
     }
-    may_supply(&access, id).await?;
-    let Some(draft) = state.engine.draft(access.tenant(), id) else { return Err(not_open(&state, &access, id).await?) };
+    check_may_supply(&access, id).await?;
+    let Some(draft) = state.engine.draft(access.tenant(), id) else {
+        return Err(problem_of_closed(&state, &access, id).await?);
+    };
     let taken = draft.push(seq, delta.as_deref().unwrap_or_default()).map_err(refused)?;
     if r#final {
         return complete(&state, &access, id, &draft, &headers).await;
@@ -107,7 +109,7 @@ pub(super) async fn patch(
 ///
 /// If the arguments can name another tool, the call must have been made with the caller's allow-list, because the call
 /// can reach any tool on that list.
-async fn may_supply(access: &Access, id: Uuid) -> Result<(), Problem> {
+async fn check_may_supply(access: &Access, id: Uuid) -> Result<(), Problem> {
     if access.allowed().is_none() {
         return Ok(());
     }
@@ -157,7 +159,7 @@ fn arguments_complete() -> Problem {
 }
 
 /// Returns the reason why this node accepts no arguments for the call.
-async fn not_open(state: &AppState, access: &Access, id: Uuid) -> Result<Problem, Problem> {
+async fn problem_of_closed(state: &AppState, access: &Access, id: Uuid) -> Result<Problem, Problem> {
     let call = access.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
     if call.phase == Phase::Arguments
         && state.engine.draft(access.tenant(), id).is_none()

@@ -103,7 +103,7 @@ where
         let other = self.inner.clone();
         let (mut inner, state) = (std::mem::replace(&mut self.inner, other), self.gate.state.clone());
         Either::Right(Box::pin(async move {
-            let (permit, credential) = match admitted(&state, request.headers(), ticket, need).await {
+            let (permit, credential) = match admit_request(&state, request.headers(), ticket, need).await {
                 Ok(Some(Admitted { access, limits, permit, credential })) => {
                     request.extensions_mut().insert(access);
                     request.extensions_mut().insert(CallerLimits { limits, credential: credential.clone() });
@@ -116,7 +116,7 @@ where
             let response = tokio::select! {
                 biased;
                 response = inner.call(request) => response?,
-                () = credential.ended(), if may_wait => return Ok(Problem::invalid_key(ENDED).into_response()),
+                () = credential.ended(), if may_wait => return Ok(Problem::invalid_key(CREDENTIAL_ENDED).into_response()),
             };
             if response.body().size_hint().exact().is_some() {
                 return Ok(response);
@@ -127,7 +127,7 @@ where
 }
 
 /// The detail of the problem if a credential ends while its request waits.
-const ENDED: &str =
+const CREDENTIAL_ENDED: &str =
     "the API key or the token ended while the request waited; accepted calls continue as after a disconnect";
 
 /// The caller's limits and credential, as an extension of the request.
@@ -182,7 +182,7 @@ impl HttpBody for UntilEnded {
 
 /// Authenticates the caller and checks its scopes. Returns `None` if the route is public or the request has a call's
 /// token.
-async fn admitted(
+async fn admit_request(
     state: &AppState,
     headers: &HeaderMap,
     ticket: Option<ShownTicket>,

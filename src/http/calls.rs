@@ -108,7 +108,7 @@ pub(super) async fn execute(
         // Rare paths are boxed, because a future is as large as its largest branch.
         Box::pin(idempotency::execute(&state, &access, asked, footprint, wants_events)).await?
     } else {
-        execute_anew(&state, &access, asked, footprint, wants_events).await?
+        execute_unkeyed(&state, &access, asked, footprint, wants_events).await?
     };
     // An event stream continues until the calls end, regardless of the preference.
     if let Some(applied) = preference.filter(|_| !wants_events).and_then(Preference::applied) {
@@ -117,7 +117,7 @@ pub(super) async fn execute(
     Ok(subscribers::with_permit(seat, response))
 }
 
-async fn execute_anew(
+async fn execute_unkeyed(
     state: &AppState,
     access: &Access,
     asked: ParsedBody,

@@ -21,7 +21,7 @@ use crate::executor::report::Report;
 use crate::formats::native::ToolCall;
 
 /// Maximum time to wait for the effect of a request, so that the response and the next request usually show it.
-const SETTLING: Duration = Duration::from_secs(2);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Cancels a call. A waiting call ends immediately; a running call is stopped. A call that has ended does not change,
 /// and cancelling twice has no further effect.
@@ -43,7 +43,7 @@ pub(super) async fn cancel(
     if state.engine.cancel(access.tenant(), id).await? == ControlOutcome::NoSuchCall {
         return Err(extract::no_such_call(&id.to_string()));
     }
-    let call = settling(&state, &access, id).await?;
+    let call = wait_until_settled(&state, &access, id).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &ToolCall::from(&call)))
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn progress(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
-    may_speak(&state, asking, id, &headers).await?;
+    authorize(&state, asking, id, &headers).await?;
     let report = Report::read(body.value.clone())?;
     match state.engine.report(id, report, body.value).await? {
         ControlOutcome::Delivered => Ok(reply::json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id }))),
@@ -118,9 +118,9 @@ pub(super) async fn result(
     body: Body,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
-    let speaker = may_speak(&state, asking, id, &headers).await?;
+    let access = authorize(&state, asking, id, &headers).await?;
     // The footprint counts the body's memory until the result is recorded.
-    let (answer, _footprint) = answer_of(&headers, body, &state).await?;
+    let (answer, _footprint) = read_output(&headers, body, &state).await?;
     let ignored = match state.engine.post_result(id, answer).await? {
         ControlOutcome::Delivered => false,
         ControlOutcome::TooLate => true,
@@ -131,11 +131,11 @@ pub(super) async fn result(
             return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
         }
     };
-    let status = settling(&state, &speaker, id).await?.status;
+    let status = wait_until_settled(&state, &access, id).await?.status;
     Ok(reply::json(StatusCode::OK, &ResultReceipt { id, status, ignored }))
 }
 
-async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<(ToolOutput, Footprint), Problem> {
+async fn read_output(headers: &HeaderMap, body: Body, state: &AppState) -> Result<(ToolOutput, Footprint), Problem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let room = state.engine.room_of_others();
@@ -160,7 +160,7 @@ async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<
 
 /// Authorizes a report or result. The request needs the call's token; if the tool was sent none, any caller that may
 /// reach the call is accepted.
-async fn may_speak(state: &AppState, asking: MaybeCaller, id: Uuid, headers: &HeaderMap) -> Result<Access, Problem> {
+async fn authorize(state: &AppState, asking: MaybeCaller, id: Uuid, headers: &HeaderMap) -> Result<Access, Problem> {
     let owner = state.engine.owner_of(id).await?;
     let shown = bearer(headers);
     if shown.is_some_and(|token| state.signing_key.is_token(id, token)) {
@@ -180,6 +180,6 @@ async fn may_speak(state: &AppState, asking: MaybeCaller, id: Uuid, headers: &He
 }
 
 /// Waits briefly for the call to end, and returns it.
-async fn settling(state: &AppState, access: &Access, id: Uuid) -> Result<Call, Problem> {
-    wait::wait(state, access, id, Some(SETTLING)).await
+async fn wait_until_settled(state: &AppState, access: &Access, id: Uuid) -> Result<Call, Problem> {
+    wait::wait(state, access, id, Some(SETTLE_TIMEOUT)).await
 }

@@ -23,13 +23,13 @@ use super::security::RESOURCE_POLICY;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 /// The headers that cross-origin requests may have.
-const TAKEN: HeaderValue = HeaderValue::from_static(
+const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
     "accept, authorization, cache-control, content-type, idempotency-key, if-match, if-none-match, if-range, \
      last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, prefer, range, traceparent, tracestate, \
      x-request-id",
 );
 /// The response headers that a page may read.
-const SHOWN: HeaderValue = HeaderValue::from_static(
+const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
     "accept-ranges, content-range, etag, idempotency-replayed, location, mcp-session-id, preference-applied, retry-after, x-request-id",
 );
 /// How long browsers may cache a preflight response, in seconds.
@@ -70,12 +70,12 @@ impl Cors {
         let headers = request.headers();
         if request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
             named?;
-            let told = [
+            let preflight = [
                 (ACCESS_CONTROL_ALLOW_METHODS, METHODS),
-                (ACCESS_CONTROL_ALLOW_HEADERS, TAKEN),
+                (ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS),
                 (ACCESS_CONTROL_MAX_AGE, MAX_AGE),
             ];
-            return Some((StatusCode::NO_CONTENT, told).into_response());
+            return Some((StatusCode::NO_CONTENT, preflight).into_response());
         }
         let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
         let from = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
@@ -92,7 +92,7 @@ impl Cors {
         headers.append(VARY, VARIES);
         if let Some(origin) = named {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SHOWN);
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
             headers.insert(RESOURCE_POLICY, CROSS_ORIGIN);
         }
     }

@@ -61,15 +61,15 @@ pub(super) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi:
     openapi_common::describe_failures(&mut document);
     if let Some(components) = &mut document.components {
         openapi_common::describe_token(components);
-        let_any_match(components, "CallBody");
+        replace_one_of(components, "CallBody");
         // An empty tool list matches every format.
-        let_any_match(components, "ToolListAnswer");
+        replace_one_of(components, "ToolListAnswer");
     }
     document
 }
 
 /// Turns `oneOf` into `anyOf`, because a value with additional members can match several alternatives.
-fn let_any_match(components: &mut utoipa::openapi::Components, name: &str) {
+fn replace_one_of(components: &mut utoipa::openapi::Components, name: &str) {
     let Some(RefOr::T(schema)) = components.schemas.get_mut(name) else { return };
     if let Schema::OneOf(one) = schema {
         let mut any = AnyOf::new();
@@ -81,9 +81,9 @@ fn let_any_match(components: &mut utoipa::openapi::Components, name: &str) {
 
 /// The served document. Built on first use, because it takes some milliseconds and megabytes, and most services never
 /// serve it.
-static KEYED: LazyLock<Bytes> = LazyLock::new(|| text(&super::openapi()));
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| text(&super::openapi()));
 /// The document of a service without API keys.
-static OPEN: LazyLock<Bytes> = LazyLock::new(|| text(&openapi_patches::without_keys(&super::openapi())));
+static OPEN_DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| text(&openapi_patches::without_keys(&super::openapi())));
 
 const INITIALIZER: &str = include_str!("docs/initializer.js");
 const JAVASCRIPT: (header::HeaderName, &str) = (header::CONTENT_TYPE, "text/javascript; charset=utf-8");
@@ -94,7 +94,7 @@ fn text(document: &Value) -> Bytes {
 
 async fn json(State(state): State<AppState>) -> Response {
     // Creating the first key enables authentication, so the choice is made per request.
-    let text = if state.auth.operator().is_some() { &OPEN } else { &KEYED };
+    let text = if state.auth.operator().is_some() { &OPEN_DOCUMENT } else { &DOCUMENT };
     match tokio::task::spawn_blocking(|| Bytes::clone(text)).await {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
         Err(_) => problem::Problem::internal().into_response(),

@@ -24,7 +24,7 @@ const VALUES_PER_BYTE: usize = 16;
 const MAX_WARNINGS: usize = 100;
 
 /// Maximum number of digits of an event id.
-const LONGEST_EVENT_ID: usize = 18;
+const MAX_EVENT_ID_DIGITS: usize = 18;
 
 /// A JSON body as a value. Its memory counts against the budget while it exists.
 #[derive(Debug)]
@@ -173,11 +173,11 @@ pub(super) async fn read_up_to(
     let patience = state.config.server.body_timeout_ms;
     tokio::select! {
         biased;
-        whole = whole(Limited::new(body, limit), declared, room) => match whole {
-            Ok(whole) => Ok(whole),
-            Err(NotWhole::NoRoom) => Err(Problem::no_room()),
-            Err(NotWhole::Broken(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(limit)),
-            Err(NotWhole::Broken(_)) => Err(Problem::bad_json("the request body ended early")),
+        received = collect(Limited::new(body, limit), declared, room) => match received {
+            Ok(body) => Ok(body),
+            Err(ReceiveError::NoRoom) => Err(Problem::no_room()),
+            Err(ReceiveError::Broken(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(limit)),
+            Err(ReceiveError::Broken(_)) => Err(Problem::bad_json("the request body ended early")),
         },
         // The timer is created lazily, because most bodies have already been received.
         () = async { tokio::time::sleep(Duration::from_millis(patience)).await } => Err(Problem::body_timeout(patience)),
@@ -185,29 +185,29 @@ pub(super) async fn read_up_to(
 }
 
 /// An error while receiving a body.
-enum NotWhole {
+enum ReceiveError {
     Broken(axum::BoxError),
     NoRoom,
 }
 
-impl From<axum::BoxError> for NotWhole {
+impl From<axum::BoxError> for ReceiveError {
     fn from(error: axum::BoxError) -> Self {
         Self::Broken(error)
     }
 }
 
-impl From<NoRoom> for NotWhole {
+impl From<NoRoom> for ReceiveError {
     fn from(_: NoRoom) -> Self {
         Self::NoRoom
     }
 }
 
 /// Collects a body. A body in a single frame is neither copied nor counted here; it is counted after parsing.
-async fn whole(
+async fn collect(
     mut body: Limited<Body>,
     declared: Option<usize>,
     room: &MemoryBudget,
-) -> Result<(Bytes, Footprint), NotWhole> {
+) -> Result<(Bytes, Footprint), ReceiveError> {
     let mut footprint = Footprint::default();
     let Some(frame) = body.frame().await else { return Ok((Bytes::new(), footprint)) };
     let first = frame?.into_data().unwrap_or_default();
@@ -271,7 +271,7 @@ pub(super) fn resume_from(headers: &HeaderMap, after: Option<&str>) -> Result<Op
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
     let given = last.filter(|text| !text.is_empty()).or(after).filter(|text| !text.is_empty());
     let Some(text) = given else { return Ok(None) };
-    let is_id = text.len() <= LONGEST_EVENT_ID && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_id = text.len() <= MAX_EVENT_ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_id).map(Some).ok_or_else(|| {
         let message = format!("\"{}\" is not a valid event id; use the `id:` of an event", json::shorten(text, 64));
         Problem::field("", message)

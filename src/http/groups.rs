@@ -22,7 +22,7 @@ mod switch;
 pub(super) use switch::{__path_change, __path_switch, change, switch};
 
 /// Maximum length of a description, in characters.
-const LONGEST_DESCRIPTION: usize = 10_000;
+const MAX_DESCRIPTION_CHARS: usize = 10_000;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -180,8 +180,8 @@ pub(super) async fn delete(
 }
 
 fn check_description(description: &str) -> Result<(), Problem> {
-    match description.chars().nth(LONGEST_DESCRIPTION) {
-        Some(_) => Err(Problem::field("/description", format!("must have at most {LONGEST_DESCRIPTION} characters"))),
+    match description.chars().nth(MAX_DESCRIPTION_CHARS) {
+        Some(_) => Err(Problem::field("/description", format!("must have at most {MAX_DESCRIPTION_CHARS} characters"))),
         None => Ok(()),
     }
 }

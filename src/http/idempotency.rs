@@ -22,14 +22,14 @@ use crate::events::{frame, stream as events};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Maximum length of a key, in characters.
-const LONGEST_KEY: usize = 512;
+const MAX_KEY_CHARS: usize = 512;
 
 /// Returns the request's `Idempotency-Key`, if it has one.
 pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default().trim();
-    if key.is_empty() || key.chars().count() > LONGEST_KEY {
-        let message = format!("header Idempotency-Key: must have 1 to {LONGEST_KEY} visible characters");
+    if key.is_empty() || key.chars().count() > MAX_KEY_CHARS {
+        let message = format!("header Idempotency-Key: must have 1 to {MAX_KEY_CHARS} visible characters");
         return Err(Problem::field("", message));
     }
     Ok(Some(IdempotencyKey::of_request(key, body)))

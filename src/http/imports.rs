@@ -23,16 +23,16 @@ use crate::registry::imports::{self, ImportMode};
 pub(super) const MOST_AT_ONCE: usize = 2;
 
 /// Maximum length of a body, in bytes: a document and its options. Replaces `server.max_body_bytes`.
-const LONGEST_BODY: usize = Bounds::SENT.bytes + 64 * 1024;
+const MAX_BODY_BYTES: usize = Bounds::SENT.bytes + 64 * 1024;
 
 /// Timeout for fetching a document.
-const PATIENCE: Duration = Duration::from_secs(60);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum length of a URL, in bytes.
-const LONGEST_URL: usize = 2048;
+const MAX_URL_BYTES: usize = 2048;
 
 /// Maximum number of elements in a list.
-const MOST_WORDS: usize = 1000;
+const MAX_ELEMENTS: usize = 1000;
 
 /// The body of `POST /imports/openapi`: a document or its URL, with options.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -105,11 +105,11 @@ pub(super) async fn openapi(
             .map_err(|_| Problem::neither_json_nor_yaml(parts.headers.get(header::CONTENT_TYPE)))?;
     }
     let room = state.engine.room();
-    let (bytes, mut footprint) = extract::read_up_to(LONGEST_BODY, &parts.headers, body, &state, room).await?;
+    let (bytes, mut footprint) = extract::read_up_to(MAX_BODY_BYTES, &parts.headers, body, &state, room).await?;
     footprint.take(room, bytes.len()).map_err(extract::no_room)?;
     let _place = state.imports.try_acquire().map_err(|_| Problem::imports_busy())?;
     let asked = if is_yaml {
-        let document = parsed(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
+        let document = parse(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
         ImportRequest { document, options: Options::default(), how: ImportMode::default(), is_bare: true }
     } else {
         // The number of tokens that lead to the document: it is either the body or its member `document`.
@@ -142,14 +142,14 @@ async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Re
     let options = Options {
         server: body.server,
         credentials: credentials(&body.auth)?,
-        only: few(body.only, "/only")?,
+        only: check_count(body.only, "/only")?,
         prefix: body.prefix,
         document_url,
     };
     let document = match body.document {
         value @ Value::Object(_) => Document { value, warnings },
-        Value::String(text) => parsed(text.into_bytes()).await.map_err(|error| refused(error, false))?,
-        Value::Null => fetched(state, options.document_url.as_ref(), footprint).await?,
+        Value::String(text) => parse(text.into_bytes()).await.map_err(|error| refused(error, false))?,
+        Value::Null => fetch(state, options.document_url.as_ref(), footprint).await?,
         other => {
             let message = format!("must be an object or the text of the document, not {}", json::type_name(&other));
             return Err(Problem::field("/document", message));
@@ -165,9 +165,9 @@ async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Re
 
 fn document_url(text: &str) -> Result<Url, Problem> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    let url = url.filter(|_| text.len() <= LONGEST_URL);
+    let url = url.filter(|_| text.len() <= MAX_URL_BYTES);
     url.ok_or_else(|| {
-        Problem::field("/url", format!("must be an http:// or https:// URL of at most {LONGEST_URL} bytes"))
+        Problem::field("/url", format!("must be an http:// or https:// URL of at most {MAX_URL_BYTES} bytes"))
     })
 }
 
@@ -175,18 +175,18 @@ fn credentials(texts: &[String]) -> Result<Vec<Credential>, Problem> {
     let parse = |(place, text): (usize, &String)| {
         text.parse::<Credential>().map_err(|error| Problem::field(format!("/auth/{place}"), error.to_string()))
     };
-    texts.iter().take(MOST_WORDS).enumerate().map(parse).collect()
+    texts.iter().take(MAX_ELEMENTS).enumerate().map(parse).collect()
 }
 
-fn few(words: Vec<String>, pointer: &str) -> Result<Vec<String>, Problem> {
-    if words.len() > MOST_WORDS {
-        return Err(Problem::field(pointer, format!("must have at most {MOST_WORDS} elements")));
+fn check_count(words: Vec<String>, pointer: &str) -> Result<Vec<String>, Problem> {
+    if words.len() > MAX_ELEMENTS {
+        return Err(Problem::field(pointer, format!("must have at most {MAX_ELEMENTS} elements")));
     }
     Ok(words)
 }
 
 /// Fetches a document through the egress guard.
-async fn fetched(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -> Result<Document, Problem> {
+async fn fetch(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -> Result<Document, Problem> {
     let Some(url) = url else {
         let message = "is missing; set `document` or `url`";
         return Err(Problem::invalid(vec![FieldError {
@@ -196,15 +196,15 @@ async fn fetched(state: &AppState, url: Option<&Url>, footprint: &mut Footprint)
     };
     let client = state.engine.registry().http_client();
     let bytes =
-        client.fetch_text(url, Bounds::SENT.bytes, PATIENCE).await.map_err(|why| Problem::field("/url", why))?;
+        client.fetch_text(url, Bounds::SENT.bytes, FETCH_TIMEOUT).await.map_err(|why| Problem::field("/url", why))?;
     footprint.take(state.engine.room(), bytes.len()).map_err(extract::no_room)?;
     let at_url =
         |error: ImportError| Problem::field("/url", format!("the fetched document cannot be imported: {error}"));
-    parsed(bytes).await.map_err(at_url)
+    parse(bytes).await.map_err(at_url)
 }
 
 /// Parses a document on a blocking thread, because parsing can take long.
-async fn parsed(bytes: Vec<u8>) -> Result<Document, ImportError> {
+async fn parse(bytes: Vec<u8>) -> Result<Document, ImportError> {
     let read = tokio::task::spawn_blocking(move || document::read(&bytes, Bounds::SENT)).await;
     read.unwrap_or_else(|_| Err(ImportError::unreadable()))
 }

@@ -19,7 +19,7 @@ use crate::store::keys::StoredKey;
 /// Default number of keys per page.
 const PAGE: u32 = 100;
 /// Maximum number of keys per page.
-const LARGEST_PAGE: u32 = 500;
+const MAX_PAGE: u32 = 500;
 
 /// The properties of a new key.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -203,8 +203,8 @@ fn check_within(caller: &Caller, new: &NewKey) -> Result<(), Problem> {
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn list(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
     let limit = params.limit.unwrap_or(PAGE);
-    if !(1..=LARGEST_PAGE).contains(&limit) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {LARGEST_PAGE}")));
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_PAGE}")));
     }
     // One more key shows whether there is a next page.
     let mut keys = access.store().keys(seen_by(&access), params.cursor, limit + 1).await?;

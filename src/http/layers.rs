@@ -25,7 +25,7 @@ use super::{AppState, host, security};
 use crate::telemetry::Context;
 
 /// Maximum length of a request id that is accepted from a client, in bytes.
-const LONGEST_ID: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 
 /// Assigns an id to each request (the client's, if it is valid), catches panics, and renders problems.
 #[derive(Clone)]
@@ -107,7 +107,7 @@ fn is_json(response: &Response) -> bool {
 }
 
 fn is_good(id: &HeaderValue) -> bool {
-    (1..=LONGEST_ID).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+    (1..=MAX_ID_BYTES).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
 fn new_id(state: &AppState) -> HeaderValue {

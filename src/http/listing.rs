@@ -23,9 +23,9 @@ mod pages;
 /// Default number of calls per page.
 const PAGE: u32 = 50;
 /// Maximum number of calls per page.
-const LARGEST_PAGE: u32 = 500;
+const MAX_PAGE: u32 = 500;
 /// Maximum duration of a long poll, in milliseconds.
-const LONGEST_WAIT_MS: u64 = 300_000;
+const MAX_WAIT_MS: u64 = 300_000;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -72,8 +72,8 @@ struct Page<'a> {
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
     let limit = params.limit.unwrap_or(PAGE);
-    if !(1..=LARGEST_PAGE).contains(&limit) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {LARGEST_PAGE}")));
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_PAGE}")));
     }
     if params.session.as_deref().is_some_and(|session| session.contains('\0')) {
         return Err(Problem::field("", "query: session must not contain U+0000"));
@@ -116,8 +116,8 @@ pub(super) async fn one(
     Params(params): Params<WaitParams>,
 ) -> Result<Response, Problem> {
     let wait_ms = params.wait_ms.unwrap_or(0);
-    if wait_ms > LONGEST_WAIT_MS {
-        return Err(Problem::field("", format!("query: wait_ms must be at most {LONGEST_WAIT_MS}")));
+    if wait_ms > MAX_WAIT_MS {
+        return Err(Problem::field("", format!("query: wait_ms must be at most {MAX_WAIT_MS}")));
     }
     let (id, wait) = (extract::call_id(&id)?, Duration::from_millis(wait_ms));
     let call = wait::wait(&state, &access, id, Some(wait)).await?;

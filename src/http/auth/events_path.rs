@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::requirements;
 
 /// Maximum length of a path, in bytes.
-const LONGEST: usize = 2048;
+const MAX_BYTES: usize = 2048;
 /// Maximum number of digits of an event id.
-const LONGEST_EVENT_ID: usize = 18;
+const MAX_EVENT_ID_DIGITS: usize = 18;
 
 /// An event stream with its filters. The position from which it resumes is not included.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ impl EventsPath {
     /// # Errors
     /// Returns a message that names the fault.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.len() > LONGEST {
-            return Err(format!("must have at most {LONGEST} bytes"));
+        if text.len() > MAX_BYTES {
+            return Err(format!("must have at most {MAX_BYTES} bytes"));
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
             return Err("must be URL-encoded, with all non-ASCII characters percent-encoded".to_owned());
@@ -89,7 +89,7 @@ fn parameters(query: &str, of_all: bool) -> Result<[Option<String>; 2], String> 
 
 /// Returns `true` for an event id or an empty string.
 fn is_event_id(text: &str) -> bool {
-    text.len() <= LONGEST_EVENT_ID && text.bytes().all(|byte| byte.is_ascii_digit())
+    text.len() <= MAX_EVENT_ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns `true` for a non-empty path segment (RFC 3986, section 3.3).
@@ -195,7 +195,7 @@ mod tests {
         ] {
             assert!(EventsPath::parse(bad).is_err(), "{bad}");
         }
-        assert!(EventsPath::parse(&format!("/sessions/{}/events", "a".repeat(LONGEST))).is_err());
+        assert!(EventsPath::parse(&format!("/sessions/{}/events", "a".repeat(MAX_BYTES))).is_err());
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Requirement {
 }
 
 /// Paths that reveal only the API description: the document and the page that displays it.
-const OPEN: [&str; 2] = ["/openapi.json", "/docs"];
+const PUBLIC_PATHS: [&str; 2] = ["/openapi.json", "/docs"];
 
 /// Returns `true` if a request may wait, so that it ends with the caller's credential. Reads can always be interrupted;
 /// accepted calls continue as after a disconnect.
@@ -89,7 +89,7 @@ impl RequirementTable {
     pub fn of_route(&self, path: &str, method: &Method) -> Requirement {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         let Some(methods) = self.0.get(path) else {
-            let is_open = OPEN.iter().any(|open| path == *open || path.starts_with(&format!("{open}/")));
+            let is_open = PUBLIC_PATHS.iter().any(|open| path == *open || path.starts_with(&format!("{open}/")));
             return if is_open { Requirement::Public } else { Requirement::ADMIN };
         };
         methods.iter().find(|(listed, _)| listed == method).map_or(Requirement::Authenticated, |(_, need)| *need)

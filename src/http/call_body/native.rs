@@ -10,7 +10,7 @@ use crate::domain::{CallRequest, json};
 use crate::formats::stream::partial;
 
 /// Maximum length of a name or call id, in characters (docs/reference/contract.md, section 1).
-const LONGEST_ID: usize = 512;
+const MAX_ID_CHARS: usize = 512;
 
 /// Parses the calls of a batch of at most `most` calls.
 pub(super) fn batch(calls: Value, most: usize) -> Result<Vec<CallRequest>, Problem> {
@@ -58,10 +58,10 @@ pub(super) fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallReq
             if place.is_empty() { "; send one call with `name`, several in `calls`, or a model's message" } else { "" };
         return Err(Problem::field(format!("{place}/name"), format!("is missing{hint}")));
     };
-    check_length(&name, LONGEST_ID, || format!("{place}/name"))?;
+    check_length(&name, MAX_ID_CHARS, || format!("{place}/name"))?;
     let call_id = text(item.shift_remove("id"), "/id")?.filter(|id| !id.is_empty());
     if let Some(id) = &call_id {
-        check_length(id, LONGEST_ID, || format!("{place}/id"))?;
+        check_length(id, MAX_ID_CHARS, || format!("{place}/id"))?;
     }
     let arguments = item.shift_remove("arguments");
     Ok(CallRequest { name, call_id, arguments, ..CallRequest::default() })

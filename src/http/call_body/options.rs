@@ -18,9 +18,9 @@ use crate::formats::messages;
 use crate::registry::check;
 
 /// Maximum length of a session id, in characters.
-const LONGEST_SESSION: usize = 512;
+const MAX_SESSION_CHARS: usize = 512;
 /// Maximum wait, in milliseconds: one hour.
-const LONGEST_WAIT_MS: u64 = 3_600_000;
+const MAX_WAIT_MS: u64 = 3_600_000;
 
 /// Options of one call of a batch.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
@@ -173,7 +173,7 @@ impl Options {
         let wait = self.wait.map(|wait| match wait {
             WaitOption::Until(WaitUntil::Result) => Wait::Result,
             WaitOption::Until(WaitUntil::Accepted) => Wait::Accepted,
-            WaitOption::Millis(millis) => Wait::For(Duration::from_millis(millis.min(LONGEST_WAIT_MS))),
+            WaitOption::Millis(millis) => Wait::For(Duration::from_millis(millis.min(MAX_WAIT_MS))),
         });
         let submission = Box::new(Submission {
             mode: self.mode,
@@ -250,7 +250,7 @@ pub(in crate::http) fn check_session(session: &str) -> Result<(), Problem> {
 
 /// Checks a session id at another place in the body.
 pub(in crate::http) fn check_session_at(session: &str, pointer: &str) -> Result<(), Problem> {
-    check_length(session, LONGEST_SESSION, || pointer.to_owned())?;
+    check_length(session, MAX_SESSION_CHARS, || pointer.to_owned())?;
     if session.is_empty() || session.contains('\0') {
         return Err(Problem::field(pointer, "must not be empty or contain U+0000"));
     }

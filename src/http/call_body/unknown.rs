@@ -4,7 +4,7 @@ use crate::domain::decode::DecodeError;
 use crate::schema;
 
 /// Maximum length of a name that is compared, in bytes.
-const LONGEST: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 /// Adds the known members, the most similar one first, to an error about an unknown member of the object itself.
 /// Returns other errors unchanged.
@@ -14,7 +14,7 @@ pub(super) fn named(error: DecodeError, calls: &[&'static str], options: &[&'sta
     let mut members: Vec<&str> = calls.iter().chain(options).copied().collect();
     let meant = schema::nearest(name, members.iter().copied()).or_else(|| abbreviated(name, &members));
     // Longer names resemble no member.
-    if name.len() <= LONGEST {
+    if name.len() <= MAX_NAME_BYTES {
         schema::sort_by_nearness(name, &mut members);
     }
     if let Some(place) = members.iter().position(|member| Some(*member) == meant) {

@@ -65,14 +65,14 @@ pub(in crate::http) async fn switch(
     for (place, name) in deactivate.into_iter().enumerate() {
         if switches.get(&name) == Some(&true) {
             // Unknown names are reported first, because the caller must remove them from both lists.
-            all_known(&access, params.session.as_deref(), switches.keys()).await?;
+            check_all_known(&access, params.session.as_deref(), switches.keys()).await?;
             let message = format!("\"{}\" is also in `activate`", json::shorten(&name, 128));
             return Err(Problem::field(format!("/deactivate/{place}"), message));
         }
         switches.insert(name, false);
     }
     let session = match params.session {
-        Some(id) => Some(switched_in(&state, &access, &id, &switches).await?),
+        Some(id) => Some(switch_in_session(&state, &access, &id, &switches).await?),
         None => {
             let change = |(name, active)| GroupChange { name, active: Some(active), ..GroupChange::default() };
             apply(&state, &access, switches.into_iter().map(change).collect()).await?;
@@ -108,7 +108,7 @@ pub(in crate::http) async fn change(
         return shown(&access, &name, None, StatusCode::OK);
     };
     if description.is_some() || manageable.is_some() {
-        all_known(&access, Some(&id), [&name]).await?;
+        check_all_known(&access, Some(&id), [&name]).await?;
     }
     for (pointer, is_given) in [("/description", description.is_some()), ("/manageable", manageable.is_some())] {
         if is_given {
@@ -117,12 +117,12 @@ pub(in crate::http) async fn change(
     }
     known_group(access.snapshot().groups(), &name)?;
     let switches = active.map(|active| (name.clone(), active)).into_iter().collect();
-    let session = switched_in(&state, &access, &id, &switches).await?;
+    let session = switch_in_session(&state, &access, &id, &switches).await?;
     shown(&access, &name, Some(&session), StatusCode::OK)
 }
 
 /// Checks that the session, if any, and all groups exist.
-async fn all_known(
+async fn check_all_known(
     access: &Access,
     session: Option<&str>,
     names: impl IntoIterator<Item = &String>,
@@ -151,7 +151,7 @@ async fn apply(state: &Shared, access: &Access, mut changes: Vec<GroupChange>) -
 }
 
 /// Switches groups in one session and returns the changed session.
-async fn switched_in(
+async fn switch_in_session(
     state: &Shared,
     access: &Access,
     id: &str,

@@ -8,14 +8,14 @@ use crate::http::problem::Problem;
 use crate::store::calls::CallFilter;
 
 /// Number of calls whose tools one query returns, for callers that may see some tools only.
-const SCANNED: u32 = 1000;
+const SCAN_SIZE: u32 = 1000;
 /// Maximum number of such queries per page.
-const MOST_SCANS: usize = 10;
+const MAX_SCANS: usize = 10;
 
 /// Returns a page of calls that match the filter, newest first, and the cursor of the next page.
 pub(super) async fn page(access: &Access, filter: CallFilter) -> Result<(Vec<Call>, Option<Uuid>), Problem> {
     if let Some(allowed) = access.allowed() {
-        return scanned(access, allowed, filter).await;
+        return filtered_page(access, allowed, filter).await;
     }
     let limit = filter.limit;
     // One more call shows whether there is a next page.
@@ -28,7 +28,7 @@ pub(super) async fn page(access: &Access, filter: CallFilter) -> Result<(Vec<Cal
 
 /// Returns a page for a caller with an allow-list. Databases cannot evaluate its globs, so the calls' tool names are
 /// queried first and filtered here.
-async fn scanned(
+async fn filtered_page(
     access: &Access,
     allowed: &AllowList,
     filter: CallFilter,
@@ -37,11 +37,11 @@ async fn scanned(
         return Ok((Vec::new(), None));
     }
     let limit = filter.limit as usize;
-    let mut filter = CallFilter { limit: SCANNED, ..filter };
+    let mut filter = CallFilter { limit: SCAN_SIZE, ..filter };
     let (mut found, mut next) = (Vec::new(), None);
-    for _ in 0..MOST_SCANS {
+    for _ in 0..MAX_SCANS {
         let scanned = access.store().call_tools(&filter).await?;
-        next = scanned.last().map(|(id, _)| *id).filter(|_| scanned.len() == SCANNED as usize);
+        next = scanned.last().map(|(id, _)| *id).filter(|_| scanned.len() == SCAN_SIZE as usize);
         found.extend(scanned.into_iter().filter(|(_, tool)| allowed.has(tool)).map(|(id, _)| id));
         if found.len() > limit {
             found.truncate(limit);
