@@ -11,8 +11,8 @@ const JSON: [&str; 3] = ["*/*", "application/*", "application/json"];
 /// The quality of a range without a `q` parameter.
 const FULL: Quality = 1000;
 
-/// Returns `true` if `text/event-stream` is named, is acceptable, and JSON is not preferred to it. A wildcard alone means
-/// JSON.
+/// Returns `true` if `text/event-stream` is listed with a quality above 0 and JSON has no higher quality. A wildcard alone
+/// means JSON.
 pub(super) fn prefers_events(headers: &HeaderMap) -> bool {
     let mut events = 0;
     let mut json = [None; JSON.len()];

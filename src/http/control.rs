@@ -89,7 +89,7 @@ struct ResultReceipt {
     id: Uuid,
     /// The current status of the call.
     status: Status,
-    /// Whether the result was ignored because the call already had one.
+    /// Whether the result was ignored because another result or the end of the call came first.
     ignored: bool,
 }
 

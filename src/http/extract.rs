@@ -202,7 +202,7 @@ impl From<NoRoom> for ReceiveError {
     }
 }
 
-/// Collects a body. A body in a single frame is neither copied nor counted here; it is counted after parsing.
+/// Collects a body. A body in a single frame is neither copied nor counted; the caller counts it.
 async fn collect(
     mut body: Limited<Body>,
     declared: Option<usize>,

@@ -122,7 +122,7 @@ pub(super) struct ShownTicket {
 }
 
 impl ShownTicket {
-    /// Removes the ticket from a request for an event stream, so that handlers and logs do not see it. Returns `None`
+    /// Removes the ticket from a request for an event stream, so that later layers do not see it. Returns `None`
     /// if the request has an `Authorization` header, which takes precedence.
     pub fn take(request: &mut Request) -> Option<Self> {
         let query = request.uri().query().filter(|query| query.contains(PARAMETER))?;

@@ -115,8 +115,8 @@ pub(in crate::http) fn describe(document: &mut OpenApi) {
         .build();
     if let Some(components) = &mut document.components {
         components.add_security_scheme(API_KEY, SecurityScheme::Http(scheme));
-        let description = "A ticket that `POST /events/ticket` issued for this path. For browsers, whose `EventSource` cannot send \
-                headers.";
+        let description =
+            "A ticket that `POST /events/ticket` issued for this path, for browsers: `EventSource` sends no headers.";
         let ticket = ApiKeyValue::with_description("ticket", description);
         components.add_security_scheme(EVENT_TICKET, SecurityScheme::ApiKey(ApiKey::Query(ticket)));
     }
