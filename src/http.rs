@@ -97,7 +97,7 @@ pub type AppState = Arc<Shared>;
 pub struct Shared {
     config: Config,
     engine: Arc<Engine>,
-    /// Data that belongs to no tenant. Handlers reach the data of a tenant through the caller's [`Access`](crate::access::Access).
+    /// Data that belongs to no tenant. Data of a tenant is accessed through [`Access`](crate::access::Access).
     stores: Stores,
     auth: Arc<Auth>,
     bus: Bus,
