@@ -98,8 +98,8 @@ described_as!(JsonRpcEvent as "JsonRpcEvent", [], {
         (status = 404, description = "There is no such session, or, as an error of JSON-RPC, no such method", body = JsonRpcAnswer),
         (status = 406, description = "`Accept` must have both application/json and text/event-stream"),
         (status = 422, description = "A message of a session without its id"),
-        (status = 429, description = "`TOO_MANY_STREAMS` (`subscriptions/listen`): the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
-        (status = 503, description = "`OVERLOADED` (`subscriptions/listen`): as many streams are open as there is room for")))]
+        (status = 429, description = "`TOO_MANY_STREAMS` (`subscriptions/listen`): the caller reads as many as it may. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
+        (status = 503, description = "`OVERLOADED` (`subscriptions/listen`): the limit on open streams is reached")))]
 pub(super) async fn post(
     State(state): State<AppState>,
     seats: StreamLimits,
@@ -135,11 +135,11 @@ fn is_subscription(body: &[u8]) -> bool {
     security(("api_key" = ["call"])),
     responses((status = 200, description = "Messages of JSON-RPC as events", content_type = "text/event-stream", body = inline(JsonRpcEvent)),
         (status = 403, description = "The `Host` or the `Origin` is not one of the service's"),
-        (status = 404, description = "There is no such session"),
+        (status = 404, description = "Unknown session"),
         (status = 405, description = "Without `Mcp-Session-Id` there is nothing to read"),
         (status = 406, description = "`Accept` must have text/event-stream"),
-        (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
-        (status = 503, description = "`OVERLOADED`: as many streams are open as there is room for")))]
+        (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
+        (status = 503, description = "`OVERLOADED`: the limit on open streams is reached")))]
 pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: Request) -> Result<Response, Problem> {
     Ok(seat.attach_to(of_session(state, request).await?))
 }
@@ -149,7 +149,7 @@ pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: 
     security(("api_key" = ["call"])),
     responses((status = 200, description = "It has ended"),
         (status = 403, description = "The `Host` or the `Origin` is not one of the service's"),
-        (status = 404, description = "There is no such session"),
+        (status = 404, description = "Unknown session"),
         (status = 405, description = "Without `Mcp-Session-Id` there is nothing to end")))]
 pub(super) async fn end(state: State<AppState>, request: Request) -> Result<Response, Problem> {
     of_session(state, request).await

@@ -20,8 +20,8 @@ const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// together, the names of their tools included, and so for the operator: keys of the tenant `default` that are for all tools.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     security(("api_key" = ["read"])),
-    responses((status = 200, description = "The metrics, also while the database is away", body = String, content_type = "text/plain"),
-        (status = 403, description = "`SCOPE_MISSING`: the key may not do this. `FORBIDDEN`: it is another tenant's than `default`, or for some tools only")))]
+    responses((status = 200, description = "The metrics, also while the database is unavailable", body = String, content_type = "text/plain"),
+        (status = 403, description = "`SCOPE_MISSING`: the key lacks the required scope. `FORBIDDEN`: it is another tenant's than `default`, or for some tools only")))]
 pub(super) async fn metrics(State(state): State<AppState>, access: Access) -> Result<Response, Problem> {
     auth::require_operator(&access)?;
     let is_up = operations::is_store_up(&state).await;

@@ -78,8 +78,8 @@ pub(super) struct ModelStreamParams {
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events as they happen, and at the end `batch`", body = Event, content_type = "text/event-stream"),
         (status = 415, description = "The body has a Content-Encoding"),
         (status = 422, description = "A query parameter or a header is wrong"),
-        (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
-        (status = 503, description = "The service is stopping. `OVERLOADED`: as many streams are open as there is room for")))]
+        (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
+        (status = 503, description = "The service is shutting down. `OVERLOADED`: the limit on open streams is reached")))]
 pub(super) async fn pipe(
     State(state): State<AppState>,
     access: Access,

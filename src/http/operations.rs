@@ -38,7 +38,7 @@ pub(super) async fn readyz(State(state): State<AppState>) -> Result<Response, Pr
         return Err(Problem::shutting_down());
     }
     if !is_store_up(&state).await {
-        return Err(Problem::store_unavailable("the database is away"));
+        return Err(Problem::store_unavailable("the database is unavailable"));
     }
     Ok(reply::json(StatusCode::OK, &Health { status: "ok" }))
 }

@@ -42,7 +42,7 @@ enum PresetChange {
     security(("api_key" = ["tools"])),
     params(("name" = String, Path, example = "get_weather", description = "The tool's name")),
     responses((status = 200, description = "The presets by argument, without their values", body = View),
-        (status = 404, description = "There is no such tool")))]
+        (status = 404, description = "Unknown tool")))]
 pub(super) async fn read(access: Access, Path(name): Path<String>) -> Result<Response, Problem> {
     Ok(shown(&*tools::find(&access, &name)?))
 }
@@ -58,9 +58,9 @@ pub(super) async fn read(access: Access, Path(name): Path<String>) -> Result<Res
     params(("name" = String, Path, example = "get_weather", description = "The tool's name")),
     responses((status = 200, description = "The presets as they are now, without their values", body = View),
         BodyErrors,
-        (status = 404, description = "There is no such tool"),
+        (status = 404, description = "Unknown tool"),
         (status = 422, description = "A preset is refused, or the service has no key to keep values with"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn put(
     State(state): State<AppState>,
     access: Access,

@@ -1,4 +1,4 @@
-//! A request that is not one: `application/problem+json` (RFC 9457). A tool call that fails is none of these.
+//! HTTP error responses: `application/problem+json` (RFC 9457). A failed tool call is not a problem.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ mod body;
 
 pub use body::ProblemBody;
 
-/// Seconds after which a caller that was refused for want of room may come again.
-const COME_AGAIN_S: u64 = 1;
-/// The same where somebody has to delete something first, or a session has to be forgotten.
-const SOMEBODY_MAKES_ROOM_S: u64 = 60;
+/// `Retry-After` of a rejected request, in seconds.
+const RETRY_AFTER_S: u64 = 1;
+/// `Retry-After` where a resource must be deleted or a session must expire first, in seconds.
+const QUOTA_RETRY_AFTER_S: u64 = 60;
 
-/// What is wrong with a request, or with the service at this moment.
+/// An HTTP error response: the fault of a request, or a temporary state of the service.
 #[derive(Debug, Clone)]
 pub struct Problem {
     status: StatusCode,
@@ -29,18 +29,18 @@ pub struct Problem {
     detail: String,
     errors: Vec<FieldError>,
     retry_after_s: Option<u64>,
-    /// Where to look instead, or what to show.
+    /// One additional header: `Location`, `WWW-Authenticate` or `Accept-Encoding`.
     header: Option<Box<(HeaderName, HeaderValue)>>,
-    /// How long the body is of which a part was asked for that there is not.
+    /// The length of the body, in bytes, if the requested range is outside it.
     length: Option<usize>,
 }
 
-/// One field that is wrong.
+/// An invalid field of a request.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct FieldError {
-    /// Where in the body (RFC 6901).
+    /// The position in the body, as a JSON Pointer (RFC 6901).
     pub pointer: String,
-    /// What is wrong.
+    /// The reason why the field is invalid.
     pub message: String,
 }
 
@@ -57,29 +57,29 @@ impl Problem {
         }
     }
 
-    /// 400: the body is no JSON.
+    /// 400: the body is not valid JSON.
     pub fn bad_json(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_JSON", reason)
     }
 
-    /// 422: the body or the query does not have its shape.
+    /// 422: the body or the query does not match its schema.
     pub fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
             [one] if one.pointer.is_empty() => one.message.clone(),
             [one] => format!("{}: {}", one.pointer, one.message),
-            many => format!("{} fields are wrong", many.len()),
+            many => format!("{} fields are invalid; see `errors`", many.len()),
         };
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_REQUEST", detail) }
     }
 
-    /// 422 with one field.
+    /// 422 with a single field.
     pub fn field(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self::invalid(vec![FieldError { pointer: pointer.into(), message: message.into() }])
     }
 
-    /// 400: the `Host` of the request.
+    /// 400: the `Host` header is missing, repeated or invalid.
     pub fn bad_host(fault: &str) -> Self {
-        let detail = format!("the Host header {fault}; a request names its host exactly once");
+        let detail = format!("the Host header {fault}; a request must name its host exactly once");
         Self::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", detail)
     }
 
@@ -88,7 +88,7 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", what)
     }
 
-    /// An error that the framework answered by itself.
+    /// Creates a problem from an error response of the framework.
     pub fn of_status(status: StatusCode) -> Self {
         let code = match status {
             StatusCode::BAD_REQUEST => "INVALID_REQUEST",
@@ -96,17 +96,17 @@ impl Problem {
             status if status.is_server_error() => "INTERNAL",
             _ => "REFUSED",
         };
-        Self::new(status, code, "the request cannot be answered; /openapi.json lists what there is")
+        Self::new(status, code, "the request cannot be processed; see /openapi.json")
     }
 
-    /// A request that another protocol's server has refused, in its words.
+    /// Creates a problem from a rejection by the server of another protocol, with its text.
     pub fn refused(status: StatusCode, why: impl Into<String>) -> Self {
         Self { detail: why.into(), ..Self::of_status(status) }
     }
 
     /// 405; the `Allow` header is added by the router.
     pub fn method_not_allowed() -> Self {
-        let detail = "this path does not answer this method; see the Allow header";
+        let detail = "method not allowed for this path; see the Allow header";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail)
     }
 
@@ -116,28 +116,27 @@ impl Problem {
         Self::new(StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", detail)
     }
 
-    /// 403: a page of another origin would change something.
+    /// 403: a page of another origin sent a request that changes state.
     pub fn cross_origin() -> Self {
-        let detail =
-            "a page of another origin may not do this; the operator names origins that may in server.cors_origins";
+        let detail = "cross-origin request refused; the operator can allow the origin in server.cors_origins";
         Self::new(StatusCode::FORBIDDEN, "CROSS_ORIGIN", detail)
     }
 
-    /// 408: a request whose headers do not come to an end.
+    /// 408: the headers of the request were not received in time.
     pub fn headers_timeout(after: Duration) -> Self {
         let detail = format!("the request headers did not arrive within {} ms", after.as_millis());
         Self::new(StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", detail)
     }
 
-    /// 414 or 431: the address or the headers are too long.
+    /// 414 or 431: the request target or the headers are too large.
     pub fn head_too_large(status: StatusCode) -> Self {
-        let detail = "the address or the headers of the request are too large, or the headers too many";
+        let detail = "the URL or the headers of the request are too large, or too many headers were sent";
         Self::new(status, "REQUEST_HEAD_TOO_LARGE", detail)
     }
 
-    /// 400: what came is no HTTP/1.1.
+    /// 400: the received bytes are not valid HTTP/1.1.
     pub fn malformed_http() -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", "this is no HTTP/1.1 request")
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", "the request is not valid HTTP/1.1")
     }
 
     /// 409.
@@ -150,33 +149,34 @@ impl Problem {
         Self::new(StatusCode::PRECONDITION_FAILED, "PRECONDITION_FAILED", detail)
     }
 
-    /// 401: the token is not this call's, or is missing.
+    /// 401: the call token is missing, or belongs to another call.
     pub fn wrong_token() -> Self {
-        let detail = "this needs the call's own token, as its tool was sent it";
+        let detail = "this endpoint requires the `token` that was sent to the tool with the call";
         Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail).challenging("Bearer")
     }
 
-    /// 401: nothing is shown.
+    /// 401: the request has no credentials.
     pub fn missing_key() -> Self {
-        let detail = "this needs an API key: send `Authorization: Bearer tp_…`; `toolpost keys create` makes one";
+        let detail =
+            "authentication required: send `Authorization: Bearer tp_…`; create a key with `toolpost keys create`";
         Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail).challenging("Bearer")
     }
 
-    /// 401: what is shown does not count.
+    /// 401: the credentials are invalid.
     pub fn invalid_key(reason: &str) -> Self {
         let problem = Self::new(StatusCode::UNAUTHORIZED, "INVALID_KEY", reason);
         problem.challenging("Bearer error=\"invalid_token\"")
     }
 
-    /// 403: the key lacks all of these scopes.
+    /// 403: the key has none of these scopes.
     pub fn scope_missing(scopes: Scopes) -> Self {
         let names: Vec<&str> = scopes.iter().map(Scope::as_str).collect();
-        let detail = format!("this needs a key with the scope `{}`", names.join("` or `"));
+        let detail = format!("a key with the scope `{}` is required", names.join("` or `"));
         let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", names.join(" "));
         Self::new(StatusCode::FORBIDDEN, "SCOPE_MISSING", detail).challenging(&challenge)
     }
 
-    /// 403: not with this.
+    /// 403: the caller lacks the permission.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
     }
@@ -187,7 +187,7 @@ impl Problem {
         Self { retry_after_s: Some(retry_after_s), ..problem }
     }
 
-    /// 429: the tenant has as many of these as it may have.
+    /// 429: the tenant has reached its quota of this resource.
     pub fn quota(what: QuotaResource, most: u32) -> Self {
         let code = match what {
             QuotaResource::Tool => "TOO_MANY_TOOLS",
@@ -197,23 +197,23 @@ impl Problem {
             QuotaResource::Key => "TOO_MANY_KEYS",
         };
         let way_out = if what == QuotaResource::Key { "revoke" } else { "delete" };
-        let detail = format!("there are {most} {}, and no more can be made; {way_out} one first", what.words());
+        let detail = format!("the limit of {most} {} is reached; {way_out} one first", what.words());
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, code, detail);
-        Self { retry_after_s: Some(SOMEBODY_MAKES_ROOM_S), ..problem }
+        Self { retry_after_s: Some(QUOTA_RETRY_AFTER_S), ..problem }
     }
 
-    /// 429: a caller reads as many event streams as it may.
+    /// 429: the caller has reached its limit of open event streams.
     pub fn too_many_streams(what: &str, retry_after_s: u64) -> Self {
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_STREAMS", what);
         Self { retry_after_s: Some(retry_after_s), ..problem }
     }
 
-    /// 503: as many event streams are read as the service has room for.
+    /// 503: the service has reached its limit of open event streams.
     pub fn no_room_for_streams() -> Self {
-        Self::unavailable("OVERLOADED", "too many event streams are open; nothing was accepted, try again")
+        Self::unavailable("OVERLOADED", "too many event streams are open; nothing was accepted, retry later")
     }
 
-    /// Says what a caller has to show (RFC 6750, section 3).
+    /// Adds the challenge: the credentials that the request requires (RFC 6750, section 3).
     fn challenging(self, challenge: &str) -> Self {
         self.with(header::WWW_AUTHENTICATE, challenge)
     }
@@ -223,9 +223,9 @@ impl Problem {
         Self { header, ..self }
     }
 
-    /// 422: the idempotency key stands for another request.
+    /// 422: the idempotency key belongs to a different request.
     pub fn key_reused(pointer: &str) -> Self {
-        let detail = "the key was used before for another request; take a new one for a new request";
+        let detail = "the idempotency key was already used for a different request; use a new key";
         let errors = vec![FieldError { pointer: pointer.to_owned(), message: detail.to_owned() }];
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "IDEMPOTENCY_KEY_REUSED", detail) }
     }
@@ -236,33 +236,33 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", detail)
     }
 
-    /// 413: small in text, and more than all the memory for requests as values.
+    /// 413: the decoded body exceeds the memory for all decoded requests together.
     pub fn too_heavy() -> Self {
-        let detail = "the values of the request body take more memory than all requests together may have";
+        let detail = "the decoded request body exceeds the memory available for all requests together";
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", detail)
     }
 
-    /// 413: more calls than one request may have.
+    /// 413: the request has more calls than allowed.
     pub fn batch_too_large(pointer: &str, most: usize, found: usize) -> Self {
-        let detail = format!("a request has at most {most} calls, not {found}; send several requests");
+        let detail = format!("a request can have at most {most} calls, got {found}; send several requests");
         let errors = vec![FieldError { pointer: pointer.to_owned(), message: detail.clone() }];
         Self { errors, ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, "BATCH_TOO_LARGE", detail) }
     }
 
-    /// 413: arguments that come piece by piece.
+    /// 413: incrementally sent arguments are too large.
     pub fn arguments_too_large(limit: usize) -> Self {
-        let detail = format!("the arguments are larger than {limit} bytes; the piece was not taken");
+        let detail = format!("the arguments are larger than {limit} bytes; the chunk was not accepted");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", detail)
     }
 
-    /// 421: the call is another node's.
+    /// 421: another node runs the call.
     pub fn misdirected(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::MISDIRECTED_REQUEST, "WRONG_NODE", detail)
     }
 
     /// 416.
     pub fn range_not_satisfiable(length: usize) -> Self {
-        let detail = format!("the range is outside the {length} bytes that there are");
+        let detail = format!("the range is outside the {length} bytes of the body");
         let problem = Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "RANGE_NOT_SATISFIABLE", detail);
         Self { length: Some(length), ..problem }
     }
@@ -274,74 +274,74 @@ impl Problem {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail)
     }
 
-    /// 415: the body has a coding, which names itself in `Content-Encoding`.
+    /// 415: the body has a `Content-Encoding`.
     pub fn encoded(coding: &str) -> Self {
-        let detail = format!("the Content-Encoding {coding} is not supported; send the body without one");
+        let detail = format!("the Content-Encoding {coding} is not supported; send the body unencoded");
         let problem = Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail);
         problem.with(header::ACCEPT_ENCODING, "identity")
     }
 
-    /// 415 where YAML is taken, too.
+    /// 415 of a route that also accepts YAML.
     pub fn neither_json_nor_yaml(found: Option<&HeaderValue>) -> Self {
         let found = found.map_or("none", |value| value.to_str().unwrap_or("?"));
         let detail = format!("the Content-Type must be application/json or application/yaml, not {found}");
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail)
     }
 
-    /// 503: other documents are being imported.
+    /// 503: too many documents are being imported.
     pub fn imports_busy() -> Self {
-        Self::unavailable("OVERLOADED", "other documents are being imported; nothing of this one was, try again")
+        Self::unavailable("OVERLOADED", "other documents are being imported; nothing was imported, retry later")
     }
 
-    /// 500: nothing about the inside is told.
+    /// 500: an internal error. The response contains no details.
     pub fn internal() -> Self {
-        let detail = "the service failed; its log knows more under the request's id";
+        let detail = "internal error; search the service log for the request_id";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", detail)
     }
 
-    /// 503: there is no room.
+    /// 503: too many calls are in flight.
     pub fn overloaded() -> Self {
-        let detail = "too many calls are in flight; nothing was accepted, try again";
+        let detail = "too many calls are in flight; no call was accepted, retry later";
         Self::unavailable("OVERLOADED", detail)
     }
 
-    /// 503: there is no memory for a body.
+    /// 503: the memory for request bodies is exhausted.
     pub fn no_room() -> Self {
-        Self::unavailable("OVERLOADED", "there is no memory left for the request body; nothing was accepted, try again")
+        Self::unavailable("OVERLOADED", "the memory for request bodies is exhausted; nothing was accepted, retry later")
     }
 
-    /// 503: no more connections are taken.
+    /// 503: too many connections are open.
     pub fn too_many_connections() -> Self {
-        Self::unavailable("OVERLOADED", "too many connections are open; nothing was read from this one, try again")
+        Self::unavailable("OVERLOADED", "too many connections are open; the request was not read, retry later")
     }
 
-    /// 503: this call cannot take more just now.
+    /// 503: too many reports of this call are not yet recorded.
     pub fn report_backlog_full() -> Self {
-        let detail = "too many reports of this call are not recorded yet; nothing of this one is shown, try again";
+        let detail = "too many reports of this call are not yet recorded; this report was not accepted, retry later";
         Self::unavailable("OVERLOADED", detail)
     }
 
-    /// 503: the database is away.
+    /// 503: the database is unavailable.
     pub fn store_unavailable(detail: impl Into<String>) -> Self {
         Self::unavailable("STORE_UNAVAILABLE", detail)
     }
 
-    /// 503: whether a token counts cannot be found out.
+    /// 503: the token cannot be verified because its issuer is unavailable.
     pub fn issuer_unavailable(detail: &str) -> Self {
         Self::unavailable("ISSUER_UNAVAILABLE", detail)
     }
 
-    /// 503: the service is stopping.
+    /// 503: the service is shutting down.
     pub fn shutting_down() -> Self {
-        Self::unavailable("SHUTTING_DOWN", "the service is stopping and takes no new calls; nothing was accepted")
+        Self::unavailable("SHUTTING_DOWN", "the service is shutting down; no call was accepted")
     }
 
     fn unavailable(code: &'static str, detail: impl Into<String>) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail);
-        Self { retry_after_s: Some(COME_AGAIN_S), ..problem }
+        Self { retry_after_s: Some(RETRY_AFTER_S), ..problem }
     }
 
-    /// Says where what was asked for will be found after all.
+    /// Adds a `Location` header: where to find the requested resource.
     pub fn at(self, location: String) -> Self {
         self.with(header::LOCATION, &location)
     }
@@ -355,7 +355,7 @@ impl From<StoreError> for Problem {
         tracing::error!(%error, "the store failed");
         match error {
             StoreError::Corrupt(_) => Self::internal(),
-            _ => Self::store_unavailable("the database is away; try again"),
+            _ => Self::store_unavailable("the database is unavailable; retry later"),
         }
     }
 }

@@ -125,9 +125,9 @@ impl<'a> From<&'a Session> for SessionView<'a> {
         BodyErrors,
         (status = 404, description = "There is no such parent, or no such group"),
         (status = 409, description = "There is a session of this id"),
-        (status = 429, description = "`TOO_MANY_SESSIONS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
+        (status = 429, description = "`TOO_MANY_SESSIONS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 422, description = "The body does not have its shape; `errors` say where"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(
     State(state): State<AppState>,
     access: Access,
@@ -234,7 +234,7 @@ struct Page<'a> {
     security(("api_key" = ["read"])),
     responses((status = 200, description = "A page", body = Page),
         (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
     let limit = params.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {

@@ -92,7 +92,7 @@ impl std::iter::Sum for HookStats {
     responses((status = 200, description = "The counts", body = StatsAnswer),
         (status = 404, description = "There is no such tool, nor was there one"),
         (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn of_tool(
     State(state): State<AppState>,
     access: Access,
@@ -115,7 +115,7 @@ pub(super) async fn of_tool(
     security(("api_key" = ["read"])),
     responses((status = 200, description = "The counts", body = AllStats),
         (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn of_all(
     State(state): State<AppState>,
     access: Access,
@@ -151,7 +151,7 @@ pub(super) async fn of_all(
     security(("api_key" = ["tools"])),
     responses((status = 204, description = "Reset"),
         (status = 404, description = "There is no such tool, nor was there one"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn reset_tool(access: Access, Path(name): Path<String>) -> Result<StatusCode, Problem> {
     if access.store().stats(Some(&name)).await?.is_empty() || !access.caller().may_have(&name) {
         tools::find(&access, &name)?;
@@ -164,7 +164,7 @@ pub(super) async fn reset_tool(access: Access, Path(name): Path<String>) -> Resu
 #[utoipa::path(delete, path = "/stats", operation_id = "reset_all_stats", tag = "stats",
     security(("api_key" = ["tools"])),
     responses((status = 204, description = "Reset"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn reset_all(access: Access, Params(NoParams {}): Params<NoParams>) -> Result<StatusCode, Problem> {
     require_all_tools(&access)?;
     access.store().reset_stats(None).await?;

@@ -53,8 +53,8 @@ struct Ticket<'a> {
         BodyErrors,
         (status = 403, description = "`SCOPE_MISSING`: the key may not read these events"),
         (status = 422, description = "The body does not have its shape, or the path is none of an event stream"),
-        (status = 429, description = "`TOO_MANY_REQUESTS`: the key asks more than it may, or the tenant has too many tickets"),
-        (status = 503, description = "The database is away")))]
+        (status = 429, description = "`TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded, or the tenant has too many tickets"),
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(
     State(state): State<AppState>,
     access: Access,

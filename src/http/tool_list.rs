@@ -110,7 +110,7 @@ enum ToolListAnswer<'a> {
         (status = 304, description = "`If-None-Match` names the list as it is"),
         (status = 404, description = "There is no such session, or no such group"),
         (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away (with `stats` or `session`)")))]
+        (status = 503, description = "The database is unavailable (with `stats` or `session`)")))]
 pub(super) async fn list(
     State(state): State<AppState>,
     access: Access,

@@ -25,7 +25,7 @@ use crate::store::tools::Precondition;
 #[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, example = "echo", description = "The tool's name")),
     security(("api_key" = ["tools"])),
     responses((status = 200, description = "The tool, no longer paused", body = ToolView),
-        (status = 404, description = "There is no such tool")))]
+        (status = 404, description = "Unknown tool")))]
 pub(super) async fn resume(
     State(state): State<AppState>,
     access: Access,
@@ -46,9 +46,9 @@ pub(super) async fn resume(
     responses((status = 201, description = "Registered; `Location` and `ETag` are its own", body = ToolView, headers(("Location" = String), ("ETag" = String))),
         BodyErrors,
         (status = 409, description = "The API has a tool of this name already"),
-        (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
+        (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 422, description = "The definition is refused; `errors` say where and why"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(
     State(state): State<AppState>,
     access: Access,
@@ -73,7 +73,7 @@ pub(super) async fn create(
     params(("name" = String, Path, example = "echo", description = "The tool's name"), ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
     responses((status = 200, description = "The tool, with its `ETag`", body = ToolView, headers(("ETag" = String))),
         (status = 304, description = "`If-None-Match` names the tool as it is"),
-        (status = 404, description = "There is no such tool")))]
+        (status = 404, description = "Unknown tool")))]
 pub(super) async fn read(
     State(state): State<AppState>,
     access: Access,
@@ -99,9 +99,9 @@ pub(super) async fn read(
         (status = 201, description = "Registered", body = ToolView, headers(("Location" = String), ("ETag" = String))),
         BodyErrors,
         (status = 412, description = "The tool is not what `If-Match` or `If-None-Match` says"),
-        (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
+        (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 422, description = "The definition is refused; `errors` say where and why"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn replace(
     State(state): State<AppState>,
     access: Access,
@@ -138,10 +138,10 @@ pub(super) async fn replace(
     security(("api_key" = ["tools"])),
     params(("name" = String, Path, example = "get_weather", description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Only if the tool has this `ETag`; `*` is any")),
     responses((status = 204, description = "Removed"),
-        (status = 404, description = "There is no such tool"),
+        (status = 404, description = "Unknown tool"),
         (status = 409, description = "The tool was not registered over the API"),
         (status = 412, description = "The tool is not what `If-Match` says"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn delete(
     State(state): State<AppState>,
     access: Access,
@@ -195,7 +195,7 @@ pub(super) struct Validation {
     params(("name" = String, Path, example = "echo", description = "The tool's name")),
     responses((status = 200, description = "Whether they are valid", body = Validation),
         BodyErrors,
-        (status = 404, description = "There is no such tool"),
+        (status = 404, description = "Unknown tool"),
         (status = 422, description = "The body does not have its shape")))]
 pub(super) async fn validate(
     access: Access,

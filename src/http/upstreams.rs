@@ -74,7 +74,7 @@ pub(super) struct Acceptance {
 #[utoipa::path(get, path = "/upstreams", operation_id = "list_upstreams", tag = "upstreams",
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The servers", body = UpstreamList),
-        (status = 503, description = "The service is stopping")))]
+        (status = 503, description = "The service is shutting down")))]
 pub(super) async fn list(State(state): State<AppState>, access: Access) -> Response {
     // They are the operator's; others see their tools.
     let upstreams = if access.tenant().is_default() { state.upstreams.list() } else { Vec::new() };
@@ -90,7 +90,7 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Respo
         BodyErrors,
         (status = 409, description = "There is a server of this name, or there are too many"),
         (status = 422, description = "The server is refused; `errors` say where and why"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
     if !access.tenant().is_default() {
         return Err(Problem::forbidden("upstream servers are the operator's: their tools are for all tenants"));
@@ -127,7 +127,7 @@ pub(super) async fn read(
     responses((status = 204, description = "Removed"),
         (status = 404, description = "There is no such server"),
         (status = 409, description = "The server is declared in the settings"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn delete(
     State(state): State<AppState>,
     access: Access,
@@ -164,7 +164,7 @@ pub(super) async fn restart(
         BodyErrors,
         (status = 404, description = "There is no such server"),
         (status = 422, description = "The server does not offer such a tool"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(super) async fn accept(
     State(state): State<AppState>,
     access: Access,

@@ -1,4 +1,4 @@
-//! Problems as answers.
+//! Rendering of problems as responses.
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -6,28 +6,28 @@ use serde::Serialize;
 
 use super::{FieldError, Problem};
 
-/// The body of every 4xx and 5xx answer (RFC 9457).
+/// The body of every 4xx and 5xx response (RFC 9457).
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Problem)]
 pub struct ProblemBody<'a> {
-    /// `about:blank`: the title says what it is.
+    /// `about:blank`: `title` describes the status.
     r#type: &'a str,
-    /// The status in words.
+    /// The name of the HTTP status.
     title: &'a str,
     /// The HTTP status.
     status: u16,
-    /// What is wrong, for people.
+    /// A description of the problem for people.
     detail: &'a str,
-    /// What is wrong, for programs.
+    /// A stable code for programs.
     code: &'a str,
-    /// The fields that are wrong.
+    /// The invalid fields of the request.
     errors: &'a [FieldError],
-    /// The request's id, as in `x-request-id`.
+    /// The id of the request, as in `x-request-id`.
     request_id: &'a str,
 }
 
 impl Problem {
-    /// The answer, with the request's id in it.
+    /// Renders the response, including the id of the request.
     pub(in crate::http) fn render(&self, request_id: &str) -> Response {
         let body = ProblemBody {
             r#type: "about:blank",
@@ -55,7 +55,7 @@ impl Problem {
     }
 }
 
-/// The outermost layer writes the body, since it knows the request's id.
+/// The body is written by the outermost layer, which knows the id of the request.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();

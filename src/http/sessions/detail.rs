@@ -165,9 +165,9 @@ impl<'a> From<&'a Call> for Pending<'a> {
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = String, Path, example = "chat-1", description = "The session"), ReadParams),
     responses((status = 200, description = "The session", body = Detail),
-        (status = 404, description = "There is no such session"),
+        (status = 404, description = "Unknown session"),
         (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn read(
     State(state): State<AppState>,
     access: Access,
@@ -240,9 +240,9 @@ fn size_of(call: &Call) -> usize {
     security(("api_key" = ["call"])),
     params(("id" = String, Path, example = "chat-1", description = "The session")),
     responses((status = 204, description = "It is forgotten, and what ran in it is cancelled"),
-        (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key may not do this"),
-        (status = 404, description = "There is no such session"),
-        (status = 503, description = "The database is away")))]
+        (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key lacks the required scope"),
+        (status = 404, description = "Unknown session"),
+        (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn delete(
     State(state): State<AppState>,
     access: Access,

@@ -33,10 +33,10 @@ pub(in crate::http) struct StreamParams {
     params(("id" = String, Path, example = "chat-1", description = "The session"), StreamParams,
         ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`session`, `tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = Event, content_type = "text/event-stream"),
-        (status = 404, description = "There is no such session"),
+        (status = 404, description = "Unknown session"),
         (status = 422, description = "The event id or a query parameter is wrong"),
-        (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
-        (status = 503, description = "The database is away. `OVERLOADED`: as many streams are open as there is room for")))]
+        (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
+        (status = 503, description = "The database is unavailable. `OVERLOADED`: the limit on open streams is reached")))]
 pub(in crate::http) async fn stream(
     State(state): State<AppState>,
     access: Access,

@@ -22,9 +22,9 @@ use crate::http::{AppState, reply};
     security(("api_key" = ["call"])),
     params(("id" = String, Path, example = "chat-1", description = "The session")),
     responses((status = 202, description = "Its calls end now", body = SessionView),
-        (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key may not do this"),
-        (status = 404, description = "There is no such session"),
-        (status = 503, description = "The database is away")))]
+        (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key lacks the required scope"),
+        (status = 404, description = "Unknown session"),
+        (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn abort(
     State(state): State<AppState>,
     access: Access,
@@ -65,10 +65,10 @@ struct CompletionReceipt<'a> {
     request_body(content = Completion, example = json!({"success": true, "summary": "The forecast was sent."})),
     responses((status = 200, description = "It is completed, or `ignored`: another end came first", body = CompletionReceipt),
         BodyErrors,
-        (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key may not do this"),
-        (status = 404, description = "There is no such session"),
+        (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key lacks the required scope"),
+        (status = 404, description = "Unknown session"),
         (status = 422, description = "The body does not have its shape"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn complete(
     State(state): State<AppState>,
     access: Access,

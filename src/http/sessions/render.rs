@@ -55,9 +55,9 @@ struct Messages<'a> {
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = String, Path, example = "chat-1", description = "The session"), MessagesParams),
     responses((status = 200, description = "The messages", body = Messages),
-        (status = 404, description = "There is no such session"),
+        (status = 404, description = "Unknown session"),
         (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn messages(
     access: Access,
     Path(id): Path<String>,
@@ -89,8 +89,8 @@ pub(in crate::http) async fn messages(
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = String, Path, example = "chat-1", description = "The session")),
     responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"),
-        (status = 404, description = "There is no such session"),
-        (status = 503, description = "The database is away")))]
+        (status = 404, description = "Unknown session"),
+        (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn prompt(access: Access, Path(id): Path<String>) -> Result<Response, Problem> {
     let session = find(&access, &id).await?;
     let (calls, _) = calls_of(&access, &session, None, MOST_CALLS).await?;
