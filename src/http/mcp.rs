@@ -1,4 +1,4 @@
-//! `/mcp`: the Model Context Protocol over Streamable HTTP, with the bounds of every other route.
+//! `/mcp`: the Model Context Protocol over Streamable HTTP, with the limits of every other route.
 
 use std::net::SocketAddr;
 
@@ -24,10 +24,10 @@ use crate::domain::schemas::described_as;
 use crate::engine::Footprint;
 use crate::mcp::{ClientContext, Endpoint, Server, Settings};
 
-/// Longest refusal of the protocol's server that is repeated.
+/// Maximum size of an error text of the MCP server that is passed on, in bytes.
 const LONGEST_REFUSAL: usize = 4096;
 
-/// What answers `/mcp`.
+/// Creates the endpoint that serves `/mcp`.
 pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToken) -> Endpoint {
     let config = &app.config.mcp;
     let mut allowed_hosts = config.allowed_hosts.clone();
@@ -38,7 +38,7 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
     allowed_hosts.extend(public_url.and_then(|url| url.host_str().map(str::to_owned)));
     let settings = Settings {
         allowed_hosts,
-        // Pages that may use the whole service may use this, too.
+        // Origins that may use the API may also use this endpoint.
         allowed_origins: [&config.allowed_origins[..], &app.config.server.cors_origins].concat(),
         sessions: config.sessions,
         max_body_bytes: app.config.server.max_body_bytes,
@@ -50,20 +50,20 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
 pub(super) enum JsonRpcMessage {}
 
 described_as!(JsonRpcMessage as "JsonRpcMessage", [], {
-    "type": "object", "description": "A message of JSON-RPC 2.0.", "required": ["jsonrpc"],
+    "type": "object", "description": "A JSON-RPC 2.0 message.", "required": ["jsonrpc"],
     "properties": {
         "jsonrpc": {"const": "2.0"}, "id": {"type": ["string", "integer"]}, "method": {"type": "string"},
         "params": {"type": "object"}
     }
 });
 
-/// An answer.
+/// A response.
 pub(super) enum JsonRpcAnswer {}
 
 described_as!(JsonRpcAnswer as "JsonRpcAnswer", [], {
-    "type": "object", "description": "What JSON-RPC 2.0 answers: a `result` or an `error`.", "required": ["jsonrpc"],
+    "type": "object", "description": "A JSON-RPC 2.0 response: a `result` or an `error`.", "required": ["jsonrpc"],
     "properties": {
-        "jsonrpc": {"const": "2.0"}, "id": {"description": "That of the request, as it was."},
+        "jsonrpc": {"const": "2.0"}, "id": {"description": "The id of the request, unchanged."},
         "result": {"type": "object"},
         "error": {
             "type": "object", "required": ["code", "message"],
@@ -72,33 +72,35 @@ described_as!(JsonRpcAnswer as "JsonRpcAnswer", [], {
     }
 });
 
-/// A message to a client as an event.
+/// A message to a client, sent as an event.
 pub(super) enum JsonRpcEvent {}
 
 described_as!(JsonRpcEvent as "JsonRpcEvent", [], {
-    "type": "object", "description": "A Server-Sent Event with a message of JSON-RPC.",
+    "type": "object", "description": "A Server-Sent Event with a JSON-RPC message.",
     "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}}
 });
 
-/// Speaks the Model Context Protocol (Streamable HTTP): one message of JSON-RPC 2.0.
+/// Speaks the Model Context Protocol (Streamable HTTP): one JSON-RPC 2.0 message per request.
 ///
-/// Revision 2026-07-28 and those before it, told by the message: `tools/list`, `tools/call` with progress and cancellation,
-/// `subscriptions/listen`, and tasks, whose ids are those of tool calls. A tool call that fails is a result with `isError`.
-/// Answers are JSON, or a stream of events where there is more to tell. Clients before 2026-07-28 get a session with
-/// `initialize` (`Mcp-Session-Id`), whose messages to the client are read with `GET` and which `DELETE` ends.
+/// Supports revision 2026-07-28 and earlier ones, detected from the message: `tools/list`, `tools/call` with progress
+/// and cancellation, `subscriptions/listen`, and tasks, whose ids are call ids. A failed tool call is a result with
+/// `isError`. Responses are JSON, or an event stream if there is more than one message. Clients before 2026-07-28 open
+/// a session with `initialize` (`Mcp-Session-Id`). They read its messages with `GET` and end it with `DELETE`.
 #[utoipa::path(post, path = "/mcp", operation_id = "mcp", tag = "mcp",
     request_body(content = JsonRpcMessage, example = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
         "capabilities": {}, "clientInfo": {"name": "docs", "version": "1.0.0"}}})),
     security(("api_key" = ["call"])),
-    responses((status = 200, description = "The answer: a message of JSON-RPC, or messages as events",
+    responses((status = 200, description = "A JSON-RPC message, or messages as events",
             content((JsonRpcAnswer = "application/json"), (inline(JsonRpcEvent) = "text/event-stream"))),
-        (status = 202, description = "A notification was taken"),
+        (status = 202, description = "The notification was accepted"),
         BodyErrors,
-        (status = 403, description = "The `Host` or the `Origin` is not one of the service's: see `allowed_hosts` and `allowed_origins` in the `[mcp]` section of the settings"),
-        (status = 404, description = "There is no such session, or, as an error of JSON-RPC, no such method", body = JsonRpcAnswer),
-        (status = 406, description = "`Accept` must have both application/json and text/event-stream"),
-        (status = 422, description = "A message of a session without its id"),
-        (status = 429, description = "`TOO_MANY_STREAMS` (`subscriptions/listen`): the caller reads as many as it may. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
+        (status = 403, description = "The `Host` or the `Origin` is not allowed; see `allowed_hosts` and \
+            `allowed_origins` in the `[mcp]` section of the settings"),
+        (status = 404, description = "Unknown session or, as a JSON-RPC error, unknown method", body = JsonRpcAnswer),
+        (status = 406, description = "`Accept` must include application/json and text/event-stream"),
+        (status = 422, description = "The message belongs to a session but lacks the session id"),
+        (status = 429, description = "`TOO_MANY_STREAMS` (`subscriptions/listen`): the caller has reached its limit of \
+            open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 503, description = "`OVERLOADED` (`subscriptions/listen`): the limit on open streams is reached")))]
 pub(super) async fn post(
     State(state): State<AppState>,
@@ -106,12 +108,12 @@ pub(super) async fn post(
     client: Client,
     request: Request,
 ) -> Result<Response, Problem> {
-    // The protocol's cancellation is that the client leaves.
+    // In this protocol, a client cancels a request by closing the connection.
     client.ends_request();
     let (parts, body) = request.into_parts();
     extract::check_content_type(&parts.headers)?;
     let (body, footprint) = extract::read(&parts.headers, body, &state, state.engine.room()).await?;
-    // What a call tells of itself ends with it. A subscription is a stream as any other.
+    // Streams of calls end with the call and need no permit. A subscription counts as an open stream.
     let seat = is_subscription(&body).then(|| seats.take()).transpose()?;
     let caller =
         ClientContext { traceparent: traceparent(&parts.headers), bytes: body.len(), ..ClientContext::default() };
@@ -125,19 +127,19 @@ fn is_subscription(body: &[u8]) -> bool {
     struct Message {
         method: String,
     }
-    // Most messages are not read twice.
+    // The search avoids parsing most messages twice.
     body.windows(METHOD.len()).any(|word| word == METHOD.as_bytes())
         && serde_json::from_slice::<Message>(body).is_ok_and(|message| message.method == METHOD)
 }
 
-/// The messages to the client of a session, for clients before revision 2026-07-28.
+/// Streams the messages of a session to its client, for clients before revision 2026-07-28.
 #[utoipa::path(get, path = "/mcp", operation_id = "mcp_stream", tag = "mcp",
     security(("api_key" = ["call"])),
-    responses((status = 200, description = "Messages of JSON-RPC as events", content_type = "text/event-stream", body = inline(JsonRpcEvent)),
-        (status = 403, description = "The `Host` or the `Origin` is not one of the service's"),
+    responses((status = 200, description = "JSON-RPC messages as events", content_type = "text/event-stream", body = inline(JsonRpcEvent)),
+        (status = 403, description = "The `Host` or the `Origin` is not allowed"),
         (status = 404, description = "Unknown session"),
-        (status = 405, description = "Without `Mcp-Session-Id` there is nothing to read"),
-        (status = 406, description = "`Accept` must have text/event-stream"),
+        (status = 405, description = "`Mcp-Session-Id` is missing"),
+        (status = 406, description = "`Accept` must include text/event-stream"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 503, description = "`OVERLOADED`: the limit on open streams is reached")))]
 pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: Request) -> Result<Response, Problem> {
@@ -147,10 +149,10 @@ pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: 
 /// Ends a session, for clients before revision 2026-07-28.
 #[utoipa::path(delete, path = "/mcp", operation_id = "mcp_end", tag = "mcp",
     security(("api_key" = ["call"])),
-    responses((status = 200, description = "It has ended"),
-        (status = 403, description = "The `Host` or the `Origin` is not one of the service's"),
+    responses((status = 200, description = "The session has ended"),
+        (status = 403, description = "The `Host` or the `Origin` is not allowed"),
         (status = 404, description = "Unknown session"),
-        (status = 405, description = "Without `Mcp-Session-Id` there is nothing to end")))]
+        (status = 405, description = "`Mcp-Session-Id` is missing")))]
 pub(super) async fn end(state: State<AppState>, request: Request) -> Result<Response, Problem> {
     of_session(state, request).await
 }
@@ -161,13 +163,13 @@ async fn of_session(State(state): State<AppState>, request: Request) -> Result<R
     let mut answer =
         told(state.mcp.answer(parts, Bytes::new(), ClientContext::default(), Footprint::default()).await).await?;
     if is_end && answer.status() == StatusCode::ACCEPTED {
-        // It has ended, and some clients take nothing else for that.
+        // Some clients accept only 200 here.
         *answer.status_mut() = StatusCode::OK;
     }
     Ok(answer)
 }
 
-/// What the protocol's server refuses in plain words becomes a problem; errors of JSON-RPC stay what they are.
+/// Converts a plain-text rejection by the MCP server to a problem. JSON-RPC errors are returned unchanged.
 async fn told(answer: Response<Body>) -> Result<Response, Problem> {
     let status = answer.status();
     let is_json = answer.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/json");
@@ -180,12 +182,12 @@ async fn told(answer: Response<Body>) -> Result<Response, Problem> {
     let problem = match status {
         StatusCode::FORBIDDEN => Problem::refused(
             status,
-            format!("{words}: name it in the [mcp] section of the settings, in allowed_hosts or allowed_origins"),
+            format!("{words}: add it to allowed_hosts or allowed_origins in the [mcp] section of the settings"),
         ),
         StatusCode::METHOD_NOT_ALLOWED => Problem::method_not_allowed(),
-        // What went wrong inside is not told.
+        // Internal errors are logged and not returned to the client.
         status if status.is_server_error() => {
-            tracing::error!(reason = words, "a message of MCP could not be answered");
+            tracing::error!(reason = words, "cannot answer an MCP message");
             Problem::internal()
         }
         status => Problem::refused(status, words),

@@ -1,4 +1,4 @@
-//! `GET /metrics`, for Prometheus: what was counted, and the states that are only looked at now.
+//! `GET /metrics` for Prometheus: counters, and gauges that are read on each request.
 
 use axum::extract::State;
 use axum::http::header;
@@ -16,17 +16,20 @@ use crate::telemetry::metrics::{UpstreamStatus, process};
 /// Prometheus' text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Metrics of this node for Prometheus, in its text format; `docs/metrics.md` says what each is. They are of all tenants
-/// together, the names of their tools included, and so for the operator: keys of the tenant `default` that are for all tools.
+/// Returns the metrics of this node in the Prometheus text format.
+///
+/// See `docs/metrics.md` for their meanings. They cover all tenants, including tool names, and are therefore for the
+/// operator only: keys of the tenant `default` that are not restricted to certain tools.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     security(("api_key" = ["read"])),
-    responses((status = 200, description = "The metrics, also while the database is unavailable", body = String, content_type = "text/plain"),
-        (status = 403, description = "`SCOPE_MISSING`: the key lacks the required scope. `FORBIDDEN`: it is another tenant's than `default`, or for some tools only")))]
+    responses((status = 200, description = "The metrics, even if the database is unavailable", body = String, content_type = "text/plain"),
+        (status = 403, description = "`SCOPE_MISSING`: the key lacks the required scope. `FORBIDDEN`: the key belongs \
+            to another tenant than `default`, or is restricted to certain tools")))]
 pub(super) async fn metrics(State(state): State<AppState>, access: Access) -> Result<Response, Problem> {
     auth::require_operator(&access)?;
     let is_up = operations::is_store_up(&state).await;
     let metrics = state.metrics.clone();
-    // A thousand tools take a moment to be written.
+    // Rendering takes a moment with a thousand tools.
     let text = tokio::task::spawn_blocking(move || {
         look(&state, &state.metrics, is_up);
         state.metrics.render()

@@ -1,4 +1,4 @@
-//! `POST /tool-calls/stream`: the caller pipes the model's own event stream in, and reads the calls' events.
+//! `POST /tool-calls/stream`: the caller sends the event stream of a model and receives the events of its calls.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -28,56 +28,57 @@ mod responder;
 use reader::ModelStreamReader;
 use responder::ModelStreamResponder;
 
-/// Calls of one stream at most.
+/// Maximum number of calls per stream.
 const MOST_CALLS: usize = 1024;
-/// What the session may have to say while nobody reads: three words a call.
+/// Capacity of the channel from reader to responder: up to three messages per call, while the client is not reading.
 const NOTES: usize = 4 * MOST_CALLS;
-/// Events that the reader may be behind: whoever sends first and reads then has them all, within reason.
+/// Maximum number of unread events. A client that sends its whole stream first can still read all events afterwards.
 const EVENTS_BEHIND: usize = 4096;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ModelStreamParams {
-    /// Whose stream it is; told by its first event unless given. `openai-strict` speaks as `openai`.
+    /// The vendor of the stream. By default, it is detected from the first event. `openai-strict` is the same as
+    /// `openai`.
     #[param(inline)]
     format: Option<Vendor>,
-    /// The conversation that the calls belong to.
+    /// The session of the calls.
     #[param(min_length = 1, max_length = 512, pattern = "^[^\\u0000]+$")]
     session: Option<String>,
-    /// How the calls run beside one another.
+    /// Whether the calls run in parallel or in order.
     #[serde(default)]
     #[param(inline)]
     mode: Mode,
-    /// Longest run of one attempt, in milliseconds, for all calls.
+    /// Timeout of one attempt of each call, in milliseconds.
     #[param(minimum = 1)]
     timeout_ms: Option<u64>,
-    /// Higher ones leave the queue first.
+    /// Calls with a higher priority leave the queue first.
     #[serde(default)]
     priority: i32,
-    /// Gets each call when it has ended, signed as Standard Webhooks.
+    /// Receives each call when it has ended, signed according to Standard Webhooks.
     #[param(value_type = Option<HttpUrl>)]
     callback_url: Option<String>,
-    /// What the end of the connection does to the calls.
+    /// What happens to the calls when the client disconnects.
     #[serde(default)]
     #[param(inline)]
     on_disconnect: OnDisconnect,
 }
 
-/// Runs the tool calls of a model while it still speaks.
+/// Runs the tool calls of a model while the model is still generating.
 ///
-/// The body is the model's raw event stream as its vendor sends it, chunk borders anywhere. The answer is a stream of the
-/// calls' events: a card as soon as a tool's name is known, its parameters as they arrive, and each call starts the moment
-/// its own block is closed. Calls that the provider runs itself are shown (`executed_by`), never run. It ends with `batch`,
-/// whose `messages` the conversation goes on with. If the model's stream breaks off, calls whose arguments are not complete
-/// end as `ARGUMENTS_TRUNCATED`, and `batch` says so in `stream_error`.
+/// The body is the unchanged event stream of the vendor, with any chunk boundaries. The response is a stream of the
+/// calls' events: a card once the tool's name is known, its parameters as they arrive. Each call starts when its own
+/// block is complete. Calls that the provider runs itself are shown (`executed_by`) but not run. The stream ends with
+/// `batch`, whose `messages` continue the conversation. If the model's stream is interrupted, calls with incomplete
+/// arguments end as `ARGUMENTS_TRUNCATED`, and `batch` has a `stream_error`.
 #[utoipa::path(post, path = "/tool-calls/stream", operation_id = "pipe_model_stream", tag = "tool calls", params(ModelStreamParams),
     security(("api_key" = ["call"])),
-    request_body(content = String, content_type = "text/event-stream", description = "The model's stream",
+    request_body(content = String, content_type = "text/event-stream", description = "The event stream of the model",
         example = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"echo\",\"arguments\":\"\"}}]},\"finish_reason\":null}]}\n\ndata: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}]},\"finish_reason\":null}]}\n\ndata: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n"),
-    responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events as they happen, and at the end `batch`", body = Event, content_type = "text/event-stream"),
+    responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events as they happen, then `batch`", body = Event, content_type = "text/event-stream"),
         (status = 415, description = "The body has a Content-Encoding"),
-        (status = 422, description = "A query parameter or a header is wrong"),
+        (status = 422, description = "A query parameter or a header is invalid"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 503, description = "The service is shutting down. `OVERLOADED`: the limit on open streams is reached")))]
 pub(super) async fn pipe(
@@ -90,7 +91,8 @@ pub(super) async fn pipe(
     body: Body,
 ) -> Result<Response, Problem> {
     if headers.contains_key(idempotency::IDEMPOTENCY_KEY) {
-        let message = "header Idempotency-Key: a stream cannot be told from another one before its end; leave it out";
+        let message =
+            "header Idempotency-Key: not supported for streams, whose content is unknown until they end; omit it";
         return Err(Problem::field("", message));
     }
     extract::check_content_encoding(&headers)?;
@@ -122,12 +124,12 @@ pub(super) async fn pipe(
     if template.session.is_some() {
         state.engine.join_session(&access, &mut template).await?;
     }
-    // Without a position, the beginning of everything resumes it as well.
+    // If the position is unknown, 0 also works: the client then resumes from the first stored event.
     let last = access.store().last_pos().await.unwrap_or_default();
     let (reader, growing) = state.bus.subscribe_growing(EVENTS_BEHIND);
     let (notes, told) = mpsc::channel(NOTES);
     let answer = ModelStreamResponder::new(state.clone(), access.clone(), template.batch_id, reader, told, last);
-    // It goes on when nobody reads: calls that are complete run.
+    // The reader runs detached: complete calls run even if the client stops reading.
     let session = ModelStreamReader::new(state, access, format, template, growing, notes).until_end_of(credential);
     tokio::spawn(Context::current().scope(session.run(body)));
     Ok(seat.attach_to(event_response::sse(answer.frames())))

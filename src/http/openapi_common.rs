@@ -1,4 +1,4 @@
-//! What the document says of many routes alike, said once.
+//! Parts of the OpenAPI document that many routes share.
 
 use axum::http::Method;
 use utoipa::openapi::header::HeaderBuilder;
@@ -8,30 +8,30 @@ use utoipa::openapi::{Components, Content, Object, OpenApi, PathItem, Ref, RefOr
 
 use crate::domain::schemas::described_as;
 
-/// How a JSON body is refused before anyone has looked into it.
+/// The problems that reject a JSON body before it is decoded.
 #[derive(utoipa::IntoResponses)]
-#[expect(dead_code, reason = "only the document reads it")]
+#[expect(dead_code, reason = "used only by the OpenAPI document")]
 pub(super) enum BodyErrors {
     #[response(
         status = 400,
-        description = "The body is no JSON, is nested too deeply, or holds an integer beyond 64 bits"
+        description = "The body is not valid JSON, is nested too deeply, or contains an integer beyond 64 bits"
     )]
     NoJson,
-    #[response(status = 408, description = "The body did not arrive in time")]
+    #[response(status = 408, description = "The body was not received in time")]
     Late,
-    #[response(status = 413, description = "The body is too large, or has too many calls (`BATCH_TOO_LARGE`)")]
+    #[response(status = 413, description = "The body is too large, or contains too many calls (`BATCH_TOO_LARGE`)")]
     TooLarge,
     #[response(status = 415, description = "The Content-Type is not JSON, or the body has a Content-Encoding")]
     OfAnotherType,
 }
 
-/// An event as every stream sends it.
+/// An event, in the form that every stream sends.
 pub(super) enum Event {}
 
 described_as!(Event as "Event", [], {
     "type": "object", "description": "A Server-Sent Event.", "required": ["event", "data"],
     "properties": {
-        "id": {"type": "string", "description": "Resumes any stream, as `Last-Event-ID`.", "pattern": "^[0-9]{1,18}$"},
+        "id": {"type": "string", "description": "Resumes any stream if sent as `Last-Event-ID`.", "pattern": "^[0-9]{1,18}$"},
         "event": {
             "type": "string",
             "enum": ["tool_call", "status", "progress", "hook_error", "tool_result", "batch", "session"]
@@ -105,7 +105,7 @@ described_as!(Event as "Event", [], {
     ]
 });
 
-/// Every failure is a problem document, and every 429 and 503 says when to come again.
+/// Describes every error response as a problem document, and every 429 and 503 with a `Retry-After` header.
 pub(super) fn describe_failures(document: &mut OpenApi) {
     for operation in document.paths.paths.values_mut().flat_map(operations_mut) {
         for (status, response) in &mut operation.responses.responses {
@@ -124,7 +124,7 @@ fn describe_failure(status: &str, response: &mut Response) {
     if matches!(status, "429" | "503") {
         let seconds = HeaderBuilder::new()
             .schema(Some(Object::with_type(Type::Integer)))
-            .description(Some("Seconds after which to come again"));
+            .description(Some("Seconds to wait before retrying"));
         response.headers.insert("Retry-After".to_owned(), seconds.build().into());
     }
 }
@@ -147,11 +147,11 @@ pub(super) fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = &mut O
     [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch].into_iter().flatten()
 }
 
-/// By what the tool of a call shows that it is the one that was asked: `call_token` in the routes.
+/// Adds the security scheme `call_token`: the token with which the tool of a call authenticates.
 pub(super) fn describe_token(components: &mut Components) {
     let scheme = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("The `token` that an `http` tool was sent with the call"))
+        .description(Some("The `token` that was sent to an `http` tool with the call"))
         .build();
     components.add_security_scheme("call_token", SecurityScheme::Http(scheme));
 }

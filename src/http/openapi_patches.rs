@@ -1,8 +1,7 @@
-//! The document as it is served: what the routes and types say of themselves, in the shape that generators of clients take.
+//! The OpenAPI document as served: the generated document, adapted to client generators.
 //!
-//! `patch.json` is a merge patch (RFC 7396) of what no attribute can say: bodies that can be left out, and members that are
-//! read and never written. What is said of a request is also what the service refuses: Schemathesis finds out where the two
-//! differ.
+//! `patch.json` is a merge patch (RFC 7396) for facts that attributes cannot express, such as optional bodies and
+//! read-only members. The document must match what the service accepts; Schemathesis checks this.
 
 use serde_json::{Map, Value};
 use utoipa::openapi::OpenApi;
@@ -14,11 +13,11 @@ mod values;
 
 const PATCH: &str = include_str!("openapi_patches/patch.json");
 
-/// The document with everything that follows from its parts.
+/// Returns the document with all patches and derived parts applied.
 pub(super) fn refined(document: &OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
     place_keywords(&mut document);
-    // That it is JSON, and changes what there is, is tested.
+    // A test checks that the patch is valid JSON and changes only existing parts.
     merge(&mut document, serde_json::from_str(PATCH).unwrap_or_default());
     let_parameters_be_absent(&mut document);
     describe_replacement(&mut document);
@@ -30,7 +29,7 @@ pub(super) fn refined(document: &OpenApi) -> Value {
     document
 }
 
-/// Puts what stands under [`IS`] and [`TOGETHER`] where it belongs.
+/// Moves the content of [`IS`] and [`TOGETHER`] to the schemas that they describe.
 fn place_keywords(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(place_keywords),
@@ -51,7 +50,7 @@ fn place_keywords(value: &mut Value) {
     }
 }
 
-/// Writes one of the [`OPTIONAL`] schemas or null as `anyOf`, described as a whole.
+/// Rewrites a nullable reference to one of the [`OPTIONAL`] schemas as `anyOf`, with the description on the outside.
 fn write_null_last(schema: &mut Map<String, Value>) {
     let Some([one, null]) = schema.get("oneOf").and_then(Value::as_array).map(Vec::as_slice) else { return };
     let name = one["$ref"].as_str().and_then(|target| target.rsplit('/').next());
@@ -67,14 +66,15 @@ fn write_null_last(schema: &mut Map<String, Value>) {
     schema.insert("anyOf".to_owned(), Value::Array(vec![one, null]));
 }
 
-/// Every operation of a document.
+/// Returns all operations of a document.
 fn operations(document: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
     let items = paths.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut);
     items.flat_map(Map::values_mut).filter_map(Value::as_object_mut)
 }
 
-/// A summary is plain text on one line (OpenAPI 3.1, section 4.8.10.1): Markdown would be shown as it is.
+/// Converts summaries to one line of plain text, because Markdown is not rendered there (OpenAPI 3.1, section
+/// 4.8.10.1).
 fn write_summaries_as_text(document: &mut Value) {
     for operation in operations(document) {
         if let Some(summary) = operation.get("summary").and_then(Value::as_str) {
@@ -85,18 +85,18 @@ fn write_summaries_as_text(document: &mut Value) {
     }
 }
 
-/// In the body of `PUT /tools/{name}` the name may be left out.
+/// Makes the name optional in the body of `PUT /tools/{name}`.
 fn describe_replacement(document: &mut Value) {
     let Some(schemas) = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut) else { return };
     let Some(mut definition) = schemas.get("ToolDefinition").cloned() else { return };
     if let Some(required) = definition["required"].as_array_mut() {
         required.retain(|name| name != "name");
     }
-    definition["description"] = "A ToolDefinition. Its name is that of the path, and may be left out.".into();
+    definition["description"] = "A ToolDefinition. The name is taken from the path and can be omitted.".into();
     schemas.insert("ToolReplacement".to_owned(), definition);
 }
 
-/// What is optional in a query or a header is left out: there is no null there.
+/// Removes `null` from the types of optional parameters: queries and headers have no null.
 fn let_parameters_be_absent(document: &mut Value) {
     let parameters =
         operations(document).filter_map(|operation| operation.get_mut("parameters")?.as_array_mut()).flatten();
@@ -107,8 +107,10 @@ fn let_parameters_be_absent(document: &mut Value) {
     }
 }
 
-/// Makes one object of an object that is described in parts: a part that refuses other members would refuse those of the
-/// other parts, and one that does not would let unknown ones pass.
+/// Merges the parts of an object schema in `allOf` into one object schema.
+///
+/// Separate parts cannot work: a part that rejects unknown members rejects those of the other parts, and a part that
+/// allows them accepts any member.
 fn join_parts(value: &mut Value, schemas: &Map<String, Value>) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| join_parts(item, schemas)),
@@ -122,7 +124,7 @@ fn join_parts(value: &mut Value, schemas: &Map<String, Value>) {
     }
 }
 
-/// `None` for what has no parts. Conditions among the parts stay in `allOf`.
+/// Returns the merged schema, or `None` if the schema has no parts. Conditions among the parts stay in `allOf`.
 fn joined(schema: &Map<String, Value>, schemas: &Map<String, Value>) -> Option<Map<String, Value>> {
     let parts = schema.get("allOf")?.as_array()?;
     let (mut conditions, mut whole) = (Vec::new(), Map::new());
@@ -154,13 +156,13 @@ fn joined(schema: &Map<String, Value>, schemas: &Map<String, Value>) -> Option<M
     Some(whole)
 }
 
-/// The document of a service that asks nobody for a key.
+/// Returns the document of a service that requires no authentication.
 pub(super) fn without_keys(document: &Value) -> Value {
     let mut document = document.clone();
     for operation in operations(&mut document) {
         let Some(security) = operation.get_mut("security").and_then(Value::as_array_mut) else { continue };
         let had_any = !security.is_empty();
-        // A call's own token still counts where one is shown.
+        // Call tokens are still checked if they are sent.
         security.retain(|one| one.get("api_key").is_none());
         if had_any && !security.is_empty() {
             security.insert(0, Value::Object(Map::new()));
@@ -169,7 +171,7 @@ pub(super) fn without_keys(document: &Value) -> Value {
     document
 }
 
-/// RFC 7396. A patch whose `"$replace"` is true takes the place of what is there instead.
+/// Applies a merge patch (RFC 7396). A patch with the member `$replace` replaces the target instead.
 fn merge(target: &mut Value, patch: Value) {
     let Value::Object(mut members) = patch else {
         *target = patch;
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(document, expected);
     }
 
-    /// The tests that make up requests reach nothing, so they have one URL only.
+    /// The generated requests must not reach any other host, so they use a single URL.
     #[test]
     fn every_url_that_fits_the_description_is_taken() {
         let document = super::super::openapi();

@@ -1,4 +1,4 @@
-//! For whoever keeps the service running.
+//! Health probes for operators.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use serde::Serialize;
 use super::problem::Problem;
 use super::{AppState, reply};
 
-/// How long the database may take to say that it is there.
+/// Timeout of the database check.
 const PING: Duration = Duration::from_secs(1);
 
-/// What the probes answer.
+/// The response of the probes.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct Health {
-    /// `ok`.
+    /// Always `ok`.
     status: &'static str,
 }
 
-/// Whether the process lives.
+/// Checks whether the process is running.
 #[utoipa::path(get, path = "/healthz", tag = "operations",
     security(()),
     responses((status = 200, description = "It lives", body = Health)))]
@@ -28,7 +28,7 @@ pub(super) async fn healthz() -> Response {
     reply::json(StatusCode::OK, &Health { status: "ok" })
 }
 
-/// Whether calls can be accepted: the database answers, and the service is not stopping.
+/// Checks whether calls can be accepted: the database is available, and the service is not shutting down.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     security(()),
     responses((status = 200, description = "They can", body = Health),
@@ -43,7 +43,7 @@ pub(super) async fn readyz(State(state): State<AppState>) -> Result<Response, Pr
     Ok(reply::json(StatusCode::OK, &Health { status: "ok" }))
 }
 
-/// Whether the database answers, and took the last commit.
+/// Returns `true` if the database is available and accepted the last commit.
 pub(super) async fn is_store_up(state: &AppState) -> bool {
     let answers = tokio::time::timeout(PING, state.stores.ping()).await;
     state.journal.is_healthy() && matches!(answers, Ok(Ok(())))

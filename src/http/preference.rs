@@ -1,4 +1,4 @@
-//! `Prefer` (RFC 7240): whether and how long to wait.
+//! `Prefer` (RFC 7240): whether and how long a request waits for its calls.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::engine::Wait;
 
-/// RFC 7240.
+/// The `Prefer` header (RFC 7240).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// What a request prefers.
+/// The waiting preferences of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Preference {
     respond_async: bool,
     wait_s: Option<u64>,
 }
 
-/// Longest wait that is honoured: one hour.
+/// Maximum wait, in seconds: one hour. Larger values are reduced to it.
 const LONGEST_WAIT_S: u64 = 3600;
 
 impl Preference {
-    /// The preferences about waiting; what else there is, is not ours (RFC 7240, section 2). Of several, the first counts.
+    /// Parses the waiting preferences. Other preferences are ignored (RFC 7240, section 2); the first `wait` counts.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut found = Self { respond_async: false, wait_s: None };
         let texts = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
@@ -37,12 +37,13 @@ impl Preference {
         (found.respond_async || found.wait_s.is_some()).then_some(found)
     }
 
-    /// What it means here. Both together: so long, and then not (RFC 7240, section 4.3).
+    /// Returns the wait. With both preferences, the request waits first and then responds asynchronously (RFC 7240,
+    /// section 4.3).
     pub fn wait(self) -> Wait {
         self.wait_s.map_or(Wait::Accepted, |seconds| Wait::For(Duration::from_secs(seconds)))
     }
 
-    /// `Preference-Applied`.
+    /// Returns the value of `Preference-Applied`.
     pub fn applied(self) -> Option<HeaderValue> {
         let respond_async = self.respond_async.then(|| "respond-async".to_owned());
         let wait = self.wait_s.map(|seconds| format!("wait={seconds}"));

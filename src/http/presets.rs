@@ -1,4 +1,4 @@
-//! `/tools/{name}/presets`: the arguments that the operator gives. Values go in and never come out.
+//! `/tools/{name}/presets`: argument values supplied by the operator. Values are write-only.
 
 use std::collections::BTreeMap;
 
@@ -19,25 +19,25 @@ use crate::executor::secrets::is_valid_secret_name;
 use crate::executor::vault::{SealContext, VaultError};
 use crate::registry::{Entry, presets};
 
-/// Longest value, in bytes of JSON.
+/// Maximum size of a value, in bytes of JSON.
 const LONGEST_VALUE: usize = 16 * 1024;
-/// Most presets of a request.
+/// Maximum number of presets per request.
 const MOST: usize = 100;
 
-/// Presets by the name of the argument: names and kinds, never a value.
+/// Presets by argument name: names and kinds, without values.
 type View = BTreeMap<String, PresetShape>;
 
-/// A preset, or `null` to take back the one that was written.
+/// A preset, or `null` to remove the stored one.
 #[derive(utoipa::ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "only the document reads it")]
+#[expect(dead_code, reason = "used only by the OpenAPI document")]
 enum PresetChange {
     Set(PresetShape),
     #[schema(rename = "TakenBack")]
     Remove,
 }
 
-/// Reads which presets a tool has: those of its definition, and over them those that were written here.
+/// Lists the presets of a tool: those of its definition, overridden by those stored here.
 #[utoipa::path(get, path = "/tools/{name}/presets", operation_id = "read_presets", tag = "tools",
     security(("api_key" = ["tools"])),
     params(("name" = String, Path, example = "get_weather", description = "The tool's name")),
@@ -47,19 +47,19 @@ pub(super) async fn read(access: Access, Path(name): Path<String>) -> Result<Res
     Ok(shown(&*tools::find(&access, &name)?))
 }
 
-/// Writes presets; those that are not named stay as they are, and `null` takes one back.
+/// Stores presets. Presets that are not named stay unchanged, and `null` removes one.
 ///
-/// `{"api_key": {"value": …}}` is kept encrypted and is never shown again; `{"api_key": {"secret": "MAIL_API_KEY"}}` names a
-/// secret of the service's environment. They come over those of the tool's definition, from the next call on; calls that are
-/// on their way keep what they have. They go with the tool when that is deleted.
+/// `{"api_key": {"value": …}}` is stored encrypted and is never returned; `{"api_key": {"secret": "MAIL_API_KEY"}}`
+/// names a secret in the environment of the service. Stored presets override those of the tool's definition, starting
+/// with the next call; calls that are already running keep their values. They are deleted together with the tool.
 #[utoipa::path(put, path = "/tools/{name}/presets", operation_id = "put_presets", tag = "tools",
     request_body(content = BTreeMap<String, PresetChange>, example = json!({"unit": {"value": "C"}})),
     security(("api_key" = ["tools"])),
     params(("name" = String, Path, example = "get_weather", description = "The tool's name")),
-    responses((status = 200, description = "The presets as they are now, without their values", body = View),
+    responses((status = 200, description = "The current presets, without their values", body = View),
         BodyErrors,
         (status = 404, description = "Unknown tool"),
-        (status = 422, description = "A preset is refused, or the service has no key to keep values with"),
+        (status = 422, description = "A preset is invalid, or the service has no encryption key for stored values"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn put(
     State(state): State<AppState>,
@@ -89,7 +89,7 @@ pub(super) async fn put(
     Ok(shown(&*tools::find(&access, &name)?))
 }
 
-/// Reads the body by hand: whatever stands in the wrong place may be a secret, and is not repeated.
+/// Decodes the body by hand, so that error messages never repeat a misplaced secret.
 fn asked(body: Value) -> Result<Vec<(String, Option<PresetShape>)>, Problem> {
     let Value::Object(members) = body else {
         return Err(Problem::field("", format!("must be an object of presets, not {}", type_name(&body))));
@@ -109,7 +109,10 @@ fn asked(body: Value) -> Result<Vec<(String, Option<PresetShape>)>, Problem> {
                 }
                 let read = serde_json::from_value(preset);
                 Some(read.map_err(|_| {
-                    Problem::field(&place, "has `value` or `secret`, and `overridable` as true or false; nothing else")
+                    Problem::field(
+                        &place,
+                        "must have `value` or `secret`, optionally `overridable` (a boolean), and nothing else",
+                    )
                 })?)
             }
             _ => return Err(Problem::field(place, r#"must be {"value": …}, {"secret": "NAME"} or null"#)),
@@ -119,13 +122,13 @@ fn asked(body: Value) -> Result<Vec<(String, Option<PresetShape>)>, Problem> {
     Ok(asked)
 }
 
-/// What is written of a preset; `None` for one that only repeats what was read.
+/// The change of one preset: set, or removed (`Some(None)`). `None` if the request repeats the stored one.
 type PresetWrite = Option<Option<Preset>>;
 
-/// A preset as it can be kept.
+/// Converts a preset to its stored form.
 ///
 /// # Errors
-/// Where and what is wrong with it.
+/// Returns the position and the message of the fault.
 fn kept(
     state: &Shared,
     access: &Access,
@@ -134,7 +137,7 @@ fn kept(
     preset: Option<PresetShape>,
 ) -> Result<PresetWrite, (&'static str, String)> {
     if !presets::is_valid_name(name) {
-        return Err(("", "the name must have 1 to 128 characters, none of them a control".to_owned()));
+        return Err(("", "the name must have 1 to 128 characters and no control characters".to_owned()));
     }
     let Some(shape) = preset else { return Ok(Some(None)) };
     let Preset { origin, overridable } = shape.try_into().map_err(|fault: &str| ("", fault.to_owned()))?;
@@ -142,7 +145,7 @@ fn kept(
         PresetSource::Stored(_) => return Ok(None),
         PresetSource::Secret(secret) if is_valid_secret_name(&secret) => PresetSource::Secret(secret),
         PresetSource::Secret(_) => {
-            let message = "the name of a secret has 1 to 128 letters, digits and underscores, as MAIL_API_KEY";
+            let message = "the name of a secret must have 1 to 128 letters, digits and underscores, as in MAIL_API_KEY";
             return Err(("/secret", message.to_owned()));
         }
         PresetSource::Value(value) => {
@@ -158,7 +161,7 @@ fn kept(
     Ok(Some(Some(Preset { origin, overridable })))
 }
 
-/// Whether the tool can have them. A schema can be made to take long, so it is not tried where others wait.
+/// Checks that the tool compiles with the presets. Schemas can be slow to compile, so this runs on a blocking thread.
 async fn try_on(state: &AppState, entry: &Entry, written: &[(String, Option<Preset>)]) -> Result<(), Problem> {
     let mut definition = entry.declared.clone();
     for (name, preset) in written {

@@ -1,4 +1,4 @@
-//! `Range` requests (RFC 9110, section 14) for what is stored whole.
+//! `Range` requests (RFC 9110, section 14) for stored bodies.
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -6,21 +6,21 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem::Problem;
 
-/// What of a body is asked for.
+/// The requested part of a body.
 #[derive(Debug, PartialEq, Eq)]
 enum ByteRange {
-    /// All of it: no range, one that is none, or several, which may be answered so.
+    /// The full body: no range, an invalid range, or several ranges.
     Whole,
-    /// From the first to the last byte, both in it.
+    /// From the first to the last byte, both inclusive.
     Part(usize, usize),
-    /// Nothing that there is.
+    /// A range outside the body.
     Nothing,
 }
 
-/// Answers with the body, or with the part of it that is asked for. What has `tag` never changes.
+/// Responds with the body or the requested part. The content for a given `tag` never changes.
 ///
 /// # Errors
-/// 416 if the range is outside the body.
+/// Returns a 416 problem if the range is outside the body.
 pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Vec<u8>) -> Result<Response, Problem> {
     let length = bytes.len();
     let bytes = Bytes::from(bytes);
@@ -34,7 +34,7 @@ pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Ve
     };
     let fallback = HeaderValue::from_static("application/octet-stream");
     let media_type = HeaderValue::from_str(media_type).unwrap_or(fallback);
-    // What a tool made, so that a browser does nothing with it but show it.
+    // The content comes from a tool: browsers must only display it.
     let fixed = [
         (header::CONTENT_TYPE, media_type),
         (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
@@ -56,14 +56,14 @@ pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Ve
 
 fn wanted(headers: &HeaderMap, tag: &str, length: usize) -> ByteRange {
     let text_of = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    // A part of something else is of no use to whoever has the rest.
+    // The client has a part of a different version, so it gets the full body.
     if text_of(header::IF_RANGE).is_some_and(|known| known != tag) {
         return ByteRange::Whole;
     }
     text_of(header::RANGE).and_then(|range| part(range, length)).unwrap_or(ByteRange::Whole)
 }
 
-/// What a `Range` asks for of so many bytes; `None` if it is none that counts.
+/// Resolves a `Range` against a body of the given length; `None` if the header must be ignored.
 fn part(range: &str, length: usize) -> Option<ByteRange> {
     let (unit, range) = range.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -87,7 +87,7 @@ fn part(range: &str, length: usize) -> Option<ByteRange> {
     })
 }
 
-/// Digits only; what is larger than any body is so too.
+/// Parses decimal digits. Numbers that are too large become `usize::MAX`, past the end of any body.
 fn number(text: &str) -> Option<usize> {
     let is_one = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_one.then(|| text.parse().unwrap_or(usize::MAX))

@@ -1,4 +1,4 @@
-//! JSON answers, and conditional requests (RFC 9110, section 13).
+//! JSON responses, and conditional requests (RFC 9110, section 13).
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,17 +15,17 @@ use super::security;
 use crate::domain::call::Counted;
 use crate::formats::native::Pieces;
 
-/// Room for the usual answer, so that it is written without moving.
+/// Initial capacity of a response: large enough for most, so that the buffer is not reallocated.
 const USUAL_BYTES: usize = 2048;
 
-/// A JSON answer.
+/// Creates a JSON response.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     let written = serde_json::to_writer(&mut bytes, body);
     self::written(status, written.map(|()| bytes))
 }
 
-/// The same answer with the address of what it is about.
+/// Adds a `Location` header to a response.
 pub(super) fn at(location: &str, mut response: Response) -> Response {
     if let Ok(location) = HeaderValue::from_str(location) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -33,7 +33,7 @@ pub(super) fn at(location: &str, mut response: Response) -> Response {
     response
 }
 
-/// A JSON answer that was written already.
+/// Creates a response from rendered JSON.
 pub(super) fn written(status: StatusCode, body: serde_json::Result<impl Into<Body>>) -> Response {
     match body {
         Ok(bytes) => {
@@ -43,18 +43,18 @@ pub(super) fn written(status: StatusCode, body: serde_json::Result<impl Into<Bod
             response
         }
         Err(error) => {
-            tracing::error!(%error, "an answer cannot be written");
+            tracing::error!(%error, "cannot render a response");
             super::Problem::internal().into_response()
         }
     }
 }
 
-/// A JSON answer that was written in pieces. What it is counted with is held until it was sent.
+/// Creates a response from JSON rendered in chunks. `counted` is held until the body was sent.
 pub(super) fn pieces(status: StatusCode, body: serde_json::Result<Pieces>, counted: Counted) -> Response {
     written(status, body.map(|pieces| PiecesBody::of(pieces, counted)))
 }
 
-/// Pieces of JSON one after the other.
+/// A body of consecutive chunks of JSON.
 struct PiecesBody {
     pieces: std::vec::IntoIter<Bytes>,
     left: u64,
@@ -62,7 +62,7 @@ struct PiecesBody {
 }
 
 impl PiecesBody {
-    /// One piece needs none of this.
+    /// Creates the body. A single uncounted chunk becomes a plain body.
     fn of(pieces: Pieces, counted: Counted) -> Body {
         let mut pieces = pieces.into_pieces();
         if pieces.len() == 1 && counted.0.is_none() {
@@ -92,7 +92,7 @@ impl HttpBody for PiecesBody {
     }
 }
 
-/// A JSON answer under an entity tag; 304 if the caller has it already.
+/// Creates a JSON response with an entity tag, or 304 if the client already has this version.
 pub(super) fn tagged(request: &HeaderMap, status: StatusCode, etag: &str, body: &impl Serialize) -> Response {
     let mut response = match lists(request, header::IF_NONE_MATCH, etag) {
         Some(true) if status == StatusCode::OK => StatusCode::NOT_MODIFIED.into_response(),
@@ -104,7 +104,7 @@ pub(super) fn tagged(request: &HeaderMap, status: StatusCode, etag: &str, body: 
     response
 }
 
-/// A body that is made already, under an entity tag; 304 if the caller has it already.
+/// Creates a response from rendered bytes with an entity tag, or 304 if the client already has this version.
 pub(super) fn bytes(request: &HeaderMap, media_type: &'static str, etag: &str, body: Bytes) -> Response {
     let mut response = match lists(request, header::IF_NONE_MATCH, etag) {
         Some(true) => StatusCode::NOT_MODIFIED.into_response(),
@@ -116,8 +116,9 @@ pub(super) fn bytes(request: &HeaderMap, media_type: &'static str, etag: &str, b
     response
 }
 
-/// Whether a list of entity tags holds this one, or is `*`; `None` if the header is absent. The comparison is weak for
-/// `If-None-Match` and strong for `If-Match`, and ours are all strong.
+/// Returns whether a header lists this entity tag or is `*`; `None` if the header is absent.
+///
+/// The comparison is weak for `If-None-Match` and strong for `If-Match`. `etag` must be strong.
 pub(super) fn lists(request: &HeaderMap, name: header::HeaderName, etag: &str) -> Option<bool> {
     let is_weak_enough = name == header::IF_NONE_MATCH;
     let mut given = request.get_all(name).iter().peekable();

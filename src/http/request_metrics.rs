@@ -1,4 +1,4 @@
-//! Around each route: requests are counted by its template, traced, and told to the log at `debug`.
+//! A layer around each route that counts requests by route template, traces them, and logs them at `debug`.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,20 +17,20 @@ use crate::telemetry::Tracer;
 use crate::telemetry::metrics::{InFlightRequest, Metrics, RouteHandle, Routes};
 use crate::telemetry::trace::{Span, SpanKind};
 
-/// W3C Trace Context.
+/// The header of W3C Trace Context.
 pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Puts [`MeasuredService`] around each route.
+/// A layer that wraps routes in [`MeasuredService`].
 #[derive(Debug, Clone)]
 pub(super) struct MeasureLayer {
     routes: Routes,
-    /// The route that it is put around, where that is one only.
+    /// The route, if the layer wraps a single one.
     one: Option<RouteHandle>,
     tracer: Tracer,
 }
 
 impl MeasureLayer {
-    /// For the routes of this document.
+    /// Creates a layer for all routes of the document.
     pub fn new(metrics: &Metrics, tracer: Tracer, document: &OpenApi) -> Self {
         let routes = document
             .paths
@@ -40,7 +40,7 @@ impl MeasureLayer {
         Self { routes: metrics.routes(routes), one: None, tracer }
     }
 
-    /// For one of them only.
+    /// Returns a layer for a single route.
     pub fn at(&self, path: &str, method: &Method) -> Self {
         Self { one: Some(self.routes.one(method.as_str(), Some(path))), ..self.clone() }
     }
@@ -64,7 +64,7 @@ impl<S> Layer<S> for MeasureLayer {
     }
 }
 
-/// See [`MeasureLayer`].
+/// The service of [`MeasureLayer`].
 #[derive(Debug, Clone)]
 pub(super) struct MeasuredService<S> {
     inner: S,
@@ -91,7 +91,7 @@ where
 }
 
 pin_project! {
-    /// A request that is being answered; counted once its answer's head is there, or when nobody waits any more.
+    /// A request in progress. It is counted once the head of its response is ready, or when it is dropped.
     pub(super) struct MeasuredResponse<F> {
         #[pin]
         inner: F,
@@ -125,8 +125,10 @@ fn note(ongoing: InFlightRequest, mut span: Span, response: &Response) {
     ongoing.answered(status);
 }
 
-/// The request's span, which continues the caller's trace. From here on its `traceparent` is the request's: whatever is
-/// done for it, and whoever is asked for it, continues from there.
+/// Starts the span of the request, which continues the caller's trace.
+///
+/// It replaces the `traceparent` of the request, so that all further spans and outgoing requests continue from this
+/// span.
 fn begin_span(tracer: &Tracer, request: &mut Request, ongoing: &InFlightRequest) -> Span {
     if !tracer.is_on() {
         return Span::default();

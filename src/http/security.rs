@@ -1,4 +1,4 @@
-//! What every answer says to browsers: that it is what its type says, for nobody's frame and nobody's cache.
+//! Security headers of all responses: no content sniffing, no framing, no caching unless declared otherwise.
 
 use std::sync::LazyLock;
 
@@ -16,16 +16,16 @@ const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-/// May be kept by whom it was for, who asks each time whether it is still so.
+/// For responses with an entity tag: only the client may store them, and must revalidate each time.
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
 
-/// What a page of the service itself may do: load what lies beside it, and ask the service.
+/// The policy of the service's own pages: they may load resources from the service and send requests to it.
 pub(super) const OF_A_PAGE: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'",
 );
 
-/// What every answer says that may be kept by nobody, with room for its own.
+/// Default headers of a response, with capacity for its own headers.
 static USUAL: LazyLock<HeaderMap> = LazyLock::new(|| {
     let mut headers = HeaderMap::with_capacity(ROOM);
     headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
@@ -36,7 +36,7 @@ static USUAL: LazyLock<HeaderMap> = LazyLock::new(|| {
     headers
 });
 
-/// What JSON begins with, which most answers are: all of it, and room for the request's id.
+/// The initial headers of a JSON response: the defaults, and a placeholder for the request id.
 static OF_JSON: LazyLock<HeaderMap> = LazyLock::new(|| {
     let mut headers = USUAL.clone();
     headers.insert(CONTENT_TYPE, JSON);
@@ -46,13 +46,13 @@ static OF_JSON: LazyLock<HeaderMap> = LazyLock::new(|| {
 
 const ROOM: usize = 12;
 
-/// What an answer in JSON begins with.
+/// Returns the initial headers of a JSON response.
 pub(super) fn of_json() -> HeaderMap {
     OF_JSON.clone()
 }
 
-/// Adds what an answer does not say itself, and the id of its request. A copy of all of it costs less than adding one after
-/// the other.
+/// Adds the default headers that a response does not set, and the id of its request. Copying the whole map is faster
+/// than inserting the headers one by one.
 pub(super) fn secure(headers: &mut HeaderMap, id: HeaderValue) {
     let is_tagged = headers.contains_key(ETAG);
     if headers.contains_key(REFERRER_POLICY) {

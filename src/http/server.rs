@@ -1,4 +1,4 @@
-//! The server: takes connections, so many at once, serves HTTP/1.1 on each, and ends them when the service does.
+//! The HTTP/1.1 server: accepts a limited number of connections, serves them, and closes them on shutdown.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -33,15 +33,16 @@ use super::turns::{Client, RequestGuard, RequestTracker};
 use super::unread::TrackedBody;
 use super::{AppState, layers};
 
-/// Rest after a connection could not be taken, as when the process has no more descriptors.
+/// Pause after an accept error, such as running out of file descriptors.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
-/// How many are told at once that there is no room, and how long that may take; more are only closed.
+/// Maximum number of connections that receive a 503 at once if the limit is reached, and the timeout of each. Further
+/// connections are closed without a response.
 const REFUSED_AT_ONCE: usize = 64;
 const REFUSAL: Duration = Duration::from_secs(1);
-/// What is read and written at once on a connection.
+/// Size of the read and write buffers of a connection, in bytes.
 const BUFFER: usize = 128 * 1024;
 
-/// A server of one service.
+/// The server of one service.
 #[derive(Clone)]
 pub(super) struct Server<S> {
     service: Outermost<S>,
@@ -66,9 +67,9 @@ where
             write: Duration::from_millis(settings.write_timeout_ms),
         };
         let mut http = http1::Builder::new();
-        // The clocks are the wire's: they tell a slow request from none.
+        // [`TimedIo`] has its own timeouts, which distinguish a slow request from an idle connection.
         http.header_read_timeout(None).max_header_size(settings.max_header_bytes);
-        // A client that closes its side after its request is answered; who ends with it is watched by the wire.
+        // Clients may close their side after sending a request. [`TimedIo`] watches those whose request ends with them.
         http.half_close(true);
         http.max_buf_size(BUFFER.max(settings.max_header_bytes));
         let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
@@ -77,7 +78,7 @@ where
         Self { service, state, clocks, proxies, http, connections: room, rejections: room_to_refuse }
     }
 
-    /// Serves until `closing` fires and every connection has ended. Dropped before, it cuts off what is left.
+    /// Serves until `closing` fires and every connection has ended. Dropping the future cuts off remaining connections.
     pub async fn run(self, listener: TcpListener, closing: CancellationToken) {
         let (ending, _) = watch::channel(());
         let connections = TaskTracker::new();
@@ -90,7 +91,7 @@ where
                 Ok((socket, peer)) => self.take(socket, peer, &ending, &connections),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::error!(%error, "connections cannot be taken");
+                    tracing::error!(%error, "cannot accept connections");
                     tokio::select! {
                         () = closing.cancelled() => break,
                         () = tokio::time::sleep(AFTER_A_FAILURE) => {}
@@ -105,7 +106,7 @@ where
     }
 
     fn take(&self, socket: TcpStream, peer: SocketAddr, ending: &watch::Sender<()>, connections: &TaskTracker) {
-        // Answers are written whole; waiting for more only delays them.
+        // Responses are written at once, so Nagle's algorithm only delays them.
         let _ = socket.set_nodelay(true);
         let mut ending = ending.subscribe();
         let Ok(place) = self.connections.clone().try_acquire_owned() else {
@@ -133,7 +134,7 @@ where
         let closing = state.closing.clone();
         let last_words: ErrorResponder = Arc::new(move |problem| layers::last_words(&state, problem));
         let wire = TimedIo::new(socket, self.clocks, turns.clone(), last_words);
-        // One request of a connection comes after the other, so that they need no copies of the service.
+        // The requests of a connection are sequential, so they share one copy of the service.
         let service = RefCell::new(self.service);
         let answer = service_fn(move |request: Request<Incoming>| {
             let turn = turns.begin();
@@ -146,7 +147,7 @@ where
             async move {
                 let mut response = response.await?;
                 turns.settle_unread(&mut response, closing);
-                // Streams last until their client leaves, which only the end of its side shows.
+                // A stream lasts until its client disconnects, which is visible only as the end of its side.
                 if response.body().size_hint().exact().is_none() {
                     turns.end_with_client();
                 }
@@ -162,7 +163,7 @@ where
                 if let Poll::Ready(ended) = connection.as_mut().poll(poller) {
                     return Poll::Ready(Either::Left(ended));
                 }
-                // Whoever has listened once is woken: from then on a look is enough, which costs much less.
+                // Once polled, the future wakes this task. Until then `has_changed` is enough and much cheaper.
                 if is_listening && matches!(word.has_changed(), Ok(false)) {
                     return Poll::Pending;
                 }
@@ -172,18 +173,19 @@ where
             match next.await {
                 Either::Left(Ok(())) => return,
                 Either::Left(Err(error)) => {
-                    tracing::trace!(%error, "a connection broke");
+                    tracing::trace!(%error, "a connection failed");
                     return;
                 }
                 Either::Right(Ok(())) => connection.as_mut().graceful_shutdown(),
-                // Nobody waits any more.
+                // The server was dropped.
                 Either::Right(Err(_)) => return,
             }
         }
     }
 }
 
-/// Says so, and lets the other side close: what it has sent meanwhile would otherwise destroy the answer on its way.
+/// Sends the rejection, then reads until the client closes. Closing with unread data would reset the connection and
+/// destroy the response.
 async fn refuse(mut socket: TcpStream, words: Bytes) -> io::Result<()> {
     socket.write_all(&words).await?;
     socket.shutdown().await?;
@@ -192,13 +194,13 @@ async fn refuse(mut socket: TcpStream, words: Bytes) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it is only the connection that was about to be taken that failed.
+/// Returns `true` if the error concerns only the connection that was being accepted.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// A body whose end is the end of its request.
+/// A response body whose end is the end of its request.
 struct GuardedBody {
     body: Body,
     _turn: RequestGuard,
