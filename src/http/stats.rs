@@ -1,4 +1,4 @@
-//! `/stats`: counts of every tool, and of one.
+//! `/stats`: statistics of all tools or a single tool.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -14,14 +14,14 @@ use crate::domain::Time;
 use crate::domain::stats::{MinuteStats, ToolStats, UNKNOWN_TOOL};
 use crate::hooks::Counts;
 
-/// Longest window of a series.
+/// Maximum window of a series.
 const LONGEST_WINDOW_MINUTES: i64 = 7 * 24 * 60;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WindowParams {
-    /// Adds a series by minute over so long: `15m`, `1h`, `2d`, up to `7d`.
+    /// Adds a series by minute for this period: `15m`, `1h`, `2d`, up to `7d`.
     #[param(
         example = "1h",
         pattern = "^(([1-9][0-9]{0,4}|[1-5][0-9]{5}|60[0-3][0-9]{3}|604[0-7][0-9]{2}|604800)s|([1-9][0-9]{0,3}|100[0-7][0-9]|10080)m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h|[1-7]d)$"
@@ -29,37 +29,37 @@ pub(super) struct WindowParams {
     window: Option<String>,
 }
 
-/// The counts of one tool, with the series that was asked for.
+/// The counts of one tool, with the requested series.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct StatsAnswer {
     #[serde(flatten)]
     stats: ToolStats,
-    /// The minutes of the window in which anything ended, oldest first.
+    /// The minutes of the window in which calls ended, oldest first.
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<Vec<MinuteStats>>,
 }
 
-/// The counts of every tool.
+/// The counts of all tools.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct AllStats {
-    /// Tools that there are, or that were called, by name.
+    /// All current tools and all tools with recorded calls, by name.
     tools: Vec<StatsAnswer>,
-    /// Calls of names that no tool has.
+    /// Calls of unknown tools.
     unknown_tools: ToolStats,
-    /// What became of asking hooks.
+    /// Counts of hook invocations.
     hooks: HookStats,
 }
 
-/// How often this node has asked hooks since it started, and what became of it.
+/// Hook invocations by this node since it started, with their outcomes.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct HookStats {
-    /// Hooks that were asked.
+    /// Hook invocations.
     asked_count: u64,
-    /// Of these, those that failed or were too slow.
+    /// Invocations that failed or timed out.
     failed_count: u64,
-    /// Calls that they have blocked.
+    /// Calls that were blocked by a hook.
     blocked_count: u64,
-    /// Ends of calls that there was no room to tell of.
+    /// Notifications of ended calls that were dropped because the queue was full.
     dropped_count: u64,
 }
 
@@ -86,12 +86,12 @@ impl std::iter::Sum for HookStats {
     }
 }
 
-/// Reads the counts of one tool; zeros for one that was never called.
+/// Reads the counts of a tool; zeros if it was never called.
 #[utoipa::path(get, path = "/tools/{name}/stats", operation_id = "tool_stats", tag = "stats", params(("name" = String, Path, example = "echo", description = "The tool's name"), WindowParams),
     security(("api_key" = ["read"])),
     responses((status = 200, description = "The counts", body = StatsAnswer),
-        (status = 404, description = "There is no such tool, nor was there one"),
-        (status = 422, description = "A query parameter is wrong"),
+        (status = 404, description = "Unknown tool without recorded calls"),
+        (status = 422, description = "A query parameter is invalid"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn of_tool(
     State(state): State<AppState>,
@@ -101,7 +101,7 @@ pub(super) async fn of_tool(
 ) -> Result<Response, Problem> {
     let since = since(&state, params.window.as_deref())?;
     let stored = access.store().stats(Some(&name)).await?.pop().filter(|_| access.caller().may_have(&name));
-    // A tool that was deleted keeps its counts.
+    // Deleted tools keep their counts.
     let stats = match stored.filter(|_| name != UNKNOWN_TOOL) {
         Some(stats) => stats,
         None => ToolStats::never_called(&tools::find(&access, &name)?.name),
@@ -110,11 +110,11 @@ pub(super) async fn of_tool(
     Ok(reply::json(StatusCode::OK, &StatsAnswer { stats, series }))
 }
 
-/// Reads the counts of every tool.
+/// Reads the counts of all tools.
 #[utoipa::path(get, path = "/stats", operation_id = "all_stats", tag = "stats", params(WindowParams),
     security(("api_key" = ["read"])),
     responses((status = 200, description = "The counts", body = AllStats),
-        (status = 422, description = "A query parameter is wrong"),
+        (status = 422, description = "A query parameter is invalid"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn of_all(
     State(state): State<AppState>,
@@ -139,18 +139,18 @@ pub(super) async fn of_all(
     }
     let hooks = match access.tenant().is_default() {
         true => state.engine.hooks().counts().into(),
-        // Of the others each knows its own.
+        // For other tenants, the total is the sum over their own hooks.
         false => state.engine.hooks().all(access.tenant()).iter().map(|hook| hook.counts().into()).sum(),
     };
     let unknown_tools = unknown.unwrap_or_else(|| ToolStats::never_called(UNKNOWN_TOOL));
     Ok(reply::json(StatusCode::OK, &AllStats { tools, unknown_tools, hooks }))
 }
 
-/// Sets the counts of one tool to zero.
+/// Resets the counts of a tool to zero.
 #[utoipa::path(delete, path = "/tools/{name}/stats", operation_id = "reset_tool_stats", tag = "stats", params(("name" = String, Path, example = "echo", description = "The tool's name")),
     security(("api_key" = ["tools"])),
     responses((status = 204, description = "Reset"),
-        (status = 404, description = "There is no such tool, nor was there one"),
+        (status = 404, description = "Unknown tool without recorded calls"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn reset_tool(access: Access, Path(name): Path<String>) -> Result<StatusCode, Problem> {
     if access.store().stats(Some(&name)).await?.is_empty() || !access.caller().may_have(&name) {
@@ -160,7 +160,7 @@ pub(super) async fn reset_tool(access: Access, Path(name): Path<String>) -> Resu
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Sets the counts of every tool to zero.
+/// Resets the counts of all tools to zero.
 #[utoipa::path(delete, path = "/stats", operation_id = "reset_all_stats", tag = "stats",
     security(("api_key" = ["tools"])),
     responses((status = 204, description = "Reset"),
@@ -171,7 +171,7 @@ pub(super) async fn reset_all(access: Access, Params(NoParams {}): Params<NoPara
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A query that must be empty: `?tool=` here would be taken for a choice.
+/// An empty query. It rejects `?tool=…`, which callers might expect to select a tool.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoParams {}
@@ -183,12 +183,13 @@ async fn series(access: &Access, tool: &str, since: Option<Time>) -> Result<Opti
     }
 }
 
-/// The beginning of the window; its first minute counts whole.
+/// Returns the start of the window, rounded down to a full minute.
 fn since(state: &AppState, window: Option<&str>) -> Result<Option<Time>, Problem> {
     let Some(window) = window else { return Ok(None) };
-    let minutes = minutes(window)
-        .filter(|minutes| (1..=LONGEST_WINDOW_MINUTES).contains(minutes))
-        .ok_or_else(|| Problem::field("", "query: window must be a number with s, m, h or d, as `1h`, up to `7d`"))?;
+    let minutes =
+        minutes(window).filter(|minutes| (1..=LONGEST_WINDOW_MINUTES).contains(minutes)).ok_or_else(|| {
+            Problem::field("", "query: window must be a number followed by s, m, h or d, such as `1h`, up to `7d`")
+        })?;
     Ok(Some(Time(state.clock.now().0 - (minutes - 1) * 60_000_000)))
 }
 

@@ -1,4 +1,4 @@
-//! How many event streams are open at once: in all, and of one caller.
+//! Limits on open event streams, in total and per caller.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use super::auth::{CallerLimits, held};
 use super::problem::Problem;
 use crate::auth::{Limits, Permit};
 
-/// Room for all streams of this node.
+/// The limit on all open streams of this node.
 #[derive(Debug, Clone)]
 pub(super) struct Subscribers(Arc<Semaphore>);
 
 impl Subscribers {
-    /// So many at once.
+    /// Creates a limit of `most` streams.
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
     }
 }
 
-/// Where the caller of a request gets a seat, if it wants one.
+/// The limits that apply to the caller of a request.
 #[derive(Debug)]
 pub(super) struct StreamLimits {
     all: Subscribers,
     own: Option<Arc<Limits>>,
 }
 
-/// A place among the streams that are open. Dropped, the next one has it.
+/// A permit for one open stream. Dropping it releases the permit.
 #[derive(Debug)]
 pub(super) struct StreamPermit {
     _all: OwnedSemaphorePermit,
@@ -39,7 +39,10 @@ pub(super) struct StreamPermit {
 }
 
 impl StreamLimits {
-    /// Takes one.
+    /// Acquires a permit.
+    ///
+    /// # Errors
+    /// Returns a problem if the caller or the node has reached its limit.
     pub fn take(&self) -> Result<StreamPermit, Problem> {
         let own = self.own.as_ref().map(|own| own.stream()).transpose();
         let own = own.map_err(|busy| Problem::too_many_streams(busy.what, busy.retry_after_s))?.flatten();
@@ -49,13 +52,13 @@ impl StreamLimits {
 }
 
 impl StreamPermit {
-    /// Keeps it as long as the answer lasts.
+    /// Holds the permit until the body of the response was sent.
     pub fn attach_to(self, response: Response) -> Response {
         held(response, self)
     }
 }
 
-/// The same where there may be none.
+/// Attaches the permit to the response, if any.
 pub(super) fn with_permit(seat: Option<StreamPermit>, response: Response) -> Response {
     match seat {
         Some(seat) => seat.attach_to(response),
@@ -72,7 +75,7 @@ impl FromRequestParts<AppState> for StreamLimits {
     }
 }
 
-/// For routes that answer with events only.
+/// For routes that always respond with an event stream.
 impl FromRequestParts<AppState> for StreamPermit {
     type Rejection = Problem;
 

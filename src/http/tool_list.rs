@@ -1,4 +1,4 @@
-//! `GET /tools`: what there is, in the shape that the caller's model wants, all of it or what fits a search.
+//! `GET /tools`: lists or searches tools, in the format of the caller's model.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,23 +30,23 @@ const MOST_TOOLS: usize = 10_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListParams {
-    /// The shape of the answer; `native` unless given.
+    /// The format of the response; `native` by default.
     format: Option<Format>,
-    /// Searches name, title, description, tags and parameter names; the best first, and only what fits.
+    /// Searches names, titles, descriptions, tags and parameter names. Returns only matches, best first.
     q: Option<String>,
-    /// How many tools at most.
+    /// Maximum number of tools.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
-    /// With a vendor's format: tells what each tool's definition has lost.
+    /// With a vendor's format: lists what each tool's definition has lost in the conversion.
     #[serde(default)]
     losses: bool,
     /// With `prompt`: adds a note to tools that often fail or are slow.
     #[serde(default)]
     stats: bool,
-    /// With `native`: also tools that cannot be called now. Models are never told of them.
+    /// With `native`: includes tools that cannot be called now. They are never included for models.
     #[serde(default)]
     include_inactive: bool,
-    /// The session whose tools are listed; everybody's unless given.
+    /// Lists the tools of this session. By default, session restrictions do not apply.
     session: Option<String>,
     /// Only tools of these groups, separated by commas.
     groups: Option<String>,
@@ -57,13 +57,13 @@ impl ListParams {
         self.format.unwrap_or(Format::Native)
     }
 
-    /// A search for nothing is none.
+    /// Returns the search; `None` if it is blank.
     fn query(&self) -> Option<&str> {
         self.q.as_deref().filter(|query| !query.trim().is_empty())
     }
 
     fn losses(&self) -> bool {
-        // Here nothing is ever lost.
+        // These formats lose nothing.
         self.losses && !matches!(self.format(), Format::Native | Format::Prompt)
     }
 
@@ -76,7 +76,7 @@ impl ListParams {
         self.include_inactive && self.format() == Format::Native
     }
 
-    /// Whether it is what everybody asks for.
+    /// Returns `true` if the list is complete and the same for all callers, so that it can be cached.
     fn is_usual(&self) -> bool {
         let is_partial =
             self.limit.is_some() || self.query().is_some() || self.session.is_some() || self.groups().next().is_some();
@@ -88,28 +88,28 @@ impl ListParams {
     }
 }
 
-/// What `GET /tools` answers as JSON.
+/// The JSON responses of `GET /tools`.
 #[derive(ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "only the document reads it")]
+#[expect(dead_code, reason = "used only by the OpenAPI document")]
 enum ToolListAnswer<'a> {
     Native(NativeList<'a>),
     Vendor(DefinitionList),
 }
 
-/// Lists the tools, by name, or finds some.
+/// Lists the tools by name, or searches them.
 ///
-/// With a vendor's `format`, `tools` is exactly what goes into that vendor's request. Schemas are lowered to what the vendor
-/// takes, names that it refuses become aliases, and a tool that it cannot be told of is in `left_out`. With `mcp` it is what
-/// `tools/list` at `/mcp` answers, where `server.tool` is `server__tool`. Calls under these
-/// names and with arguments for these schemas find their way back, if they come as the vendor's own message.
-#[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(ListParams, ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
+/// With a vendor's `format`, `tools` is ready for use in that vendor's request. Schemas are lowered to the vendor's
+/// subset, invalid names are replaced by aliases, and tools that cannot be converted are listed in `left_out`. With
+/// `mcp`, it is the result of `tools/list` at `/mcp`, where `server.tool` is `server__tool`. Calls that use these names
+/// and schemas are converted back if they are sent as the vendor's own message.
+#[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(ListParams, ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the caller's version")),
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
-    responses((status = 200, description = "The tools; `ETag` changes with any of them. For `prompt` a Markdown text, empty if there is no tool",
+    responses((status = 200, description = "The tools. The `ETag` changes with any of them. For `prompt`, a Markdown text, empty without tools",
             content((ToolListAnswer = "application/json"), (String = "text/markdown")), headers(("ETag" = String))),
-        (status = 304, description = "`If-None-Match` names the list as it is"),
-        (status = 404, description = "There is no such session, or no such group"),
-        (status = 422, description = "A query parameter is wrong"),
+        (status = 304, description = "`If-None-Match` lists the current version"),
+        (status = 404, description = "Unknown session or group"),
+        (status = 422, description = "A query parameter is invalid"),
         (status = 503, description = "The database is unavailable (with `stats` or `session`)")))]
 pub(super) async fn list(
     State(state): State<AppState>,
@@ -129,7 +129,7 @@ pub(super) async fn list(
             let rendered = kept(snapshot, format, params.losses()).await?;
             return Ok(reply::bytes(&headers, media_type, &rendered.etag, rendered.body));
         }
-        // A tool that rests changes what is shown, and so the tag.
+        // A paused tool changes the list, and therefore the entity tag.
         let all: Vec<ScoredEntry> = snapshot.list().iter().map(|entry| (entry.clone(), None)).collect();
         let body = definitions::json(&native(&state, &access, View::from(&*snapshot), &all, usize::MAX));
         return Ok(reply::bytes(&headers, JSON, &etag_of(&body), body));
@@ -147,7 +147,7 @@ pub(super) async fn list(
     Ok(reply::bytes(&headers, media_type, &etag, body))
 }
 
-/// The list that everybody asks for. Lowering many schemas takes a while, so it is not made where others wait.
+/// Returns the cached list, shared by all callers. Lowering many schemas is slow, so it runs on a blocking thread.
 async fn kept(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> Result<Rendered, Problem> {
     if let Some(rendered) = snapshot.kept(format, losses) {
         return Ok(rendered.clone());
@@ -156,7 +156,7 @@ async fn kept(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> Result<R
     made.await.map_err(|_| Problem::internal())
 }
 
-/// A list that nobody else asks for.
+/// Renders a list for this request only.
 fn made(
     state: &AppState,
     access: &Access,
@@ -179,7 +179,7 @@ fn made(
     }
 }
 
-/// The tools that the request asks for, whatever its format.
+/// Returns the tools that match the request, regardless of its format.
 fn chosen(view: View<'_>, params: &ListParams) -> Vec<ScoredEntry> {
     let scored = |(entry, score)| (entry, Some(score));
     let mut listed: Vec<ScoredEntry> = match (params.query(), params.include_inactive()) {

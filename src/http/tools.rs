@@ -1,4 +1,4 @@
-//! `/tools`: one tool, and what the API makes of it.
+//! `/tools`: reading a tool, and managing tools that are registered over the API.
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -21,7 +21,7 @@ use crate::registry::{Entry, Fault, check};
 use crate::schema::Violation;
 use crate::store::tools::Precondition;
 
-/// Lets a paused tool run again. One that is not paused is left as it is.
+/// Resumes a paused tool. A tool that is not paused is left unchanged.
 #[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, example = "echo", description = "The tool's name")),
     security(("api_key" = ["tools"])),
     responses((status = 200, description = "The tool, no longer paused", body = ToolView),
@@ -43,11 +43,12 @@ pub(super) async fn resume(
         "properties": {"city": {"type": "string"}, "unit": {"type": "string", "enum": ["C", "F"]}},
         "required": ["city"]}, "annotations": {"read_only": true}, "executor": {"type": "builtin", "name": "echo"}})),
     security(("api_key" = ["tools"])),
-    responses((status = 201, description = "Registered; `Location` and `ETag` are its own", body = ToolView, headers(("Location" = String), ("ETag" = String))),
+    responses((status = 201, description = "Registered, with its `Location` and `ETag`", body = ToolView, headers(("Location" = String), ("ETag" = String))),
         BodyErrors,
-        (status = 409, description = "The API has a tool of this name already"),
-        (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
-        (status = 422, description = "The definition is refused; `errors` say where and why"),
+        (status = 409, description = "A tool of this name is already registered"),
+        (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has reached its limit. `TOO_MANY_REQUESTS`: the \
+            rate or concurrency limit of the key is exceeded"),
+        (status = 422, description = "The definition is invalid; see `errors`"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(
     State(state): State<AppState>,
@@ -61,7 +62,7 @@ pub(super) async fn create(
     if !put(&state, &access, &definition, &fetched, Precondition::Absent).await? {
         return Err(Problem::conflict(
             "TOOL_EXISTS",
-            format!("there is a registered tool \"{name}\" already; PUT replaces it"),
+            format!("the tool \"{name}\" is already registered; use PUT to replace it"),
         ));
     }
     shown(&state, &access, &name, StatusCode::CREATED, body.warnings)
@@ -70,9 +71,9 @@ pub(super) async fn create(
 /// Reads a tool.
 #[utoipa::path(get, path = "/tools/{name}", operation_id = "read_tool", tag = "tools",
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
-    params(("name" = String, Path, example = "echo", description = "The tool's name"), ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
+    params(("name" = String, Path, example = "echo", description = "The tool's name"), ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the caller's version")),
     responses((status = 200, description = "The tool, with its `ETag`", body = ToolView, headers(("ETag" = String))),
-        (status = 304, description = "`If-None-Match` names the tool as it is"),
+        (status = 304, description = "`If-None-Match` lists the current version"),
         (status = 404, description = "Unknown tool")))]
 pub(super) async fn read(
     State(state): State<AppState>,
@@ -86,21 +87,22 @@ pub(super) async fn read(
     Ok(reply::tagged(&headers, StatusCode::OK, &entry.etag_now(paused, active), &view))
 }
 
-/// Registers or replaces a tool. `If-Match` makes it compare-and-swap; `If-None-Match: *` makes it only register.
+/// Registers or replaces a tool. Use `If-Match` for compare-and-swap, `If-None-Match: *` to only register.
 #[utoipa::path(put, path = "/tools/{name}", operation_id = "put_tool", tag = "tools",
     request_body(content = ToolDefinition, example = json!({"title": "Weather", "description": "Returns the weather of a city.", "category": "data", "tags": ["weather"],
         "input_schema": {"type": "object", "properties": {"city": {"type": "string"}, "unit": {"type": "string",
         "enum": ["C", "F"]}}, "required": ["city"]}, "annotations": {"read_only": true},
         "executor": {"type": "builtin", "name": "echo"}})),
     security(("api_key" = ["tools"])),
-    params(("name" = String, Path, example = "get_weather", description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Only if the tool has this `ETag`; `*` is any"),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is no tool of this name")),
+    params(("name" = String, Path, example = "get_weather", description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Replaces the tool only if it has this `ETag`; `*` matches any"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if no tool of this name exists")),
     responses((status = 200, description = "Replaced", body = ToolView, headers(("ETag" = String))),
         (status = 201, description = "Registered", body = ToolView, headers(("Location" = String), ("ETag" = String))),
         BodyErrors,
-        (status = 412, description = "The tool is not what `If-Match` or `If-None-Match` says"),
-        (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
-        (status = 422, description = "The definition is refused; `errors` say where and why"),
+        (status = 412, description = "`If-Match` or `If-None-Match` does not hold"),
+        (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has reached its limit. `TOO_MANY_REQUESTS`: the \
+            rate or concurrency limit of the key is exceeded"),
+        (status = 422, description = "The definition is invalid; see `errors`"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn replace(
     State(state): State<AppState>,
@@ -116,7 +118,7 @@ pub(super) async fn replace(
     if definition.name != name {
         return Err(Problem::field(
             "/name",
-            format!("must be \"{}\" as in the path, or left out", json::shorten(&name, 128)),
+            format!("must be \"{}\" as in the path, or omitted", json::shorten(&name, 128)),
         ));
     }
     check_allowed(&access, &definition)?;
@@ -133,14 +135,14 @@ pub(super) async fn replace(
     shown(&state, &access, &name, status, body.warnings)
 }
 
-/// Removes a registered tool; one of the same name from a file, or built in, is back.
+/// Deletes a registered tool. A file or built-in tool that it shadowed becomes visible again.
 #[utoipa::path(delete, path = "/tools/{name}", operation_id = "delete_tool", tag = "tools",
     security(("api_key" = ["tools"])),
-    params(("name" = String, Path, example = "get_weather", description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Only if the tool has this `ETag`; `*` is any")),
+    params(("name" = String, Path, example = "get_weather", description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Deletes the tool only if it has this `ETag`; `*` matches any")),
     responses((status = 204, description = "Removed"),
         (status = 404, description = "Unknown tool"),
         (status = 409, description = "The tool was not registered over the API"),
-        (status = 412, description = "The tool is not what `If-Match` says"),
+        (status = 412, description = "`If-Match` does not hold"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn delete(
     State(state): State<AppState>,
@@ -152,8 +154,10 @@ pub(super) async fn delete(
     let Some(registered) = state.engine.registry().api_entry(access.tenant(), &name) else {
         let detail = match shown.made.source {
             crate::domain::Source::File => format!("\"{name}\" is declared in the tools folder; remove it there"),
-            crate::domain::Source::Mcp => format!("\"{name}\" is a tool of an upstream MCP server; remove that"),
-            _ => format!("\"{name}\" is built in; a registered tool of the same name can hide it"),
+            crate::domain::Source::Mcp => {
+                format!("\"{name}\" is a tool of an upstream MCP server; remove the server instead")
+            }
+            _ => format!("\"{name}\" is built in; register a tool of the same name to shadow it"),
         };
         return Err(Problem::conflict("TOOL_NOT_REGISTERED", detail));
     };
@@ -168,35 +172,35 @@ pub(super) async fn delete(
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ValidateBody {
-    /// An object or a JSON text, as in a call.
+    /// An object, or JSON as text, as in a call.
     #[serde(default)]
     #[schema(value_type = Value)]
     arguments: Value,
 }
 
-/// What `POST /tools/{name}/validate` answers.
+/// The response of `POST /tools/{name}/validate`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Validation {
     /// Whether a call with these arguments would run.
     valid: bool,
-    /// As the tool would get them; as given where they are not valid.
+    /// The arguments as the tool would receive them, or as given if they are invalid.
     #[schema(value_type = Value)]
     arguments: Arc<Value>,
-    /// What was mended.
+    /// The coerced arguments.
     coerced: Vec<Coercion>,
-    /// What is wrong.
+    /// The violations.
     errors: Vec<Violation>,
 }
 
-/// Checks arguments as a call would; nothing runs, nothing is counted.
+/// Validates arguments as a call would. Nothing is run or counted.
 #[utoipa::path(post, path = "/tools/{name}/validate", operation_id = "validate_arguments", tag = "tools",
     request_body(content = ValidateBody, example = json!({"arguments": {"city": "Paris"}})),
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
     params(("name" = String, Path, example = "echo", description = "The tool's name")),
-    responses((status = 200, description = "Whether they are valid", body = Validation),
+    responses((status = 200, description = "The result of the validation", body = Validation),
         BodyErrors,
         (status = 404, description = "Unknown tool"),
-        (status = 422, description = "The body does not have its shape")))]
+        (status = 422, description = "The body does not match the schema")))]
 pub(super) async fn validate(
     access: Access,
     Path(name): Path<String>,
@@ -213,25 +217,25 @@ pub(super) async fn validate(
     Ok(reply::json(StatusCode::OK, &validation))
 }
 
-/// The tool that is shown under this name.
+/// Returns the tool that the caller sees under this name.
 pub(super) fn find(access: &Access, name: &str) -> Result<Arc<Entry>, Problem> {
     find_shown(access, name).map(|(entry, _)| entry)
 }
 
-/// The same, and whether it can be called.
+/// Returns the tool that the caller sees under this name, and whether it can be called.
 fn find_shown(access: &Access, name: &str) -> Result<(Arc<Entry>, bool), Problem> {
     let snapshot = access.snapshot();
     let view = access.view(&snapshot, None);
     let found = view.get(name).map(|entry| (entry.clone(), view.is_available(entry)));
-    found.ok_or_else(|| Problem::not_found(format!("there is no tool \"{}\"", json::shorten(name, 128))))
+    found.ok_or_else(|| Problem::not_found(format!("unknown tool \"{}\"", json::shorten(name, 128))))
 }
 
-/// Whether the request has a condition; a condition that does not hold is 412.
+/// Returns whether the request has a precondition. A precondition that does not hold is a 412 problem.
 fn precondition(state: &Shared, access: &Access, headers: &HeaderMap, name: &str) -> Result<bool, Problem> {
     let shown = find_shown(access, name).ok();
     let pauses = state.engine.pauses();
     let etag = shown.as_ref().map(|(entry, active)| entry.etag_now(pauses.of(access.tenant(), &entry.name), *active));
-    // A pause changes what is shown, not what is registered.
+    // A pause changes the response but not the registered tool, so both entity tags match.
     let same = shown.as_ref().map(|(entry, active)| entry.etag_now(None, *active));
     let one = |header, etag: Option<&str>| reply::lists(headers, header, etag.unwrap_or("\"none\""));
     let is = |header: header::HeaderName| {
@@ -246,7 +250,7 @@ fn precondition(state: &Shared, access: &Access, headers: &HeaderMap, name: &str
     Ok(matches.is_some() || none_matches.is_some())
 }
 
-/// A key for some tools registers none of another name, nor one that runs the code of a built-in one that it may not have.
+/// Checks that the key may use the tool's name and, if the tool runs a built-in, that built-in.
 fn check_allowed(access: &Access, definition: &ToolDefinition) -> Result<(), Problem> {
     let code = match &definition.executor {
         ExecutorSpec::Builtin { name } => name,
@@ -254,16 +258,16 @@ fn check_allowed(access: &Access, definition: &ToolDefinition) -> Result<(), Pro
     };
     match [&definition.name, code].into_iter().find(|name| !access.caller().may_have(name)) {
         None => Ok(()),
-        Some(name) => Err(Problem::forbidden(format!("the key is not for a tool \"{}\"", json::shorten(name, 128)))),
+        Some(name) => Err(Problem::forbidden(format!("the key may not use the tool \"{}\"", json::shorten(name, 128)))),
     }
 }
 
 fn changed(name: &str) -> Problem {
     let name = json::shorten(name, 128);
-    Problem::precondition_failed(format!("\"{name}\" is not as the request says any more; read it again"))
+    Problem::precondition_failed(format!("\"{name}\" was modified since it was read; fetch it again"))
 }
 
-/// Whether the definition can be registered. A schema can be made to take long, so it is not tried where others wait.
+/// Compiles the definition. Schemas can be slow to compile, so this runs on a blocking thread.
 async fn compile(
     state: &AppState,
     access: &Access,
@@ -289,7 +293,7 @@ async fn unknown_groups(state: &Shared, access: &Access, named: &[String]) -> Re
     let registry = state.engine.registry();
     let unknown = || check::unknown_groups(named, access.snapshot().groups());
     if !unknown().is_empty() {
-        // Another node may have made it just now.
+        // Another node may have created the group just now.
         registry.reload(access.store()).await?;
     }
     Ok(unknown())

@@ -1,4 +1,4 @@
-//! `/upstreams`: the MCP servers whose tools are here.
+//! `/upstreams`: management of upstream MCP servers.
 
 use std::time::Duration;
 
@@ -22,78 +22,82 @@ use crate::executor::mcp::header_fault;
 use crate::executor::secrets::is_valid_secret_name;
 use crate::upstreams::{UpstreamDetails, UpstreamRequestError, UpstreamView};
 
-/// Longest header, in bytes.
+/// Maximum size of a header, in bytes.
 const LONGEST_HEADER: usize = 8192;
-/// Most headers.
+/// Maximum number of headers.
 const MOST_HEADERS: usize = 50;
 
-/// What `GET /upstreams` answers.
+/// The response of `GET /upstreams`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct UpstreamList {
     /// All upstream servers, by name.
     upstreams: Vec<UpstreamView>,
-    /// How many there are.
+    /// The number of upstream servers.
     total: usize,
 }
 
-/// An upstream MCP server with Streamable HTTP. Programs can be declared in the service's settings only.
+/// An upstream MCP server with Streamable HTTP. Servers that are programs can be declared only in the service's
+/// settings.
 #[derive(utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "only the document reads it")]
+#[expect(dead_code, reason = "used only by the OpenAPI document")]
 pub(super) struct UpstreamDefinition {
-    /// Its tools are `NAME.tool`.
+    /// The name of the server. Its tools are named `NAME.tool`.
     #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     name: String,
-    /// Where it is.
+    /// The URL of the server.
     #[schema(value_type = HttpUrl)]
     url: String,
-    /// Headers of every request: texts, which are kept encrypted and never shown, or `{"secret": "NAME"}`.
+    /// Headers of every request: texts, which are stored encrypted and never returned, or `{"secret": "NAME"}`.
     #[schema(extensions(("x-is" = json!({"type": ["object", "null"], "maxProperties": 50,
         "propertyNames": {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9-]{0,63}$"},
         "additionalProperties": {"anyOf": [{"$ref": "#/components/schemas/SecretRef"},
             {"type": "string", "maxLength": 8192, "pattern": "^[!-~]*$"}, {"type": ["number", "boolean"]}]}}))))]
     headers: Option<String>,
-    /// Whether a tool whose definition has changed rests until it is accepted.
+    /// Whether a tool whose definition changed is quarantined until it is accepted.
     pin: Option<bool>,
-    /// What a result means that does not match its tool's output schema; `warn` unless given.
+    /// How to treat results that do not match the tool's output schema; `warn` by default.
     output_check: Option<OutputCheck>,
-    /// `http`, if it is said.
+    /// `http`, if set.
     #[schema(extensions(("x-is" = json!({"enum": ["http", null]}))))]
     r#type: Option<String>,
 }
 
-/// Which changed definitions are accepted.
+/// The changed definitions to accept.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Acceptance {
-    /// The tools; all that rest unless given.
+    /// The names of the tools; by default all quarantined tools.
     tools: Option<Vec<String>>,
 }
 
-/// Lists the upstream servers, as this node has them.
+/// Lists the upstream servers as known to this node.
 #[utoipa::path(get, path = "/upstreams", operation_id = "list_upstreams", tag = "upstreams",
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The servers", body = UpstreamList),
         (status = 503, description = "The service is shutting down")))]
 pub(super) async fn list(State(state): State<AppState>, access: Access) -> Response {
-    // They are the operator's; others see their tools.
+    // Upstream servers belong to the operator. Other tenants see only the tools.
     let upstreams = if access.tenant().is_default() { state.upstreams.list() } else { Vec::new() };
     reply::json(StatusCode::OK, &UpstreamList { total: upstreams.len(), upstreams })
 }
 
-/// Registers a server with Streamable HTTP; it is connected to from now on, by every node. Its tools appear when it
-/// answers; the answer waits for that for a moment.
+/// Registers a server with Streamable HTTP. Every node connects to it.
+///
+/// Its tools appear once it responds. The request waits briefly for this.
 #[utoipa::path(post, path = "/upstreams", operation_id = "create_upstream", tag = "upstreams",
     request_body(content = UpstreamDefinition, example = json!({"name": "weather", "url": "https://mcp.example.com/mcp"})),
     security(("api_key" = ["admin"])),
     responses((status = 201, description = "Registered", body = UpstreamDetails, headers(("Location" = String))),
         BodyErrors,
-        (status = 409, description = "There is a server of this name, or there are too many"),
-        (status = 422, description = "The server is refused; `errors` say where and why"),
+        (status = 409, description = "A server of this name exists, or the limit of servers is reached"),
+        (status = 422, description = "The server is invalid; see `errors`"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
     if !access.tenant().is_default() {
-        return Err(Problem::forbidden("upstream servers are the operator's: their tools are for all tenants"));
+        return Err(Problem::forbidden(
+            "only the operator can manage upstream servers, because their tools are shared by all tenants",
+        ));
     }
     let (name, upstream) = read_registered(&body.value)?;
     let faults = faults(&upstream);
@@ -105,12 +109,12 @@ pub(super) async fn create(State(state): State<AppState>, access: Access, body: 
     Ok(reply::at(&format!("/upstreams/{name}"), shown(&state, &name, StatusCode::CREATED)?))
 }
 
-/// Reads a server, with the last lines of its standard error and the last changes of its tools.
+/// Reads a server, with its last lines of standard error and the last changes of its tools.
 #[utoipa::path(get, path = "/upstreams/{name}", operation_id = "read_upstream", tag = "upstreams",
     security(("api_key" = ["admin"])),
     params(("name" = String, Path, example = "weather", description = "The server's name")),
     responses((status = 200, description = "The server", body = UpstreamDetails),
-        (status = 404, description = "There is no such server")))]
+        (status = 404, description = "Unknown server")))]
 pub(super) async fn read(
     State(state): State<AppState>,
     access: Access,
@@ -120,12 +124,12 @@ pub(super) async fn read(
     shown(&state, &name, StatusCode::OK)
 }
 
-/// Removes a registered server with its tools. Calls that it is working on fail.
+/// Deletes a registered server and its tools. Its running calls fail.
 #[utoipa::path(delete, path = "/upstreams/{name}", operation_id = "delete_upstream", tag = "upstreams",
     security(("api_key" = ["admin"])),
     params(("name" = String, Path, example = "weather", description = "The server's name")),
     responses((status = 204, description = "Removed"),
-        (status = 404, description = "There is no such server"),
+        (status = 404, description = "Unknown server"),
         (status = 409, description = "The server is declared in the settings"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn delete(
@@ -138,13 +142,13 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Starts a server again, at once, on this node. Calls that it is working on fail.
+/// Restarts a server immediately, on this node. Its running calls fail.
 #[utoipa::path(post, path = "/upstreams/{name}/restart", operation_id = "restart_upstream", tag = "upstreams",
     security(("api_key" = ["admin"])),
     params(("name" = String, Path, example = "weather", description = "The server's name")),
-    responses((status = 202, description = "It is being started", body = UpstreamDetails),
-        (status = 404, description = "There is no such server"),
-        (status = 409, description = "The server cannot be used as it is declared")))]
+    responses((status = 202, description = "The server is starting", body = UpstreamDetails),
+        (status = 404, description = "Unknown server"),
+        (status = 409, description = "The declaration of the server is invalid")))]
 pub(super) async fn restart(
     State(state): State<AppState>,
     access: Access,
@@ -155,15 +159,15 @@ pub(super) async fn restart(
     shown(&state, &name, StatusCode::ACCEPTED)
 }
 
-/// Accepts the definitions that tools of a pinned server have now, so that they can be called again.
+/// Accepts the current definitions of tools of a pinned server, so that they can be called again.
 #[utoipa::path(post, path = "/upstreams/{name}/accept", operation_id = "accept_upstream_tools", tag = "upstreams",
     request_body(content = Acceptance, example = json!({})),
     security(("api_key" = ["admin"])),
     params(("name" = String, Path, example = "weather", description = "The server's name")),
-    responses((status = 200, description = "The server as it is now", body = UpstreamDetails),
+    responses((status = 200, description = "The updated server", body = UpstreamDetails),
         BodyErrors,
-        (status = 404, description = "There is no such server"),
-        (status = 422, description = "The server does not offer such a tool"),
+        (status = 404, description = "Unknown server"),
+        (status = 422, description = "The server does not offer one of the tools"),
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn accept(
     State(state): State<AppState>,
@@ -177,7 +181,7 @@ pub(super) async fn accept(
     shown(&state, &name, StatusCode::OK)
 }
 
-/// To other tenants these servers do not exist.
+/// Checks that the caller belongs to the operator's tenant. For other tenants, the server does not exist.
 fn require_operator(access: &Access, name: &str) -> Result<(), Problem> {
     if access.tenant().is_default() { Ok(()) } else { Err(no_such_upstream(name)) }
 }
@@ -188,10 +192,10 @@ fn shown(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Pro
 }
 
 fn no_such_upstream(name: &str) -> Problem {
-    Problem::not_found(format!("there is no upstream server \"{}\"", shorten(name, 64)))
+    Problem::not_found(format!("unknown upstream server \"{}\"", shorten(name, 64)))
 }
 
-/// Everything about a server that needs no connection.
+/// Returns the faults of a server that are detectable without a connection.
 fn faults(upstream: &Upstream) -> Vec<FieldError> {
     let UpstreamTransport::Http { url, headers } = &upstream.transport else { return Vec::new() };
     let mut faults = Vec::new();
@@ -206,7 +210,7 @@ fn faults(upstream: &Upstream) -> Vec<FieldError> {
         let pointer = format!("/headers/{}", pointer_token(name));
         match value {
             EnvValue::Secret(secret) if !is_valid_secret_name(&secret.secret) => {
-                fault(format!("{pointer}/secret"), "must be 1 to 128 of A-Z, a-z, 0-9 and `_`".to_owned());
+                fault(format!("{pointer}/secret"), "must have 1 to 128 characters of A-Z, a-z, 0-9 and `_`".to_owned());
             }
             EnvValue::Text(text) if text.len() > LONGEST_HEADER => {
                 fault(pointer.clone(), format!("must have at most {LONGEST_HEADER} bytes"));

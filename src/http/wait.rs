@@ -1,4 +1,4 @@
-//! Waiting for the end of a call that is stored, whoever runs it.
+//! Long polling for the end of a stored call, on any node.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::access::Access;
 use crate::domain::Call;
 use crate::domain::event::Stage;
 
-/// How often the store is asked: the end of a call of another node is not heard here at once.
+/// Interval of database checks: events of calls on other nodes may arrive late.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The call when it has ended, or as it is after `longest` or when the service stops.
+/// Returns the call once it has ended, after `longest`, or when the service shuts down.
 pub(super) async fn wait(
     state: &Shared,
     access: &Access,
     id: Uuid,
     longest: Option<Duration>,
 ) -> Result<Call, Problem> {
-    // Subscribed first: an end between the look and the wait is not missed.
+    // Subscribing before the first check ensures that no end is missed.
     let mut reader = state.bus.subscribe(vec![id]);
     let mut over = std::pin::pin!(async {
         match longest {
@@ -42,7 +42,7 @@ pub(super) async fn wait(
                     match reader.events.recv().await {
                         Some(event) if event.event.stage == Stage::Result => return,
                         Some(_) => {}
-                        // Cut off: the store is asked from time to time.
+                        // The subscription was disconnected; the periodic check continues.
                         None => std::future::pending().await,
                     }
                 }
