@@ -69,7 +69,8 @@ where
         let mut http = http1::Builder::new();
         // [`TimedIo`] has its own timeouts, which distinguish a slow request from an idle connection.
         http.header_read_timeout(None).max_header_size(settings.max_header_bytes);
-        // Clients may close their side after sending a request. [`TimedIo`] watches those whose request ends with them.
+        // Clients may close their side after sending a request. [`TimedIo`] watches for the disconnect of a client whose
+        // request ends with it.
         http.half_close(true);
         http.max_buf_size(BUFFER.max(settings.max_header_bytes));
         let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));

@@ -76,7 +76,7 @@ pub(super) async fn create(
     Ok(response)
 }
 
-/// Returns the scopes of which one is required to read a stream, as declared by its route.
+/// Returns the alternative scopes for reading a stream, as declared by its route.
 fn scopes_of(path: &EventsPath) -> Scopes {
     match path {
         EventsPath::All { .. } => Scopes::of([Scope::Read]),

@@ -1,5 +1,5 @@
-//! A connection as the service sees it: what is read and written goes through clocks, so that nobody keeps a connection by
-//! doing nothing. What the HTTP library answers by itself becomes a problem document.
+//! The I/O of a connection, with timeouts, so that no client keeps a connection open by doing nothing. Bare error
+//! responses of the HTTP library are replaced with problem documents.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,36 +15,37 @@ use tokio::time::{Instant, Sleep};
 use super::problem::Problem;
 use super::turns::RequestTracker;
 
-/// How long, and how much, is still read of a request that has been answered already, before its connection is closed.
+/// How long, and up to how many bytes, the connection keeps reading a request that was already answered before it
+/// closes.
 const PARTING: Duration = Duration::from_secs(2);
 const MOST_AT_PARTING: usize = 32 << 20;
-/// Maximum number of bytes that are read ahead of a request in work, to see whether its client leaves.
+/// Maximum number of bytes read ahead during a request, to detect that its client disconnects.
 const MOST_AHEAD: usize = 1024;
 
-/// How long a client may do nothing.
+/// The timeouts of a connection. Zero disables a timeout.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionTimeouts {
-    /// Between the first byte of a request and the end of its headers.
+    /// From the first byte of a request to the end of its headers.
     pub header: Duration,
-    /// Between two requests, and before the first.
+    /// Between two requests, and before the first one.
     pub idle: Duration,
-    /// With something to be read by it that it does not read.
+    /// While the client does not read the bytes that are ready for it.
     pub write: Duration,
 }
 
-/// Makes an answer of a problem, for a connection that ends with it.
+/// Renders a problem as the final response of a connection.
 pub(super) type ErrorResponder = Arc<dyn Fn(Problem) -> Bytes + Send + Sync>;
 
-/// A clock that is mostly not looked at: it is set again only when it has run out too early.
+/// A timer that is reset only when it fires too early, because deadlines move often and rarely pass.
 #[derive(Default)]
 struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Who is woken when it rings.
+    /// The task that is woken when the timer fires.
     wakes: Option<Waker>,
 }
 
 impl LazyTimer {
-    /// Ready once the deadline has passed.
+    /// Returns `Ready` once the deadline has passed.
     fn poll(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
         if self.sleep.as_ref().is_none_or(|sleep| sleep.deadline() > deadline) {
             self.set(deadline);
@@ -58,7 +59,7 @@ impl LazyTimer {
         Poll::Pending
     }
 
-    /// Has somebody look again within this time, whatever the deadline will be then.
+    /// Keeps the timer armed, so that the task is polled again within this time, regardless of later deadlines.
     fn keep(&mut self, within: Duration, context: &mut Context<'_>) {
         while self.sleep.is_none() || self.rings(context) {
             self.set(Instant::now() + within);
@@ -73,7 +74,7 @@ impl LazyTimer {
         }
     }
 
-    /// Whether it has run out. A sleep that will wake the same task already is not asked.
+    /// Returns `true` if the timer has fired. Skips polling a sleep that already wakes this task.
     fn rings(&mut self, context: &mut Context<'_>) -> bool {
         let Some(sleep) = &mut self.sleep else { return false };
         let is_known = self.wakes.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
@@ -86,32 +87,32 @@ impl LazyTimer {
     }
 }
 
-/// A stream with clocks.
+/// A stream with timeouts.
 pub(super) struct TimedIo<S> {
     stream: S,
     clocks: ConnectionTimeouts,
     turns: Arc<RequestTracker>,
     last_words: ErrorResponder,
-    /// Bytes of later requests, read while the client of this one was watched.
+    /// Bytes of later requests, read while watching the client of the current one.
     ahead: BytesMut,
-    /// Requests that had begun at the last look, and whether one was in work.
+    /// Number of requests at the last update, and whether one was in progress.
     seen: u64,
     was_busy: bool,
-    /// When something was last done here: from then on the next request is waited for.
+    /// Time of the last activity; the idle timeout starts here.
     active: Instant,
-    /// Something was done since then: the clock is looked at once nothing more is to be done.
+    /// Whether there was activity since then. The clock is read only once the connection is idle.
     was_active: bool,
-    /// The first bytes of a request have come whose headers are not complete.
+    /// Whether the first bytes of a request were received, but not all headers.
     has_begun: bool,
-    /// When that was seen to be so.
+    /// The time when `has_begun` was first seen; the header timeout starts here.
     begun: Option<Instant>,
     read_alarm: LazyTimer,
-    /// Since when the other side takes nothing.
+    /// The time since when the client has not read.
     stalled: Option<Instant>,
     write_alarm: LazyTimer,
-    /// What goes out in the place of what the HTTP library wanted to say.
+    /// Unsent bytes of the response that replaces one of the HTTP library.
     own: Bytes,
-    /// Since when nothing more is written, and what was thrown away meanwhile.
+    /// The time since when nothing more is written, and the number of bytes discarded since.
     final_response: Option<(Instant, usize)>,
 }
 
@@ -137,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         }
     }
 
-    /// Takes notice of requests that have begun or are done with.
+    /// Updates the state after a request has begun or ended.
     fn look(&mut self) {
         let (begun, is_busy) = (self.turns.begun(), self.turns.is_busy());
         if is_busy || self.was_busy || begun != self.seen {
@@ -146,11 +147,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         }
     }
 
-    /// Nothing more has come: is that still in time?
+    /// Checks the header and idle timeouts while no bytes are available.
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let idle = self.clocks.idle;
-        // Whoever works on a request has clocks of its own, and so has an answer that is still being read. The alarm is
-        // kept all the same: nobody may look again once that is over.
+        // A request in progress and an unread response have their own timeouts. The timer stays armed, because the
+        // connection may not be polled again when they end.
         if self.turns.is_busy() || self.stalled.is_some() {
             if !idle.is_zero() {
                 self.read_alarm.keep(idle, context);
@@ -170,14 +171,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         ready!(self.read_alarm.poll(since + patience, context));
         if self.begun.is_some() {
             let words = (self.last_words)(Problem::headers_timeout(patience));
-            // Said as far as it fits into the socket: whoever is too slow is not waited for again.
+            // Best effort: a slow client does not get further time to read the response.
             let _ = Pin::new(&mut self.stream).poll_write(context, &words);
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Nothing more can be written: is that still in time?
+    /// Checks the write timeout while the client does not read.
     fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let since = *self.stalled.get_or_insert_with(Instant::now);
         if self.clocks.write.is_zero() {
@@ -196,7 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         }
     }
 
-    /// Takes down what the HTTP library says by itself, and what is said instead.
+    /// Returns `true` if `said` is an error response of the HTTP library, and prepares its replacement.
     fn replaces(&mut self, said: &[u8]) -> bool {
         if self.turns.is_busy() {
             return false;
@@ -209,8 +210,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         true
     }
 
-    /// Reads what still comes, and lets the other side close: a connection that is closed on unread bytes is reset, and the
-    /// answer that is on its way destroyed with it.
+    /// Discards incoming bytes until the client closes. Closing with unread bytes would reset the connection and
+    /// destroy the response in transit.
     fn poll_parting(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let (since, mut read) = *self.final_response.get_or_insert_with(|| (Instant::now(), 0));
         let mut nothing = [0; 8192];
@@ -228,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         Poll::Ready(())
     }
 
-    /// Fails once the client of a request that ends with it has closed its side.
+    /// Fails if the client has closed its side. Called only for requests that end with their client.
     fn poll_client(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let mut bytes = [0; MOST_AHEAD];
         while self.ahead.len() < MOST_AHEAD {
@@ -257,8 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
     }
 }
 
-/// The status of a refusal without a body, which is what the HTTP library answers to what is no request. All of ours have
-/// a body.
+/// Returns the status of an error response without a body. Only the HTTP library sends those, for invalid requests.
 fn bare_error_status(said: &[u8]) -> Option<StatusCode> {
     let is_bare = said.starts_with(b"HTTP/1.1 4")
         && said.ends_with(b"\r\n\r\n")
@@ -325,7 +325,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_own(context))?;
-        // The HTTP library flushes whenever it looks at the connection, and does not read while a request is in work.
+        // The HTTP library flushes on every poll of the connection, and does not read during a request.
         if this.turns.ends_with_client(context) {
             this.poll_client(context)?;
         }

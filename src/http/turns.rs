@@ -1,4 +1,4 @@
-//! The requests of one connection, as its server, its wire and their handlers share them.
+//! The requests of one connection, shared by its server, its I/O and the handlers.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,24 +10,24 @@ use axum::http::request::Parts;
 use futures_util::task::AtomicWaker;
 use hyper::body::Incoming;
 
-/// The requests of one connection: how many have begun, how many have ended, and what the current one needs.
+/// The request counters of one connection, and the state of the current request.
 #[derive(Debug, Default)]
 pub(super) struct RequestTracker {
     begun: AtomicU64,
     done: AtomicU64,
-    /// The last request that was dropped before its whole body had arrived; 0 for none.
+    /// The number of the last request that was dropped before its body was read completely; 0 for none.
     unread: AtomicU64,
     /// The rest of that body.
     rest: Mutex<Option<Unread>>,
     /// Whether the current request ends when its client closes its side.
     is_watched: AtomicBool,
-    /// Whether the body of the current request has ended.
+    /// Whether the current request has a body that has not ended.
     has_body: AtomicBool,
-    /// Wakes the connection once that body has ended.
+    /// Wakes the connection when the body ends.
     body_ended: AtomicWaker,
 }
 
-/// A request from its beginning until its whole answer was handed over. Dropped, it has ended.
+/// A request in progress. Dropping the guard ends it.
 #[derive(Debug)]
 pub(super) struct RequestGuard(Arc<RequestTracker>);
 
@@ -39,7 +39,7 @@ impl RequestTracker {
         self.keep_busy()
     }
 
-    /// Keeps the connection in work beyond the answer of the current request.
+    /// Keeps the connection busy beyond the response of the current request.
     pub fn keep_busy(self: &Arc<Self>) -> RequestGuard {
         self.begun.fetch_add(1, Ordering::Relaxed);
         RequestGuard(self.clone())
@@ -53,24 +53,24 @@ impl RequestTracker {
         self.begun() != self.done.load(Ordering::Relaxed)
     }
 
-    /// Records that the current request has a body that is still to be read.
+    /// Records that the current request has an unread body.
     pub fn expect_body(&self) {
         self.has_body.store(true, Ordering::Relaxed);
     }
 
-    /// Records that this body has ended.
+    /// Records that the body has ended.
     pub fn end_body(&self) {
         self.has_body.store(false, Ordering::Release);
         self.body_ended.wake();
     }
 
-    /// Records that this request was dropped before its whole body had arrived.
+    /// Records that the request was dropped before its body was read completely.
     pub fn leave_unread(&self, request: u64, rest: Unread) {
         *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(rest);
         self.unread.store(request, Ordering::Release);
     }
 
-    /// Returns what the current request has left unread.
+    /// Takes the unread rest of the current request.
     pub fn take_unread(&self) -> Option<(u64, Unread)> {
         let request = self.unread.load(Ordering::Acquire);
         if request == 0 {
@@ -80,24 +80,24 @@ impl RequestTracker {
         rest.map(|rest| (request, rest))
     }
 
-    /// Records that the rest of this request's body has been read after all.
+    /// Records that the rest of the request's body has been read.
     pub fn forget_unread(&self, request: u64) {
         let _ = self.unread.compare_exchange(request, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Returns `true` if the last request was dropped before its whole body had arrived.
+    /// Returns `true` if the last request was dropped before its body was read completely.
     pub fn has_unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed) != 0
     }
 
-    /// Has the current request end as soon as its client closes its side. Must be called within the connection's task, which
-    /// looks at it right afterwards.
+    /// Ends the current request as soon as its client closes its side. Must be called in the task of the connection,
+    /// which checks this right afterwards.
     pub fn end_with_client(&self) {
         self.is_watched.store(true, Ordering::Relaxed);
     }
 
-    /// Returns `true` if the client of the current request is to be watched. Until the body has ended, that is known from
-    /// reading it.
+    /// Returns `true` if the connection must be watched for a disconnect. Until the body has ended, reading it detects
+    /// this.
     pub fn ends_with_client(&self, context: &Context<'_>) -> bool {
         if !self.is_watched.load(Ordering::Relaxed) || !self.is_busy() {
             return false;
@@ -118,13 +118,13 @@ impl Drop for RequestGuard {
 /// The rest of a body that was dropped before its end.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// Its length is known, and it is on its way.
+    /// The body has this remaining length, in bytes, and is being sent.
     Known(Incoming, u64),
-    /// It is of unknown length, is sent only on demand, or was broken.
+    /// The length is unknown, the body is sent only on demand, or reading it failed.
     Unknown,
 }
 
-/// The client of a request; part of the request.
+/// The client of a request, as a request extractor.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Client(Option<Arc<RequestTracker>>);
 
@@ -133,8 +133,8 @@ impl Client {
         Self(Some(turns.clone()))
     }
 
-    /// Ends the request as soon as the client closes its side of the connection, also if it only closes it for writing: the
-    /// two cannot be distinguished.
+    /// Ends the request as soon as the client closes its side of the connection, even if it closes only its write half:
+    /// the two cannot be distinguished.
     pub fn ends_request(&self) {
         if let Some(turns) = &self.0 {
             turns.end_with_client();

@@ -1,5 +1,5 @@
-//! Bodies of requests that are answered before they have been read: the connection either reads the rest and stays usable,
-//! or the answer says that it closes (RFC 9112, section 9.6).
+//! Bodies of requests that are answered before they are read completely: the connection reads the rest and stays
+//! usable, or the response announces its close (RFC 9112, section 9.6).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::turns::{RequestTracker, Unread};
 
-/// Maximum length of a body that is read after its answer, in bytes, and how long that may take.
+/// Maximum size of a rest that is read after the response, in bytes, and the timeout for it.
 const MOST_READ: u64 = 256 * 1024;
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The body of a request. Dropped before its end, it leaves the rest to the connection.
+/// A request body. If it is dropped before its end, the connection handles the rest.
 pub(super) struct TrackedBody {
     /// `None` once it has ended.
     body: Option<Incoming>,
-    /// The client sends the body only when it is asked to (`Expect: 100-continue`), which the first read does.
+    /// Whether the client waits for `100 Continue` (`Expect: 100-continue`), which the first read sends.
     awaits_continue: bool,
     /// The number of the request.
     request: u64,
@@ -95,11 +95,11 @@ impl Drop for TrackedBody {
 }
 
 impl RequestTracker {
-    /// Decides what becomes of the connection if the answered request has not been read to its end.
+    /// Decides whether to keep the connection if the answered request was not read completely.
     pub fn settle_unread(self: &Arc<Self>, response: &mut Response<Body>, closing: CancellationToken) {
         let Some((request, rest)) = self.take_unread() else { return };
         match rest {
-            // What did not arrive in time is not waited for again.
+            // After a timeout, the rest is not awaited again.
             Unread::Known(body, length) if length <= MOST_READ && response.status() != StatusCode::REQUEST_TIMEOUT => {
                 let (turns, turn) = (self.clone(), self.keep_busy());
                 tokio::spawn(async move {
@@ -118,7 +118,7 @@ impl RequestTracker {
     }
 }
 
-/// Reads a body without keeping it. Returns `true` if it arrived as a whole.
+/// Reads and discards a body. Returns `true` if it was received completely.
 async fn read_off(mut body: Incoming) -> bool {
     while let Some(frame) = body.frame().await {
         if frame.is_err() {

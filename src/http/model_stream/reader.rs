@@ -1,4 +1,4 @@
-//! The reading side of a piped stream: opens calls, hands their arguments on, and closes them.
+//! The reading side of a model stream: opens calls, forwards their arguments, and closes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,12 @@ use crate::formats::stream::{Kind, Parser, StreamEvent};
 use crate::http::AppState;
 use crate::http::auth::CallerCredential;
 
-/// Longest stream, in bytes.
+/// Maximum size of a stream, in bytes.
 const LONGEST: usize = 256 << 20;
-/// How long a stream may be silent while no call is open: models think.
+/// Maximum silence of a stream. It is long because models can think for minutes.
 const SILENCE: Duration = Duration::from_secs(900);
 
-/// One stream while it is read.
+/// The reader of one model stream.
 pub(super) struct ModelStreamReader {
     state: AppState,
     access: Access,
@@ -40,22 +40,22 @@ pub(super) struct ModelStreamReader {
     turns: CallOrder,
     growing: SubscriptionHandle,
     places: Vec<StreamedCall>,
-    /// Calls that are complete, but run only at the end of the stream.
+    /// Complete calls that run only at the end of the stream.
     held: Vec<(usize, Option<Value>)>,
-    /// Calls of ours so far.
+    /// Number of calls so far, without those of the provider.
     calls: u32,
     notes: mpsc::Sender<ReaderMessage>,
-    /// What the caller has shown.
+    /// The credential of the caller.
     credential: CallerCredential,
 }
 
-/// What stands at one place of the stream.
+/// A call in the stream.
 enum StreamedCall {
-    /// A call of ours whose arguments come.
+    /// A call for this service whose arguments are still arriving.
     Open(ArgumentStream),
-    /// One that the provider runs.
+    /// A call that the provider runs.
     Provider { card: Value, text: Partial, value: Option<Value> },
-    /// Nothing more is awaited for it.
+    /// A call that needs nothing more from the stream.
     Done,
 }
 
@@ -85,12 +85,12 @@ impl ModelStreamReader {
         }
     }
 
-    /// It is read no longer than until the credential of its caller ends.
+    /// Stops reading when the credential of the caller ends.
     pub(super) fn until_end_of(self, credential: CallerCredential) -> Self {
         Self { credential, ..self }
     }
 
-    /// Reads the stream to its end.
+    /// Reads the stream to its end, then sends [`ReaderMessage::Over`].
     pub(super) async fn run(mut self, body: Body) {
         let mut fault = self.read(body).await.err();
         let mut said = Vec::new();
@@ -100,8 +100,8 @@ impl ModelStreamReader {
             fault = Some("the model's stream ended early".to_owned());
         }
         if fault.is_some() {
-            // What a provider says in its errors may be secret; its caller is told, the log is not.
-            tracing::warn!(calls = self.calls, "a model's stream broke off");
+            // Error texts of a provider may contain secrets: the caller receives them, the log does not.
+            tracing::warn!(calls = self.calls, "a model's stream was interrupted");
         }
         for (place, arguments) in std::mem::take(&mut self.held) {
             self.close_now(place, arguments).await;
@@ -116,8 +116,8 @@ impl ModelStreamReader {
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
-                () = closing.cancelled() => return Err("the service is stopping".to_owned()),
-                () = credential.ended() => return Err("the API key or the token has ended".to_owned()),
+                () = closing.cancelled() => return Err("the service is shutting down".to_owned()),
+                () = credential.ended() => return Err("the API key or the token has expired or was revoked".to_owned()),
                 () = tokio::time::sleep(SILENCE) => return Err("the model's stream was silent for too long".to_owned()),
             };
             let Some(frame) = frame else { return Ok(()) };
@@ -176,7 +176,7 @@ impl ModelStreamReader {
         }
     }
 
-    /// Accepts a call whose arguments are still to come.
+    /// Accepts a call whose arguments have yet to arrive.
     async fn open(&mut self, call_id: Option<String>, name: String, kind: messages::Kind) -> StreamedCall {
         let shown = ModelCall { id: call_id.clone(), name: name.clone(), kind };
         let id = self.state.engine.new_id();
@@ -193,7 +193,7 @@ impl ModelStreamReader {
         };
         self.growing.add(id);
         let failure = if index as usize >= MOST_CALLS {
-            Failure::overloaded(&format!("A stream has at most {MOST_CALLS} calls"))
+            Failure::overloaded(&format!("A stream can have at most {MOST_CALLS} calls"))
         } else {
             match self.accept(id, request).await {
                 Ok(opened) => {
@@ -212,7 +212,7 @@ impl ModelStreamReader {
             index,
             ..CallRecord::accepted(id, name.into(), Some(&call_id), Arc::default(), clock.moment(), node)
         });
-        // A call that waits can always end.
+        // Settling a waiting call cannot fail.
         let _ = call.settle(failure.into(), clock.moment());
         self.tell(ReaderMessage::Refused { shown, call: Arc::new(call) });
         StreamedCall::Done
@@ -240,7 +240,7 @@ impl ModelStreamReader {
         Ok((self.state.engine.draft(self.access.tenant(), id), pending, guards))
     }
 
-    /// A card of a call that the provider runs.
+    /// Shows a card for a call that the provider runs.
     fn show(&mut self, call_id: Option<String>, name: String) -> StreamedCall {
         let card = json!({
             "id": null, "call_id": call_id, "name": name, "title": name, "batch_id": self.template.batch_id,
@@ -286,7 +286,7 @@ impl ModelStreamReader {
                     true => None,
                     false => self.turns.enqueue(draft.is_concurrency_safe()).await,
                 };
-                // One that was cancelled meanwhile has gone.
+                // The call may have been cancelled meanwhile; completing it then has no effect.
                 let _ = draft.complete(CompleteArguments { arguments, turn, recorded: None });
                 self.done(place);
             }
@@ -306,7 +306,7 @@ impl ModelStreamReader {
         }
     }
 
-    /// What the provider ran, it has run by the end of its stream.
+    /// Marks the provider's calls as done: they have run by the end of the stream.
     fn finish_provider_calls(&mut self) {
         for place in std::mem::take(&mut self.places) {
             if let StreamedCall::Provider { card, .. } = place
@@ -317,7 +317,7 @@ impl ModelStreamReader {
         }
     }
 
-    /// Never waits: there is room for all that a stream can say. Whoever reads may have gone.
+    /// Sends a message without waiting: the channel has room for every message of a stream. The receiver may be gone.
     fn tell(&self, note: ReaderMessage) {
         let _ = self.notes.try_send(note);
     }

@@ -1,4 +1,4 @@
-//! The answering side of a piped stream: the calls' events as they happen, and at the end the batch.
+//! The responding side of a model stream: the calls' events as they happen, then the batch.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -26,29 +26,29 @@ use crate::formats::messages::{Continuation, Kind};
 use crate::formats::native::{BatchAnswer, ToolCall};
 use crate::http::AppState;
 
-/// How long the last events are waited for once everything has ended, or the service stops.
+/// Timeout for the last events, once all calls have ended or the service is shutting down.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
-/// What the session has to say.
+/// A message from the reader.
 pub(super) enum ReaderMessage {
-    /// Something to be shown that is not kept.
+    /// An event to send that is not stored.
     Card { event: EventKind, data: String },
     /// A call was accepted.
     Opened { shown: ModelCall, pending: Vec<PendingCall>, guards: Vec<DropGuard> },
-    /// A call was not accepted, and ended so.
+    /// A call was rejected; `call` has ended with the failure.
     Refused { shown: ModelCall, call: Arc<Call> },
-    /// The stream has ended; `fault` says why, if it broke off.
+    /// The stream has ended; `fault` is the reason if it was interrupted.
     Over { vendor: Option<Vendor>, fault: Option<String> },
 }
 
-/// A call as the model knows it.
+/// A call as the model made it.
 pub(super) struct ModelCall {
     pub id: Option<String>,
     pub name: String,
     pub kind: Kind,
 }
 
-/// The end of the call at this place.
+/// A future of a call's outcome, with the index of the call.
 type End = Pin<Box<dyn Future<Output = (usize, Result<Arc<Call>, RecordError>)> + Send>>;
 
 struct Entry {
@@ -59,7 +59,7 @@ struct Entry {
     is_told: bool,
 }
 
-/// One answer while it is given.
+/// The response to one model stream.
 pub(super) struct ModelStreamResponder {
     state: AppState,
     access: Access,
@@ -68,20 +68,20 @@ pub(super) struct ModelStreamResponder {
     notes: mpsc::Receiver<ReaderMessage>,
     calls: Vec<Entry>,
     ends: FuturesUnordered<End>,
-    /// Calls that end with this answer's reader.
+    /// Guards of calls that are cancelled if the client disconnects.
     guards: Vec<DropGuard>,
     over: Option<(Option<Vendor>, Option<String>)>,
-    /// When everything had ended but the last events.
+    /// The time when all calls had ended. Their last events may still be missing.
     all_ended: Option<Instant>,
     is_done: bool,
-    /// It has read too slowly, and misses events.
+    /// Whether the client has read too slowly and missed events.
     is_behind: bool,
-    /// The position up to which events were told: at first the one before the first of its calls.
+    /// The position of the last event sent; initially a position before the first event of the calls.
     last: i64,
     followers: Followers,
 }
 
-/// Data of `batch` at the end of a piped stream.
+/// The data of `batch`, the last event of a model stream.
 #[derive(Serialize)]
 struct Batch<'a> {
     #[serde(flatten)]
@@ -117,7 +117,7 @@ impl ModelStreamResponder {
         }
     }
 
-    /// The answer as bytes.
+    /// Returns the body of the response.
     pub(super) fn frames(self) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
         let events = stream::unfold(self, |mut answer| async move { answer.next().await.map(|piece| (piece, answer)) });
         stream::once(std::future::ready(frame::OPENING)).chain(events).map(Ok)
@@ -136,15 +136,15 @@ impl ModelStreamResponder {
             tokio::select! {
                 biased;
                 note = self.notes.recv(), if self.over.is_none() => match note {
-                    // It resumes at what was told before it.
+                    // A card has no position; the client resumes from the last stored event.
                     Some(ReaderMessage::Card { event, data }) => return Some(frame::frame(self.last, event.as_str(), &data)),
                     Some(note) => self.note(note),
-                    // The session is gone without a word: it has panicked.
-                    None => self.over = Some((None, Some("the stream could not be read".to_owned()))),
+                    // The reader was dropped without a final message: it has panicked.
+                    None => self.over = Some((None, Some("the stream cannot be read".to_owned()))),
                 },
                 event = self.reader.events.recv(), if !self.is_behind => {
                     let Some(event) = event else {
-                        // The batch comes all the same.
+                        // The batch is sent in any case.
                         self.is_behind = true;
                         return Some(frame::CUT_OFF);
                     };
@@ -206,7 +206,7 @@ impl ModelStreamResponder {
         self.note_all_ended();
     }
 
-    /// An end may be known before its events are here.
+    /// Records the time when all calls have ended, which may be before their last events arrive.
     fn note_all_ended(&mut self) {
         let is_all = self.over.is_some() && self.calls.iter().all(|entry| entry.has_ended);
         self.all_ended = self.all_ended.or(is_all.then(Instant::now));
@@ -219,7 +219,7 @@ impl ModelStreamResponder {
     async fn end(&mut self) -> Bytes {
         self.is_done = true;
         std::mem::take(&mut self.guards).into_iter().for_each(|guard| drop(guard.disarm()));
-        // What could not be recorded in time, or went on elsewhere, is told as it stands.
+        // Calls that were not recorded in time or were adopted by another node are sent as stored.
         let missing: Vec<Uuid> = self.calls.iter().filter(|entry| entry.call.is_none()).map(|entry| entry.id).collect();
         if !missing.is_empty() {
             for call in self.access.store().calls_of(&missing).await.unwrap_or_default() {

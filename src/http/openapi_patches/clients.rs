@@ -1,4 +1,4 @@
-//! The shape in which generators of clients understand the document. What it says stays the same.
+//! Changes for client generators that do not change the meaning of the document.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 const SCHEMAS: &str = "/components/schemas";
 
-/// Rewrites the document for generators.
+/// Rewrites the document for client generators.
 pub(super) fn reshape(document: &mut Value) {
     hide_conditions(document);
     let mut asked = Vec::new();
@@ -28,8 +28,9 @@ pub(super) fn reshape(document: &mut Value) {
     *schemas = in_order(std::mem::take(schemas));
 }
 
-/// Writes alternatives that are only conditions on the members of an object as `if` and `then`, which generators leave alone.
-/// They take an object with alternatives for one of several types, and lose its members.
+/// Rewrites alternatives that only constrain the members of an object as `if` and `then`, which generators ignore.
+///
+/// Generators take an object with alternatives for a union type and lose its members.
 fn hide_conditions(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(hide_conditions),
@@ -68,14 +69,15 @@ fn hide_conditions_of(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Any of these holds: unless the first does, one of the others has to.
+/// Expresses that one of the alternatives holds: if not the first, then one of the others.
 fn otherwise(alternatives: &Value) -> Map<String, Value> {
     let (first, others) = alternatives.as_array().and_then(|all| all.split_first()).unwrap_or((&Value::Null, &[]));
     let then = if let [other] = others { other.clone() } else { json!({ "anyOf": others }) };
     Map::from_iter([("if".to_owned(), json!({ "not": first })), ("then".to_owned(), then)])
 }
 
-/// Writes defaults of a request as text: a generator sends them with every request, or takes their members for required ones.
+/// Moves defaults of requests to the descriptions, because generators send them with every request or make the members
+/// required.
 fn describe_defaults(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(describe_defaults),
@@ -89,7 +91,7 @@ fn describe_defaults(value: &mut Value) {
             }
             for (name, member) in schema.iter_mut().filter(|(name, _)| !is_data(name)) {
                 match member {
-                    // A member of a request can have the name of a keyword.
+                    // A member of a request can have the same name as a keyword.
                     Value::Object(members) if name == "properties" => members.values_mut().for_each(describe_defaults),
                     member => describe_defaults(member),
                 }
@@ -99,7 +101,7 @@ fn describe_defaults(value: &mut Value) {
     }
 }
 
-/// Whether a keyword holds data, and no schema.
+/// Returns `true` if a keyword contains data instead of a schema.
 fn is_data(keyword: &str) -> bool {
     matches!(keyword, "example" | "examples" | "enum" | "const")
 }
@@ -116,8 +118,8 @@ fn are_conditions(alternatives: &Value) -> bool {
     alternatives.as_array().is_some_and(|all| !all.iter().any(is_type))
 }
 
-/// Gives each variant of a tagged union a name of its own, so that it is a named type of a client: of an `ExecutorSpec` whose
-/// `type` is `http`, `HttpExecutorSpec`.
+/// Names each variant of a tagged union, so that clients get a named type: an `ExecutorSpec` whose `type` is `http`
+/// becomes `HttpExecutorSpec`.
 fn name_variants(schemas: &mut Map<String, Value>) {
     let mut named = Map::new();
     for (name, schema) in schemas.iter_mut() {
@@ -136,7 +138,7 @@ fn capitalized(word: &str) -> String {
     chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
-/// Sorts schemas so that each comes after those that it refers to: generators read them one after another.
+/// Sorts each schema after the schemas that it refers to, because generators read them in order.
 fn in_order(mut schemas: Map<String, Value>) -> Map<String, Value> {
     let names: Vec<String> = schemas.keys().cloned().collect();
     let (mut ordered, mut seen) = (Map::new(), HashSet::new());

@@ -1,15 +1,15 @@
-//! What may be any JSON in a request is still bounded: an integer beyond 64 bits is refused, and never rounded.
+//! Bounds for arbitrary JSON in requests: integers beyond 64 bits are rejected, never rounded.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-/// The schema of any JSON that the service takes; it stands in `common.json`.
+/// The schema of any JSON that the service accepts, defined in `common.json`.
 const ANY: &str = "Json";
-/// A schema that has none of these says nothing of the value.
+/// Keywords that constrain a value. A schema without any of them allows every value.
 const SAYS: [&str; 8] = ["type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const", "not"];
 
-/// Gives every place in a request where anything may stand the schema of any JSON.
+/// Inserts the schema of any JSON wherever a request allows arbitrary values.
 pub(super) fn bound(document: &mut Value) {
     let Some(mut schemas) = document.pointer("/components/schemas").and_then(Value::as_object).cloned() else { return };
     let mut waiting = Vec::new();
@@ -54,7 +54,7 @@ fn bound_one(schema: &mut Value, waiting: &mut Vec<String>) {
     named.into_iter().flat_map(Map::values_mut).for_each(|schema| bound_one(schema, waiting));
     for word in ["anyOf", "oneOf", "allOf"] {
         let parts = members.get_mut(word).and_then(Value::as_array_mut);
-        // A condition on members is no schema of their value.
+        // Conditions on members are not schemas of their values.
         let is_whole =
             |part: &&mut Value| ["type", "$ref", "anyOf", "oneOf", "allOf"].iter().any(|word| part.get(word).is_some());
         parts.into_iter().flatten().filter(is_whole).for_each(|part| bound_one(part, waiting));

@@ -1,4 +1,4 @@
-//! `/sessions/{id}`: one session with its tools, its calls and their results.
+//! `/sessions/{id}`: a session with its tools, calls and results.
 
 use std::sync::Arc;
 
@@ -19,46 +19,47 @@ use crate::http::{AppState, reply};
 use crate::registry::Entry;
 use crate::registry::entry::ToolView;
 
-/// Calls that are shown unless asked otherwise, and at most.
+/// Default and maximum number of calls shown.
 const CALLS: u32 = 200;
 const MOST_CALLS: u32 = 1000;
-/// Calls that are read at a time.
+/// Number of calls read at a time.
 const PAGE: u32 = 200;
-/// Bytes of calls that are read for one answer.
+/// Maximum size of the calls read for one response, in bytes.
 const BUDGET: usize = 64 << 20;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct ReadParams {
-    /// How many calls at most, the newest.
+    /// Maximum number of calls. The newest are shown.
     #[param(minimum = 1, maximum = 1000, default = 200)]
     limit: Option<u32>,
-    /// `next_cursor` of the answer before: the calls before those.
+    /// `next_cursor` of the previous page: shows the calls before it.
     cursor: Option<Uuid>,
 }
 
-/// A session with what belongs to it. Calls and results go together by `call_id`; where a model has used one twice, by `id`.
+/// A session with its tools, calls and results. Match calls and results by `call_id`; by `id` if a model has reused
+/// one.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionDetail)]
 struct Detail<'a> {
     #[serde(flatten)]
     session: SessionView<'a>,
-    /// The tools that it has.
+    /// The tools of the session.
     tool_definitions: Vec<ToolView<'a>>,
-    /// Its calls, oldest first.
+    /// The calls of the session, oldest first.
     tool_calls: Vec<CallSummary<'a>>,
-    /// The results of those that have ended.
+    /// The results of the calls that have ended.
     tool_results: Vec<ResultSummary<'a>>,
-    /// Those that have not.
+    /// The calls that have not ended.
     pending: Vec<Pending<'a>>,
-    /// How many of the calls shown stand how.
+    /// The number of shown calls by status.
     counts: Counts,
-    /// For the calls before these; `null` if these are all.
+    /// The cursor for the calls before these; `null` if no earlier calls exist.
     next_cursor: Option<Uuid>,
 }
 
-/// A call as it was asked for.
+/// A call as submitted.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionToolCall)]
 struct CallSummary<'a> {
@@ -69,7 +70,7 @@ struct CallSummary<'a> {
     batch_id: Option<Uuid>,
     index: u32,
     status: Status,
-    /// As given.
+    /// The arguments as submitted.
     #[schema(value_type = Value)]
     arguments: &'a JsonText,
     created_at: Time,
@@ -101,7 +102,7 @@ struct ResultSummary<'a> {
     status: Status,
     /// The text for the model.
     output: &'a str,
-    /// What the model is shown; typed blocks.
+    /// The result as typed blocks, as shown to the model.
     #[schema(value_type = Vec<Object>)]
     content: &'a [ContentBlock],
     is_error: bool,
@@ -160,13 +161,13 @@ impl<'a> From<&'a Call> for Pending<'a> {
     }
 }
 
-/// Reads a session: where it stands, its tools, its calls with their results, and what is still going on.
+/// Reads a session: its state, tools, calls, results and pending calls.
 #[utoipa::path(get, path = "/sessions/{id}", operation_id = "read_session", tag = "sessions",
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = String, Path, example = "chat-1", description = "The session"), ReadParams),
     responses((status = 200, description = "The session", body = Detail),
         (status = 404, description = "Unknown session"),
-        (status = 422, description = "A query parameter is wrong"),
+        (status = 422, description = "A query parameter is invalid"),
         (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn read(
     State(state): State<AppState>,
@@ -194,7 +195,7 @@ pub(in crate::http) async fn read(
     Ok(reply::json(StatusCode::OK, &detail))
 }
 
-/// The newest calls of a session that the caller may see, in their order, and the one before which there may be more.
+/// Returns the newest calls of a session that the caller may see, in order, and the cursor for older calls, if any.
 pub(super) async fn calls_of(
     access: &Access,
     session: &Session,
@@ -235,12 +236,13 @@ fn size_of(call: &Call) -> usize {
     call.arguments_text.get().len() + outcome
 }
 
-/// Aborts a session and forgets it. Its calls stay in the list of all calls.
+/// Aborts and deletes a session. Its calls remain in the list of all calls.
 #[utoipa::path(delete, path = "/sessions/{id}", operation_id = "delete_session", tag = "sessions",
     security(("api_key" = ["call"])),
     params(("id" = String, Path, example = "chat-1", description = "The session")),
-    responses((status = 204, description = "It is forgotten, and what ran in it is cancelled"),
-        (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key lacks the required scope"),
+    responses((status = 204, description = "The session is deleted, and its running calls are cancelled"),
+        (status = 403, description = "`FORBIDDEN`: this would end a call of a tool that the key may not use. \
+            `SCOPE_MISSING`: the key lacks the required scope"),
         (status = 404, description = "Unknown session"),
         (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn delete(
@@ -252,7 +254,7 @@ pub(in crate::http) async fn delete(
     super::lifecycle::may_end(&state, &access, &session).await?;
     match state.engine.delete_session(access.store(), &session).await? {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
-        // Somebody else was faster.
+        // Another request deleted it first.
         false => Err(no_such_session(&id)),
     }
 }

@@ -19,22 +19,23 @@ use crate::http::subscribers::StreamPermit;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct StreamParams {
-    /// The `id:` of the last event that was seen; `Last-Event-ID` comes first. Without either, everything is told.
+    /// The `id:` of the last event received; `Last-Event-ID` takes precedence. Without either, the stream begins with
+    /// the first event.
     #[param(pattern = "^[0-9]{0,18}$")]
     after: Option<String>,
 }
 
-/// Everything that has happened to the calls of a session, then what happens.
+/// Streams all past events of a session's calls, then new ones.
 ///
-/// The first event is `session`: how the session itself stands. It comes again whenever that changes. The
-/// stream ends when the session is deleted.
+/// The first event is `session`: the state of the session itself. It is sent again after every change. The stream ends
+/// when the session is deleted.
 #[utoipa::path(get, path = "/sessions/{id}/events", operation_id = "session_events", tag = "events",
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("event_ticket" = [])),
     params(("id" = String, Path, example = "chat-1", description = "The session"), StreamParams,
-        ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event that was seen")),
+        ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event received")),
     responses((status = 200, description = "`session`, `tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = Event, content_type = "text/event-stream"),
         (status = 404, description = "Unknown session"),
-        (status = 422, description = "The event id or a query parameter is wrong"),
+        (status = 422, description = "The event id or a query parameter is invalid"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 503, description = "The database is unavailable. `OVERLOADED`: the limit on open streams is reached")))]
 pub(in crate::http) async fn stream(

@@ -1,4 +1,4 @@
-//! A session as models are told of it: as the messages of a vendor, and in words.
+//! A session rendered for models: as the messages of a vendor, and as text.
 
 use axum::extract::Path;
 use axum::http::{StatusCode, header};
@@ -16,17 +16,17 @@ use crate::http::extract::Params;
 use crate::http::problem::Problem;
 use crate::http::reply;
 
-/// Calls that are told at most, the newest.
+/// Maximum number of rendered calls; the newest are used.
 const MOST_CALLS: usize = 10_000;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct MessagesParams {
-    /// Whose shape the messages have; `openai` unless given.
+    /// The vendor whose format the messages have; `openai` by default.
     #[param(inline)]
     format: Option<Vendor>,
-    /// Only so many calls, the newest.
+    /// Maximum number of calls. The newest are rendered.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
 }
@@ -35,28 +35,28 @@ pub(in crate::http) struct MessagesParams {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionMessages)]
 struct Messages<'a> {
-    /// The session.
+    /// The id of the session.
     session: &'a str,
-    /// Whose shape they have.
+    /// The vendor whose format the messages have.
     format: &'a str,
-    /// What goes into the vendor's request: each batch of calls as the model has asked for it, then its results.
+    /// Messages for the vendor's request: each batch of calls as the model made it, followed by its results.
     #[schema(value_type = Vec<Object>)]
     messages: Value,
-    /// Whether older calls are left out.
+    /// Whether older calls are omitted.
     truncated: bool,
 }
 
-/// The whole conversation of calls and results, as a vendor's model is shown it.
+/// Renders the full conversation of calls and results in a vendor's format.
 ///
-/// Every call has exactly one result, and no id is there twice: where a model has used one again, the later call is shown
-/// under the service's id. A call that goes on has a note in place of its result; one whose arguments are still coming is
-/// left out. Names that the vendor refuses are aliases.
+/// Every call has exactly one result, and ids are unique: if a model has reused an id, the later call gets the
+/// service's id. A call that has not ended has a note instead of a result. Calls whose arguments are still arriving are
+/// omitted. Names that the vendor rejects are replaced by aliases.
 #[utoipa::path(get, path = "/sessions/{id}/messages", operation_id = "session_messages", tag = "sessions",
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = String, Path, example = "chat-1", description = "The session"), MessagesParams),
     responses((status = 200, description = "The messages", body = Messages),
         (status = 404, description = "Unknown session"),
-        (status = 422, description = "A query parameter is wrong"),
+        (status = 422, description = "A query parameter is invalid"),
         (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn messages(
     access: Access,
@@ -77,14 +77,14 @@ pub(in crate::http) async fn messages(
         };
         shapes::conversation(vendor, &calls, name_of)
     });
-    // Many images take a while.
+    // Rendering many images is slow.
     let made = made.await.map_err(|_| Problem::internal())?;
     let answer =
         Messages { session: &session.id, format: vendor.as_str(), messages: made, truncated: more_before.is_some() };
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-/// The session in words, for a model: its tools, the rules of their calls, how many there were, and what goes on.
+/// Renders a session as text for a model: tools, calling rules, call counts and pending calls.
 #[utoipa::path(get, path = "/sessions/{id}/prompt", operation_id = "session_prompt", tag = "sessions",
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = String, Path, example = "chat-1", description = "The session")),

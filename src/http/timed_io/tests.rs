@@ -1,4 +1,4 @@
-//! The clocks, with time that only goes on when nothing else does.
+//! Tests of the timeouts, in paused time that advances only while all tasks are idle.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -81,7 +81,7 @@ async fn the_wait_for_the_next_request_ends_although_nobody_reads_after_the_answ
         there.read_exact(&mut [0; 6]).await.unwrap();
     };
     let mut little = [0; 9];
-    // The library reads once while it works, and then waits for that to end.
+    // The library reads once during the request, and then waits for its end.
     let ((read, ()), seconds) = took(async { tokio::join!(reading.read(&mut little), answering) }).await;
     assert_eq!(read.unwrap(), 0);
     assert!((175..=250).contains(&seconds), "{seconds}");
@@ -139,7 +139,7 @@ async fn what_the_library_says_by_itself_is_said_in_our_words() {
     let mut said = [0; 8];
     there.read_exact(&mut said).await.unwrap();
     assert_eq!(&said, b"too slow");
-    // An answer of ours that looks like it is not touched.
+    // A response of the service that looks the same is not replaced.
     let turn = turns.begin();
     let looks_like_it = b"HTTP/1.1 400 Bad\r\ncontent-length: 0\r\n\r\n";
     wire.write_all(looks_like_it).await.unwrap();
