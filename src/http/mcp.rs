@@ -117,7 +117,7 @@ pub(super) async fn post(
     let seat = is_subscription(&body).then(|| seats.take()).transpose()?;
     let caller =
         ClientContext { traceparent: traceparent(&parts.headers), bytes: body.len(), ..ClientContext::default() };
-    let answer = told(state.mcp.answer(parts, body, caller, footprint).await).await?;
+    let answer = convert_rejection(state.mcp.answer(parts, body, caller, footprint).await).await?;
     Ok(subscribers::with_permit(seat, answer))
 }
 
@@ -143,7 +143,7 @@ fn is_subscription(body: &[u8]) -> bool {
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 503, description = "`OVERLOADED`: the limit on open streams is reached")))]
 pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: Request) -> Result<Response, Problem> {
-    Ok(seat.attach_to(of_session(state, request).await?))
+    Ok(seat.attach_to(answer_session_request(state, request).await?))
 }
 
 /// Ends a session, for clients before revision 2026-07-28.
@@ -154,14 +154,15 @@ pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: 
         (status = 404, description = "Unknown session"),
         (status = 405, description = "`Mcp-Session-Id` is missing")))]
 pub(super) async fn end(state: State<AppState>, request: Request) -> Result<Response, Problem> {
-    of_session(state, request).await
+    answer_session_request(state, request).await
 }
 
-async fn of_session(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
+async fn answer_session_request(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let is_end = parts.method == Method::DELETE;
     let mut answer =
-        told(state.mcp.answer(parts, Bytes::new(), ClientContext::default(), Footprint::default()).await).await?;
+        convert_rejection(state.mcp.answer(parts, Bytes::new(), ClientContext::default(), Footprint::default()).await)
+            .await?;
     if is_end && answer.status() == StatusCode::ACCEPTED {
         // Some clients accept only 200 here.
         *answer.status_mut() = StatusCode::OK;
@@ -170,7 +171,7 @@ async fn of_session(State(state): State<AppState>, request: Request) -> Result<R
 }
 
 /// Converts a plain-text rejection by the MCP server to a problem. JSON-RPC errors are returned unchanged.
-async fn told(answer: Response<Body>) -> Result<Response, Problem> {
+async fn convert_rejection(answer: Response<Body>) -> Result<Response, Problem> {
     let status = answer.status();
     let is_json = answer.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/json");
     if is_json || status.is_success() {

@@ -31,14 +31,14 @@ pub(super) async fn metrics(State(state): State<AppState>, access: Access) -> Re
     let metrics = state.metrics.clone();
     // Rendering takes a moment with a thousand tools.
     let text = tokio::task::spawn_blocking(move || {
-        look(&state, &state.metrics, is_up);
+        update_gauges(&state, &state.metrics, is_up);
         state.metrics.render()
     });
     let text = text.await.unwrap_or_else(|_| metrics.render());
     Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
 }
 
-fn look(state: &Shared, metrics: &Metrics, is_up: bool) {
+fn update_gauges(state: &Shared, metrics: &Metrics, is_up: bool) {
     let set = |name, value: usize| metrics.set(name, &[], value as f64);
     let load = state.engine.load();
     set("toolpost_queue_length", load.waiting);
@@ -76,10 +76,10 @@ fn look(state: &Shared, metrics: &Metrics, is_up: bool) {
         left_out: server.left_out.len(),
     });
     metrics.set_upstreams(&UpstreamState::ALL.map(UpstreamState::as_str), standings);
-    of_process(metrics);
+    update_process_gauges(metrics);
 }
 
-fn of_process(metrics: &Metrics) {
+fn update_process_gauges(metrics: &Metrics) {
     let stats = process::stats();
     let gauges = [
         ("process_resident_memory_bytes", stats.resident_bytes),

@@ -19,7 +19,7 @@ pub(super) fn refined(document: &OpenApi) -> Value {
     place_keywords(&mut document);
     // A test checks that the patch is valid JSON and changes only existing parts.
     merge(&mut document, serde_json::from_str(PATCH).unwrap_or_default());
-    let_parameters_be_absent(&mut document);
+    remove_null_from_parameters(&mut document);
     describe_replacement(&mut document);
     let schemas = document.pointer("/components/schemas").and_then(Value::as_object).cloned().unwrap_or_default();
     join_parts(&mut document, &schemas);
@@ -97,7 +97,7 @@ fn describe_replacement(document: &mut Value) {
 }
 
 /// Removes `null` from the types of optional parameters: queries and headers have no null.
-fn let_parameters_be_absent(document: &mut Value) {
+fn remove_null_from_parameters(document: &mut Value) {
     let parameters =
         operations(document).filter_map(|operation| operation.get_mut("parameters")?.as_array_mut()).flatten();
     for types in parameters.filter_map(|parameter| parameter.pointer_mut("/schema/type")) {
@@ -115,7 +115,7 @@ fn join_parts(value: &mut Value, schemas: &Map<String, Value>) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| join_parts(item, schemas)),
         Value::Object(members) => {
-            if let Some(joined) = joined(members, schemas) {
+            if let Some(joined) = merge_parts(members, schemas) {
                 *members = joined;
             }
             members.values_mut().for_each(|member| join_parts(member, schemas));
@@ -125,13 +125,13 @@ fn join_parts(value: &mut Value, schemas: &Map<String, Value>) {
 }
 
 /// Returns the merged schema, or `None` if the schema has no parts. Conditions among the parts stay in `allOf`.
-fn joined(schema: &Map<String, Value>, schemas: &Map<String, Value>) -> Option<Map<String, Value>> {
+fn merge_parts(schema: &Map<String, Value>, schemas: &Map<String, Value>) -> Option<Map<String, Value>> {
     let parts = schema.get("allOf")?.as_array()?;
     let (mut conditions, mut whole) = (Vec::new(), Map::new());
     for part in parts {
         let referred = part["$ref"].as_str().and_then(|target| schemas.get(target.rsplit('/').next()?));
         let object = referred.unwrap_or(part).as_object()?;
-        let object = joined(object, schemas).unwrap_or_else(|| object.clone());
+        let object = merge_parts(object, schemas).unwrap_or_else(|| object.clone());
         if !object.contains_key("type") {
             conditions.push(part.clone());
             continue;
@@ -204,14 +204,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_adds_replaces_and_removes() {
+    fn patch_adds_replaces_and_removes() {
         let mut document = json!({"a": {"b": 1, "c": [1]}, "d": {"e": 1}});
         merge(&mut document, json!({"a": {"b": null, "c": [2], "f": {"g": 3}}, "d": {"$replace": true, "h": 4}}));
         assert_eq!(document, json!({"a": {"c": [2], "f": {"g": 3}}, "d": {"h": 4}}));
     }
 
     #[test]
-    fn the_patch_is_json_and_speaks_of_paths_that_there_are() {
+    fn patch_is_valid_json_and_names_existing_paths() {
         let derived = serde_json::to_value(super::super::derived()).unwrap();
         let patch: Value = serde_json::from_str(PATCH).unwrap();
         for (path, item) in patch["paths"].as_object().unwrap() {
@@ -236,7 +236,7 @@ mod tests {
 
     /// The generated requests must not reach any other host, so they use a single URL.
     #[test]
-    fn every_url_that_fits_the_description_is_taken() {
+    fn urls_that_match_the_schema_are_accepted() {
         let document = super::super::openapi();
         let pattern = document["components"]["schemas"]["HttpUrl"]["pattern"].as_str().unwrap();
         let urls = proptest::string::string_regex(pattern.trim_matches(['^', '$'])).unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_without_keys_asks_for_none() {
+    fn document_without_keys_requires_none() {
         let document = without_keys(&super::super::openapi());
         assert_eq!(document["paths"]["/tools"]["get"]["security"], json!([]));
         let result = &document["paths"]["/tool-calls/{id}/result"]["post"]["security"];

@@ -44,7 +44,7 @@ enum PresetChange {
     responses((status = 200, description = "The presets by argument, without their values", body = View),
         (status = 404, description = "Unknown tool")))]
 pub(super) async fn read(access: Access, Path(name): Path<String>) -> Result<Response, Problem> {
-    Ok(shown(&*tools::find(&access, &name)?))
+    Ok(list_presets(&*tools::find(&access, &name)?))
 }
 
 /// Stores presets. Presets that are not named stay unchanged, and `null` removes one.
@@ -68,11 +68,11 @@ pub(super) async fn put(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let entry = tools::find(&access, &name)?;
-    let asked = asked(body.value)?;
+    let asked = parse_changes(body.value)?;
     let (mut written, mut faults) = (Vec::with_capacity(asked.len()), Vec::new());
     for (argument, preset) in asked {
         let pointer = format!("/{}", pointer_token(&argument));
-        match kept(&state, &access, &entry, &argument, preset) {
+        match to_stored(&state, &access, &entry, &argument, preset) {
             Ok(Some(preset)) => written.push((argument, preset)),
             Ok(None) => {}
             Err((place, message)) => faults.push(FieldError { pointer: format!("{pointer}{place}"), message }),
@@ -82,15 +82,15 @@ pub(super) async fn put(
         return Err(Problem::invalid(faults));
     }
     if !written.is_empty() {
-        try_on(&state, &entry, &written).await?;
+        check_compiles(&state, &entry, &written).await?;
         access.store().put_presets(&entry.name, &written, state.clock.now()).await?;
         state.engine.registry().reload(access.store()).await?;
     }
-    Ok(shown(&*tools::find(&access, &name)?))
+    Ok(list_presets(&*tools::find(&access, &name)?))
 }
 
 /// Decodes the body by hand, so that error messages never repeat a misplaced secret.
-fn asked(body: Value) -> Result<Vec<(String, Option<PresetShape>)>, Problem> {
+fn parse_changes(body: Value) -> Result<Vec<(String, Option<PresetShape>)>, Problem> {
     let Value::Object(members) = body else {
         return Err(Problem::field("", format!("must be an object of presets, not {}", type_name(&body))));
     };
@@ -129,7 +129,7 @@ type PresetWrite = Option<Option<Preset>>;
 ///
 /// # Errors
 /// Returns the position and the message of the fault.
-fn kept(
+fn to_stored(
     state: &Shared,
     access: &Access,
     entry: &Entry,
@@ -162,7 +162,7 @@ fn kept(
 }
 
 /// Checks that the tool compiles with the presets. Schemas can be slow to compile, so this runs on a blocking thread.
-async fn try_on(state: &AppState, entry: &Entry, written: &[(String, Option<Preset>)]) -> Result<(), Problem> {
+async fn check_compiles(state: &AppState, entry: &Entry, written: &[(String, Option<Preset>)]) -> Result<(), Problem> {
     let mut definition = entry.declared.clone();
     for (name, preset) in written {
         match preset {
@@ -176,7 +176,7 @@ async fn try_on(state: &AppState, entry: &Entry, written: &[(String, Option<Pres
     Ok(tried.await.map_err(|_| Problem::internal())??)
 }
 
-fn shown(entry: &Entry) -> Response {
+fn list_presets(entry: &Entry) -> Response {
     let presets: &Presets = &entry.definition.presets;
     reply::json(StatusCode::OK, presets)
 }

@@ -24,7 +24,7 @@ enum ByteRange {
 pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Vec<u8>) -> Result<Response, Problem> {
     let length = bytes.len();
     let bytes = Bytes::from(bytes);
-    let (status, bytes, content_range) = match wanted(headers, tag, length) {
+    let (status, bytes, content_range) = match requested_range(headers, tag, length) {
         ByteRange::Whole => (StatusCode::OK, bytes, None),
         ByteRange::Part(first, last) => {
             let range = format!("bytes {first}-{last}/{length}");
@@ -54,31 +54,31 @@ pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Ve
     Ok(response)
 }
 
-fn wanted(headers: &HeaderMap, tag: &str, length: usize) -> ByteRange {
+fn requested_range(headers: &HeaderMap, tag: &str, length: usize) -> ByteRange {
     let text_of = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     // The client has a part of a different version, so it gets the full body.
     if text_of(header::IF_RANGE).is_some_and(|known| known != tag) {
         return ByteRange::Whole;
     }
-    text_of(header::RANGE).and_then(|range| part(range, length)).unwrap_or(ByteRange::Whole)
+    text_of(header::RANGE).and_then(|range| parse_range(range, length)).unwrap_or(ByteRange::Whole)
 }
 
 /// Resolves a `Range` against a body of the given length; `None` if the header must be ignored.
-fn part(range: &str, length: usize) -> Option<ByteRange> {
+fn parse_range(range: &str, length: usize) -> Option<ByteRange> {
     let (unit, range) = range.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
     }
     let (first, last) = range.trim().split_once('-')?;
     Some(match (first.trim(), last.trim()) {
-        ("", last) => match number(last)? {
+        ("", last) => match parse_number(last)? {
             0 => ByteRange::Nothing,
             _ if length == 0 => ByteRange::Nothing,
             suffix => ByteRange::Part(length.saturating_sub(suffix), length - 1),
         },
         (first, last) => {
-            let first = number(first)?;
-            let last = if last.is_empty() { usize::MAX } else { number(last)? };
+            let first = parse_number(first)?;
+            let last = if last.is_empty() { usize::MAX } else { parse_number(last)? };
             if last < first {
                 return None;
             }
@@ -88,7 +88,7 @@ fn part(range: &str, length: usize) -> Option<ByteRange> {
 }
 
 /// Parses decimal digits. Numbers that are too large become `usize::MAX`, past the end of any body.
-fn number(text: &str) -> Option<usize> {
+fn parse_number(text: &str) -> Option<usize> {
     let is_one = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_one.then(|| text.parse().unwrap_or(usize::MAX))
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_as_the_rfc_has_them() {
+    fn ranges_are_parsed_per_rfc_9110() {
         for (range, wanted) in [
             ("bytes=0-4", Some(ByteRange::Part(0, 4))),
             ("bytes=5-", Some(ByteRange::Part(5, 9))),
@@ -117,19 +117,19 @@ mod tests {
             ("bytes=-", None),
             ("0-4", None),
         ] {
-            assert_eq!(part(range, 10), wanted, "{range}");
+            assert_eq!(parse_range(range, 10), wanted, "{range}");
         }
-        assert_eq!(part("bytes=0-", 0), Some(ByteRange::Nothing));
-        assert_eq!(part("bytes=-1", 0), Some(ByteRange::Nothing));
+        assert_eq!(parse_range("bytes=0-", 0), Some(ByteRange::Nothing));
+        assert_eq!(parse_range("bytes=-1", 0), Some(ByteRange::Nothing));
     }
 
     #[test]
-    fn a_part_of_another_version_is_not_given() {
+    fn range_of_another_version_is_ignored() {
         let headers = |if_range: &'static str| {
             let pairs = [(header::RANGE, "bytes=0-1"), (header::IF_RANGE, if_range)];
             pairs.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect::<HeaderMap>()
         };
-        assert_eq!(wanted(&headers("\"a\""), "\"a\"", 9), ByteRange::Part(0, 1));
-        assert_eq!(wanted(&headers("\"b\""), "\"a\"", 9), ByteRange::Whole);
+        assert_eq!(requested_range(&headers("\"a\""), "\"a\"", 9), ByteRange::Part(0, 1));
+        assert_eq!(requested_range(&headers("\"b\""), "\"a\"", 9), ByteRange::Whole);
     }
 }

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entity_tags_are_compared_as_their_header_asks() {
+    fn entity_tag_comparison_depends_on_the_header() {
         let of = |name: header::HeaderName, text: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(name.clone(), HeaderValue::from_static(text));

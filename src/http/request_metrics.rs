@@ -107,13 +107,13 @@ impl<F: Future<Output = Result<Response, Infallible>>> Future for MeasuredRespon
         let this = self.project();
         let Ok(response) = ready!(this.inner.poll(poller));
         if let Some(ongoing) = this.ongoing.take() {
-            note(ongoing, std::mem::take(this.span), &response);
+            record(ongoing, std::mem::take(this.span), &response);
         }
         Poll::Ready(Ok(response))
     }
 }
 
-fn note(ongoing: InFlightRequest, mut span: Span, response: &Response) {
+fn record(ongoing: InFlightRequest, mut span: Span, response: &Response) {
     let status = response.status().as_u16();
     tracing::debug!(route = ongoing.route(), status, duration_ms = ongoing.elapsed_ms(), "answered");
     if span.is_on() {

@@ -78,7 +78,7 @@ mod tests {
     const ID: HeaderValue = HeaderValue::from_static("a");
 
     #[test]
-    fn json_says_the_same_as_any_other_answer() {
+    fn json_responses_get_the_same_headers() {
         let more = [None, Some((ETAG, "\"1\"")), Some((CACHE_CONTROL, "max-age=60"))];
         for more in more {
             let (mut json, mut other) = (of_json(), HeaderMap::from_iter([(CONTENT_TYPE, JSON)]));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_s_own_words_come_first() {
+    fn headers_of_the_response_take_precedence() {
         let mut headers = HeaderMap::new();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
         secure(&mut headers, ID);

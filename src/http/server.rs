@@ -89,8 +89,8 @@ where
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((socket, peer)) => self.take(socket, peer, &ending, &connections),
-                Err(error) if is_of_one_connection(&error) => {}
+                Ok((socket, peer)) => self.accept(socket, peer, &ending, &connections),
+                Err(error) if is_connection_error(&error) => {}
                 Err(error) => {
                     tracing::error!(%error, "cannot accept connections");
                     tokio::select! {
@@ -106,7 +106,7 @@ where
         connections.wait().await;
     }
 
-    fn take(&self, socket: TcpStream, peer: SocketAddr, ending: &watch::Sender<()>, connections: &TaskTracker) {
+    fn accept(&self, socket: TcpStream, peer: SocketAddr, ending: &watch::Sender<()>, connections: &TaskTracker) {
         // Responses are written at once, so Nagle's algorithm only delays them.
         let _ = socket.set_nodelay(true);
         let mut ending = ending.subscribe();
@@ -196,7 +196,7 @@ async fn refuse(mut socket: TcpStream, words: Bytes) -> io::Result<()> {
 }
 
 /// Returns `true` if the error concerns only the connection that was being accepted.
-fn is_of_one_connection(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

@@ -50,7 +50,7 @@ impl LazyTimer {
         if self.sleep.as_ref().is_none_or(|sleep| sleep.deadline() > deadline) {
             self.set(deadline);
         }
-        while self.rings(context) {
+        while self.has_fired(context) {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
@@ -60,8 +60,8 @@ impl LazyTimer {
     }
 
     /// Keeps the timer armed, so that the task is polled again within this time, regardless of later deadlines.
-    fn keep(&mut self, within: Duration, context: &mut Context<'_>) {
-        while self.sleep.is_none() || self.rings(context) {
+    fn keep_armed(&mut self, within: Duration, context: &mut Context<'_>) {
+        while self.sleep.is_none() || self.has_fired(context) {
             self.set(Instant::now() + within);
         }
     }
@@ -75,7 +75,7 @@ impl LazyTimer {
     }
 
     /// Returns `true` if the timer has fired. Skips polling a sleep that already wakes this task.
-    fn rings(&mut self, context: &mut Context<'_>) -> bool {
+    fn has_fired(&mut self, context: &mut Context<'_>) -> bool {
         let Some(sleep) = &mut self.sleep else { return false };
         let is_known = self.wakes.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
         if is_known && !sleep.is_elapsed() {
@@ -139,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
     }
 
     /// Updates the state after a request has begun or ended.
-    fn look(&mut self) {
+    fn update_state(&mut self) {
         let (begun, is_busy) = (self.turns.begun(), self.turns.is_busy());
         if is_busy || self.was_busy || begun != self.seen {
             (self.seen, self.was_busy) = (begun, is_busy);
@@ -148,13 +148,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
     }
 
     /// Checks the header and idle timeouts while no bytes are available.
-    fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_read_timeout(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let idle = self.clocks.idle;
         // A request in progress and an unread response have their own timeouts. The timer stays armed, because the
         // connection may not be polled again when they end.
         if self.turns.is_busy() || self.stalled.is_some() {
             if !idle.is_zero() {
-                self.read_alarm.keep(idle, context);
+                self.read_alarm.keep_armed(idle, context);
             }
             return Poll::Pending;
         }
@@ -198,7 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
     }
 
     /// Returns `true` if `said` is an error response of the HTTP library, and prepares its replacement.
-    fn replaces(&mut self, said: &[u8]) -> bool {
+    fn replace_bare_error(&mut self, said: &[u8]) -> bool {
         if self.turns.is_busy() {
             return false;
         }
@@ -212,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
 
     /// Discards incoming bytes until the client closes. Closing with unread bytes would reset the connection and
     /// destroy the response in transit.
-    fn poll_parting(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_final_read(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let (since, mut read) = *self.final_response.get_or_insert_with(|| (Instant::now(), 0));
         let mut nothing = [0; 8192];
         while read < MOST_AT_PARTING && since.elapsed() < PARTING {
@@ -246,7 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         Ok(())
     }
 
-    fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_replacement(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.own.has_remaining() {
             let written = Pin::new(&mut self.stream).poll_write(context, &self.own);
             match ready!(self.after_write(written, context))? {
@@ -270,7 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedIo<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buf.filled().len();
-        this.look();
+        this.update_state();
         let read = match this.ahead.len().min(buf.remaining()) {
             0 => Pin::new(&mut this.stream).poll_read(context, buf),
             count => {
@@ -279,7 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedIo<S> {
             }
         };
         match read {
-            Poll::Pending => this.poll_patience(context),
+            Poll::Pending => this.poll_read_timeout(context),
             done => {
                 let has_read = buf.filled().len() > before;
                 if has_read && !this.turns.is_busy() {
@@ -294,8 +294,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedIo<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_own(context))?;
-        if this.replaces(buf) {
+        ready!(this.poll_replacement(context))?;
+        if this.replace_bare_error(buf) {
             return Poll::Ready(Ok(buf.len()));
         }
         let written = Pin::new(&mut this.stream).poll_write(context, buf);
@@ -308,9 +308,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_own(context))?;
+        ready!(this.poll_replacement(context))?;
         if let [only] = bufs
-            && this.replaces(only)
+            && this.replace_bare_error(only)
         {
             return Poll::Ready(Ok(only.len()));
         }
@@ -324,7 +324,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_own(context))?;
+        ready!(this.poll_replacement(context))?;
         // The HTTP library flushes on every poll of the connection, and does not read during a request.
         if this.turns.ends_with_client(context) {
             this.poll_client(context)?;
@@ -334,12 +334,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_own(context))?;
+        ready!(this.poll_replacement(context))?;
         if this.final_response.is_none() {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
         }
         if this.turns.has_unread() {
-            ready!(this.poll_parting(context));
+            ready!(this.poll_final_read(context));
         }
         Poll::Ready(Ok(()))
     }

@@ -77,7 +77,7 @@ impl ListParams {
     }
 
     /// Returns `true` if the list is complete and the same for all callers, so that it can be cached.
-    fn is_usual(&self) -> bool {
+    fn is_shared(&self) -> bool {
         let is_partial =
             self.limit.is_some() || self.query().is_some() || self.session.is_some() || self.groups().next().is_some();
         !is_partial && !self.stats() && !self.include_inactive()
@@ -123,10 +123,10 @@ pub(super) async fn list(
     let snapshot = access.snapshot().clone();
     let format = params.format();
     let media_type = if format == Format::Prompt { MARKDOWN } else { JSON };
-    if params.is_usual() && access.allowed().is_none() {
+    if params.is_shared() && access.allowed().is_none() {
         let is_paused = format == Format::Native && state.engine.pauses().any(access.tenant());
         if !is_paused {
-            let rendered = kept(snapshot, format, params.losses()).await?;
+            let rendered = cached_list(snapshot, format, params.losses()).await?;
             return Ok(reply::bytes(&headers, media_type, &rendered.etag, rendered.body));
         }
         // A paused tool changes the list, and therefore the entity tag.
@@ -141,14 +141,14 @@ pub(super) async fn list(
     let stats = if params.stats() { stats(&access).await? } else { HashMap::new() };
     let made = tokio::task::spawn_blocking(move || {
         let view = access.view(&snapshot, session.as_ref());
-        made(&state, &access, view, &params, &stats)
+        render_list(&state, &access, view, &params, &stats)
     });
     let Rendered { body, etag } = made.await.map_err(|_| Problem::internal())?;
     Ok(reply::bytes(&headers, media_type, &etag, body))
 }
 
 /// Returns the cached list, shared by all callers. Lowering many schemas is slow, so it runs on a blocking thread.
-async fn kept(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> Result<Rendered, Problem> {
+async fn cached_list(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> Result<Rendered, Problem> {
     if let Some(rendered) = snapshot.kept(format, losses) {
         return Ok(rendered.clone());
     }
@@ -157,14 +157,14 @@ async fn kept(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> Result<R
 }
 
 /// Renders a list for this request only.
-fn made(
+fn render_list(
     state: &AppState,
     access: &Access,
     view: View<'_>,
     params: &ListParams,
     stats: &HashMap<String, ToolStats>,
 ) -> Rendered {
-    let listed = chosen(view, params);
+    let listed = select_tools(view, params);
     let limit = params.limit.unwrap_or(usize::MAX);
     match params.format() {
         Format::Native => definitions::json(&native(state, access, view, &listed, limit)).into(),
@@ -180,7 +180,7 @@ fn made(
 }
 
 /// Returns the tools that match the request, regardless of its format.
-fn chosen(view: View<'_>, params: &ListParams) -> Vec<ScoredEntry> {
+fn select_tools(view: View<'_>, params: &ListParams) -> Vec<ScoredEntry> {
     let scored = |(entry, score)| (entry, Some(score));
     let mut listed: Vec<ScoredEntry> = match (params.query(), params.include_inactive()) {
         (Some(query), true) => view.search_all(query).into_iter().map(scored).collect(),

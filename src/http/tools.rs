@@ -33,7 +33,7 @@ pub(super) async fn resume(
 ) -> Result<Response, Problem> {
     let entry = find(&access, &name)?;
     state.engine.pauses().resume(access.tenant(), &entry.name);
-    shown(&state, &access, &name, StatusCode::OK, Vec::new())
+    tool_response(&state, &access, &name, StatusCode::OK, Vec::new())
 }
 
 /// Registers a tool.
@@ -65,7 +65,7 @@ pub(super) async fn create(
             format!("the tool \"{name}\" is already registered; use PUT to replace it"),
         ));
     }
-    shown(&state, &access, &name, StatusCode::CREATED, body.warnings)
+    tool_response(&state, &access, &name, StatusCode::CREATED, body.warnings)
 }
 
 /// Reads a tool.
@@ -81,7 +81,7 @@ pub(super) async fn read(
     headers: HeaderMap,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let (entry, active) = find_shown(&access, &name)?;
+    let (entry, active) = find_visible(&access, &name)?;
     let paused = state.engine.pauses().of(access.tenant(), &entry.name);
     let view = entry.view(paused).with_active(active);
     Ok(reply::tagged(&headers, StatusCode::OK, &entry.etag_now(paused, active), &view))
@@ -129,10 +129,10 @@ pub(super) async fn replace(
         true => registered.as_ref().map_or(Precondition::Absent, |entry| Precondition::Revision(entry.made.revision)),
     };
     if !put(&state, &access, &definition, &fetched, expected).await? {
-        return Err(changed(&name));
+        return Err(stale_version(&name));
     }
     let status = if registered.is_some() { StatusCode::OK } else { StatusCode::CREATED };
-    shown(&state, &access, &name, status, body.warnings)
+    tool_response(&state, &access, &name, status, body.warnings)
 }
 
 /// Deletes a registered tool. A file or built-in tool that it shadowed becomes visible again.
@@ -163,7 +163,7 @@ pub(super) async fn delete(
     };
     let revision = precondition(&state, &access, &headers, &name)?.then_some(registered.made.revision);
     if !access.store().delete_tool(&name, revision).await? {
-        return Err(changed(&name));
+        return Err(stale_version(&name));
     }
     state.engine.registry().reload(access.store()).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -219,11 +219,11 @@ pub(super) async fn validate(
 
 /// Returns the tool that the caller sees under this name.
 pub(super) fn find(access: &Access, name: &str) -> Result<Arc<Entry>, Problem> {
-    find_shown(access, name).map(|(entry, _)| entry)
+    find_visible(access, name).map(|(entry, _)| entry)
 }
 
 /// Returns the tool that the caller sees under this name, and whether it can be called.
-fn find_shown(access: &Access, name: &str) -> Result<(Arc<Entry>, bool), Problem> {
+fn find_visible(access: &Access, name: &str) -> Result<(Arc<Entry>, bool), Problem> {
     let snapshot = access.snapshot();
     let view = access.view(&snapshot, None);
     let found = view.get(name).map(|entry| (entry.clone(), view.is_available(entry)));
@@ -232,7 +232,7 @@ fn find_shown(access: &Access, name: &str) -> Result<(Arc<Entry>, bool), Problem
 
 /// Returns whether the request has a precondition. A precondition that does not hold is a 412 problem.
 fn precondition(state: &Shared, access: &Access, headers: &HeaderMap, name: &str) -> Result<bool, Problem> {
-    let shown = find_shown(access, name).ok();
+    let shown = find_visible(access, name).ok();
     let pauses = state.engine.pauses();
     let etag = shown.as_ref().map(|(entry, active)| entry.etag_now(pauses.of(access.tenant(), &entry.name), *active));
     // A pause changes the response but not the registered tool, so both entity tags match.
@@ -245,7 +245,7 @@ fn precondition(state: &Shared, access: &Access, headers: &HeaderMap, name: &str
     let matches = is(header::IF_MATCH).map(|listed| listed && shown.is_some());
     let none_matches = is(header::IF_NONE_MATCH).map(|listed| !(listed && shown.is_some()));
     if matches == Some(false) || none_matches == Some(false) {
-        return Err(changed(name));
+        return Err(stale_version(name));
     }
     Ok(matches.is_some() || none_matches.is_some())
 }
@@ -262,7 +262,7 @@ fn check_allowed(access: &Access, definition: &ToolDefinition) -> Result<(), Pro
     }
 }
 
-fn changed(name: &str) -> Problem {
+fn stale_version(name: &str) -> Problem {
     let name = json::shorten(name, 128);
     Problem::precondition_failed(format!("\"{name}\" was modified since it was read; fetch it again"))
 }
@@ -312,14 +312,14 @@ async fn put(
     Ok(put)
 }
 
-fn shown(
+fn tool_response(
     state: &Shared,
     access: &Access,
     name: &str,
     status: StatusCode,
     warnings: Vec<String>,
 ) -> Result<Response, Problem> {
-    let (entry, active) = find_shown(access, name)?;
+    let (entry, active) = find_visible(access, name)?;
     let paused = state.engine.pauses().of(access.tenant(), &entry.name);
     let view = entry.view(paused).with_active(active).with_warnings(warnings);
     let mut response = reply::tagged(&HeaderMap::new(), status, &entry.etag_now(paused, active), &view);

@@ -104,7 +104,7 @@ impl RequestTracker {
                 let (turns, turn) = (self.clone(), self.keep_busy());
                 tokio::spawn(async move {
                     tokio::select! {
-                        whole = read_off(body) => if whole { turns.forget_unread(request) },
+                        whole = discard_body(body) => if whole { turns.forget_unread(request) },
                         () = tokio::time::sleep(LONGEST) => {}
                         () = closing.cancelled() => {}
                     }
@@ -119,7 +119,7 @@ impl RequestTracker {
 }
 
 /// Reads and discards a body. Returns `true` if it was received completely.
-async fn read_off(mut body: Incoming) -> bool {
+async fn discard_body(mut body: Incoming) -> bool {
     while let Some(frame) = body.frame().await {
         if frame.is_err() {
             return false;

@@ -106,7 +106,7 @@ pub(super) async fn create(State(state): State<AppState>, access: Access, body: 
     }
     state.upstreams.register(&name, &upstream).await.map_err(problem)?;
     state.upstreams.settled(&name, Duration::from_millis(state.config.mcp_servers.start_wait_ms)).await;
-    Ok(reply::at(&format!("/upstreams/{name}"), shown(&state, &name, StatusCode::CREATED)?))
+    Ok(reply::at(&format!("/upstreams/{name}"), server_response(&state, &name, StatusCode::CREATED)?))
 }
 
 /// Reads a server, with its last lines of standard error and the last changes of its tools.
@@ -121,7 +121,7 @@ pub(super) async fn read(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     require_operator(&access, &name)?;
-    shown(&state, &name, StatusCode::OK)
+    server_response(&state, &name, StatusCode::OK)
 }
 
 /// Deletes a registered server and its tools. Its running calls fail.
@@ -156,7 +156,7 @@ pub(super) async fn restart(
 ) -> Result<Response, Problem> {
     require_operator(&access, &name)?;
     state.upstreams.restart(&name).map_err(problem)?;
-    shown(&state, &name, StatusCode::ACCEPTED)
+    server_response(&state, &name, StatusCode::ACCEPTED)
 }
 
 /// Accepts the current definitions of tools of a pinned server, so that they can be called again.
@@ -178,7 +178,7 @@ pub(super) async fn accept(
     require_operator(&access, &name)?;
     let Acceptance { tools } = body.read()?;
     state.upstreams.accept(&name, tools.as_deref()).await.map_err(problem)?;
-    shown(&state, &name, StatusCode::OK)
+    server_response(&state, &name, StatusCode::OK)
 }
 
 /// Checks that the caller belongs to the operator's tenant. For other tenants, the server does not exist.
@@ -186,7 +186,7 @@ fn require_operator(access: &Access, name: &str) -> Result<(), Problem> {
     if access.tenant().is_default() { Ok(()) } else { Err(no_such_upstream(name)) }
 }
 
-fn shown(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
+fn server_response(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
     let details = state.upstreams.details(name).ok_or_else(|| no_such_upstream(name))?;
     Ok(reply::json(status, &details))
 }

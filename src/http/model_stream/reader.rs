@@ -93,9 +93,9 @@ impl ModelStreamReader {
     /// Reads the stream to its end, then sends [`ReaderMessage::Over`].
     pub(super) async fn run(mut self, body: Body) {
         let mut fault = self.read(body).await.err();
-        let mut said = Vec::new();
-        self.parser.finish(&mut said);
-        self.handle_events(said).await;
+        let mut events = Vec::new();
+        self.parser.finish(&mut events);
+        self.handle_events(events).await;
         if fault.is_none() && !self.parser.has_ended() {
             fault = Some("the model's stream ended early".to_owned());
         }
@@ -107,7 +107,7 @@ impl ModelStreamReader {
             self.close_now(place, arguments).await;
         }
         self.finish_provider_calls();
-        self.tell(ReaderMessage::Over { vendor: self.parser.vendor().or(self.vendor), fault });
+        self.send(ReaderMessage::Over { vendor: self.parser.vendor().or(self.vendor), fault });
     }
 
     async fn read(&mut self, mut body: Body) -> Result<(), String> {
@@ -127,14 +127,14 @@ impl ModelStreamReader {
             if length > LONGEST {
                 return Err(format!("the model's stream is longer than {LONGEST} bytes"));
             }
-            self.take(&bytes).await?;
+            self.feed(&bytes).await?;
         }
     }
 
-    async fn take(&mut self, bytes: &Bytes) -> Result<(), String> {
-        let mut said = Vec::new();
-        let pushed = self.parser.push(bytes, &mut said);
-        self.handle_events(said).await;
+    async fn feed(&mut self, bytes: &Bytes) -> Result<(), String> {
+        let mut events = Vec::new();
+        let pushed = self.parser.push(bytes, &mut events);
+        self.handle_events(events).await;
         for place in &self.places {
             if let StreamedCall::Open(draft) = place {
                 draft.keep_alive();
@@ -143,12 +143,12 @@ impl ModelStreamReader {
         pushed.map_err(|broken| broken.to_string())
     }
 
-    async fn handle_events(&mut self, said: Vec<StreamEvent>) {
-        for said in said {
-            match said {
+    async fn handle_events(&mut self, events: Vec<StreamEvent>) {
+        for event in events {
+            match event {
                 StreamEvent::Opened { place, id, name, kind } => {
                     let opened = match kind {
-                        Kind::Provider => self.show(id, name),
+                        Kind::Provider => self.show_provider_call(id, name),
                         Kind::Function => self.open(id, name, messages::Kind::Function).await,
                         Kind::Custom => self.open(id, name, messages::Kind::Custom).await,
                         Kind::Legacy => self.open(id, name, messages::Kind::Legacy).await,
@@ -158,7 +158,7 @@ impl ModelStreamReader {
                     }
                     self.places[place] = opened;
                 }
-                StreamEvent::Delta { place, text } => self.more(place, &text),
+                StreamEvent::Delta { place, text } => self.push_arguments(place, &text),
                 StreamEvent::Value { place, arguments } => match self.places.get_mut(place) {
                     Some(StreamedCall::Open(draft)) => draft.replace(arguments),
                     Some(StreamedCall::Provider { value, .. }) => *value = Some(arguments),
@@ -169,7 +169,7 @@ impl ModelStreamReader {
                     if let Some(StreamedCall::Open(draft)) = self.places.get(place) {
                         draft.cut_off("the model's output ended within them");
                     }
-                    self.done(place);
+                    self.finish_call(place);
                 }
                 StreamEvent::Ended => {}
             }
@@ -198,7 +198,7 @@ impl ModelStreamReader {
             match self.accept(id, request).await {
                 Ok(opened) => {
                     let (draft, pending, guards) = opened;
-                    self.tell(ReaderMessage::Opened { shown, pending, guards });
+                    self.send(ReaderMessage::Opened { shown, pending, guards });
                     return draft.map_or(StreamedCall::Done, StreamedCall::Open);
                 }
                 Err(failure) => failure,
@@ -214,7 +214,7 @@ impl ModelStreamReader {
         });
         // Settling a waiting call cannot fail.
         let _ = call.settle(failure.into(), clock.moment());
-        self.tell(ReaderMessage::Refused { shown, call: Arc::new(call) });
+        self.send(ReaderMessage::Refused { shown, call: Arc::new(call) });
         StreamedCall::Done
     }
 
@@ -241,7 +241,7 @@ impl ModelStreamReader {
     }
 
     /// Shows a card for a call that the provider runs.
-    fn show(&mut self, call_id: Option<String>, name: String) -> StreamedCall {
+    fn show_provider_call(&mut self, call_id: Option<String>, name: String) -> StreamedCall {
         let card = json!({
             "id": null, "call_id": call_id, "name": name, "title": name, "batch_id": self.template.batch_id,
             "executed_by": "provider",
@@ -249,11 +249,11 @@ impl ModelStreamReader {
         let mut data = card.clone();
         data["arguments"] = Value::Null;
         data["at"] = json!(self.state.clock.now());
-        self.tell(ReaderMessage::Card { event: EventKind::ToolCall, data: data.to_string() });
+        self.send(ReaderMessage::Card { event: EventKind::ToolCall, data: data.to_string() });
         StreamedCall::Provider { card, text: Partial::default(), value: None }
     }
 
-    fn more(&mut self, place: usize, piece: &str) {
+    fn push_arguments(&mut self, place: usize, piece: &str) {
         let refused = match self.places.get_mut(place) {
             Some(StreamedCall::Open(draft)) => {
                 let refused = draft.push(None, piece).err();
@@ -268,7 +268,7 @@ impl ModelStreamReader {
             _ => false,
         };
         if refused {
-            self.done(place);
+            self.finish_call(place);
         }
     }
 
@@ -288,19 +288,19 @@ impl ModelStreamReader {
                 };
                 // The call may have been cancelled meanwhile; completing it then has no effect.
                 let _ = draft.complete(CompleteArguments { arguments, turn, recorded: None });
-                self.done(place);
+                self.finish_call(place);
             }
             Some(StreamedCall::Provider { card, text, value }) => {
                 let params = arguments.filter(Value::is_object).or_else(|| value.take());
                 card["params"] = params.or_else(|| text.readable().map(Value::Object)).unwrap_or_else(|| json!({}));
                 let status = provider_status(card, Status::Doing, Phase::External);
-                self.tell(status);
+                self.send(status);
             }
             _ => {}
         }
     }
 
-    fn done(&mut self, place: usize) {
+    fn finish_call(&mut self, place: usize) {
         if let Some(place) = self.places.get_mut(place) {
             *place = StreamedCall::Done;
         }
@@ -312,13 +312,13 @@ impl ModelStreamReader {
             if let StreamedCall::Provider { card, .. } = place
                 && self.parser.has_ended()
             {
-                self.tell(provider_status(&card, Status::Success, Phase::Done));
+                self.send(provider_status(&card, Status::Success, Phase::Done));
             }
         }
     }
 
     /// Sends a message without waiting: the channel has room for every message of a stream. The receiver may be gone.
-    fn tell(&self, note: ReaderMessage) {
+    fn send(&self, note: ReaderMessage) {
         let _ = self.notes.try_send(note);
     }
 }

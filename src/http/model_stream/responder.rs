@@ -138,7 +138,7 @@ impl ModelStreamResponder {
                 note = self.notes.recv(), if self.over.is_none() => match note {
                     // A card has no position; the client resumes from the last stored event.
                     Some(ReaderMessage::Card { event, data }) => return Some(frame::frame(self.last, event.as_str(), &data)),
-                    Some(note) => self.note(note),
+                    Some(note) => self.handle_message(note),
                     // The reader was dropped without a final message: it has panicked.
                     None => self.over = Some((None, Some("the stream cannot be read".to_owned()))),
                 },
@@ -150,7 +150,7 @@ impl ModelStreamResponder {
                     };
                     return Some(self.frames_of(&event).await);
                 }
-                Some((place, end)) = self.ends.next() => self.ended(place, end),
+                Some((place, end)) = self.ends.next() => self.call_ended(place, end),
                 () = async {
                     closing.cancelled().await;
                     tokio::time::sleep(LAST_EVENTS).await;
@@ -181,7 +181,7 @@ impl ModelStreamResponder {
         frames.unwrap_or(frame::CUT_OFF)
     }
 
-    fn note(&mut self, note: ReaderMessage) {
+    fn handle_message(&mut self, note: ReaderMessage) {
         match note {
             ReaderMessage::Opened { shown, pending, guards } => {
                 self.guards.extend(guards);
@@ -196,18 +196,18 @@ impl ModelStreamResponder {
             ReaderMessage::Over { vendor, fault } => self.over = Some((vendor, fault)),
             ReaderMessage::Card { .. } => {}
         }
-        self.note_all_ended();
+        self.update_all_ended();
     }
 
-    fn ended(&mut self, place: usize, end: Result<Arc<Call>, RecordError>) {
+    fn call_ended(&mut self, place: usize, end: Result<Arc<Call>, RecordError>) {
         let Some(entry) = self.calls.get_mut(place) else { return };
         entry.has_ended = true;
         entry.call = end.ok().or(entry.call.take());
-        self.note_all_ended();
+        self.update_all_ended();
     }
 
     /// Records the time when all calls have ended, which may be before their last events arrive.
-    fn note_all_ended(&mut self) {
+    fn update_all_ended(&mut self) {
         let is_all = self.over.is_some() && self.calls.iter().all(|entry| entry.has_ended);
         self.all_ended = self.all_ended.or(is_all.then(Instant::now));
     }

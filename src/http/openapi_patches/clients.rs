@@ -25,7 +25,7 @@ pub(super) fn reshape(document: &mut Value) {
         }
     }
     name_variants(schemas);
-    *schemas = in_order(std::mem::take(schemas));
+    *schemas = sort_by_reference(std::mem::take(schemas));
 }
 
 /// Rewrites alternatives that only constrain the members of an object as `if` and `then`, which generators ignore.
@@ -48,7 +48,7 @@ fn hide_conditions(value: &mut Value) {
 fn hide_conditions_of(schema: &mut Map<String, Value>) {
     let mut hidden = Vec::new();
     if schema.get("anyOf").is_some_and(are_conditions) {
-        hidden.extend(schema.shift_remove("anyOf").map(|alternatives| otherwise(&alternatives)));
+        hidden.extend(schema.shift_remove("anyOf").map(|alternatives| require_alternative(&alternatives)));
     }
     let mut parts = match schema.shift_remove("allOf") {
         Some(Value::Array(parts)) => parts,
@@ -57,7 +57,7 @@ fn hide_conditions_of(schema: &mut Map<String, Value>) {
     parts.retain(|part| {
         let alternatives =
             part.get("anyOf").filter(|all| part.as_object().is_some_and(|part| part.len() == 1 && are_conditions(all)));
-        hidden.extend(alternatives.map(otherwise));
+        hidden.extend(alternatives.map(require_alternative));
         alternatives.is_none()
     });
     if parts.is_empty() && hidden.len() == 1 && !schema.contains_key("if") {
@@ -70,7 +70,7 @@ fn hide_conditions_of(schema: &mut Map<String, Value>) {
 }
 
 /// Expresses that one of the alternatives holds: if not the first, then one of the others.
-fn otherwise(alternatives: &Value) -> Map<String, Value> {
+fn require_alternative(alternatives: &Value) -> Map<String, Value> {
     let (first, others) = alternatives.as_array().and_then(|all| all.split_first()).unwrap_or((&Value::Null, &[]));
     let then = if let [other] = others { other.clone() } else { json!({ "anyOf": others }) };
     Map::from_iter([("if".to_owned(), json!({ "not": first })), ("then".to_owned(), then)])
@@ -139,7 +139,7 @@ fn capitalized(word: &str) -> String {
 }
 
 /// Sorts each schema after the schemas that it refers to, because generators read them in order.
-fn in_order(mut schemas: Map<String, Value>) -> Map<String, Value> {
+fn sort_by_reference(mut schemas: Map<String, Value>) -> Map<String, Value> {
     let names: Vec<String> = schemas.keys().cloned().collect();
     let (mut ordered, mut seen) = (Map::new(), HashSet::new());
     for name in names {

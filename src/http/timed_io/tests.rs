@@ -25,14 +25,14 @@ async fn took<T>(work: impl Future<Output = T>) -> (T, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_asks_nothing_ends_quietly() {
+async fn idle_connection_ends_without_an_error() {
     let (mut wire, _there, _) = wire();
     let (read, seconds) = took(wire.read(&mut [0; 9])).await;
     assert_eq!((read.unwrap(), seconds), (0, 75), "as if the other side had closed it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn headers_that_do_not_come_to_an_end_are_told_so() {
+async fn incomplete_headers_get_a_timeout_response() {
     let (mut wire, mut there, _) = wire();
     there.write_all(b"GET /").await.unwrap();
     wire.read_exact(&mut [0; 5]).await.unwrap();
@@ -57,7 +57,7 @@ async fn headers_that_do_not_come_to_an_end_are_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_in_work_is_not_timed_and_the_next_one_begins_anew() {
+async fn timeouts_pause_during_a_request_and_restart_after_it() {
     let (mut wire, mut there, turns) = wire();
     there.write_all(b"GET /").await.unwrap();
     wire.read_exact(&mut [0; 5]).await.unwrap();
@@ -66,11 +66,11 @@ async fn a_request_in_work_is_not_timed_and_the_next_one_begins_anew() {
     assert!(in_work.is_err(), "nothing fires meanwhile");
     drop(turn);
     let (read, seconds) = took(wire.read(&mut [0; 9])).await;
-    assert_eq!((read.unwrap(), seconds), (0, 75), "its headers were complete");
+    assert_eq!((read.unwrap(), seconds), (0, 75), "the previous headers were complete");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_for_the_next_request_ends_although_nobody_reads_after_the_answer() {
+async fn idle_timeout_fires_without_another_read() {
     let (wire, mut there, turns) = wire();
     let (mut reading, mut writing) = tokio::io::split(wire);
     let turn = turns.begin();
@@ -88,7 +88,7 @@ async fn the_wait_for_the_next_request_ends_although_nobody_reads_after_the_answ
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_done_with_between_two_looks_counts() {
+async fn short_request_resets_the_timeouts() {
     let (mut wire, mut there, turns) = wire();
     there.write_all(b"GET /").await.unwrap();
     wire.read_exact(&mut [0; 5]).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_request_that_was_done_with_between_two_looks_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_nothing_is_given_up_and_who_reads_slowly_is_not() {
+async fn write_timeout_ends_stalled_but_not_slow_clients() {
     let (mut wire, mut there, _) = wire();
     let much = [7; 640];
     let slowly = async {
@@ -113,7 +113,7 @@ async fn who_reads_nothing_is_given_up_and_who_reads_slowly_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_read_slowly_is_not_cut_off_by_the_wait_for_the_next_request() {
+async fn idle_timeout_does_not_end_a_slow_response() {
     let (wire, mut there, _) = wire();
     let (mut reading, mut writing) = tokio::io::split(wire);
     let slowly = async {
@@ -127,11 +127,11 @@ async fn an_answer_that_is_read_slowly_is_not_cut_off_by_the_wait_for_the_next_r
         took(async { tokio::join!(reading.read(&mut little), writing.write_all(&much), slowly) }).await;
     written.unwrap();
     assert_eq!(read.unwrap(), 0);
-    assert!((400..=475).contains(&seconds), "{seconds}: it ends 75 s after the last byte was taken");
+    assert!((400..=475).contains(&seconds), "{seconds}: the connection ends 75 s after the last byte was read");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_library_says_by_itself_is_said_in_our_words() {
+async fn bare_errors_of_the_library_are_replaced() {
     let (mut wire, mut there, turns) = wire();
     let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     wire.write_all(bare).await.unwrap();
@@ -154,7 +154,7 @@ async fn what_the_library_says_by_itself_is_said_in_our_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_still_comes_of_an_answered_request_is_read_until_the_other_side_closes() {
+async fn unread_request_is_drained_until_the_client_closes() {
     let (mut wire, mut there, turns) = wire();
     drop(turns.begin());
     turns.leave_unread(turns.begun(), Unread::Unknown);
@@ -168,7 +168,7 @@ async fn what_still_comes_of_an_answered_request_is_read_until_the_other_side_cl
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_waited_for_long_at_parting_and_mostly_not_at_all() {
+async fn drain_before_close_is_short_and_rare() {
     let (mut wire, _there, turns) = self::wire();
     drop(turns.begin());
     turns.leave_unread(turns.begun(), Unread::Unknown);
