@@ -127,8 +127,8 @@ pub(super) async fn pipe(
     // If the position is unknown, 0 also works: the client then resumes from the first stored event.
     let last = access.store().last_pos().await.unwrap_or_default();
     let (reader, growing) = state.bus.subscribe_growing(EVENTS_BEHIND);
-    let (notes, told) = mpsc::channel(NOTES);
-    let answer = ModelStreamResponder::new(state.clone(), access.clone(), template.batch_id, reader, told, last);
+    let (notes, messages) = mpsc::channel(NOTES);
+    let answer = ModelStreamResponder::new(state.clone(), access.clone(), template.batch_id, reader, messages, last);
     // The reader runs detached: complete calls run even if the client stops reading.
     let session = ModelStreamReader::new(state, access, format, template, growing, notes).until_end_of(credential);
     tokio::spawn(Context::current().scope(session.run(body)));

@@ -45,8 +45,8 @@ pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Ve
         ),
     ];
     let mut response = (status, fixed, bytes).into_response();
-    let told = [(header::ETAG, Some(tag.to_owned())), (header::CONTENT_RANGE, content_range)];
-    for (name, value) in told {
+    let optional = [(header::ETAG, Some(tag.to_owned())), (header::CONTENT_RANGE, content_range)];
+    for (name, value) in optional {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
             response.headers_mut().insert(name, value);
         }

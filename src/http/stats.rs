@@ -183,7 +183,7 @@ async fn series(access: &Access, tool: &str, since: Option<Time>) -> Result<Opti
     }
 }
 
-/// Returns the start of the window, rounded down to a full minute.
+/// Returns the start of the window. The minute that contains it is included completely.
 fn since(state: &AppState, window: Option<&str>) -> Result<Option<Time>, Problem> {
     let Some(window) = window else { return Ok(None) };
     let minutes =

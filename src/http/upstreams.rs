@@ -229,15 +229,15 @@ fn faults(upstream: &Upstream) -> Vec<FieldError> {
 }
 
 fn problem(refused: UpstreamRequestError) -> Problem {
-    let told = refused.to_string();
+    let detail = refused.to_string();
     match refused {
-        UpstreamRequestError::NotFound => Problem::not_found(told),
-        UpstreamRequestError::NameTaken => Problem::conflict("UPSTREAM_EXISTS", told),
-        UpstreamRequestError::Declared => Problem::conflict("UPSTREAM_NOT_REGISTERED", told),
-        UpstreamRequestError::TooMany => Problem::conflict("TOO_MANY_UPSTREAMS", told),
-        UpstreamRequestError::Unusable(_) => Problem::conflict("UPSTREAM_UNUSABLE", told),
-        UpstreamRequestError::NoSuchTool(place, _) => Problem::field(format!("/tools/{place}"), told),
-        UpstreamRequestError::Vault(_) => Problem::field("/headers", told),
+        UpstreamRequestError::NotFound => Problem::not_found(detail),
+        UpstreamRequestError::NameTaken => Problem::conflict("UPSTREAM_EXISTS", detail),
+        UpstreamRequestError::Declared => Problem::conflict("UPSTREAM_NOT_REGISTERED", detail),
+        UpstreamRequestError::TooMany => Problem::conflict("TOO_MANY_UPSTREAMS", detail),
+        UpstreamRequestError::Unusable(_) => Problem::conflict("UPSTREAM_UNUSABLE", detail),
+        UpstreamRequestError::NoSuchTool(place, _) => Problem::field(format!("/tools/{place}"), detail),
+        UpstreamRequestError::Vault(_) => Problem::field("/headers", detail),
         UpstreamRequestError::Store(error) => error.into(),
     }
 }
