@@ -25,7 +25,7 @@ use crate::engine::Footprint;
 use crate::mcp::{ClientContext, Endpoint, Server, Settings};
 
 /// Maximum size of an error text of the MCP server that is passed on, in bytes.
-const LONGEST_REFUSAL: usize = 4096;
+const MAX_REJECTION_BYTES: usize = 4096;
 
 /// Creates the endpoint that serves `/mcp`.
 pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToken) -> Endpoint {
@@ -178,7 +178,7 @@ async fn convert_rejection(answer: Response<Body>) -> Result<Response, Problem> 
         return Ok(answer);
     }
     let (parts, body) = answer.into_parts();
-    let words = Limited::new(body, LONGEST_REFUSAL).collect().await;
+    let words = Limited::new(body, MAX_REJECTION_BYTES).collect().await;
     let words = words.map(|words| String::from_utf8_lossy(&words.to_bytes()).into_owned()).unwrap_or_default();
     let problem = match status {
         StatusCode::FORBIDDEN => Problem::refused(

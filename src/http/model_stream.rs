@@ -29,11 +29,11 @@ use reader::ModelStreamReader;
 use responder::ModelStreamResponder;
 
 /// Maximum number of calls per stream.
-const MOST_CALLS: usize = 1024;
+const MAX_CALLS: usize = 1024;
 /// Capacity of the channel from reader to responder: up to three messages per call, while the client is not reading.
-const NOTES: usize = 4 * MOST_CALLS;
+const MAX_MESSAGES: usize = 4 * MAX_CALLS;
 /// Maximum number of unread events. A client that sends its whole stream first can still read all events afterwards.
-const EVENTS_BEHIND: usize = 4096;
+const MAX_UNREAD_EVENTS: usize = 4096;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -126,8 +126,8 @@ pub(super) async fn pipe(
     }
     // If the position is unknown, 0 also works: the client then resumes from the first stored event.
     let last = access.store().last_pos().await.unwrap_or_default();
-    let (reader, growing) = state.bus.subscribe_growing(EVENTS_BEHIND);
-    let (notes, messages) = mpsc::channel(NOTES);
+    let (reader, growing) = state.bus.subscribe_growing(MAX_UNREAD_EVENTS);
+    let (notes, messages) = mpsc::channel(MAX_MESSAGES);
     let answer = ModelStreamResponder::new(state.clone(), access.clone(), template.batch_id, reader, messages, last);
     // The reader runs detached: complete calls run even if the client stops reading.
     let session = ModelStreamReader::new(state, access, format, template, growing, notes).until_end_of(credential);

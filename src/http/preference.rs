@@ -17,7 +17,7 @@ pub(super) struct Preference {
 }
 
 /// Maximum wait, in seconds: one hour. Larger values are reduced to it.
-const LONGEST_WAIT_S: u64 = 3600;
+const MAX_WAIT_S: u64 = 3600;
 
 impl Preference {
     /// Parses the waiting preferences. Other preferences are ignored (RFC 7240, section 2); the first `wait` counts.
@@ -31,7 +31,7 @@ impl Preference {
             if name.eq_ignore_ascii_case("respond-async") {
                 found.respond_async = true;
             } else if name.eq_ignore_ascii_case("wait") && found.wait_s.is_none() {
-                found.wait_s = value.parse::<u64>().ok().map(|seconds| seconds.min(LONGEST_WAIT_S));
+                found.wait_s = value.parse::<u64>().ok().map(|seconds| seconds.min(MAX_WAIT_S));
             }
         }
         (found.respond_async || found.wait_s.is_some()).then_some(found)

@@ -20,9 +20,9 @@ use crate::executor::vault::{SealContext, VaultError};
 use crate::registry::{Entry, presets};
 
 /// Maximum size of a value, in bytes of JSON.
-const LONGEST_VALUE: usize = 16 * 1024;
+const MAX_VALUE_BYTES: usize = 16 * 1024;
 /// Maximum number of presets per request.
-const MOST: usize = 100;
+const MAX_PRESETS: usize = 100;
 
 /// Presets by argument name: names and kinds, without values.
 type View = BTreeMap<String, PresetShape>;
@@ -94,8 +94,8 @@ fn parse_changes(body: Value) -> Result<Vec<(String, Option<PresetShape>)>, Prob
     let Value::Object(members) = body else {
         return Err(Problem::field("", format!("must be an object of presets, not {}", type_name(&body))));
     };
-    if members.len() > MOST {
-        return Err(Problem::field("", format!("must have at most {MOST} presets")));
+    if members.len() > MAX_PRESETS {
+        return Err(Problem::field("", format!("must have at most {MAX_PRESETS} presets")));
     }
     let mut asked = Vec::with_capacity(members.len());
     for (name, preset) in members {
@@ -150,8 +150,8 @@ fn to_stored(
         }
         PresetSource::Value(value) => {
             let value = value.to_string();
-            if value.len() > LONGEST_VALUE {
-                return Err(("/value", format!("must have at most {LONGEST_VALUE} bytes")));
+            if value.len() > MAX_VALUE_BYTES {
+                return Err(("/value", format!("must have at most {MAX_VALUE_BYTES} bytes")));
             }
             let place = SealContext { tenant: access.tenant(), tool: &entry.name, name };
             let sealed = state.vault.seal(value.as_bytes(), &place);

@@ -16,11 +16,11 @@ use crate::domain::call::Counted;
 use crate::formats::native::Pieces;
 
 /// Initial capacity of a response: large enough for most, so that the buffer is not reallocated.
-const USUAL_BYTES: usize = 2048;
+const INITIAL_CAPACITY: usize = 2048;
 
 /// Creates a JSON response.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    let mut bytes = Vec::with_capacity(INITIAL_CAPACITY);
     let written = serde_json::to_writer(&mut bytes, body);
     self::written(status, written.map(|()| bytes))
 }

@@ -11,13 +11,13 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const NOTHING: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+const DENY_ALL: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// For responses with an entity tag: only the client may store them, and must revalidate each time.
-const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
+const REVALIDATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 /// The policy of the service's own pages: they may load resources from the service and send requests to it.
 pub(super) const OF_A_PAGE: HeaderValue = HeaderValue::from_static(
@@ -26,29 +26,29 @@ pub(super) const OF_A_PAGE: HeaderValue = HeaderValue::from_static(
 );
 
 /// Default headers of a response, with capacity for its own headers.
-static USUAL: LazyLock<HeaderMap> = LazyLock::new(|| {
-    let mut headers = HeaderMap::with_capacity(ROOM);
+static DEFAULTS: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let mut headers = HeaderMap::with_capacity(CAPACITY);
     headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     headers.insert(REFERRER_POLICY, NO_REFERRER);
-    headers.insert(CONTENT_SECURITY_POLICY, NOTHING);
+    headers.insert(CONTENT_SECURITY_POLICY, DENY_ALL);
     headers.insert(RESOURCE_POLICY, SAME_ORIGIN);
     headers.insert(CACHE_CONTROL, NO_STORE);
     headers
 });
 
 /// The initial headers of a JSON response: the defaults, and a placeholder for the request id.
-static OF_JSON: LazyLock<HeaderMap> = LazyLock::new(|| {
-    let mut headers = USUAL.clone();
+static JSON_HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let mut headers = DEFAULTS.clone();
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(REQUEST_ID, HeaderValue::from_static(""));
     headers
 });
 
-const ROOM: usize = 12;
+const CAPACITY: usize = 12;
 
 /// Returns the initial headers of a JSON response.
 pub(super) fn of_json() -> HeaderMap {
-    OF_JSON.clone()
+    JSON_HEADERS.clone()
 }
 
 /// Adds the default headers that a response does not set, and the id of its request. Copying the whole map is faster
@@ -57,12 +57,12 @@ pub(super) fn secure(headers: &mut HeaderMap, id: HeaderValue) {
     let is_tagged = headers.contains_key(ETAG);
     if headers.contains_key(REFERRER_POLICY) {
         if is_tagged && headers.get(CACHE_CONTROL) == Some(&NO_STORE) {
-            headers.insert(CACHE_CONTROL, ASK_AGAIN);
+            headers.insert(CACHE_CONTROL, REVALIDATE);
         }
     } else {
-        let own = std::mem::replace(headers, USUAL.clone());
+        let own = std::mem::replace(headers, DEFAULTS.clone());
         if is_tagged {
-            headers.insert(CACHE_CONTROL, ASK_AGAIN);
+            headers.insert(CACHE_CONTROL, REVALIDATE);
         }
         headers.extend(own);
     }

@@ -34,11 +34,11 @@ use super::unread::TrackedBody;
 use super::{AppState, layers};
 
 /// Pause after an accept error, such as running out of file descriptors.
-const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Maximum number of connections that receive a 503 at once if the limit is reached, and the timeout of each. Further
 /// connections are closed without a response.
-const REFUSED_AT_ONCE: usize = 64;
-const REFUSAL: Duration = Duration::from_secs(1);
+const MAX_REJECTIONS: usize = 64;
+const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Size of the read and write buffers of a connection, in bytes.
 const BUFFER: usize = 128 * 1024;
 
@@ -75,7 +75,7 @@ where
         http.max_buf_size(BUFFER.max(settings.max_header_bytes));
         let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
         let proxies = Arc::new(Proxies::of(settings));
-        let room_to_refuse = Arc::new(Semaphore::new(REFUSED_AT_ONCE));
+        let room_to_refuse = Arc::new(Semaphore::new(MAX_REJECTIONS));
         Self { service, state, clocks, proxies, http, connections: room, rejections: room_to_refuse }
     }
 
@@ -95,7 +95,7 @@ where
                     tracing::error!(%error, "cannot accept connections");
                     tokio::select! {
                         () = closing.cancelled() => break,
-                        () = tokio::time::sleep(AFTER_A_FAILURE) => {}
+                        () = tokio::time::sleep(ACCEPT_RETRY_DELAY) => {}
                     }
                 }
             }
@@ -115,7 +115,7 @@ where
             let words = layers::last_words(&self.state, Problem::too_many_connections());
             connections.spawn(async move {
                 tokio::select! {
-                    _ = tokio::time::timeout(REFUSAL, refuse(socket, words)) => {}
+                    _ = tokio::time::timeout(REJECTION_TIMEOUT, refuse(socket, words)) => {}
                     _ = ending.changed() => {}
                 }
                 drop(place);

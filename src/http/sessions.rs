@@ -26,11 +26,11 @@ pub(super) mod lifecycle;
 pub(super) mod render;
 /// Default and maximum number of sessions per page.
 const PAGE: u32 = 50;
-const LARGEST_PAGE: u32 = 500;
+const MAX_PAGE: u32 = 500;
 /// Maximum number of digits of the time in a cursor.
-const LONGEST_TIME: usize = 16;
+const MAX_TIME_DIGITS: usize = 16;
 /// Maximum number of tools, of groups and of context objects.
-const MOST_NAMES: usize = 1024;
+const MAX_NAMES: usize = 1024;
 
 /// A new session.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
@@ -182,14 +182,14 @@ fn check(new: &NewSession) -> Result<(), Problem> {
         id.as_deref().map_or(Ok(()), |id| call_body::check_session_at(id, pointer))?;
     }
     call_body::check_limits(&new.limits)?;
-    let too_many = |pointer: &str| Problem::field(pointer, format!("must have at most {MOST_NAMES} members"));
+    let too_many = |pointer: &str| Problem::field(pointer, format!("must have at most {MAX_NAMES} members"));
     if let Some((name, value)) = new.context.iter().find(|(_, value)| !value.is_object()) {
         let place = format!("/context/{}", json::pointer_token(name));
         return Err(Problem::field(place, format!("must be an object, not {}", json::type_name(value))));
     }
     let tools = new.tools.as_deref().unwrap_or_default();
     for (count, pointer) in [(new.context.len(), "/context"), (new.groups.len(), "/groups"), (tools.len(), "/tools")] {
-        if count > MOST_NAMES {
+        if count > MAX_NAMES {
             return Err(too_many(pointer));
         }
     }
@@ -239,8 +239,8 @@ struct Page<'a> {
         (status = 503, description = "The database is unavailable")))]
 pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
     let limit = params.limit.unwrap_or(PAGE);
-    if !(1..=LARGEST_PAGE).contains(&limit) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {LARGEST_PAGE}")));
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_PAGE}")));
     }
     let before = params.cursor.as_deref().map(cursor).transpose()?;
     if params.parent.as_deref().is_some_and(|parent| parent.contains('\0')) {
@@ -262,7 +262,7 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
 fn cursor(text: &str) -> Result<SessionCursor, Problem> {
     let read = || {
         let (at, id) = text.split_once('-').filter(|(_, id)| !id.is_empty())?;
-        let is_time = (1..=LONGEST_TIME).contains(&at.len()) && at.bytes().all(|byte| byte.is_ascii_digit());
+        let is_time = (1..=MAX_TIME_DIGITS).contains(&at.len()) && at.bytes().all(|byte| byte.is_ascii_digit());
         let byte = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
         let id: Vec<u8> = id.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
         // The id is only a position, so any text that the database accepts is valid.

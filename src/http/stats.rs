@@ -15,7 +15,7 @@ use crate::domain::stats::{MinuteStats, ToolStats, UNKNOWN_TOOL};
 use crate::hooks::Counts;
 
 /// Maximum window of a series.
-const LONGEST_WINDOW_MINUTES: i64 = 7 * 24 * 60;
+const MAX_WINDOW_MINUTES: i64 = 7 * 24 * 60;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -186,10 +186,9 @@ async fn series(access: &Access, tool: &str, since: Option<Time>) -> Result<Opti
 /// Returns the start of the window. The minute that contains it is included completely.
 fn since(state: &AppState, window: Option<&str>) -> Result<Option<Time>, Problem> {
     let Some(window) = window else { return Ok(None) };
-    let minutes =
-        minutes(window).filter(|minutes| (1..=LONGEST_WINDOW_MINUTES).contains(minutes)).ok_or_else(|| {
-            Problem::field("", "query: window must be a number followed by s, m, h or d, such as `1h`, up to `7d`")
-        })?;
+    let minutes = minutes(window).filter(|minutes| (1..=MAX_WINDOW_MINUTES).contains(minutes)).ok_or_else(|| {
+        Problem::field("", "query: window must be a number followed by s, m, h or d, such as `1h`, up to `7d`")
+    })?;
     Ok(Some(Time(state.clock.now().0 - (minutes - 1) * 60_000_000)))
 }
 

@@ -17,10 +17,10 @@ use super::turns::RequestTracker;
 
 /// How long, and up to how many bytes, the connection keeps reading a request that was already answered before it
 /// closes.
-const PARTING: Duration = Duration::from_secs(2);
-const MOST_AT_PARTING: usize = 32 << 20;
+const FINAL_READ_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_FINAL_READ: usize = 32 << 20;
 /// Maximum number of bytes read ahead during a request, to detect that its client disconnects.
-const MOST_AHEAD: usize = 1024;
+const MAX_READ_AHEAD: usize = 1024;
 
 /// The timeouts of a connection. Zero disables a timeout.
 #[derive(Debug, Clone, Copy)]
@@ -215,14 +215,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
     fn poll_final_read(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let (since, mut read) = *self.final_response.get_or_insert_with(|| (Instant::now(), 0));
         let mut nothing = [0; 8192];
-        while read < MOST_AT_PARTING && since.elapsed() < PARTING {
+        while read < MAX_FINAL_READ && since.elapsed() < FINAL_READ_TIMEOUT {
             let mut buf = ReadBuf::new(&mut nothing);
             match Pin::new(&mut self.stream).poll_read(context, &mut buf) {
                 Poll::Ready(Ok(())) if !buf.filled().is_empty() => read += buf.filled().len(),
                 Poll::Ready(_) => break,
                 Poll::Pending => {
                     self.final_response = Some((since, read));
-                    return self.read_alarm.poll(since + PARTING, context);
+                    return self.read_alarm.poll(since + FINAL_READ_TIMEOUT, context);
                 }
             }
         }
@@ -231,8 +231,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
 
     /// Fails if the client has closed its side. Called only for requests that end with their client.
     fn poll_client(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let mut bytes = [0; MOST_AHEAD];
-        while self.ahead.len() < MOST_AHEAD {
+        let mut bytes = [0; MAX_READ_AHEAD];
+        while self.ahead.len() < MAX_READ_AHEAD {
             let mut buf = ReadBuf::new(&mut bytes[self.ahead.len()..]);
             match Pin::new(&mut self.stream).poll_read(context, &mut buf) {
                 Poll::Pending => break,

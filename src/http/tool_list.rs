@@ -24,7 +24,7 @@ const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown; charset=utf-8";
 
 /// Largest `limit`.
-const MOST_TOOLS: usize = 10_000;
+const MAX_TOOLS: usize = 10_000;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -117,8 +117,8 @@ pub(super) async fn list(
     headers: HeaderMap,
     Params(params): Params<ListParams>,
 ) -> Result<Response, Problem> {
-    if params.limit.is_some_and(|limit| !(1..=MOST_TOOLS).contains(&limit)) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {MOST_TOOLS}")));
+    if params.limit.is_some_and(|limit| !(1..=MAX_TOOLS).contains(&limit)) {
+        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_TOOLS}")));
     }
     let snapshot = access.snapshot().clone();
     let format = params.format();

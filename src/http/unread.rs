@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::turns::{RequestTracker, Unread};
 
 /// Maximum size of a rest that is read after the response, in bytes, and the timeout for it.
-const MOST_READ: u64 = 256 * 1024;
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_READ: u64 = 256 * 1024;
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request body. If it is dropped before its end, the connection handles the rest.
 pub(super) struct TrackedBody {
@@ -100,12 +100,12 @@ impl RequestTracker {
         let Some((request, rest)) = self.take_unread() else { return };
         match rest {
             // After a timeout, the rest is not awaited again.
-            Unread::Known(body, length) if length <= MOST_READ && response.status() != StatusCode::REQUEST_TIMEOUT => {
+            Unread::Known(body, length) if length <= MAX_READ && response.status() != StatusCode::REQUEST_TIMEOUT => {
                 let (turns, turn) = (self.clone(), self.keep_busy());
                 tokio::spawn(async move {
                     tokio::select! {
                         whole = discard_body(body) => if whole { turns.forget_unread(request) },
-                        () = tokio::time::sleep(LONGEST) => {}
+                        () = tokio::time::sleep(READ_TIMEOUT) => {}
                         () = closing.cancelled() => {}
                     }
                     drop(turn);

@@ -23,9 +23,9 @@ use crate::executor::secrets::is_valid_secret_name;
 use crate::upstreams::{UpstreamDetails, UpstreamRequestError, UpstreamView};
 
 /// Maximum size of a header, in bytes.
-const LONGEST_HEADER: usize = 8192;
+const MAX_HEADER_BYTES: usize = 8192;
 /// Maximum number of headers.
-const MOST_HEADERS: usize = 50;
+const MAX_HEADERS: usize = 50;
 
 /// The response of `GET /upstreams`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -203,8 +203,8 @@ fn faults(upstream: &Upstream) -> Vec<FieldError> {
     if let Err(message) = check_url(url) {
         fault("/url".to_owned(), message);
     }
-    if headers.len() > MOST_HEADERS {
-        fault("/headers".to_owned(), format!("must have at most {MOST_HEADERS} headers"));
+    if headers.len() > MAX_HEADERS {
+        fault("/headers".to_owned(), format!("must have at most {MAX_HEADERS} headers"));
     }
     for (name, value) in headers {
         let pointer = format!("/headers/{}", pointer_token(name));
@@ -212,8 +212,8 @@ fn faults(upstream: &Upstream) -> Vec<FieldError> {
             EnvValue::Secret(secret) if !is_valid_secret_name(&secret.secret) => {
                 fault(format!("{pointer}/secret"), "must have 1 to 128 characters of A-Z, a-z, 0-9 and `_`".to_owned());
             }
-            EnvValue::Text(text) if text.len() > LONGEST_HEADER => {
-                fault(pointer.clone(), format!("must have at most {LONGEST_HEADER} bytes"));
+            EnvValue::Text(text) if text.len() > MAX_HEADER_BYTES => {
+                fault(pointer.clone(), format!("must have at most {MAX_HEADER_BYTES} bytes"));
             }
             _ => {}
         }

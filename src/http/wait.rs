@@ -11,7 +11,7 @@ use crate::domain::Call;
 use crate::domain::event::Stage;
 
 /// Interval of database checks: events of calls on other nodes may arrive late.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns the call once it has ended, after `longest`, or when the service shuts down.
 pub(super) async fn wait(
@@ -36,7 +36,7 @@ pub(super) async fn wait(
         tokio::select! {
             () = &mut over => return Ok(call_now(access, id).await?.unwrap_or(call)),
             () = state.closing.cancelled() => return Ok(call),
-            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
             () = async {
                 loop {
                     match reader.events.recv().await {

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::MOST_CALLS;
+use super::MAX_CALLS;
 use super::responder::{ModelCall, ReaderMessage};
 use crate::access::Access;
 use crate::domain::call::CallRecord;
@@ -26,9 +26,9 @@ use crate::http::AppState;
 use crate::http::auth::CallerCredential;
 
 /// Maximum size of a stream, in bytes.
-const LONGEST: usize = 256 << 20;
+const MAX_STREAM_BYTES: usize = 256 << 20;
 /// Maximum silence of a stream. It is long because models can think for minutes.
-const SILENCE: Duration = Duration::from_secs(900);
+const MAX_SILENCE: Duration = Duration::from_secs(900);
 
 /// The reader of one model stream.
 pub(super) struct ModelStreamReader {
@@ -118,14 +118,14 @@ impl ModelStreamReader {
                 frame = body.frame() => frame,
                 () = closing.cancelled() => return Err("the service is shutting down".to_owned()),
                 () = credential.ended() => return Err("the API key or the token has expired or was revoked".to_owned()),
-                () = tokio::time::sleep(SILENCE) => return Err("the model's stream was silent for too long".to_owned()),
+                () = tokio::time::sleep(MAX_SILENCE) => return Err("the model's stream was silent for too long".to_owned()),
             };
             let Some(frame) = frame else { return Ok(()) };
             let Ok(frame) = frame else { return Err("the request body ended early".to_owned()) };
             let Ok(bytes) = frame.into_data() else { continue };
             length += bytes.len();
-            if length > LONGEST {
-                return Err(format!("the model's stream is longer than {LONGEST} bytes"));
+            if length > MAX_STREAM_BYTES {
+                return Err(format!("the model's stream is longer than {MAX_STREAM_BYTES} bytes"));
             }
             self.feed(&bytes).await?;
         }
@@ -192,8 +192,8 @@ impl ModelStreamReader {
             ..CallRequest::default()
         };
         self.growing.add(id);
-        let failure = if index as usize >= MOST_CALLS {
-            Failure::overloaded(&format!("A stream can have at most {MOST_CALLS} calls"))
+        let failure = if index as usize >= MAX_CALLS {
+            Failure::overloaded(&format!("A stream can have at most {MAX_CALLS} calls"))
         } else {
             match self.accept(id, request).await {
                 Ok(opened) => {

@@ -27,7 +27,7 @@ use crate::formats::native::{BatchAnswer, ToolCall};
 use crate::http::AppState;
 
 /// Timeout for the last events, once all calls have ended or the service is shutting down.
-const LAST_EVENTS: Duration = Duration::from_secs(1);
+const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A message from the reader.
 pub(super) enum ReaderMessage {
@@ -131,7 +131,7 @@ impl ModelStreamResponder {
             if self.is_complete() {
                 return Some(self.end().await);
             }
-            let given_up = self.all_ended.map(|at| at + LAST_EVENTS);
+            let given_up = self.all_ended.map(|at| at + LAST_EVENTS_TIMEOUT);
             let closing = self.state.closing.clone();
             tokio::select! {
                 biased;
@@ -153,7 +153,7 @@ impl ModelStreamResponder {
                 Some((place, end)) = self.ends.next() => self.call_ended(place, end),
                 () = async {
                     closing.cancelled().await;
-                    tokio::time::sleep(LAST_EVENTS).await;
+                    tokio::time::sleep(LAST_EVENTS_TIMEOUT).await;
                 } => return None,
                 () = async {
                     match given_up {

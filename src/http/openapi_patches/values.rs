@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 /// The schema of any JSON that the service accepts, defined in `common.json`.
 const ANY: &str = "Json";
 /// Keywords that constrain a value. A schema without any of them allows every value.
-const SAYS: [&str; 8] = ["type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const", "not"];
+const CONSTRAINTS: [&str; 8] = ["type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const", "not"];
 
 /// Inserts the schema of any JSON wherever a request allows arbitrary values.
 pub(super) fn bound(document: &mut Value) {
@@ -37,7 +37,7 @@ fn bound_one(schema: &mut Value, waiting: &mut Vec<String>) {
         return;
     }
     let any = || json!({ "$ref": format!("#/components/schemas/{ANY}") });
-    if !SAYS.iter().any(|word| members.contains_key(*word)) {
+    if !CONSTRAINTS.iter().any(|word| members.contains_key(*word)) {
         members.extend(any().as_object().cloned().unwrap_or_default());
         return;
     }

@@ -20,8 +20,8 @@ use crate::registry::Entry;
 use crate::registry::entry::ToolView;
 
 /// Default and maximum number of calls shown.
-const CALLS: u32 = 200;
-const MOST_CALLS: u32 = 1000;
+const DEFAULT_CALLS: u32 = 200;
+const MAX_CALLS: u32 = 1000;
 /// Number of calls read at a time.
 const PAGE: u32 = 200;
 /// Maximum size of the calls read for one response, in bytes.
@@ -175,9 +175,9 @@ pub(in crate::http) async fn read(
     Path(id): Path<String>,
     Params(params): Params<ReadParams>,
 ) -> Result<Response, Problem> {
-    let limit = params.limit.unwrap_or(CALLS);
-    if !(1..=MOST_CALLS).contains(&limit) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {MOST_CALLS}")));
+    let limit = params.limit.unwrap_or(DEFAULT_CALLS);
+    if !(1..=MAX_CALLS).contains(&limit) {
+        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_CALLS}")));
     }
     let session = find(&access, &id).await?;
     let (calls, next_cursor) = calls_of(&access, &session, params.cursor, limit as usize).await?;

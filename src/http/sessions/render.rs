@@ -17,7 +17,7 @@ use crate::http::problem::Problem;
 use crate::http::reply;
 
 /// Maximum number of rendered calls; the newest are used.
-const MOST_CALLS: usize = 10_000;
+const MAX_CALLS: usize = 10_000;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -63,9 +63,9 @@ pub(in crate::http) async fn messages(
     Path(id): Path<String>,
     Params(params): Params<MessagesParams>,
 ) -> Result<Response, Problem> {
-    let (vendor, limit) = (params.format.unwrap_or(Vendor::OpenAi), params.limit.unwrap_or(MOST_CALLS));
-    if !(1..=MOST_CALLS).contains(&limit) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {MOST_CALLS}")));
+    let (vendor, limit) = (params.format.unwrap_or(Vendor::OpenAi), params.limit.unwrap_or(MAX_CALLS));
+    if !(1..=MAX_CALLS).contains(&limit) {
+        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_CALLS}")));
     }
     let session = find(&access, &id).await?;
     let (calls, more_before) = calls_of(&access, &session, None, limit).await?;
@@ -93,7 +93,7 @@ pub(in crate::http) async fn messages(
         (status = 503, description = "The database is unavailable")))]
 pub(in crate::http) async fn prompt(access: Access, Path(id): Path<String>) -> Result<Response, Problem> {
     let session = find(&access, &id).await?;
-    let (calls, _) = calls_of(&access, &session, None, MOST_CALLS).await?;
+    let (calls, _) = calls_of(&access, &session, None, MAX_CALLS).await?;
     let tools = access.view(&access.snapshot(), Some(&session)).list();
     let definitions: Vec<_> = tools.iter().map(|entry| &entry.definition).collect();
     let pending: Vec<&Call> = calls.iter().filter(|call| !call.status.is_terminal()).collect();

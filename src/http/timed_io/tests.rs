@@ -174,7 +174,7 @@ async fn drain_before_close_is_short_and_rare() {
     turns.leave_unread(turns.begun(), Unread::Unknown);
     let (ended, seconds) = took(wire.shutdown()).await;
     assert!(ended.is_ok());
-    assert_eq!(seconds, PARTING.as_secs());
+    assert_eq!(seconds, FINAL_READ_TIMEOUT.as_secs());
     let (mut wire, _there, turns) = self::wire();
     drop(turns.begin());
     turns.leave_unread(turns.begun(), Unread::Unknown);
