@@ -51,7 +51,7 @@ async fn charsets_json_and_images_are_understood() {
         (&json!("image"), &json!("image/png"))
     );
     let zip = fetch(&app, &server.url("/zip"), "markdown").await;
-    assert!(failed(&zip, "TOOL_EXECUTION_ERROR").contains("is application/zip (2 bytes); only pages"), "{zip:#}");
+    assert!(failed(&zip, "TOOL_EXECUTION_ERROR").contains("is application/zip (2 bytes); only web pages"), "{zip:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
