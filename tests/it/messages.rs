@@ -1,4 +1,5 @@
-//! Models' own messages: each vendor's is taken as it is, and answered with what the conversation goes on with.
+//! Model messages: each vendor's message is accepted as it is, and the response has the messages that continue the
+//! conversation.
 
 mod answered;
 mod golden;
@@ -8,10 +9,10 @@ mod refused;
 
 use serde_json::{Value, json};
 
-/// The names by which vendors are told apart.
+/// The names of the vendors' formats.
 const VENDORS: [&str; 4] = ["openai", "openai-responses", "anthropic", "gemini"];
 
-/// A message of this vendor with these calls of one tool each, whose ids are `call_0` and so on.
+/// Builds a message of this vendor with one call for each name; the ids are `call_0` and so on.
 fn message(vendor: &str, names: &[&str]) -> Value {
     let ids: Vec<String> = (0..names.len()).map(|n| format!("call_{n}")).collect();
     let calls = names.iter().zip(&ids);
@@ -37,7 +38,7 @@ fn message(vendor: &str, names: &[&str]) -> Value {
     }
 }
 
-/// The results in `messages`, one a call, and the ids that they name.
+/// Returns the id and the value of each result in `messages`.
 fn results(vendor: &str, messages: &Value) -> Vec<(String, Value)> {
     let (list, id): (&Value, fn(&Value) -> &Value) = match vendor {
         "openai" => (messages, |one| &one["tool_call_id"]),
@@ -49,7 +50,7 @@ fn results(vendor: &str, messages: &Value) -> Vec<(String, Value)> {
     list.iter().map(|one| (id(one).as_str().unwrap().to_owned(), one.clone())).collect()
 }
 
-/// The ids that the results name.
+/// Returns the call ids of the results.
 fn result_ids(vendor: &str, messages: &Value) -> Vec<String> {
     results(vendor, messages).into_iter().map(|(id, _)| id).collect()
 }

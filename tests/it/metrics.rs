@@ -1,4 +1,4 @@
-//! `GET /metrics`: what is counted, exactly, and that nobody can make series up.
+//! `GET /metrics`: exact counts, and a fixed set of series.
 
 use std::collections::BTreeMap;
 
@@ -43,12 +43,12 @@ impl Exposition {
         Self { families, samples }
     }
 
-    /// A sample, or nothing where there is no such series.
+    /// Returns a sample, or `None` if the series does not exist.
     fn get(&self, series: &str) -> Option<f64> {
         self.samples.get(series).copied()
     }
 
-    /// The samples whose series begin so.
+    /// Returns the samples of the series with this prefix.
     fn beginning(&self, prefix: &str) -> BTreeMap<&str, f64> {
         let found = self.samples.iter().filter(|(series, _)| series.starts_with(prefix));
         found.map(|(series, value)| (series.as_str(), *value)).collect()
@@ -82,7 +82,7 @@ fn is_histogram(kind: Kind) -> bool {
     matches!(kind, Kind::Histogram(_))
 }
 
-/// The metric that a name in a query is of.
+/// Returns the metric of a name in a query.
 fn metric_of(name: &str) -> Option<&'static str> {
     let one = CATALOG.iter().find(|one| {
         let parts = ["_bucket", "_sum", "_count"].map(|suffix| format!("{}{suffix}", one.name));

@@ -29,7 +29,7 @@ impl Pipe {
         (Self(sender), app.events_from(request).await)
     }
 
-    /// Whether nothing more of it is read.
+    /// Returns `true` if the service reads no more of the stream.
     pub fn is_over(&self) -> bool {
         self.0.is_closed()
     }
@@ -44,12 +44,12 @@ impl Pipe {
     }
 }
 
-/// The next event that is like this.
+/// Returns the next event that matches `like`.
 pub async fn next(events: &mut EventStream, like: impl Fn(&Event) -> bool) -> Event {
     events.until(like).await.pop().expect("the last one is like this")
 }
 
-/// All events of a stream that is sent in pieces of this size.
+/// Sends a stream in chunks of `size` bytes and returns all events.
 pub async fn piped(app: &Client, query: &str, stream: &str, size: usize) -> Vec<Event> {
     let (pipe, mut events) = Pipe::open(app, query).await;
     for piece in stream.as_bytes().chunks(size) {
@@ -59,7 +59,7 @@ pub async fn piped(app: &Client, query: &str, stream: &str, size: usize) -> Vec<
     events.rest().await
 }
 
-/// The data of the last event, which is the batch.
+/// Returns the data of the last event, which is the batch.
 pub fn batch(events: &[Event]) -> &Value {
     let last = events.last().expect("events");
     assert_eq!(last.event, "batch", "{last:?}");
@@ -88,7 +88,7 @@ fn stop(index: usize) -> Value {
     json!({"type": "content_block_stop", "index": index})
 }
 
-/// A whole block.
+/// Builds the events of a complete block.
 pub fn call(index: usize, id: &str, name: &str, arguments: &Value) -> Vec<Value> {
     let text = arguments.to_string();
     let half = text.floor_char_boundary(text.len() / 2);

@@ -41,20 +41,20 @@ async fn document() -> Value {
     App::on_sqlite().await.get("/openapi.json").await.ok()
 }
 
-/// `/tools/{name}` as `/tools/{}`.
+/// Removes the names of parameters: `/tools/{name}` becomes `/tools/{}`.
 fn shape(path: &str) -> String {
     let segments = path.split('/').map(|segment| if segment.starts_with('{') { "{}" } else { segment });
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// The description of one route.
+/// Returns the description of one route.
 fn operation<'a>(document: &'a Value, method: &str, path: &str) -> &'a Value {
     let paths = document["paths"].as_object().unwrap();
     let (_, item) = paths.iter().find(|(key, _)| shape(key) == path).unwrap_or_else(|| panic!("no {path}"));
     item.get(method).unwrap_or_else(|| panic!("no {method} {path}"))
 }
 
-/// What a `$ref` stands for, or the value itself.
+/// Returns the target of a `$ref`, or the value itself.
 fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let Some(target) = value["$ref"].as_str() else { return value };
     document.pointer(target.trim_start_matches('#')).unwrap_or_else(|| panic!("nothing at {target}"))
@@ -177,7 +177,7 @@ async fn event_streams_are_described_as_such() {
     assert!(response["content"]["application/json"].is_object());
 }
 
-/// The other ones are other answers to the same question.
+/// The other entries are alternatives to the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_the_answers_to_one_question_the_first_is_read_and_described() {
     let app = App::on_sqlite().await;
@@ -214,7 +214,7 @@ async fn every_described_get_without_parameters_is_there() {
     let app = App::on_sqlite().await;
     let document = app.get("/openapi.json").await.ok();
     for (path, item) in document["paths"].as_object().unwrap() {
-        // Without a session there is nothing to read at /mcp.
+        // `GET /mcp` requires a session.
         if item.get("get").is_some() && !path.contains('{') && path != "/events" && path != "/mcp" {
             let status = app.get(path).await.status;
             assert!(status < 400, "{path}: {status}");

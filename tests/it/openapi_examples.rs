@@ -42,7 +42,7 @@ fn operations(document: &Value) -> Vec<Operation> {
     all.collect()
 }
 
-/// The examples of a body of one media type.
+/// Returns the examples of a body of one media type.
 fn examples(content: &Value) -> Vec<Value> {
     let named = content["examples"].as_object().into_iter().flat_map(Map::values);
     content.get("example").cloned().into_iter().chain(named.map(|one| one["value"].clone())).collect()
@@ -175,7 +175,7 @@ async fn summaries_and_titles_are_plain_text() {
     }
 }
 
-/// Otherwise the page sends one media type only, which the protocol refuses.
+/// Without the interceptor, the page sends one media type only, which the protocol rejects.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_asks_for_both_media_types_of_mcp() {
     let answer = service().await.get("/docs/swagger-initializer.js").await;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{App, client, fixture};
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
-/// What is served beside the described routes: the description itself.
+/// Paths that are served but not described: the description itself.
 const UNDESCRIBED: [&str; 2] = ["/openapi.json", "/docs/"];
 /// What the service sends; `*/*` is a content block's own type.
 const MEDIA_TYPES: [&str; 6] =
@@ -18,7 +18,7 @@ fn document() -> Value {
     serde_json::to_value(toolpost::http::openapi()).unwrap()
 }
 
-/// Method, path and description of every operation.
+/// Returns the method, path and description of every operation.
 fn operations(document: &Value) -> Vec<(&'static str, String, &Value)> {
     let paths = document["paths"].as_object().unwrap();
     let all = paths.iter().flat_map(|(path, item)| {
@@ -39,7 +39,7 @@ async fn the_service_serves_the_document_of_the_file() {
     let app = App::on_sqlite().await;
     let mut file = document();
     let mut served = app.get("/openapi.json").await.ok();
-    // Without keys nobody is asked for one: see `schemathesis`.
+    // A service without keys requires no key: see `schemathesis`.
     for document in [&mut file, &mut served] {
         let items = document["paths"].as_object_mut().unwrap().values_mut();
         for operation in items.flat_map(|item| item.as_object_mut().unwrap().values_mut()) {
@@ -132,7 +132,7 @@ fn every_event_has_a_schema_whose_fields_are_described() {
 /// What is text for people, and may change.
 const PROSE: [&str; 3] = ["description", "summary", "title"];
 
-/// The document may change in its descriptions only.
+/// Only descriptions in the document may change.
 #[test]
 fn the_shape_of_the_document_stays() {
     let found = shape(&document());
@@ -140,7 +140,7 @@ fn the_shape_of_the_document_stays() {
     fixture::same_as_file("tests/fixtures/openapi_shape.json", &found, how);
 }
 
-/// The document without prose, in order, with one operation or schema a line.
+/// Renders the document without prose, sorted, with one operation or schema per line.
 fn shape(document: &Value) -> String {
     let mut document = without_prose(document, Members::Keywords);
     let parts = document.as_object_mut().unwrap();
@@ -159,7 +159,7 @@ fn shape(document: &Value) -> String {
     format!("{{\n{}\n}}\n", lines.collect::<Vec<_>>().join(",\n"))
 }
 
-/// What the members of an object are.
+/// The meaning of the members of an object.
 #[derive(Clone, Copy, PartialEq)]
 enum Members {
     /// Keywords of OpenAPI and JSON Schema.
@@ -170,7 +170,7 @@ enum Members {
     Data,
 }
 
-/// A part of the document, its members by name.
+/// Removes the prose from a part of the document and sorts its members by name.
 fn without_prose(value: &Value, members: Members) -> Value {
     match value {
         Value::Array(items) => items.iter().map(|item| without_prose(item, members)).collect(),

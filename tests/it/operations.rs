@@ -14,7 +14,7 @@ on_both_databases!(
     }
 );
 
-/// The values of all `src` and `href` attributes.
+/// Returns the values of all `src` and `href` attributes.
 fn references(html: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for attribute in ["src=\"", "href=\"", "src='", "href='"] {
@@ -24,7 +24,7 @@ fn references(html: &str) -> Vec<&str> {
     found
 }
 
-/// The page, and where it was found in the end.
+/// Returns the final URL of the page and its text.
 async fn page(client: &Client, path: &str) -> (Url, String) {
     let answer = bounded("the page", client.request(Method::GET, path).send()).await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -80,7 +80,7 @@ on_both_databases!(
     }
 );
 
-/// Whether the service says that it is ready.
+/// Returns `true` if the service reports that it is ready.
 async fn accepts(client: &Client) -> bool {
     let answer = bounded("readyz", client.request(Method::GET, "/readyz").send()).await;
     answer.is_ok_and(|answer| answer.status() == 200)

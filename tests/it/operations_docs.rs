@@ -13,7 +13,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(project_file(&format!("docs/operations/{name}"))).unwrap()
 }
 
-/// Where the links of a Markdown text lead within the project, without their anchors.
+/// Returns the project files that a Markdown text links to, without anchors.
 fn links(text: &str) -> Vec<&str> {
     let targets = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
     targets.filter(|target| !target.contains("://")).map(|target| target.split('#').next().unwrap()).collect()

@@ -32,9 +32,9 @@ pub const READ: &str = "count_read";
 /// All that is known after a run.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// What callers asked for and were told, by idempotency key.
+    /// Requests and responses, by idempotency key.
     pub asked: BTreeMap<String, KeyHistory>,
-    /// What a listener of all events heard, across all its connections; `None` if nobody listened.
+    /// Events that a subscriber of all events received, over all its connections; `None` without a subscriber.
     pub heard: Option<Vec<Event>>,
     /// What watchers of single calls were sent, each on one connection from the call's beginning on.
     pub watched: Vec<Watched>,
@@ -51,20 +51,20 @@ pub struct Watched {
     pub events: Vec<Event>,
 }
 
-/// One idempotency key, with all that was ever told about its calls.
+/// One idempotency key with all responses about its calls.
 #[derive(Debug, Clone, Default)]
 pub struct KeyHistory {
     /// Calls in the request.
     pub parts: usize,
-    /// Somebody has asked to cancel it.
+    /// `true` if a client has requested cancellation.
     pub is_cancelled: bool,
     /// Answers to its `POST`s.
     pub replies: Vec<Reply>,
-    /// Every look that anybody had at one of its calls.
+    /// Every observation of one of its calls.
     pub sights: Vec<Sight>,
 }
 
-/// What a `POST` was answered, beside the calls in it.
+/// The response to a `POST`, apart from its calls.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub status: u16,
@@ -83,7 +83,7 @@ pub struct Sight {
 }
 
 impl Evidence {
-    /// All that cannot be true, in words; empty if everything is as it must be.
+    /// Returns all violations as text; empty if the evidence is consistent.
     pub fn violations(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut note = |violation: String| found.push(violation);
@@ -115,7 +115,7 @@ pub async fn register(client: &Client, counter: &Counter) {
     }
 }
 
-/// How far a status has come; a call never goes back.
+/// Returns the rank of a status; the rank of a call never decreases.
 fn rank(status: &Value) -> Option<u8> {
     match status.as_str()? {
         "WAIT" => Some(0),

@@ -1,4 +1,4 @@
-//! Clients hear when there are other tools.
+//! Notifications to clients about changes of the tool list.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::modern;
 use super::sessions::session;
 use crate::support::{App, Backend, bounded};
 
-/// The next message of a stream that is none of `skipped` bytes.
+/// Returns the next notification of a stream with this method.
 async fn next(answer: &mut reqwest::Response, method: &str) -> Value {
     let mut text = String::new();
     let found = async {

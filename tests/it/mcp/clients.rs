@@ -34,7 +34,7 @@ async fn is_content(file: &str, arguments: &[&str]) {
     assert!(is_ok, "{} {arguments:?}: {status}\n{text}\n{}\n{HINT}", file.display(), String::from_utf8_lossy(&stderr));
 }
 
-/// What was cancelled at the end is so in the service too.
+/// Checks that the call that the client cancelled last is stored as cancelled.
 async fn is_cancelled(app: &App) {
     let last: Value = ended(app, "wait").await;
     assert_eq!(last["error"]["code"], "CANCELLED", "{last}");
@@ -49,7 +49,7 @@ async fn over_http(file: &str, mode: Option<&str>) {
     is_cancelled(&app).await;
 }
 
-/// Beside a service on the same database, in which its calls are seen.
+/// Runs the client over stdio, next to a service on the same database that shows its calls.
 async fn over_stdio(file: &str, mode: &str) {
     let database = Database::fresh(Backend::Sqlite).await;
     let app = App::start_at(database.url.clone(), Options::default()).await;

@@ -21,8 +21,9 @@ mod tools;
 /// How long the suite may take before its test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Scenarios that no revision requires and that do not pass. All are about tools that ask their client something while
-/// they run as a task, that can only be called as tasks, or that fail as a protocol does: there are no such tools here.
+/// Scenarios that no revision requires and that do not pass. All are about tools that Toolpost does not have: tools
+/// that query their client while they run as a task, that can only be called as tasks, or that fail with a protocol
+/// error.
 const NOT_PASSED: [&str; 5] = [
     "tasks-dispatch-and-envelope",
     "tasks-lifecycle",
@@ -31,7 +32,7 @@ const NOT_PASSED: [&str; 5] = [
     "tasks-required-task-error",
 ];
 
-/// What the suite prints about this revision.
+/// Returns the output of the suite for this revision.
 async fn judged(revision: &str) -> String {
     let mut config = Config::default();
     config.store.database_url = "sqlite::memory:".to_owned();
@@ -52,7 +53,7 @@ async fn judged(revision: &str) -> String {
     text
 }
 
-/// The scenarios with this mark in the summary.
+/// Returns the scenarios with this mark in the summary.
 fn marked<'a>(text: &'a str, mark: &str) -> Vec<&'a str> {
     let summary = text.split("=== SUMMARY ===").nth(1).unwrap_or_default();
     let scored = summary.split("\nTotal:").next().unwrap_or_default().lines();

@@ -1,4 +1,4 @@
-//! Who may ask: names of this machine and those that were configured, and web pages of the same.
+//! Allowed hosts and origins: names of this machine, configured names, and web pages of either.
 
 use reqwest::Method;
 use serde_json::{Value, json};

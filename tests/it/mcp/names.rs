@@ -9,7 +9,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{App, Backend, Options};
 use crate::upstreams::Fixture;
 
-/// The rule that all vendors have in common.
+/// Returns `true` if the name follows the rule that all vendors share.
 fn is_legal(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)

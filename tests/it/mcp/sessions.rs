@@ -1,4 +1,4 @@
-//! Clients before 2026-07-28: with a session, and without one where there is none to be had.
+//! Clients before 2026-07-28: with a session, and without a session where the transport has none.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn initialize() -> Value {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}})
 }
 
-/// The message in an answer, be it JSON or a stream.
+/// Returns the message of a response, which is JSON or a stream.
 fn message(answer: &Response) -> Value {
     if answer.json.is_object() {
         return answer.json.clone();
@@ -22,7 +22,7 @@ fn message(answer: &Response) -> Value {
     data.filter_map(|data| serde_json::from_str(data.trim()).ok()).next_back().unwrap_or_default()
 }
 
-/// A session that is ready; its id.
+/// Initializes a session and returns its id.
 pub async fn session(client: &Client) -> String {
     let begun = send(posted(client, &initialize())).await;
     assert_eq!(message(&begun)["result"]["protocolVersion"], "2025-11-25", "{}", begun.text());
@@ -54,7 +54,7 @@ async fn nobody_needs_a_session_to_call_a_tool() {
     let app = App::on_sqlite().await;
     let answer = send(posted(&app, &calculate()).header("mcp-protocol-version", "2025-06-18")).await.ok();
     assert_eq!(answer["result"]["content"][0]["text"], "2");
-    // What today's revision added is not told to older ones.
+    // Members that the current revision added are not sent to older clients.
     assert_eq!(answer["result"].get("resultType"), None);
 }
 

@@ -31,7 +31,7 @@ impl Program {
         self.input.as_mut().unwrap().write_all(line.as_bytes()).await.unwrap();
     }
 
-    /// The next line; every line is a message.
+    /// Returns the next line; every line is a message.
     async fn hear(&mut self) -> Value {
         let line = bounded("a message", self.output.next_line()).await.unwrap().expect("one more message");
         let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line}"));
@@ -47,7 +47,7 @@ impl Program {
         self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
     }
 
-    /// The client goes; returns whether the program ended well, and what it still said.
+    /// Disconnects the client. Returns whether the program exited successfully, and its remaining messages.
     async fn end(mut self) -> (bool, Vec<Value>) {
         drop(self.input.take());
         let mut rest = Vec::new();

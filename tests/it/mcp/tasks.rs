@@ -1,4 +1,5 @@
-//! Calls of `async` tools as tasks (SEP-2663): the same calls under the same ids, on disk before anybody is told of them.
+//! Calls of `async` tools as tasks (SEP-2663): the same calls under the same ids, committed before the client is
+//! notified.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use super::{ask, modern};
 use crate::support::client::send;
 use crate::support::{App, Backend, Client, eventually};
 
-/// What a client says that knows tasks.
+/// Returns the metadata of a client that supports tasks.
 fn knows_tasks() -> Value {
     json!({"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}})
 }
@@ -15,7 +16,7 @@ pub(super) async fn tasks(client: &Client, method: &str, params: Value) -> Value
     send(modern(client, method, params, knows_tasks())).await.json
 }
 
-/// An `async` tool that waits.
+/// Registers an `async` tool that waits.
 async fn job(app: &App) {
     let wait = app.get("/tools/wait").await.ok()["input_schema"].clone();
     app.register(json!({"name": "job", "description": "Waits.", "input_schema": wait, "async": true,

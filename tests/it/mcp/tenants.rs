@@ -1,4 +1,4 @@
-//! Behind the keys: each client is told of its own tenant's tools, and has its own sessions and tasks.
+//! API keys: each client sees the tools of its own tenant and has its own sessions and tasks.
 
 use reqwest::Method;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::support::app::echo_tool;
 use crate::support::client::send;
 use crate::support::{App, Backend, Client};
 
-/// The names that a client is told of.
+/// Returns the names of the tools that the client can list.
 async fn told(client: &Client) -> Vec<String> {
     let list = ask(client, "tools/list", json!({})).await.ok();
     let names = list["result"]["tools"].as_array().unwrap().iter();
@@ -28,7 +28,7 @@ on_both_databases!(
         let one = key(&operator, json!({"scopes": ["admin"], "tenant": "one"})).await;
         let other = key(&operator, json!({"scopes": ["call"], "tenant": "other"})).await;
         one.register(echo_tool("mine", json!({"type": "object"}))).await;
-        // One after the other, so that nobody is given the list that was made for somebody else.
+        // The clients alternate, which would expose a list that is cached across tenants.
         for (client, has) in [(&one, true), (&other, false), (&operator, false), (&one, true)] {
             let told = told(client).await;
             assert_eq!(told.contains(&"mine".to_owned()), has, "{told:?}");

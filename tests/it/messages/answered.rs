@@ -13,7 +13,7 @@ use crate::support::{Answer, App, Backend, HttpTool};
 /// A pixel, base64.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// A tool named `talk` with text, images and details.
+/// Starts a service with a tool named `talk` that returns text, images and details.
 async fn with_talk(backend: Backend) -> (App, HttpTool) {
     let app = App::with_egress(backend).await;
     let image = json!({"type": "image", "data": PIXEL, "mime_type": "image/png"});

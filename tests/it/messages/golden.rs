@@ -58,7 +58,7 @@ async fn each_message_is_answered_with_what_is_to_be_appended() {
                 assert_eq!(&result["call_id"], id, "{name}");
             }
             assert_eq!(answer["messages"], case["messages"], "{name}");
-            // Whoever says whose message it is gets the same.
+            // An explicit format gives the same response.
             if let Value::Object(mut body) = case["body"].clone() {
                 body.insert("format".into(), vendor.into());
                 let told = app.post("/tool-calls", &body.into()).await.ok();

@@ -1,4 +1,4 @@
-//! Our own options beside a model's message.
+//! Toolpost's own options next to a model's message.
 
 use serde_json::{Value, json};
 

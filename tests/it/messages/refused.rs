@@ -1,4 +1,4 @@
-//! Bodies that are nobody's message, or not the one that they are said to be.
+//! Bodies that match no vendor's format, or not the given format.
 
 use serde_json::{Value, json};
 

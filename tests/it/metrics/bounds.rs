@@ -1,4 +1,4 @@
-//! Whoever calls cannot make series up.
+//! Callers cannot create new series.
 
 use std::collections::BTreeSet;
 

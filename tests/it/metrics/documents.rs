@@ -1,4 +1,4 @@
-//! The reference and the dashboard say what there is.
+//! The reference and the dashboard match the catalog of metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ fn the_reference_is_the_catalogue() {
     same_as_file("docs/metrics.md", &catalog::reference(), "UPDATE_FIXTURES=1 cargo test --test it metrics");
 }
 
-/// The names in a query that are metrics' by their look.
+/// Returns the words of a query that look like names of metrics.
 fn names(query: &str) -> BTreeSet<&str> {
     let words = query.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     words.filter(|word| word.starts_with("toolpost_") || word.starts_with("process_")).collect()

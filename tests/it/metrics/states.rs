@@ -1,4 +1,4 @@
-//! States: what they are at the moment when somebody asks.
+//! Gauges, which show the state at the time of the request.
 
 use serde_json::json;
 

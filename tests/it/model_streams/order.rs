@@ -1,11 +1,11 @@
-//! How the calls of a stream run beside one another.
+//! The order and concurrency of the calls of a stream.
 
 use serde_json::{Value, json};
 
 use super::{Pipe, batch, call, end, message_start, next};
 use crate::support::{App, Backend, Client};
 
-/// When each call ran, in the order of the results.
+/// Returns when each call started and ended, in the order of the results.
 async fn ran(app: &Client, query: &str, calls: &[(&str, Value)]) -> Vec<(String, String)> {
     let (pipe, mut events) = Pipe::open(app, query).await;
     pipe.say(&[message_start()]);

@@ -1,11 +1,11 @@
-//! Each vendor's stream becomes calls, and the batch says what its conversation goes on with.
+//! Each vendor's stream becomes calls, and the batch has the messages that continue the conversation.
 
 use serde_json::{Value, json};
 
 use super::{anthropic, batch, call, end, message_start, piped};
 use crate::support::{App, Backend};
 
-/// Two calls of `echo`, as this vendor streams them.
+/// Returns a stream of this vendor with two calls of `echo`.
 fn stream_of(format: &str) -> String {
     let lines = |events: Vec<Value>| events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>();
     match format {

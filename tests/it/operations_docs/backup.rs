@@ -1,4 +1,4 @@
-//! `backup.md`: its commands, word for word, make a backup of a service that is at work, and another service goes on from it.
+//! `backup.md`: its commands, word for word, back up a running service, and another service continues from the backup.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,11 +10,11 @@ use crate::support::calls::{gated, id_of};
 use crate::support::shapes::succeeded;
 use crate::support::{Backend, Client, Database, HttpTool, Node, eventually, postgres};
 
-/// What seals written presets; the secret beside the database that a backup has to have.
+/// The key that seals stored presets; a secret that a backup needs in addition to the database.
 const KEYS: (&str, &str) = ("TOOLPOST_ENCRYPTION_KEYS", "2026:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
 const SIGNED: (&str, &str) = ("TOOLPOST_SIGNING_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
 
-/// The commands below a heading of the page.
+/// Returns the commands below a heading of the page.
 fn commands(heading: &str) -> String {
     let text = page("backup.md");
     let (_, behind) = text.split_once(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
@@ -32,7 +32,7 @@ async fn run(heading: &str, variables: &[(&str, String)]) {
     assert!(output.status.success(), "{heading}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What is on record before the backup.
+/// The stored data before the backup.
 struct Before {
     done: Value,
     running: String,
@@ -69,7 +69,7 @@ fn keep_busy(app: &Client) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// The service on what was restored.
+/// Checks the service on the restored database.
 async fn check(app: &Client, before: &Before, later: &str) {
     let Before { done, running, outside, server, .. } = before;
     let stored = app.stored(&id_of(done)).await;
@@ -88,7 +88,7 @@ async fn check(app: &Client, before: &Before, later: &str) {
         (app.stats("echo").await["execution_count"] == echoes).then_some(())
     })
     .await;
-    // Sealed values open with the keys that were kept beside it.
+    // Sealed values open with the keys that were kept with the backup.
     succeeded(&app.call("mail", json!({"to": "bob"})).await);
     assert_eq!(server.requests().last().unwrap().json()["arguments"], json!({"to": "bob", "token": "tok-123456"}));
 }
@@ -130,7 +130,7 @@ async fn a_backup_of_an_sqlite_service_at_work_is_one_to_go_on_from() {
     check(&other, &before, &later).await;
 }
 
-/// Whether nothing stands beside a database file that it needs.
+/// Returns `true` if the database file has no companion files that it needs.
 fn is_alone(file: &Path) -> bool {
     ["-wal", "-journal"].iter().all(|suffix| !Path::new(&format!("{}{suffix}", file.display())).exists())
 }

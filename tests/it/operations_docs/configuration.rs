@@ -1,4 +1,4 @@
-//! `configuration.md` is the defaults file, and has every flag and variable that there is.
+//! `configuration.md` matches the defaults file and lists every flag and variable.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn the_reference_is_the_defaults_file() {
     same_as_file("docs/operations/configuration.md", &reference(), how);
 }
 
-/// The settings of a table, with their sections.
+/// Returns the settings of a table with their sections.
 fn settings(name: &str, table: &Map<String, Value>) -> BTreeSet<(String, String, String)> {
     let mut found = BTreeSet::new();
     for (key, value) in table {
@@ -28,7 +28,7 @@ fn settings(name: &str, table: &Map<String, Value>) -> BTreeSet<(String, String,
     found
 }
 
-/// A value as it stands behind its key.
+/// Parses a TOML value.
 fn of_toml(text: &str) -> Value {
     toml::from_str::<Value>(&format!("it = {text}")).unwrap()["it"].take()
 }
@@ -66,9 +66,9 @@ fn every_variable_of_the_reference_sets_something() {
             let Section { name, settings, .. } = section;
             settings.into_iter().map(move |setting| (setting.variable(&name), setting.default))
         })
-        // Where the database is, nobody is to change here.
+        // The test needs its own database.
         .filter(|(name, _)| name != "TOOLPOST__STORE__DATABASE_URL")
-        // There is no empty list in the environment.
+        // The environment cannot express an empty list.
         .map(|(name, default)| {
             let one = match &name {
                 name if name.ends_with("_ORIGINS") => "https://a.example.com",
@@ -90,7 +90,7 @@ fn every_variable_of_the_reference_sets_something() {
         command.envs(variables.iter().map(|(name, default)| (name, plain(default)))).envs(more.iter().copied());
         Program::start(&mut command).end()
     };
-    // Whatever is no setting is refused.
+    // Unknown and invalid settings are rejected.
     let ended = with(&[]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let ended = with(&[("TOOLPOST__SERVER__LISTNE", "127.0.0.1:1")]);
@@ -99,7 +99,7 @@ fn every_variable_of_the_reference_sets_something() {
     assert!(ended.code == Some(2) && ended.err.contains("cpu_ms"), "{ended:?}");
 }
 
-/// The words of a text that look so.
+/// Returns the words of a text that `is_one` accepts.
 fn words(text: &str, is_one: impl Fn(&str) -> bool) -> BTreeSet<&str> {
     let ends = |letter: char| !letter.is_ascii_alphanumeric() && letter != '-' && letter != '_';
     text.split(ends).filter(|word| is_one(word)).collect()

@@ -17,7 +17,7 @@ const REASONS: [(&str, &str); 3] = [
     ("src/config.rs", "struct ConfigError"),
 ];
 
-/// The source without its tests: what stands in files of tests, or at a file's end.
+/// Returns the source files without their unit tests.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     collect(&project_file("src"), &mut found);
@@ -38,7 +38,7 @@ fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// The text literal that begins here, as it is read, and what comes behind it.
+/// Parses the string literal at the start of `text`. Returns its value and the rest of the text.
 fn literal(text: &str) -> Option<(String, &str)> {
     let inner = text.strip_prefix('"')?;
     let (mut said, mut is_escaped) = (String::new(), false);
@@ -56,7 +56,7 @@ fn literal(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The message of what is said here: the first literal that stands for itself, and is no field's value.
+/// Returns the message of a log macro: the first literal that is an argument of its own and not a field's value.
 fn message(arguments: &str) -> String {
     let mut rest = arguments;
     let mut before = '(';
@@ -76,14 +76,14 @@ fn message(arguments: &str) -> String {
     panic!("no message: {}", &arguments[..arguments.len().min(200)]);
 }
 
-/// What can be said, with its level.
+/// Returns all log messages with their levels.
 fn messages() -> BTreeMap<String, &'static str> {
     let mut found = BTreeMap::new();
     for (path, code) in sources() {
         for (name, level) in MACROS {
             for arguments in code.split(name).skip(1) {
                 let said = message(arguments);
-                // Somebody else's words.
+                // The text comes from elsewhere.
                 if said == "{reason}" {
                     continue;
                 }
@@ -96,13 +96,13 @@ fn messages() -> BTreeMap<String, &'static str> {
     found
 }
 
-/// Why a start can end.
+/// Returns the reasons for which a start can fail.
 fn reasons() -> Vec<String> {
     let mut found = Vec::new();
     for (file, kind) in REASONS {
         let code = fs::read_to_string(project_file(file)).unwrap();
         let (before, behind) = code.split_once(kind).unwrap();
-        // The reason of a struct stands above it.
+        // The message of a struct is in the attribute above it.
         let above = before.lines().last().map_or("", |_| before.rsplit("\n\n").next().unwrap());
         let body = behind.split("\n}").next().unwrap();
         for text in [above, body] {
@@ -115,7 +115,7 @@ fn reasons() -> Vec<String> {
     found
 }
 
-/// The entries of a part of the page: what each is called, and its text.
+/// Returns the headings and texts of the entries of a part of the page.
 fn entries(part: &str) -> BTreeMap<String, String> {
     let page = page("runbook.md");
     let (_, behind) = page.split_once(&format!("\n## {part}\n")).unwrap_or_else(|| panic!("no part {part}"));

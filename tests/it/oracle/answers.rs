@@ -1,4 +1,5 @@
-//! Every accepted call has ended; a key is one set of calls and one answer, whoever asks and however often.
+//! Every accepted call ends, and an idempotency key has one set of calls and one result, for every client and every
+//! retry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +37,7 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
     }
 }
 
-/// What was told about one key's calls is about the stored ones, and ends as they have ended.
+/// Checks that responses for a key are about the stored calls and agree with their outcomes.
 fn one_answer(key: &str, asked: &KeyHistory, stored: &[&Value], note: &mut impl FnMut(String)) {
     for reply in &asked.replies {
         the_reply(key, reply, stored, note);
@@ -58,7 +59,7 @@ fn one_answer(key: &str, asked: &KeyHistory, stored: &[&Value], note: &mut impl 
 fn the_reply(key: &str, reply: &Reply, stored: &[&Value], note: &mut impl FnMut(String)) {
     let Reply { status, location, batch_id, calls } = reply;
     let place = location.as_deref().unwrap_or_default();
-    // A 503 of a batch may name one of which nothing was accepted; what is stored has one batch id all the same.
+    // A 503 of a batch that was not accepted may name a batch id; the stored calls have one batch id in any case.
     if let (None, Some(id)) = (batch_id, place.strip_prefix("/tool-calls/"))
         && stored.iter().all(|call| call["id"] != id)
     {
@@ -81,7 +82,7 @@ fn the_reply(key: &str, reply: &Reply, stored: &[&Value], note: &mut impl FnMut(
     }
 }
 
-/// Whoever asks later sees no earlier status.
+/// Checks that a later request never returns an earlier status.
 fn forwards(key: &str, part: usize, sights: &[&Sight], note: &mut impl FnMut(String)) {
     for one in sights {
         let later = sights.iter().filter(|other| other.asked_at > one.told_at);

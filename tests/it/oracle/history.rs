@@ -24,7 +24,7 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
     }
 }
 
-/// A stream of one call sends its history from the beginning on, as it is read back later; all of it, if it has sent the end.
+/// Checks that a stream of one call is a prefix of its stored history; the full history if the stream has sent the end.
 fn watched(id: &str, events: &[Event], history: &[Event], note: &mut impl FnMut(String)) {
     let Some(beginning) = history.get(..events.len()).filter(|beginning| brief(beginning) == brief(events)) else {
         return note(format!("{id}: of its history {:?}, a watcher was sent {:?}", brief(history), brief(events)));
@@ -32,7 +32,7 @@ fn watched(id: &str, events: &[Event], history: &[Event], note: &mut impl FnMut(
     same_contents(id, events, beginning, note);
 }
 
-/// An event says the same whenever it is read, in every member.
+/// Checks that every member of an event is the same live and read back.
 fn same_contents(id: &str, live: &[Event], back: &[Event], note: &mut impl FnMut(String)) {
     let differs = |(live, back): &(&Event, &Event)| live.data != back.data;
     for (live, back) in live.iter().zip(back).filter(differs) {
@@ -78,7 +78,7 @@ fn one_call(call: &Value, events: &[Event], note: &mut impl FnMut(String)) {
     }
 }
 
-/// What was heard of every call, piece by piece over all connections, is its history.
+/// Checks that the events of every call, collected over all connections, are its history.
 fn all_calls(evidence: &Evidence, heard: &[Event], note: &mut impl FnMut(String)) {
     let mut ids = BTreeSet::new();
     let mut by_call: BTreeMap<&str, Vec<Event>> = BTreeMap::new();

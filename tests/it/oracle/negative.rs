@@ -1,4 +1,4 @@
-//! The oracle can fail: each kind of lie is told to it once.
+//! Negative tests of the oracle: it detects every kind of violation.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{AGAIN, Evidence, KeyHistory, ONCE, READ, Reply, Sight, Watched};
 use crate::support::Event;
 use crate::support::counter::Run;
 
-/// Three calls of three keys, all as it must be.
+/// Returns correct evidence of three calls with three keys.
 fn truth() -> Evidence {
     let mut evidence = Evidence { heard: Some(Vec::new()), ..Evidence::default() };
     for (number, name) in [ONCE, AGAIN, READ].into_iter().enumerate() {
@@ -54,7 +54,7 @@ fn truth() -> Evidence {
     evidence
 }
 
-/// What the oracle finds wrong after `lie`.
+/// Returns the violations that the oracle finds after `lie`.
 fn found(lie: impl FnOnce(&mut Evidence)) -> String {
     let mut evidence = truth();
     lie(&mut evidence);
@@ -108,7 +108,7 @@ fn runs_are_held_against_what_may_run() {
         let more = |e: &mut Evidence| {
             again(e, place);
             e.world.calls[place]["attempts"] = json!(2);
-            // The caller was told the same, and the stats count it.
+            // The caller saw the same value, and the stats count it.
             e.asked.values_mut().nth(place).unwrap().sights[0].call["attempts"] = json!(2);
             e.world.stats["tools"][place]["retry_count"] = json!(1);
         };

@@ -46,7 +46,8 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
     }
 }
 
-/// The tools do not fail for good, so a failure says what became of the service, or that somebody wanted it.
+/// Checks the reason of a failure. The tools never fail permanently, so it is a restart of the service or a
+/// cancellation.
 fn failure(call: &Value, is_cancelled: bool, note: &mut impl FnMut(String)) {
     let attempts = call["attempts"].as_u64().unwrap_or_default();
     let (id, name, code) = (text(call, "id"), text(call, "name"), text(&call["error"], "code"));

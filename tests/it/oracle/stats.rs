@@ -1,4 +1,4 @@
-//! The stats are what anybody can recompute from the stored calls.
+//! The stats match those recomputed from the stored calls.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ fn durations(calls: &[&Value]) -> Vec<u64> {
     durations
 }
 
-/// What one tool's stats must say.
+/// Returns the expected stats of one tool.
 fn counts(calls: &[&Value]) -> Value {
     let (ran, durations) = (executed(calls), durations(calls));
     let rejected: Vec<&Value> = calls.iter().copied().filter(|call| call["started_at"].is_null()).collect();
@@ -76,7 +76,7 @@ fn by_code(calls: &[&Value]) -> BTreeMap<String, u64> {
     codes
 }
 
-/// The smallest duration that so many of a hundred do not exceed (nearest rank).
+/// Returns the smallest duration that `share` percent of the calls do not exceed (nearest rank).
 fn percentile(calls: &[&Value], share: usize) -> u64 {
     let durations = durations(calls);
     let rank = (durations.len() * share).div_ceil(100);

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two messages, as the suite asks for it.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The answer of such a tool; `None` for any other.
+/// Returns the answer of a tool that queries its client, or `None` for any other tool.
 pub async fn call(request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Option<Answer> {
     let argument = |name: &str| {
         let arguments = request.arguments.as_ref();
@@ -75,7 +75,7 @@ fn failed(text: impl Into<String>) -> Answer {
 async fn log(context: &RequestContext<RoleServer>) -> Answer {
     for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
         let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, json!(text));
-        // A client that has gone hears nothing.
+        // The client may be disconnected.
         let _ = context.peer.notify_logging_message(message).await;
         tokio::time::sleep(PAUSE).await;
     }
@@ -126,7 +126,7 @@ fn defaults() -> Value {
     }, "required": []})
 }
 
-/// Every way to say an enumeration (SEP-1330).
+/// Returns a schema with every form of an enumeration (SEP-1330).
 fn enums() -> Value {
     let titled = |title: &str| {
         json!([{"const": "value1", "title": format!("First {title}")},

@@ -50,7 +50,7 @@ impl ConformanceServer {
     }
 }
 
-/// A fixture as rmcp has it.
+/// Converts a fixture to the type of rmcp.
 pub fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }

@@ -14,7 +14,7 @@ use super::server::ConformanceServer;
 type Answer = Result<CallToolResponse, ErrorData>;
 
 impl ConformanceServer {
-    /// The next round of such a tool; `None` for any other.
+    /// Returns the next round of a tool with several rounds, or `None` for any other tool.
     pub fn round(&self, request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Option<Answer> {
         let name = request.name.strip_prefix("test_input_required_result_")?;
         let answers = request.input_responses.clone().unwrap_or_default();
@@ -67,7 +67,7 @@ impl ConformanceServer {
         self.opened(state, "round-2").and_then(|()| said("Both steps are done."))
     }
 
-    /// A state that only this service can have made.
+    /// Signs a state, so that only this service can create it.
     fn sealed(&self, state: &str) -> String {
         format!("{state}.{}", self.key.signature("mcp request state", 0, state.as_bytes()))
     }
@@ -97,7 +97,7 @@ fn asked(questions: impl IntoIterator<Item = (&'static str, Value)>, state: Opti
     Ok(ask(questions, state)?.into())
 }
 
-/// What the client is asked.
+/// Builds the result that requests input from the client.
 pub fn ask(
     questions: impl IntoIterator<Item = (&'static str, Value)>,
     state: Option<String>,
@@ -107,7 +107,7 @@ pub fn ask(
     Ok(InputRequiredResult::new(Some(questions), state))
 }
 
-/// A question to the user with one field.
+/// Builds a question to the user with one field.
 pub fn elicitation(message: &str, field: &str, kind: &str) -> Value {
     let schema = json!({"type": "object", "properties": {field: {"type": kind}}, "required": [field]});
     json!({"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}})

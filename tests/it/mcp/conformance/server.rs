@@ -59,7 +59,7 @@ pub async fn serve(app: &App) -> (SocketAddr, DropGuard) {
     (address, closing.drop_guard())
 }
 
-/// Returns `true` if a request is of 2026-07-28 or later, where there is no handshake.
+/// Returns `true` if a request is of 2026-07-28 or later, which has no handshake.
 fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }

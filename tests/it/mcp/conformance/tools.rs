@@ -1,5 +1,5 @@
-//! The suite's tools. All are registered like any other; of those that ask their client something, only the definition
-//! is used.
+//! The tools of the suite. All are registered like any other tool; tools that query their client use only their
+//! definition.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ struct Greeted {
     name: String,
 }
 
-/// How long to compute.
+/// Duration of the computation.
 #[derive(Deserialize, JsonSchema)]
 struct Slow {
     seconds: f64,
@@ -55,7 +55,7 @@ struct Slow {
     label: String,
 }
 
-/// All of them.
+/// Returns all tools.
 #[must_use]
 pub fn tools() -> Vec<BuiltinTool> {
     let mut all = vec![
@@ -118,7 +118,7 @@ async fn failing(_: NoArgs, _: Run) -> Result<(), ToolError> {
     Err("This job always fails".into())
 }
 
-/// A schema with what others like to lose.
+/// Builds a tool whose schema has keywords that conversions often drop.
 fn with_schema() -> BuiltinTool {
     let mut tool = tool_fn("json_schema_2020_12_tool", "Has a schema of JSON Schema 2020-12.", |args: Value| {
         Ok(format!("Called with {args}"))
@@ -142,7 +142,7 @@ fn with_schema() -> BuiltinTool {
     tool
 }
 
-/// An argument that stands in a header as well (SEP-2243).
+/// Builds a tool with an argument that is also sent in a header (SEP-2243).
 fn with_header() -> BuiltinTool {
     let mut tool = tool_fn("test_header_argument", "Has an argument for gateways.", |args: Value| {
         Ok(format!("Called with {args}"))
