@@ -17,7 +17,7 @@ mod overload;
 mod slow;
 mod unavailable;
 
-/// A cluster of the test's own, and a service on it.
+/// Starts a cluster for this test and a service on it.
 async fn service(options: Options) -> (App, Arc<PgCluster>) {
     let cluster = tokio::task::spawn_blocking(|| Arc::new(PgCluster::start())).await.unwrap();
     let maker = cluster.clone();
@@ -25,7 +25,7 @@ async fn service(options: Options) -> (App, Arc<PgCluster>) {
     (App::start_at(url, options).await, cluster)
 }
 
-/// Does something to the cluster, away from the runtime's own threads.
+/// Runs `work` on the cluster on a blocking thread.
 async fn with(cluster: &Arc<PgCluster>, work: impl FnOnce(&PgCluster) + Send + 'static) {
     let cluster = cluster.clone();
     tokio::task::spawn_blocking(move || work(&cluster)).await.unwrap();
@@ -36,7 +36,8 @@ async fn readyz(client: &Client, status: u16) {
     eventually("readiness to change", || async { (client.get("/readyz").await.status == status).then_some(()) }).await;
 }
 
-/// A 503 that says that the database is away and when to come again; where the call may be found, if it was accepted.
+/// Checks for a 503 that reports the unavailable database with `retry-after`. Returns the location of the call if it
+/// was accepted.
 fn unavailable(answer: Response) -> Option<String> {
     assert!(!answer.header("retry-after").is_empty());
     let location = answer.header("location").to_owned();
@@ -44,7 +45,7 @@ fn unavailable(answer: Response) -> Option<String> {
     Some(location).filter(|location| !location.is_empty())
 }
 
-/// Tasks that call in turn a tool that is read-only and one that is not, and note every answer.
+/// Tasks that alternately call a read-only tool and one with effects, and record every response.
 struct Load {
     client: Client,
     seen: Arc<LoadRecord>,
@@ -70,13 +71,13 @@ impl Load {
         Self { client, seen, tasks }
     }
 
-    /// Waits until so many more calls were answered with 200.
+    /// Waits until `count` more calls were answered with 200.
     async fn more(&self, count: usize) {
         let wanted = self.seen.answered.load(Ordering::Relaxed) + count;
         eventually("answers", || async { (self.seen.answered.load(Ordering::Relaxed) >= wanted).then_some(()) }).await;
     }
 
-    /// Waits until so many more calls were answered with 503.
+    /// Waits until `count` more calls were answered with 503.
     async fn turned_away(&self, count: usize) {
         let wanted = self.seen.turned_away.load(Ordering::Relaxed) + count;
         eventually("refusals", || async { (self.seen.turned_away.load(Ordering::Relaxed) >= wanted).then_some(()) })
@@ -130,7 +131,7 @@ async fn caller(client: Client, seen: Arc<LoadRecord>, task: usize) {
     }
 }
 
-/// Name, status, and whether it ran, of every stored call by its id.
+/// Returns the name, the status, and whether the tool ran, of every stored call by its id.
 async fn stored(client: &Client) -> BTreeMap<String, (String, String, bool)> {
     let (mut all, mut path) = (BTreeMap::new(), "/tool-calls?limit=500".to_owned());
     loop {
@@ -145,7 +146,7 @@ async fn stored(client: &Client) -> BTreeMap<String, (String, String, bool)> {
     }
 }
 
-/// The stats are those of the stored calls.
+/// Checks that the stats match the stored calls.
 async fn counted_once(client: &Client, stored: &BTreeMap<String, (String, String, bool)>) {
     for name in ["echo", "write"] {
         let of = |status: &str, ran: bool| {
@@ -159,7 +160,7 @@ async fn counted_once(client: &Client, stored: &BTreeMap<String, (String, String
     }
 }
 
-/// The stream of all events has each call's beginning and end once, and its numbers without a gap.
+/// Checks that the stream of all events has the beginning and end of each call once, and positions without gaps.
 async fn told_once(client: &Client, stored: &BTreeMap<String, (String, String, bool)>) {
     let mut stream = client.events("/events?after=0").await;
     let (mut seqs, mut ended, mut last): (BTreeMap<String, u64>, usize, i64) = Default::default();

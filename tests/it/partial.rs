@@ -32,7 +32,7 @@ async fn piece(app: &Client, id: &str, body: Value) {
     assert!(is_taken, "{body}: {}", answer.json);
 }
 
-/// The call when it has ended.
+/// Waits until the call has ended, and returns it.
 async fn ended(app: &Client, id: &str) -> Value {
     app.get(&format!("/tool-calls/{id}?wait_ms=30000")).await.ok()
 }

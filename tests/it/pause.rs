@@ -8,7 +8,7 @@ use crate::support::{Answer, App, Backend, HttpTool, eventually};
 
 const PAUSED: &str = "Error: Tool \"t\" is paused after 3 timeouts in a row";
 
-/// A server that is silent unless the argument `answer` says what to answer; a tool `t` of it.
+/// Starts a server that responds only if the argument `answer` gives a response, and a service with a tool `t` of it.
 async fn service(backend: Backend) -> (App, HttpTool) {
     let (app, server) = (App::with_egress(backend).await, server().await);
     app.tool("t", &server, json!({"limits": {"timeout_ms": 150}})).await;
@@ -30,7 +30,7 @@ async fn times_out(app: &App, name: &str, times: usize) {
     }
 }
 
-/// A call that answers at once, if the tool runs.
+/// Calls the tool with an argument that makes the server respond immediately.
 async fn answers(app: &App, name: &str) -> Value {
     let limits = json!({"timeout_ms": 15_000});
     app.call_with(json!({"name": name, "arguments": {"answer": "well"}, "limits": limits})).await

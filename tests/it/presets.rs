@@ -1,4 +1,4 @@
-//! Arguments that the operator gives, and context that callers give: the tool has them, and nobody else.
+//! Arguments from the operator and context from callers, which only the tool receives.
 
 use serde_json::{Value, json};
 use toolpost::executor::Secrets;
@@ -14,7 +14,7 @@ mod visibility;
 /// The one secret of these services.
 const SECRET: &str = "sk-live-4f9a/+ü";
 
-/// A service with the secret `MAIL_KEY` and a key to seal with, whose tools may reach the test's own servers.
+/// Returns options with the secret `MAIL_KEY`, a key for sealing, and access to the test's own servers.
 fn options() -> Options {
     Options {
         egress_allow: vec!["127.0.0.1".into()],
@@ -32,7 +32,7 @@ async fn service(backend: Backend) -> App {
     App::start_with(backend, options()).await
 }
 
-/// The schema of a mail: `to` is needed, and so are `key` and `region`; nothing else is taken.
+/// Returns the schema of a mail, with `to`, `key` and `region` required and no additional properties.
 fn mail_schema() -> Value {
     json!({
         "type": "object", "required": ["to", "key", "region"], "additionalProperties": false,
@@ -56,7 +56,7 @@ async fn mail(app: &App, server: &HttpTool) -> Value {
     .await
 }
 
-/// What the server was sent last, as JSON.
+/// Returns the body of the server's last request as JSON.
 fn last(server: &HttpTool) -> Value {
     server.requests().last().expect("a request").json()
 }

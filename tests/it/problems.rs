@@ -1,4 +1,4 @@
-//! Requests that are none: RFC 9457, whatever went wrong.
+//! Invalid requests: every error response is a problem document (RFC 9457).
 
 use reqwest::Method;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::support::client::send;
 use crate::support::shapes::{HARD_TEXT, names_field, points_at, succeeded};
 use crate::support::{App, Backend, bounded, raw};
 
-/// `{"name":"echo","arguments":{"a":[[…]]}}`, so deep in all.
+/// Returns `{"name":"echo","arguments":{"a":[[…]]}}` with `levels` levels of nesting in total.
 fn nested(levels: usize) -> String {
     let inner = levels - 2;
     format!(r#"{{"name":"echo","arguments":{{"a":{}{}}}}}"#, "[".repeat(inner), "]".repeat(inner))
@@ -142,7 +142,7 @@ async fn a_body_over_4_mib_is_a_413_whether_its_length_is_told_or_not() {
     assert_eq!(app.get("/tool-calls").await.ok()["tool_calls"], json!([]));
 }
 
-/// A client that reads nothing before it has sent everything, as many do.
+/// Many clients read nothing before they have sent the full body.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_reaches_whoever_sends_a_whole_large_body_first() {
     let app = App::on_sqlite().await;

@@ -20,7 +20,7 @@ mod results;
 mod scripts;
 mod supervised;
 
-/// A service that takes programs over the API. The test is not `toolpost`, so it names the helper.
+/// Starts a service that accepts programs over the API. It names the helper, because the test binary is not `toolpost`.
 async fn service() -> App {
     service_with(Options::default()).await
 }
@@ -34,19 +34,19 @@ fn open(config: &mut Config) {
     config.process.helper = env!("CARGO_BIN_EXE_toolpost").into();
 }
 
-/// A service that knows the secret `KEY`.
+/// Starts a service with the secret `KEY`.
 async fn service_with_secret(value: &'static str) -> App {
     let secrets = Secrets::new(move |name| (name == "KEY").then(|| value.to_owned()));
     service_with(Options { secrets: Some(secrets), ..Options::default() }).await
 }
 
-/// A definition that takes any object; `executor` has more members of the executor.
+/// Builds a definition that accepts any object; `executor` has further members of the executor.
 fn program(name: &str, argv: &[&str], executor: Value) -> Value {
     let executor = with(json!({"type": "process", "argv": argv}), executor);
     json!({"name": name, "input_schema": {"type": "object"}, "executor": executor})
 }
 
-/// A call of a program that is nothing but this script.
+/// Calls a program that runs only this script.
 async fn shell(app: &App, script: &str) -> Value {
     shell_with(app, script, json!({})).await
 }
@@ -58,7 +58,7 @@ async fn shell_with(app: &App, script: &str, executor: Value) -> Value {
     app.call(&name, json!({})).await
 }
 
-/// All processes, living and dead ones, that are below this one.
+/// Returns all descendants of a process, including zombies.
 fn below(id: u32) -> Vec<u32> {
     let mut found = vec![id];
     let parents: Vec<(u32, u32)> = processes().filter_map(|id| Some((id, parent(id)?))).collect();
@@ -80,7 +80,7 @@ fn parent(id: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// The living processes that have this variable in their environment.
+/// Returns the living processes that have this `MARK` in their environment.
 fn marked(mark: &str) -> Vec<u32> {
     let variable = format!("MARK={mark}");
     let is_marked = |id: &u32| {
@@ -90,13 +90,13 @@ fn marked(mark: &str) -> Vec<u32> {
     processes().filter(is_marked).collect()
 }
 
-/// The one of them that was started with these words.
+/// Returns the marked process that was started with this command line.
 fn started_as(mark: &str, words: &[&str]) -> Option<u32> {
     let line: Vec<u8> = words.iter().flat_map(|word| word.bytes().chain([0])).collect();
     marked(mark).into_iter().find(|id| fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|found| found == line))
 }
 
-/// A word that no other test has.
+/// Returns a word that is unique to this test.
 fn mark() -> String {
     tempfile::tempdir().unwrap().path().display().to_string()
 }

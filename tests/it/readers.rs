@@ -1,4 +1,4 @@
-//! Readers of `GET /events`: slow ones harm nobody, and all are told the same.
+//! Subscribers of `GET /events`: slow subscribers do not affect others, and all receive the same events.
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -24,7 +24,7 @@ async fn sleeper(client: &Client) -> TcpStream {
     stream
 }
 
-/// All that is left to be read, to the end.
+/// Reads the stream to the end.
 async fn rest(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     bounded("the end of the stream", stream.read_to_end(&mut bytes)).await.unwrap();
@@ -67,7 +67,7 @@ on_both_databases!(
     }
 );
 
-/// The bytes up to the end of this call.
+/// Returns the bytes up to the end of this call.
 async fn bytes_until(mut answer: reqwest::Response, call_id: &str) -> String {
     let mut text = String::new();
     let last = format!("\"call_id\":\"{call_id}\"");

@@ -34,7 +34,8 @@ impl Library {
         *self.answer.lock().unwrap() = answer;
     }
 
-    /// A definition with the code of `echo`, whose words come from here, and more members.
+    /// Builds a definition that runs `echo` and loads its description and schema from this server; `more` has further
+    /// members.
     fn definition(&self, name: &str, more: Value) -> Value {
         let mut definition = echo_tool(name, json!({"type": "object"}));
         let members = definition.as_object_mut().unwrap();
@@ -46,18 +47,18 @@ impl Library {
     }
 }
 
-/// A document with this description, whose schema asks for `column`.
+/// Builds a document with this description and a schema that requires `column`.
 fn document(description: &str, column: &str) -> Value {
     let schema = json!({"type": "object", "properties": {column: {"type": "string"}}, "required": [column]});
     json!({"description": description, "input_schema": schema})
 }
 
-/// What a definition says by itself where there is no answer.
+/// Returns the description and schema for a definition whose URL does not respond.
 fn own() -> Value {
     json!({"description": "own", "input_schema": {"type": "object"}})
 }
 
-/// The tool, once `look` is content with it.
+/// Waits until `look` accepts the tool, and returns it.
 async fn once(app: &App, name: &str, look: impl Fn(&Value) -> bool) -> Value {
     let path = format!("/tools/{name}");
     eventually("the tool to follow", || async { Some(app.get(&path).await.ok()).filter(|tool| look(tool)) }).await

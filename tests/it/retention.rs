@@ -7,7 +7,7 @@ use crate::support::{App, Backend, Options, eventually};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
-/// An hour is shorter than a settings file may say.
+/// Returns options with a retention of one hour, which is shorter than a settings file allows.
 fn for_an_hour() -> Options {
     Options { configure: Some(|config| config.retention.calls_ms = HOUR_MS), ..Options::default() }
 }
@@ -32,7 +32,7 @@ on_both_databases!(
         app.get(&format!("{path}/events")).await.problem(404);
         assert_eq!(app.stats("echo").await["success_count"], 1);
         app.call_with(json!({"name": "echo", "id": "new"})).await;
-        // Whoever resumes from before the oldest that is kept begins with that.
+        // A subscriber that resumes from a deleted event starts at the oldest event that is kept.
         for after in [0, 2] {
             let mut all = app.events(&format!("/events?after={after}")).await;
             let seen = all.until(|event| event.is_result()).await;

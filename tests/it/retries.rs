@@ -1,4 +1,4 @@
-//! Attempts after the first: of which failures, of which tools, and when.
+//! Retries: the failures and tools for which they happen, and their schedule.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ mod schedule;
 mod tried;
 mod unrecorded;
 
-/// A server that gives these answers in turn, the last one for ever.
+/// Starts a server that gives these responses in turn and repeats the last.
 async fn answers(answers: Vec<Answer>) -> HttpTool {
     let asked = AtomicUsize::new(0);
     HttpTool::start("127.0.0.1", move |_| {
@@ -22,7 +22,7 @@ async fn answers(answers: Vec<Answer>) -> HttpTool {
     .await
 }
 
-/// A failure that may pass.
+/// Returns a temporary failure.
 fn unavailable() -> Answer {
     Answer::status(503, "text/plain", "not now")
 }
@@ -32,12 +32,12 @@ async fn third_time_lucky() -> HttpTool {
     answers(vec![unavailable(), unavailable(), Answer::text("done")]).await
 }
 
-/// Three attempts without a wait worth the name.
+/// Returns a policy of three attempts with a negligible backoff.
 fn three() -> Value {
     json!({"max_attempts": 3, "initial_backoff_ms": 1, "jitter": 0})
 }
 
-/// A tool `t` that may be repeated, three attempts.
+/// Starts a service with an idempotent tool `t` with three attempts.
 async fn patient(backend: Backend, server: &HttpTool, more: Value) -> App {
     let app = App::with_egress(backend).await;
     app.tool("t", server, with(json!({"annotations": idempotent(), "retry": three()}), more)).await;

@@ -1,4 +1,4 @@
-//! Tools written in Rust: the ones that `support::service::rust_tools` describes.
+//! The tools written in Rust that `support::service::rust_tools` describes.
 
 mod instances;
 

@@ -1,7 +1,7 @@
-//! Schemathesis makes up requests from `/openapi.json`, good ones and bad ones, and holds every answer against it.
+//! Schemathesis generates valid and invalid requests from `/openapi.json` and checks every response against it.
 //!
-//! How it does so stands in `tests/clients/schemathesis`. Each part of the API has a service of its own, so that they can be
-//! tried at once, and what one part makes does not slow another: hooks are asked about every call.
+//! Its setup is in `tests/clients/schemathesis`. Each part of the API has its own service: the parts run concurrently,
+//! and objects of one part, such as hooks, do not slow down another.
 
 use std::process::Output;
 use std::time::Duration;
@@ -25,10 +25,10 @@ const GROUPS_AND_SESSIONS: &str = "^/(tool-groups|sessions)";
 const OPERATORS: &str = "^/(hooks|keys|upstreams|imports)";
 const OTHERS: &str = "^/(mcp|stats|metrics|healthz|readyz)";
 
-/// A service with some tools and a group.
+/// Starts a service with some tools and a group.
 async fn service() -> Node {
     let settings = [
-        // Nobody waits long for what cannot be reached, or for arguments that never come.
+        // Short timeouts for unreachable servers and for arguments that never arrive.
         ("TOOLPOST__MCP_SERVERS__START_WAIT_MS", "1"),
         ("TOOLPOST__STREAMS__SILENCE_MS", "1000"),
         ("TOOLPOST__LIMITS__ASYNC_TIMEOUT_MS", "1000"),
@@ -55,7 +55,7 @@ async fn service() -> Node {
     node
 }
 
-/// Tries what is chosen with a key, if there is one, and fails with what was found.
+/// Runs the selected tests, with a key if given, and fails if Schemathesis finds errors.
 async fn is_as_described(service: &Client, key: Option<(String, String)>, chosen: &[&str]) {
     let clients = project_file("tests/clients");
     let program = clients.join("python/.venv/bin/python");
@@ -110,7 +110,7 @@ async fn a_service_without_keys_is_as_described() {
     assert_eq!(node.get("/tools").await.status, 200, "nobody has closed it");
 }
 
-/// So that a new route cannot be forgotten.
+/// Fails if a new route belongs to no part.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_path_belongs_to_one_part() {
     let document: Value = toolpost::http::openapi();

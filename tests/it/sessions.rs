@@ -34,13 +34,13 @@ async fn complete(client: &Client, id: &str, completion: Value) -> Response {
     client.post(&format!("/sessions/{id}/complete"), &completion).await
 }
 
-/// The calls of the list, by what `member` says of them.
+/// Returns the value of `member` of each call in the list.
 fn listed(session: &Value, list: &str, member: &str) -> Vec<String> {
     let items = session[list].as_array().unwrap();
     items.iter().map(|item| item[member].as_str().unwrap().to_owned()).collect()
 }
 
-/// A definition whose work is done outside.
+/// Registers a tool with the executor `external`.
 async fn external(app: &App, name: &str) {
     let definition = json!({"name": name, "input_schema": {"type": "object"}, "executor": {"type": "external"}});
     app.register(definition).await;

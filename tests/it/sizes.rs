@@ -1,5 +1,4 @@
-//! Results of any size: what a model is shown of them, and the whole beside it (docs/reference/contract.md, sections 2
-//! to 4).
+//! Results of any size: the output for the model and the full output (docs/reference/contract.md, sections 2 to 4).
 
 use serde_json::{Value, json};
 
@@ -14,7 +13,7 @@ mod stored;
 
 pub use images::png;
 
-/// So many numbered lines.
+/// Returns `count` numbered lines.
 fn lines(count: usize) -> String {
     (1..=count).map(|number| format!("line {number}\n")).collect()
 }

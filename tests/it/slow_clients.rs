@@ -1,4 +1,4 @@
-//! Clients that are slow, silent, too many or too long: each is bounded, and told so where it can be.
+//! Clients that are slow, silent or too many, or that stay too long: each is bounded and notified where possible.
 
 use serde_json::json;
 use tokio::io::AsyncWriteExt;

@@ -9,7 +9,7 @@ use crate::support::raw::{connect, exchange, is_problem, to_the_end};
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool};
 
-/// A call as bytes, with these headers.
+/// Returns a call as bytes, with these headers.
 fn post(headers: &str, body: &Value) -> String {
     let body = body.to_string();
     let length = body.len();
@@ -18,7 +18,7 @@ fn post(headers: &str, body: &Value) -> String {
     )
 }
 
-/// The JSON body of an answer.
+/// Returns the JSON body of a response.
 fn body_of(answer: &str) -> Value {
     let body = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}")).1;
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
@@ -68,7 +68,7 @@ async fn half_closed_client_is_answered() {
     quick.shutdown().await.unwrap();
     let answer = to_the_end(&mut quick).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    // One that takes until after the client has closed its side.
+    // A response that arrives after the client has closed its side.
     let mut slow = connect(&app).await;
     slow.write_all(post("", &json!({"name": "act"})).as_bytes()).await.unwrap();
     slow.shutdown().await.unwrap();

@@ -48,7 +48,7 @@ const ACCEPTED_AT: i64 = 1_700_000_000_000_000;
 /// An event as it can be compared: position, number, name, data.
 type PublishedEvent = (i64, u32, &'static str, String);
 
-/// A database with a journal in front of it, and all that it has told.
+/// A database with a journal and the events that the journal has published.
 struct Log {
     store: Store,
     journal: Journal,
@@ -64,7 +64,7 @@ impl Log {
         Self::on(Database::fresh(backend).await, IdGenerator::counted()).await
     }
 
-    /// A journal on a database that may have others.
+    /// Starts a journal on a database that other journals may use.
     async fn on(database: Database, ids: IdGenerator) -> Self {
         let store = Store::open(&database.url).await.unwrap();
         let (told, door) = (Arc::<Mutex<Vec<PublishedEvent>>>::default(), Arc::<Door>::default());
@@ -78,7 +78,7 @@ impl Log {
         Self { store, journal, ids, told, door, writer, _database: database }
     }
 
-    /// A call that was just accepted.
+    /// Builds a newly accepted call.
     fn call(&self, name: &str) -> Call {
         Call::accepted(self.ids.next(), name.into(), None, Arc::default(), Time(ACCEPTED_AT), "node".into())
     }
@@ -114,7 +114,7 @@ impl Log {
         self.store.call(call.id).await.unwrap().expect("a stored call")
     }
 
-    /// All events behind `after`, read by so many commits a page.
+    /// Returns all events after position `after`, read in pages of `commits` commits.
     async fn read_back(&self, after: i64, commits: u32) -> Vec<PublishedEvent> {
         let (mut all, mut after) = (Vec::new(), after);
         loop {
@@ -127,19 +127,19 @@ impl Log {
         }
     }
 
-    /// The events of one call as they were told.
+    /// Returns the stored events of one call.
     async fn events_of(&self, call: &Call) -> Vec<PublishedEvent> {
         self.store.events_of(call.id).await.unwrap().unwrap().iter().map(told_of).collect()
     }
 
-    /// Everything that was told, once it is all written.
+    /// Closes the journal and returns all published events.
     async fn told(&mut self) -> Vec<PublishedEvent> {
         self.journal.close();
         bounded("the end of the journal", &mut self.writer).await.unwrap();
         std::mem::take(&mut *self.told.lock().unwrap())
     }
 
-    /// How often a tool is counted: executed, good, rejected.
+    /// Returns the counts of a tool: executed, succeeded, rejected.
     async fn counts(&self, name: &str) -> (u64, u64, u64) {
         let stats = self.store.stats(Some(name)).await.unwrap().pop().unwrap_or_default();
         (stats.execution_count, stats.success_count, stats.rejected_count)
@@ -154,7 +154,7 @@ impl Log {
         }
     }
 
-    /// Runs SQL as somebody else would.
+    /// Runs SQL outside the journal.
     async fn sql(&self, text: &str) {
         let text = AssertSqlSafe(text.to_owned());
         match self.store.db() {
@@ -201,7 +201,7 @@ impl Door {
     fn pass(&self, call: Option<Uuid>) {
         self.last.send_replace(call);
         let shut = |shut_for: &mut Option<Uuid>| shut_for.is_some() && *shut_for == call;
-        // The runtime's other work goes on elsewhere meanwhile.
+        // The runtime moves its other work to other threads.
         tokio::task::block_in_place(|| {
             drop(self.opened.wait_while(self.shut_for.lock().unwrap(), shut).unwrap());
         });
@@ -212,7 +212,7 @@ fn told_of(event: &Event) -> PublishedEvent {
     (event.pos, event.seq, event.kind().as_str(), render::data(event))
 }
 
-/// The call after a run of so many milliseconds.
+/// Returns the call after a run of `duration_ms` milliseconds.
 fn ended(call: &Call, outcome: Outcome, duration_ms: i64) -> Call {
     let mut call = call.clone();
     if call.started_at.is_none() {
@@ -222,7 +222,7 @@ fn ended(call: &Call, outcome: Outcome, duration_ms: i64) -> Call {
     call
 }
 
-/// The call after it was refused.
+/// Returns the call after it was rejected.
 fn rejected(call: &Call, failure: Failure) -> Call {
     let mut call = call.clone();
     call.settle(failure.into(), call.created_at).unwrap();
@@ -233,7 +233,7 @@ fn whole(call: &Call) -> Change {
     Change::new(Arc::new(call.clone()), WHOLE)
 }
 
-/// The four changes of a call that reports once, and the call at its end.
+/// Returns the four changes of a call that reports once, and the ended call.
 fn life(call: &Call) -> (Vec<Change>, Call) {
     let mut call = call.clone();
     let mut changes = vec![Change::new(Arc::new(call.clone()), ACCEPTED)];

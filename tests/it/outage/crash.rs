@@ -85,7 +85,8 @@ async fn a_call_that_was_adopted_without_an_answer_still_ends() {
     let mut sql = <sqlx::PgConnection as sqlx::Connection>::connect(&database.url).await.unwrap();
     sqlx::query("UPDATE tool_calls SET node = $1").bind(name).execute(&mut sql).await.unwrap();
     drop(sql);
-    // Which connection the next heartbeat takes is nobody's to say: it has been opened anew if none was there to be killed.
+    // The heartbeat may use any connection, and the pool replaces killed connections: so the test kills until the call
+    // ends.
     let ended = eventually("the call to end", || async {
         let mut sql = <sqlx::PgConnection as sqlx::Connection>::connect(&database.url).await.unwrap();
         sqlx::query(KILL).execute(&mut sql).await.unwrap();

@@ -1,4 +1,4 @@
-//! The server stands still: whoever asks is told so in time, and nobody has to start anything again afterwards.
+//! A database server that is frozen: clients get an error in time, and the service recovers without a restart.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::support::postgres::PgCluster;
 use crate::support::shapes::succeeded;
 use crate::support::{App, Options, Response};
 
-/// Everything that reads, and what writes without the journal. Far more at a time than there are connections.
+/// Sends all kinds of reads, and a write outside the journal: far more concurrent requests than there are connections.
 async fn ask_everything(app: &App, id: &str) -> Vec<(String, Response)> {
     let paths = [
         "/tool-calls".to_owned(),
@@ -31,7 +31,7 @@ async fn ask_everything(app: &App, id: &str) -> Vec<(String, Response)> {
     reads.into_iter().chain(writes).collect()
 }
 
-/// How a stream begins.
+/// Opens a stream and returns the status of the response.
 async fn open(app: &App, path: String) -> u16 {
     let answer = app.request(reqwest::Method::GET, &path).send();
     crate::support::bounded("a stream", answer).await.unwrap().status().as_u16()
@@ -73,7 +73,7 @@ async fn a_stream_that_cannot_be_read_back_goes_on_later_without_a_gap_or_a_repe
     for n in 0..20 {
         app.call("echo", json!({"n": n})).await;
     }
-    // What it stands at can be told, and what came before can not.
+    // The lock blocks the table of commits: the stream knows its current position, but cannot read earlier events.
     let mut holder = PgConnection::connect(&cluster.url("test_0")).await.unwrap();
     let mut holding = holder.begin().await.unwrap();
     sqlx::query("LOCK TABLE commits IN ACCESS EXCLUSIVE MODE").execute(&mut *holding).await.unwrap();

@@ -1,5 +1,5 @@
-//! There is no room left for the database: nothing that was acknowledged is lost, nothing runs unrecorded, and once there is
-//! room again everything goes on by itself.
+//! A database whose disk is full: no acknowledged call is lost, no call runs unrecorded, and the service recovers on
+//! its own once space is available.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,8 @@ async fn sql(app: &App, text: &'static str) {
     }
 }
 
-/// SQLite is allowed no more pages than it has, and has none to spare; Postgres is made to say what it says when its disk is full.
+/// Fills the database. SQLite may use no more pages than it has, with none free; Postgres raises the error of a full
+/// disk.
 async fn fill(app: &App, backend: Backend) {
     let text = match backend {
         Backend::Sqlite => "VACUUM; PRAGMA max_page_count = 1",
@@ -43,7 +44,7 @@ async fn make_room(app: &App, backend: Backend) {
     sql(app, text).await;
 }
 
-/// A call that needs room.
+/// Builds a call that needs space in the database.
 fn large(name: &str, id: &str) -> Value {
     json!({"name": name, "id": id, "arguments": {"text": "x".repeat(100_000)}})
 }

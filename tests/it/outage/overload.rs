@@ -1,4 +1,4 @@
-//! More than there is room for is refused before anything is accepted.
+//! Overload: calls beyond the limits are rejected before acceptance.
 
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -48,7 +48,7 @@ fn overloaded(answer: Response) {
     assert_eq!(answer.problem(503)["code"], "OVERLOADED");
 }
 
-/// Three calls may wait to be recorded, and none beyond that. Nobody loses patience meanwhile.
+/// Limits the backlog to three calls. The patience is long, so that no call times out in a test.
 fn three(config: &mut Config) {
     (config.server.max_backlog, config.server.burst, config.store.patience_ms) = (3, 0, 60_000);
 }
@@ -62,7 +62,7 @@ on_both_databases!(
             taken.push(app.posted(json!({"name": "echo", "arguments": {"text": "x".repeat(10_000)}})));
             stall.holds(&app, calls).await;
         }
-        // Whoever is refused is told while the others still wait, in whatever way it asks.
+        // Every kind of submission is rejected immediately, while the accepted calls still wait.
         for body in [
             json!({"name": "echo"}),
             json!({"name": "echo", "wait": "accepted"}),
@@ -88,7 +88,7 @@ on_both_databases!(
     }
 );
 
-/// Memory and places have come back.
+/// Waits until all memory and slots are released.
 async fn nothing_is_held(app: &App) {
     let lines = ["backlog_calls", "in_flight_memory_bytes", "queue_accepted", "journal_changes_waiting"];
     eventually("everything to be given back", || async {
@@ -104,7 +104,7 @@ on_both_databases!(
         let server = gated("done").await;
         app.http_tool("slow", &server).await;
         let running: Vec<_> = (0..10).map(|n| app.posted(json!({"name": "slow", "id": n.to_string()}))).collect();
-        // Their starts are recorded one after the other, as far as there is room: who is refused comes again.
+        // Their starts are recorded one at a time as the backlog allows; rejected calls are retried.
         let mut taken = Vec::new();
         for (n, answer) in running.into_iter().enumerate() {
             taken.push(until_taken(&app, answer, n));
@@ -123,7 +123,7 @@ on_both_databases!(
     }
 );
 
-/// The end of a call, which is sent again if it is refused.
+/// Returns the ended call. Retries it while it is rejected.
 async fn until_taken(app: &App, first: JoinHandle<Response>, n: usize) -> Value {
     let mut answer = first.await.unwrap();
     while answer.status == 503 {

@@ -1,4 +1,5 @@
-//! The database is slow, or somebody else holds it up: callers wait no longer than they would, and each call is there once.
+//! A database that is slow or locked by another client: callers wait no longer than configured, and each call is stored
+//! once.
 
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
@@ -7,11 +8,11 @@ use crate::outage::{Load, readyz, service, unavailable};
 use crate::support::shapes::succeeded;
 use crate::support::{Answer, HttpTool, Options, eventually};
 
-/// Waits until so many statements of the service wait for a lock.
+/// Waits until `count` statements of the service wait for a lock.
 pub async fn waiting(connection: &mut PgConnection, count: i64) {
     const SQL: &str = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
         AND application_name = 'toolpost' AND datname = current_database()";
-    // What was seen of it is kept to the end of a transaction unless it is told to look again.
+    // A transaction keeps its first view of the activity until the view is cleared.
     const AGAIN: &str = "SELECT pg_stat_clear_snapshot()";
     let connection = tokio::sync::Mutex::new(connection);
     eventually("statements that wait", || async {

@@ -13,7 +13,7 @@ fn options(patience_ms: u64) -> Options {
     Options { patience_ms: Some(patience_ms), egress_allow: vec!["127.0.0.1".into()], ..Options::default() }
 }
 
-/// Whether the server was asked to run the call that its caller named so.
+/// Returns `true` if the server received the call with this `call_id`.
 fn has_run(server: &HttpTool, call_id: &str) -> bool {
     server.requests().iter().any(|request: &Received| request.json()["call_id"] == call_id)
 }

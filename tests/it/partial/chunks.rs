@@ -40,7 +40,7 @@ on_both_databases!(
         for event in statuses.filter(|event| event.data["status"] != "WAIT") {
             assert_eq!(event.data["params"], whole, "{:?}", event.data);
         }
-        // Whoever comes later is told the same.
+        // A later subscriber receives the same events.
         let again = app.events(&format!("/tool-calls/{id}/events")).await.rest().await;
         assert_eq!(again[0].data["arguments"], json!(null));
         assert_eq!((&again[1].data["status"], &again[1].data["phase"]), (&json!("WAIT"), &json!("arguments")));

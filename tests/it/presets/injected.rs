@@ -1,4 +1,4 @@
-//! What the executor gets, and what everybody else sees of it.
+//! The arguments that the executor receives, and those that other readers see.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ async fn what_a_model_sends_under_a_hidden_name_is_dropped_and_noted() {
     assert_eq!(call["effective_arguments"], json!({"to": "a@b", "unit": "K"}));
     let sent = &last(&server)["arguments"];
     assert_eq!(*sent, json!({"to": "a@b", "unit": "K", "key": SECRET, "region": "eu-central"}));
-    // Also as a JSON text, and beside a real mistake.
+    // The same for arguments as JSON text, and with another mistake.
     let call = app.call("mail", json!("{\"to\":\"a@b\",\"key\":\"x\"}")).await;
     assert_eq!(call["metadata"]["dropped_arguments"], json!(["key"]));
     let call = app.call("mail", json!({"key": "x", "other": 1})).await;

@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
 
-/// Who says something about one argument.
+/// The sources of a value for one argument.
 #[derive(Debug, Clone, Copy)]
 struct ValueSources {
     preset: Option<bool>,
@@ -20,7 +20,7 @@ fn said() -> impl Strategy<Value = ValueSources> {
         .prop_map(|(preset, model, default, stored)| ValueSources { preset, model, default, stored })
 }
 
-/// The value that the tool has to get.
+/// Returns the value that the tool should receive.
 fn expected(said: ValueSources) -> Option<&'static str> {
     let from_model = said.model.then_some("model");
     let from_schema = said.default.then_some("schema");
@@ -70,7 +70,7 @@ async fn a_preset_wins_over_the_model_and_the_model_over_the_schema() {
         for (place, said) in all.iter().enumerate() {
             let argument = format!("a{place}");
             assert_eq!(got.get(&argument).and_then(Value::as_str), expected(*said), "{said:?} in {got}");
-            // What nobody but the tool is to see is nowhere else.
+            // A hidden value appears nowhere else.
             let is_hidden = said.stored.or(said.preset) == Some(false);
             assert!(!is_hidden || call["effective_arguments"].get(&argument).is_none(), "{call}");
         }

@@ -1,5 +1,5 @@
-//! Programs that do not want to end, or take too much: their calls end as they must, nobody of them is left, and others do not
-//! notice. Each of them is bounded by itself, whether or not the service bounds it.
+//! Programs that do not stop or that use too much: their calls end as specified, no process is left, and other calls
+//! are not affected. Each program has its own limits, with and without limits of the service.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{Client, Node, bounded};
 
-/// How a call is to end.
+/// The expected end of a call.
 enum Ends {
     /// With this output.
     Well(&'static str),

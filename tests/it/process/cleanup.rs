@@ -6,7 +6,8 @@ use super::*;
 use crate::support::Node;
 use crate::support::shapes::{failed, succeeded};
 
-/// Children, children that have left group and session, and one that hears no SIGTERM: five at least, with this one.
+/// Starts children, children that leave the group and the session, and one that ignores SIGTERM: at least five
+/// processes, including the script.
 pub const FAMILY: &str = "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &)
     sh -c 'trap \"\" TERM; while :; do sleep 1; done' & wait";
 
@@ -84,7 +85,8 @@ async fn they_go_with_the_service_whatever_ends_it() {
     }
 }
 
-/// The helpers of a program: its ancestors up to the service. One keeps it, the other one holds that.
+/// Returns the helpers of a program: its ancestors below the service. The first supervises the program, the second
+/// supervises the first.
 fn helpers(program: u32) -> Vec<u32> {
     let ancestors = std::iter::successors(parent(program), |id| parent(*id));
     ancestors.take_while(|id| *id != std::process::id() && *id != 0).collect()

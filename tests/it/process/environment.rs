@@ -113,7 +113,7 @@ async fn a_program_writes_only_where_it_may() {
         let read = format!("cat {}", file.display());
         failed(&shell_with(&app, &read, json!({"read": [], "write": []})).await, "TOOL_EXECUTION_ERROR");
         assert_eq!(succeeded(&shell_with(&app, &read, json!({"read": [folder.path()], "write": []})).await), "x\n");
-        // The service's own memory and environment are none of its business.
+        // The program must not read the service's memory and environment.
         let service = format!("cat /proc/{}/environ", std::process::id());
         failed(&shell(&app, &service).await, "TOOL_EXECUTION_ERROR");
     }

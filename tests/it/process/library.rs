@@ -18,7 +18,7 @@ fn script(text: &str, folder: &Path) -> Program {
     Program::new(["sh", "-c", text], WorkDirSpec::Folder(folder.to_owned()))
 }
 
-/// The rest of its output and of its errors.
+/// Returns the remaining standard output and standard error, and the exit report.
 async fn rest(running: &mut RunningProcess) -> (String, String, ExitReport) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     loop {

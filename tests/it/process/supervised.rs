@@ -1,4 +1,4 @@
-//! Programs that live long, of which nothing is left either.
+//! Long-running programs, which leave no processes behind either.
 
 use std::collections::BTreeMap;
 
@@ -94,6 +94,6 @@ async fn it_goes_with_the_service_that_is_killed() {
 async fn the_service_that_is_killed() {
     let Ok(mark) = std::env::var("SUPERVISED_MARK") else { return };
     let mut child = started(FAMILY, &[("PATH", "/usr/bin:/bin"), ("MARK", &mark)]);
-    // It ends at the latest when nobody kills it.
+    // The wait is bounded, in case the process is not killed.
     let _ = bounded("being killed", child.wait()).await;
 }

@@ -6,7 +6,7 @@ use crate::support::calls::{gated, id_of};
 use crate::support::shapes::{points_at, succeeded};
 use crate::support::{App, Backend, HttpTool, eventually};
 
-/// The phases of all calls of a tool, sorted.
+/// Returns the phases of all calls of a tool, sorted.
 async fn phases(app: &App, name: &str) -> Vec<String> {
     let page = app.get(&format!("/tool-calls?name={name}")).await.ok();
     let calls = page["tool_calls"].as_array().unwrap();
@@ -15,7 +15,7 @@ async fn phases(app: &App, name: &str) -> Vec<String> {
     phases
 }
 
-/// Waits until so many calls of the tool run and so many wait.
+/// Waits until `running` calls of the tool run and `queued` calls wait.
 async fn settled_down(app: &App, name: &str, running: usize, queued: usize) {
     let mut expected = vec!["queued"; queued];
     expected.extend(vec!["running"; running]);

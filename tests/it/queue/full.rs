@@ -6,7 +6,7 @@ use crate::support::calls::{gated, id_of};
 use crate::support::shapes::succeeded;
 use crate::support::{App, Backend, HttpTool, Response, eventually};
 
-/// A service whose queue takes two calls, and has them.
+/// Starts a service whose queue holds two calls and is full.
 async fn full(backend: Backend) -> (App, HttpTool) {
     let app = App::tuned(backend, |config| config.queue.max_length = 2).await;
     let server = gated("done").await;
@@ -17,7 +17,7 @@ async fn full(backend: Backend) -> (App, HttpTool) {
     (app, server)
 }
 
-/// 503, when to come again, and nothing else.
+/// Checks for a 503 with `retry-after` and nothing else.
 fn refused(answer: Response) {
     let after: u64 = answer.header("retry-after").parse().unwrap();
     assert!((1..=60).contains(&after) && answer.header("location").is_empty());

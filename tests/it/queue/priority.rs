@@ -1,4 +1,4 @@
-//! Who comes first: higher `priority`, and within it whoever came first.
+//! Order of the queue: higher `priority` first, then first in, first out.
 
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use crate::support::{App, Backend, HttpTool};
 
 const TOO_LATE: &str = "Error: Tool execution timeout after 50ms (queue_timeout_ms)";
 
-/// A tool of one slot, which is taken.
+/// Starts a tool with one slot, which is occupied.
 async fn busy(backend: Backend) -> (App, HttpTool, String) {
     let (app, server) = (App::with_egress(backend).await, gated("done").await);
     app.tool("job", &server, json!({"limits": {"max_concurrency": 1}})).await;
@@ -18,7 +18,7 @@ async fn busy(backend: Backend) -> (App, HttpTool, String) {
     (app, server, running)
 }
 
-/// It ended without having run.
+/// Checks that the call ended without running.
 fn never_ran(call: &Value) {
     assert_eq!(failed(call, "TOOL_TIMEOUT"), TOO_LATE);
     assert_eq!((&call["attempts"], &call["started_at"]), (&json!(0), &Value::Null));

@@ -6,7 +6,7 @@ use super::{Library, document, own};
 use crate::support::shapes::{is_time, names_field, points_at, succeeded, violation};
 use crate::support::{Answer, App, Backend, Options};
 
-/// A built-in would bring its own.
+/// A built-in tool would have a schema of its own.
 fn without_schema() -> Value {
     json!({"executor": {"type": "external"}})
 }

@@ -8,7 +8,7 @@ use crate::support::service::rust_tools;
 use crate::support::shapes::{failed, points_at, succeeded};
 use crate::support::{Answer, App, Backend, Options};
 
-/// One attempt, which failed.
+/// Checks that the call had one attempt, which failed.
 fn once(call: &Value) {
     failed(call, "TOOL_EXECUTION_ERROR");
     assert_eq!(call["attempts"], 1, "{call:#}");

@@ -1,4 +1,4 @@
-//! When the next attempt is made, and who is told.
+//! Delays between attempts, and their visibility.
 
 use serde_json::{Value, json};
 use toolpost::domain::Time;
@@ -7,7 +7,7 @@ use super::{answers, patient, unavailable};
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{Answer, Backend};
 
-/// All times in a value, at any depth, under any name.
+/// Returns all times in a value, at any depth, under any name.
 fn times(value: &Value) -> Vec<Time> {
     match value {
         Value::String(text) => Time::parse(text).into_iter().collect(),

@@ -1,4 +1,4 @@
-//! What is tried again, and how that is told and counted.
+//! Failures that are retried, and how the attempts are reported and counted.
 
 use serde_json::json;
 
@@ -95,7 +95,7 @@ async fn a_tool_that_only_reads_may_be_repeated() {
     assert_eq!((succeeded(&call), &call["attempts"]), ("done", &json!(3)));
 }
 
-/// An address at which nobody listens.
+/// Returns an address without a listener.
 fn nobody() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}/", listener.local_addr().unwrap())

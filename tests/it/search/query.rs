@@ -12,7 +12,7 @@ fn described(name: &str, title: &str, description: &str, tags: Value, properties
     tool
 }
 
-/// A service with a few tools; the four that are always there are beside them.
+/// Starts a service with a few tools in addition to the four that always exist.
 async fn service() -> App {
     let app = App::on_sqlite().await;
     let tools = [

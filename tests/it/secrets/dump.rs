@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 
 use crate::support::{Backend, Database};
 
-/// All rows of all tables, as text; bytes are hex.
+/// Returns all rows of all tables as text, with bytes in hex.
 pub async fn rows(backend: Backend, database: &Database) -> Vec<u8> {
     let mut all = String::new();
     match backend {
@@ -49,7 +49,7 @@ pub async fn rows(backend: Backend, database: &Database) -> Vec<u8> {
     all.into_bytes()
 }
 
-/// The files of a database, its log included; nothing where it is a server's.
+/// Returns the files of an SQLite database, including its log; empty for a database server.
 pub fn files(backend: Backend, database: &Database) -> Vec<u8> {
     if backend == Backend::Postgres {
         return Vec::new();

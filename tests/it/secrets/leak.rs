@@ -1,4 +1,4 @@
-//! What is planted comes to the tool and to nobody else.
+//! Planted secrets reach only the tool.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ const OF_SERVER: Needle = Needle { what: "the server's context", value: "ctx-ser
 const SECRETS: [Needle; 4] = [OF_ENVIRONMENT, OF_FILE, STORED, CREDENTIAL];
 const CONTEXT: [Needle; 2] = [OF_REQUEST, OF_SERVER];
 
-/// Everything that is secret, in every form.
+/// Returns all secrets in every form.
 fn everything() -> String {
     SECRETS.map(|needle| said(needle.value)).join("\n")
 }
 
-/// A tool that gives away whatever it can, in the way that the path says.
+/// Leaks all secrets in the way that the path selects.
 fn behave(request: &Received) -> Answer {
     let all = everything();
     let sse = |events: String| Answer::body("text/event-stream", events);
@@ -116,7 +116,7 @@ on_both_databases!(
 
 type ResponseBodies = Vec<(String, Vec<u8>)>;
 
-/// A tool for every way to say something, with presets of every kind.
+/// Registers one tool for every way to leak a secret, with presets of every kind.
 async fn register(node: &Node, server: &HttpTool) -> ResponseBodies {
     let mut heard = ResponseBodies::new();
     for way in WAYS {
@@ -181,7 +181,7 @@ async fn call(node: &Node, server: &HttpTool) -> ResponseBodies {
     heard
 }
 
-/// Everything that can be read.
+/// Returns the bodies of all resources that can be read.
 async fn look(node: &Node) -> ResponseBodies {
     let mut heard = ResponseBodies::new();
     let formats = ["native", "openai", "openai-responses", "openai-strict", "anthropic", "gemini", "mcp", "prompt"];

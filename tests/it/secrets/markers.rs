@@ -10,7 +10,8 @@ pub struct Needle {
 }
 
 impl Needle {
-    /// As it is, JSON-escaped once and twice, URL-coded, in hex, and as base64 wherever it begins in it.
+    /// Returns the forms of the value: raw, JSON-escaped once and twice, URL-coded, in hex, and as base64 at any
+    /// offset.
     pub fn forms(&self) -> Vec<Vec<u8>> {
         let bytes = self.value.as_bytes();
         let once = inner(self.value);
@@ -34,7 +35,7 @@ impl Needle {
         forms.into_iter().map(String::into_bytes).collect()
     }
 
-    /// Where it is, if it is in there.
+    /// Returns the position of the value in any form, or `None` if it does not occur.
     fn find(&self, haystack: &[u8]) -> Option<usize> {
         let finder = aho_corasick::AhoCorasick::new(self.forms()).unwrap();
         finder.find(haystack).map(|found| found.start())
@@ -54,7 +55,7 @@ fn inner(text: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// What a tool may say that wants to give a value away.
+/// Returns a text with the value in the forms that a leaking tool could use.
 pub fn said(value: &str) -> String {
     let coded = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
     let base64 = ["", "u:", "uv:"].map(|before| STANDARD.encode(format!("{before}{value} and more")));

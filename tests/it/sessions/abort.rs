@@ -1,4 +1,4 @@
-//! Aborting a session ends whatever its calls are doing, and nothing else.
+//! Aborting a session ends its calls in any phase, and nothing else.
 
 use serde_json::{Value, json};
 use toolpost::tool::{NoArgs, async_tool_fn};
@@ -51,7 +51,7 @@ on_both_databases!(
 
 on_both_databases!(
     async fn a_call_that_nobody_can_see_yet_ends_as_well(backend: Backend) {
-        // A read-only call is not written before it has run for a while: it must hear of the abort all the same.
+        // A read-only call is stored only after it has run for a while, but the abort must reach it before that.
         let (started, mut begun) = tokio::sync::mpsc::unbounded_channel();
         let hold = async_tool_fn("hold", "Never ends.", move |_: NoArgs, _| {
             let started = started.clone();

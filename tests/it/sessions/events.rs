@@ -1,4 +1,4 @@
-//! The stream of a session: its whole history, in order, then what happens, and how it stands.
+//! The stream of a session: its full history in order, then live events and the state of the session.
 
 use serde_json::json;
 
@@ -75,7 +75,7 @@ on_both_databases!(
         app.call_with(json!({"name": "echo", "session": "s", "id": "behind"})).await;
         told.extend(stream.until(|event| event.is_result()).await);
         assert!(told.iter().all(|event| !event.id.is_empty()), "{told:#?}");
-        // Whatever event was the last that a reader has seen, it goes on behind it.
+        // A subscriber can resume after any event.
         for (seen, event) in told.iter().enumerate() {
             let expected: Vec<&str> = told[seen + 1..]
                 .iter()

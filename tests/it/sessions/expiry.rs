@@ -1,4 +1,4 @@
-//! Sessions that nobody uses are forgotten; those that somebody uses are not.
+//! Idle sessions are deleted; sessions in use are kept.
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

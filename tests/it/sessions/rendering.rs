@@ -12,8 +12,8 @@ use crate::support::{App, Backend, Options};
 const HOW: &str = "UPDATE_FIXTURES=1 cargo test --test it sessions::told";
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// A session with calls side by side, a failure, an abort, an image, an id that comes twice, a name that vendors refuse,
-/// and a call that goes on.
+/// Builds a session with concurrent calls, a failure, an abort, an image, a duplicate id, a name that vendors reject,
+/// and a running call.
 async fn long_session() -> App {
     let chart = tool_fn("chart", "Draws a chart.", |_: NoArgs| {
         let image = ContentBlock::Image { data: PIXEL.to_owned(), mime_type: "image/png".to_owned() };
@@ -45,7 +45,7 @@ async fn long_session() -> App {
     app
 }
 
-/// The text with our ids numbered as they appear: how many were made before is the service's own business.
+/// Numbers the ids of the service in order of appearance, because they depend on earlier ids.
 fn numbered(text: &str) -> String {
     const BEGINNING: &str = "00000000-0000-7000-8000-";
     let (mut seen, mut parts) = (Vec::new(), text.split(BEGINNING));

@@ -11,7 +11,7 @@ fn task() -> Value {
     json!({"name": "new_task", "session": "main", "arguments": arguments})
 }
 
-/// A session with a task under way: the call, and the task's session.
+/// Starts a task in a session. Returns the ids of the call and of the task's session.
 async fn started(client: &Client) -> (String, String) {
     let session = json!({"id": "main", "tools": ["new_task"], "context": {"user": {"name": "Ada"}}});
     made(client, session).await;

@@ -17,7 +17,7 @@ fn encoded(width: u32, height: u32, format: ImageFormat) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// A real PNG of this size.
+/// Returns a valid PNG of this size.
 pub fn png(width: u32, height: u32) -> Vec<u8> {
     encoded(width, height, ImageFormat::Png)
 }
@@ -26,7 +26,7 @@ pub fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// The call of a tool that answers with this body.
+/// Calls a tool that responds with this body.
 async fn called(app: &App, media_type: &str, body: &[u8]) -> Value {
     let _server = answering(app, "t", Answer::body(media_type, body), json!({})).await;
     let call = app.call("t", json!({})).await;

@@ -6,7 +6,7 @@ use super::{lines, saying, whole};
 use crate::support::shapes::{failed, points_at, succeeded};
 use crate::support::{Answer, App, Backend};
 
-/// What is kept, without the notice.
+/// Returns the kept output before and after the notice.
 fn kept(output: &str) -> (&str, &str) {
     let (before, rest) = output.split_once("[… ").unwrap_or_else(|| panic!("no notice in {output}"));
     let (_, after) = rest.split_once("/output]").unwrap();

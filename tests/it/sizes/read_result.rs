@@ -6,7 +6,7 @@ use super::{lines, saying};
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{App, Backend};
 
-/// The arguments that a notice or the last line of a part names.
+/// Returns the arguments in a notice or in the last line of a part.
 fn way_on(output: &str) -> Option<Value> {
     let start = output.rfind("{\"call_id\"")?;
     let end = start + output[start..].find('}')?;
@@ -90,7 +90,7 @@ on_both_databases!(
                 assert_eq!(read["status"], if is_own { "SUCCESS" } else { "ERROR" }, "{session} reads {id}: {read}");
             }
         }
-        // A session that is made anew has nothing of the one that was forgotten.
+        // A new session with the id of a deleted session has none of its calls.
         assert!(app.delete("/sessions/a").await.status < 300);
         let body = json!({"name": "read_result", "arguments": {"call_id": ids[1]}, "session": "a"});
         assert_eq!(app.call_with(body).await["status"], "ERROR");

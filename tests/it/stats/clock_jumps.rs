@@ -9,7 +9,7 @@ use crate::support::{App, Backend, Options, eventually};
 
 const TWENTY_YEARS_MS: i64 = 20 * 365 * 24 * 3600 * 1000;
 
-/// A service on a clock that the test moves.
+/// Starts a service on a clock that the test controls.
 async fn service(backend: Backend) -> (App, Clock) {
     let clock = Clock::manual(Time(1_767_225_600_000_000));
     let options = Options { clock: Some(clock.clone()), egress_allow: vec!["127.0.0.1".into()], ..Options::default() };
@@ -50,7 +50,7 @@ on_both_databases!(
             app.in_phase(&id, "external").await;
             clock.advance_ms(700);
             let app = app.restart().await;
-            // Whatever takes in a report is what the new process goes on with.
+            // Accepting a report shows that the new process has adopted the call.
             let path = format!("/tool-calls/{id}/progress");
             assert_eq!(app.post(&path, &json!({"tip": "heard"})).await.status, 202);
             eventually("the report", || async { (app.stored(&id).await["tip"] == "heard").then_some(()) }).await;

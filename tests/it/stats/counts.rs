@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::shapes::is_time;
 use crate::support::{App, Backend};
 
-/// The fields of `stats` that a test is about.
+/// Returns only these fields of `stats`.
 fn shown(stats: &Value, fields: &[&str]) -> Value {
     fields.iter().map(|field| ((*field).to_owned(), stats[field].clone())).collect::<serde_json::Map<_, _>>().into()
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{App, Backend};
 
-/// `count` calls at once; every fourth fails in its run, every fourth is rejected.
+/// Sends `count` calls at once: one quarter fails, one quarter is rejected.
 async fn storm(app: &App, count: usize) {
     let calls = (0..count).map(|n| {
         let arguments = match n % 4 {

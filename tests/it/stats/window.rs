@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{App, Backend};
 
-/// The series within an answer: its only list of objects that count executions.
+/// Returns the series of a response: its only list of objects that count executions.
 fn series(answer: &Value) -> &Vec<Value> {
     let lists = answer.as_object().unwrap().values().filter_map(Value::as_array);
     let mut series = lists.filter(|list| list.iter().all(|point| point["execution_count"].is_u64()));

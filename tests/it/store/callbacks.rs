@@ -21,14 +21,14 @@ fn later(seconds: i64) -> Time {
 }
 
 impl Log {
-    /// A call with a callback, as it is accepted.
+    /// Builds an accepted call with a callback.
     fn called_back(&self, url: &str) -> (Call, CallbackRow) {
         let call = Call::from(CallRecord { callback_url: Some(url.into()), ..self.call("t").into_record() });
         let row = CallbackRow::of(&call, self.ids.next()).unwrap();
         (call, row)
     }
 
-    /// So many ended calls with a callback each, in the order in which they were accepted.
+    /// Writes one ended call with a callback for each URL, in the order of acceptance.
     async fn ended_with_callbacks(&self, urls: &[&str]) -> Vec<Call> {
         let (mut calls, mut rows) = (Vec::new(), Vec::new());
         for url in urls {
@@ -50,7 +50,7 @@ async fn due_urls(store: &Store, now: Time, busy: &ExcludedTargets) -> Vec<Strin
     due(store, now, busy).await.iter().map(|due| due.url.to_string()).collect()
 }
 
-/// Takes whatever is due.
+/// Claims all due callbacks.
 async fn claim(store: &Store, now: Time, until: Time) -> Vec<DueCallback> {
     let due = due(store, now, &ExcludedTargets::default()).await;
     store.claim_callbacks(due, now, until).await.unwrap()
@@ -79,7 +79,7 @@ on_both_databases!(
         assert_eq!((found.call_id, &*found.url, &*found.host), (call.id, "https://h/x", "h:443"));
         assert_eq!((found.event_id, found.attempts), (row.event_id, 0));
         assert!(found.bytes > 10, "{found:?}");
-        // One that is there already stays as it is.
+        // A stored callback is not overwritten.
         log.store.insert_callbacks(&[CallbackRow { url: "http://other".into(), ..row }]).await.unwrap();
         assert_eq!(due(&log.store, NOW, &ExcludedTargets::default()).await, [found]);
     }
@@ -119,10 +119,10 @@ on_both_databases!(
         let other = log.store.claim_callbacks(seen, NOW, later(25)).await.unwrap();
         assert_eq!(other.iter().map(|due| due.call_id).collect::<Vec<_>>(), [calls[1].id]);
         assert_eq!(due(&log.store, later(24), &ExcludedTargets::default()).await, []);
-        // Nothing was noted: whoever had them is gone.
+        // No outcome was recorded, so the node that claimed them is lost.
         let again = claim(&log.store, later(25), later(50)).await;
         assert_eq!(again.iter().map(|due| (due.attempts, due.lost, due.step())).collect::<Vec<_>>(), [(2, 1, 1); 2]);
-        // One that was seen while it was due, and has failed since, waits for its time.
+        // A callback that was read while due and has failed since waits for its next attempt.
         note(&log.store, &calls[0], 2, failed(Some(later(100)))).await;
         assert_eq!(log.store.claim_callbacks(again[..1].to_vec(), later(99), later(200)).await.unwrap(), []);
     }

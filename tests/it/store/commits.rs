@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::{Backend, Database};
 
-/// The calls stand in the database as they are, and what was told is what is read back.
+/// Checks that the stored calls equal the given ones, and that the published events are those that are read back.
 async fn assert_stored_and_told(log: &mut Log, calls: &[(Call, Transitions)]) {
     for (call, _) in calls {
         assert_eq!(format!("{:#?}", log.stored(call).await), format!("{call:#?}"));
@@ -61,14 +61,14 @@ async fn write_together(log: &Log, calls: &[(Call, Transitions)]) {
     assert_eq!(log.together(changes.collect()).await, vec![Ok(()); calls.len()]);
 }
 
-/// So many calls that have been written before.
+/// Writes `count` accepted calls in one commit and returns them.
 async fn there(log: &Log, count: usize) -> Vec<Call> {
     let calls: Vec<_> = (0..count).map(|_| waiting(log)).collect();
     write_together(log, &calls).await;
     calls.into_iter().map(|(call, _)| call).collect()
 }
 
-/// Each kind and each other one, which takes one of three places.
+/// Returns three of each kind, with every kind in each of the three places.
 fn mixtures<From, const N: usize>(kinds: [Kind<From>; N]) -> impl Iterator<Item = [Kind<From>; 3]> {
     let pairs = kinds.into_iter().flat_map(move |kind| kinds.map(|other| (kind, other)));
     pairs.flat_map(|(kind, other)| {

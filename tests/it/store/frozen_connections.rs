@@ -1,5 +1,5 @@
-//! Single processes of the server stand still, as behind a network that swallows everything: what was asked through them
-//! ends in time, what comes later goes another way, and what they do once they go on changes nothing.
+//! Single backend processes of PostgreSQL are frozen, as behind a network that drops all packets: their queries time
+//! out, later queries use other connections, and a stale query that continues changes nothing.
 
 use std::pin::Pin;
 use std::process::Command;
@@ -22,7 +22,7 @@ use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, STARTED, WHOLE, ended, life, wh
 use crate::support::postgres::PgCluster;
 use crate::support::{Database, bounded, eventually};
 
-/// A journal on a cluster of its own, and a connection beside it.
+/// A journal on its own cluster, with a separate connection.
 struct Scene {
     log: Log,
     beside: PgConnection,
@@ -30,7 +30,7 @@ struct Scene {
     cluster: PgCluster,
 }
 
-/// Processes that stand still; they go on when the test ends, however it does.
+/// Stopped processes, which continue when the test ends or panics.
 #[derive(Default)]
 struct Stopped(Vec<i32>);
 
@@ -40,7 +40,7 @@ impl Stopped {
         self.0.extend(processes);
     }
 
-    /// Lets them go on, and names them.
+    /// Resumes the processes and returns their ids.
     fn go_on(&mut self) -> Vec<i32> {
         let processes = std::mem::take(&mut self.0);
         if !processes.is_empty() {
@@ -82,7 +82,7 @@ impl Scene {
         self.stopped.stop(found);
     }
 
-    /// Lets them go on, and waits until they are through with what they were told and have found that nobody listens.
+    /// Resumes the processes, and waits until they have finished their queries and noticed the closed connections.
     async fn go_on(&mut self) {
         const SQL: &str = "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = ANY($1)";
         let processes = self.stopped.go_on();
@@ -94,8 +94,8 @@ impl Scene {
         .await;
     }
 
-    /// Has units written in one commit through a process that stands still. Units of the same kind are written before:
-    /// the process knows the statement then, and has been told all of it when it is given up.
+    /// Writes units in one commit through a stopped process. Writes similar units first, so that the process has
+    /// prepared the statement and has received all of it when the writer abandons the connection.
     async fn write_through_a_stopped_process(
         &mut self,
         alike: Vec<Vec<Change>>,
@@ -127,7 +127,7 @@ impl Scene {
         bounded("the commit", join_all(writing)).await
     }
 
-    /// All that a stale try could change.
+    /// Returns all data that a stale attempt could change.
     async fn state(&self, calls: &[&Call]) -> String {
         let log = &self.log;
         let (mut rows, mut callbacks) = (Vec::new(), Vec::new());
@@ -183,7 +183,7 @@ fn started(call: &Call) -> Call {
     call
 }
 
-/// Two calls under way, what they bring next, and how they stand then.
+/// Starts two calls. Returns their next changes and the calls after them.
 async fn under_way(log: &Log, lived: &str, unfinished: &str) -> (Vec<Vec<Change>>, Call, Call) {
     let (mut changes, lived) = life(&log.call(lived));
     let rest = changes.split_off(2);
@@ -194,7 +194,7 @@ async fn under_way(log: &Log, lived: &str, unfinished: &str) -> (Vec<Vec<Change>
     (rest.into_iter().chain([start]).map(|change| vec![change]).collect(), lived, begun)
 }
 
-/// A call that waits, its start, and how it stands then.
+/// Writes an accepted call. Returns its start and the started call.
 async fn a_start(log: &Log, name: &str) -> (Change, Call) {
     let call = log.call(name);
     log.write(&call, ACCEPTED).await.unwrap();
@@ -268,7 +268,7 @@ async fn what_is_refused_beside_a_stale_try_stays_refused() {
 
 type Question<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;
 
-/// Everything that a store can be asked.
+/// Returns every query of a store.
 fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&'static str, Question<'a>)> {
     const NOW: Time = Time(ACCEPTED_AT);
     const LEASE: Duration = Duration::from_secs(10);
@@ -371,7 +371,7 @@ async fn connections_that_fell_silent_are_replaced_while_they_are_still_silent()
     let mut scene = Scene::open().await;
     let call = ended(&scene.log.call("echo"), Outcome::text("x"), 5);
     scene.log.write(&call, WHOLE).await.unwrap();
-    // Together, so that there are as many connections as there may be.
+    // Concurrent queries open the maximum number of connections.
     ask_well(&scene.log, &call).await;
     scene.stop_all().await;
     let silent = ask(&scene.log, &call).await;

@@ -1,4 +1,4 @@
-//! Leases of nodes: judged by the clock of the database, whoever looks.
+//! Leases of nodes, judged by the clock of the database.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::support::Backend;
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Log {
-    /// The nodes whose leases are over.
+    /// Returns the nodes whose leases have expired.
     async fn lost(&self, lease: Duration) -> Vec<String> {
         let nodes = self.store.nodes(lease).await.unwrap();
         let mut lost: Vec<_> = nodes.into_iter().filter(|node| node.is_over).map(|node| node.node).collect();

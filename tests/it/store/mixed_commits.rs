@@ -1,4 +1,4 @@
-//! Counts are those of the stored calls, whatever comes together.
+//! Stats match the stored calls in any mixture of commits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use crate::support::{Backend, bounded};
 
 const TOOLS: [&str; 3] = ["one", "two", "three"];
 
-/// The changes of call number `n`: it goes well, fails, is refused, is unknown, or takes its time.
+/// Builds the changes of call number `n`: it succeeds, fails, is rejected, names an unknown tool, or runs in several
+/// steps.
 fn changes(call: Call, n: usize) -> Vec<Change> {
     let failure = Failure::execution("t", "no");
     let single = |call: Call, news| vec![Change::new(Arc::new(call), news)];
@@ -29,7 +30,7 @@ fn changes(call: Call, n: usize) -> Vec<Change> {
 /// Executed, good, rejected, sum, longest and shortest duration.
 pub(super) type Counts = (u64, u64, u64, u64, u64, u64);
 
-/// What the stats must be where these have ended.
+/// Returns the expected stats of these ended calls.
 pub(super) fn counted(calls: &[Call]) -> BTreeMap<String, Counts> {
     let mut all: BTreeMap<String, Counts> = BTreeMap::new();
     for call in calls {
@@ -53,7 +54,7 @@ pub(super) fn counted(calls: &[Call]) -> BTreeMap<String, Counts> {
     all
 }
 
-/// What the stats are.
+/// Returns the counts of the stored stats.
 pub(super) fn counts_of(stats: &[ToolStats]) -> BTreeMap<String, Counts> {
     let counts = stats.iter().map(|stats| {
         let counts = (

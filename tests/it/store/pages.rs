@@ -1,4 +1,4 @@
-//! Events are found again from every position, whoever wrote them.
+//! Events can be read from every position, regardless of the node that wrote them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

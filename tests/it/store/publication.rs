@@ -1,4 +1,4 @@
-//! When watchers are told of a commit.
+//! The time at which subscribers receive a commit.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ impl Log {
         bounded("a step", self.store.prune(part, LATER, most)).await.unwrap()
     }
 
-    /// All steps that there are to be made. Returns how many there were, and what they have deleted.
+    /// Runs all steps. Returns their number and the deleted rows.
     async fn prune_all(&self, part: RetentionTarget, most: u32) -> (u32, Pruned) {
         let (mut steps, mut all) = (0, Pruned::default());
         loop {
@@ -43,7 +43,7 @@ impl Log {
         call
     }
 
-    /// A call in four commits, with an event that it reported.
+    /// Writes a call in four commits, including a reported event.
     async fn lived_call(&self, name: &str) -> Call {
         let (changes, call) = life(&self.call(name));
         for change in changes {
@@ -70,7 +70,7 @@ on_both_databases!(
         assert!(!log.store.has_messages().await.unwrap());
         assert_eq!((log.commits().await, log.read_back(0, 10).await), (0, Vec::new()));
         assert_eq!(log.counts("t").await, (2, 2, 0), "the stats stay");
-        // What comes afterwards is counted and told as ever.
+        // Later calls are counted and published as usual.
         let next = log.whole_call("t").await;
         assert_eq!(log.counts("t").await, (3, 3, 0));
         assert_eq!(log.read_back(0, 10).await, log.events_of(&next).await);

@@ -11,7 +11,7 @@ use super::{ACCEPTED_AT, Log, REJECTED, SETTLED, Transitions, WHOLE, ended, reje
 use crate::support::Backend;
 use crate::support::shapes::HARD_TEXT;
 
-/// `levels` arrays and objects around a hard text.
+/// Returns `levels` arrays and objects around a text that is hard to escape.
 fn nested(levels: usize) -> Value {
     (0..levels)
         .fold(json!(HARD_TEXT), |inner, level| if level % 2 == 0 { json!([inner]) } else { json!({"\u{0}": inner}) })
@@ -58,7 +58,7 @@ fn rich(log: &Log) -> Call {
     call
 }
 
-/// Whether both are the same call with all that has happened to it; phases follow from statuses.
+/// Checks that both calls are equal in every field; phases follow from statuses.
 fn same(one: &Call, other: &Call) {
     assert_eq!(format!("{one:#?}"), format!("{other:#?}"));
 }

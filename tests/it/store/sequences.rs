@@ -20,10 +20,10 @@ use crate::support::pg_proxy::loss::Loss;
 use crate::support::{Backend, Database};
 
 const TOOLS: [&str; 2] = ["one", "two"];
-/// Of so many commits on Postgres one loses its answer.
+/// On Postgres, one of this number of commits loses its acknowledgement.
 const LOST: u64 = 4;
 
-/// One step of a plan: whose it is, what it does, and what becomes of the commit that it stands in.
+/// One step of a plan: its call, its action, and the fate of its commit.
 #[derive(Debug, Clone)]
 struct Step {
     call: usize,
@@ -62,7 +62,7 @@ impl RepeatableChange {
     }
 }
 
-/// What the call does next; nothing once it has ended. `None` is a call that is not accepted yet.
+/// Returns the next change of the call, or `None` once it has ended. The first change is the acceptance.
 fn next(call: &mut Call, is_accepted: &mut bool, choice: u8, now: Time) -> Option<RepeatableChange> {
     let (kind, text) = (choice % 8, format!("{choice}"));
     let fail = |call: &mut Call| call.settle(Failure::execution("t", "no").into(), now).unwrap();
@@ -112,7 +112,7 @@ fn next(call: &mut Call, is_accepted: &mut bool, choice: u8, now: Time) -> Optio
     Some(RepeatableChange { call: Arc::new(call.clone()), news, reported })
 }
 
-/// What is stored of a plan's calls, and must be the same on every database.
+/// The stored data of a plan's calls, which must be the same on every database.
 #[derive(Debug, PartialEq)]
 struct Picture {
     events: Vec<PublishedEvent>,

@@ -1,4 +1,5 @@
-//! A commit whose end is not known is found out before anybody is told. The connection is cut while the server works.
+//! Commits with an unknown outcome are verified before they are published. The connection is cut while the server
+//! works.
 
 use std::sync::Arc;
 
@@ -51,11 +52,11 @@ impl Cut {
     }
 }
 
-/// Waits until so many commits wait for the lock.
+/// Waits until `count` commits wait for the lock.
 async fn waiting(connection: &mut PgConnection, count: i64) {
     const SQL: &str =
         "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-    // What was seen of it is kept to the end of a transaction unless it is told to look again.
+    // A transaction keeps its first view of the activity until the view is cleared.
     const AGAIN: &str = "SELECT pg_stat_clear_snapshot()";
     let connection = tokio::sync::Mutex::new(connection);
     eventually("commits that wait", || async {
