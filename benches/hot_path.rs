@@ -53,7 +53,7 @@ fn parts(criterion: &mut Criterion) {
     });
 }
 
-/// 1 MiB of arguments, and their stream in pieces of 24 bytes.
+/// Returns 1 MiB of arguments, and their stream in chunks of 24 bytes.
 fn stream() -> (String, Vec<String>) {
     let items: Vec<Value> = (0..9300).map(|id| json!({"id": id, "text": "The quick brown fox jumps over the lazy dog", "flags": [true, null, 0.125], "tags": "a \"b\" c"})).collect();
     let arguments = json!({ "items": items }).to_string();
@@ -68,7 +68,7 @@ fn stream() -> (String, Vec<String>) {
     (arguments.clone(), events.collect())
 }
 
-/// The stream is to cost less than twice what serde_json alone needs for its events and its final text.
+/// Measures the stream, which should cost less than twice the time of serde_json for its events and its final text.
 fn streams(criterion: &mut Criterion) {
     let (arguments, events) = stream();
     criterion.bench_function("1 MiB of arguments, serde_json for events and text", |bench| {
@@ -102,7 +102,7 @@ fn streams(criterion: &mut Criterion) {
     criterion.bench_function("1 MiB of arguments, read in part", |bench| bench.iter(|| partial.readable()));
 }
 
-/// A tool as most are: eight properties, one of them a list of objects, some optional.
+/// Returns a typical tool: eight properties, one of them a list of objects, some optional.
 fn tool() -> Value {
     let item = json!({
         "type": "object", "required": ["name"],

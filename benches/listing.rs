@@ -1,4 +1,4 @@
-//! A thousand tools: listed for a model's request, from what is kept and anew, and searched.
+//! A thousand tools: listed for a model's request, with and without cached renderings, and searched.
 
 #![allow(
     clippy::unwrap_used,
@@ -47,7 +47,7 @@ fn tool(number: usize) -> ToolDefinition {
     serde_json::from_value(definition).expect("it is a definition")
 }
 
-/// The same tools in a snapshot in which nothing is kept yet; how they are lowered is known.
+/// Returns a snapshot of the same tools without cached lists; the lowered schemas are cached.
 fn anew(app: &App) -> Arc<Snapshot> {
     let tools = (0..TOOLS).map(|number| (tool(number), Time(0))).collect();
     app.engine.registry().show_files(tools).expect("they are good");

@@ -33,7 +33,7 @@ pub use sse::{Event, EventStream};
 /// How long anything that a test awaits may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The outcome of `work`, or a failed test.
+/// Waits for the output of `work`; fails the test after a timeout.
 pub async fn bounded<F: Future>(what: &str, work: F) -> F::Output {
     tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }

@@ -1,4 +1,4 @@
-//! Tenants see nothing of each other: every route of the document, asked by another tenant and by nobody.
+//! Tenants are isolated: every documented route, requested by another tenant and without a key.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ mod parents;
 mod routes;
 mod shared;
 
-/// What stands in everything that the one tenant has, and nowhere else.
+/// A text in all data of the first tenant, and nowhere else.
 const MARK: &str = "marker_a";
 
 /// A tenant with something of every kind.
@@ -19,15 +19,15 @@ struct Owner {
     client: Client,
     /// A call that has ended.
     ended: String,
-    /// One whose work is done outside, and which waits for it.
+    /// A call of an external tool that waits for its result.
     waiting: String,
-    /// One whose arguments come piece by piece.
+    /// A call that receives its arguments in chunks.
     partial: String,
     hook: String,
     key: String,
 }
 
-/// A service with an operator, and a tenant's key with everything allowed.
+/// Starts a service and returns it with a client of the operator.
 async fn service(backend: Backend) -> (App, Client) {
     let app = App::start(backend).await;
     let (key, _) = app.key(json!({"scopes": ["admin"], "name": "operator"})).await;
@@ -81,7 +81,7 @@ impl Owner {
         }
     }
 
-    /// Everything is as it was made, whatever others have asked for.
+    /// Checks that all data of the owner is unchanged.
     async fn is_untouched(&self) {
         let client = &self.client;
         for name in ["tool", "put", "ext"] {
@@ -108,7 +108,7 @@ impl Owner {
 async fn ask(client: &Client, method: &str, path: &str, body: Option<&Value>) -> crate::support::Response {
     let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
     let request = client.request(method, path);
-    // Streams of MCP are told apart by it; nothing else minds.
+    // MCP selects the response format by this header; other routes ignore it.
     let request =
         if path == "/mcp" { request.header("accept", "application/json, text/event-stream") } else { request };
     send(match body {

@@ -15,7 +15,7 @@ use crate::support::client::send;
 use crate::support::shapes::names_field;
 use crate::support::{App, Backend, Client, Database, Node, Response};
 
-/// A service with a key that may do everything; the service is asked without it.
+/// Starts a service with a key that has all permissions; the service's own client sends no key.
 async fn service(backend: Backend) -> (App, Client) {
     let app = App::start(backend).await;
     let (key, _) = app.key(json!({"scopes": ["admin"]})).await;
@@ -23,7 +23,7 @@ async fn service(backend: Backend) -> (App, Client) {
     (app, operator)
 }
 
-/// A new ticket for this path.
+/// Creates a ticket for this path.
 async fn ticket(client: &Client, path: &str) -> String {
     let answer = client.post("/events/ticket", &json!({"path": path})).await;
     assert_eq!(answer.header("cache-control"), "no-store");
@@ -32,13 +32,13 @@ async fn ticket(client: &Client, path: &str) -> String {
     answer["ticket"].as_str().unwrap().to_owned()
 }
 
-/// The path with a ticket.
+/// Returns the path with a ticket.
 fn with_ticket(path: &str, ticket: &str) -> String {
     let mark = if path.contains('?') { '&' } else { '?' };
     format!("{path}{mark}ticket={ticket}")
 }
 
-/// What is answered to a ticket that is refused.
+/// Returns the response to a rejected ticket.
 async fn refused(app: &Client, path: &str, ticket: &str) -> Response {
     let answer = send(app.request(Method::GET, &with_ticket(path, ticket))).await;
     assert!(!answer.text().contains(ticket), "{}", answer.text());
@@ -189,7 +189,7 @@ async fn path_of_no_event_stream_gets_no_ticket() {
     names_field(&operator.post("/events/ticket", &json!({"path": "/events", "x": 1})).await.problem(422), "x");
 }
 
-/// A service whose clock the test moves.
+/// Starts a service whose clock the test controls.
 async fn clocked(database: &Database, clock: Clock) -> (Client, Stores, DropGuard) {
     let mut config = Config::default();
     config.store.database_url.clone_from(&database.url);
@@ -218,7 +218,7 @@ on_both_databases!(
         clock.advance_ms(1_000);
         refused(&app, "/events", &used).await.problem(401);
         assert_eq!(events.rest().await, [], "a stream ends with its ticket");
-        // Those that have ended are deleted.
+        // Expired tickets are deleted.
         let is_kept = async |ticket: &str| stores.ticket(&key_format::hash(ticket), Time(0)).await.unwrap().is_some();
         assert!(is_kept(&unused).await && is_kept(&used).await);
         let last = ticket(&operator, "/events").await;

@@ -38,7 +38,7 @@ impl Collector {
         Self { url, taken, server }
     }
 
-    /// A service that sends its traces here, soon.
+    /// Starts a service that exports its traces to this collector after a short delay.
     async fn node(&self) -> Node {
         let settings = [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", self.url.as_str()),
@@ -54,7 +54,7 @@ impl Collector {
         scopes.flat_map(|one| one.spans.clone()).collect()
     }
 
-    /// The spans of a trace, once there are so many.
+    /// Waits until a trace has `count` spans, and returns them.
     async fn trace(&self, id: &str, count: usize) -> Vec<Span> {
         let spans = || self.spans().into_iter().filter(|span| hex(&span.trace_id) == id).collect::<Vec<_>>();
         eventually("the spans", || async { (spans().len() >= count).then(spans) }).await
@@ -159,7 +159,7 @@ async fn who_does_not_want_a_trace_has_none_and_its_id_is_passed_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_run_while_the_collector_is_away_and_the_log_says_so_once() {
     let collector = Collector::start().await;
-    // Nobody listens there any more.
+    // The collector no longer listens.
     let url = collector.url.clone();
     collector.server.abort();
     eventually("the collector to go", || async { reqwest_fails(&url).await.then_some(()) }).await;

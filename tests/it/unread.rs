@@ -9,7 +9,7 @@ use crate::support::{App, Backend, Options, bounded};
 
 const NEXT: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// One answer with its `content-length`, of a connection that stays open; nothing behind it is read.
+/// Reads one response by its `content-length` from a connection that stays open, and nothing after it.
 async fn answer(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let reading = async {
@@ -36,7 +36,7 @@ fn says_close(answer: &str) -> bool {
     answer.to_ascii_lowercase().contains("\r\nconnection: close\r\n")
 }
 
-/// The requests whose body is never read, with the status of their answers.
+/// Returns the requests whose body is never read, with the status of their responses.
 async fn refusals(app: &App) -> Vec<(&'static str, String, u16)> {
     let call = app.sent(json!({"name": "echo"})).await;
     vec![

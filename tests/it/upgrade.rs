@@ -1,5 +1,5 @@
-//! A service and the schema of its database: a newer version brings the schema up while this one goes on writing, and a
-//! schema that is not this program's is refused.
+//! A service and its database schema: a newer version migrates the schema while an older one keeps writing, and a
+//! schema of another program is rejected.
 
 use serde_json::json;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -17,7 +17,7 @@ const NEWER: &str = "ALTER TABLE tool_calls ADD COLUMN region TEXT;
     CREATE TABLE regions (name TEXT NOT NULL PRIMARY KEY);
     CREATE INDEX tool_calls_by_region ON tool_calls (region, id);";
 
-/// The migrations of a database: number, name, text, in order.
+/// Returns the migrations of a database in order: number, name, text.
 fn migrations(backend: Backend) -> Vec<(i64, String, String)> {
     let folder = project_file(match backend {
         Backend::Sqlite => "migrations/sqlite",

@@ -26,19 +26,19 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// With these tools.
+    /// Creates a server with these tools.
     fn new(tools: &Value) -> Self {
         let fixture = Self { folder: tempfile::tempdir().unwrap() };
         fixture.offer(tools);
         fixture
     }
 
-    /// With tools of these names that take any object.
+    /// Creates a server with tools of these names that accept any object.
     pub fn named(names: &[&str]) -> Self {
         Self::new(&names.iter().map(|name| tool(name)).collect())
     }
 
-    /// Other tools, of which nobody is told.
+    /// Replaces the tools without a notification.
     fn offer(&self, tools: &Value) {
         // Whole, or not there: it may be read at any moment.
         let (part, whole) = (self.path("tools.part"), self.path("tools.json"));
@@ -50,7 +50,7 @@ impl Fixture {
         self.folder.path().join(name)
     }
 
-    /// How it is declared, with more members.
+    /// Returns the declaration of the server, with further members.
     fn declared(&self, more: Value) -> Value {
         let script = project_file("tests/fixtures/mcp/server.py");
         let mut declared = json!({"command": "python3", "args": [script, self.folder.path()]});
@@ -58,7 +58,7 @@ impl Fixture {
         declared
     }
 
-    /// A file of `mcpServers` in its folder with it, called `s`.
+    /// Writes an `mcpServers` file that declares the server as `s`, and returns its path.
     fn file(&self, more: Value) -> PathBuf {
         self.file_of(&json!({"s": self.declared(more)}))
     }
@@ -69,7 +69,7 @@ impl Fixture {
         file
     }
 
-    /// A service with it, called `s`.
+    /// Starts a service with the server as `s`.
     pub async fn served(&self, more: Value) -> App {
         self.served_on(Backend::Sqlite, more).await
     }
@@ -78,12 +78,12 @@ impl Fixture {
         App::start_with(backend, options(self.file(more))).await
     }
 
-    /// How often it was started.
+    /// Returns the number of starts of the server.
     fn starts(&self) -> usize {
         fs::read_to_string(self.path("starts")).unwrap_or_default().lines().count()
     }
 
-    /// What it has heard by this method.
+    /// Returns the messages with this method that the server has received.
     fn heard(&self, method: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.path("heard.jsonl")).unwrap_or_default();
         // The last line may be half there.
@@ -91,7 +91,7 @@ impl Fixture {
         all.filter(|message| message["method"] == method).collect()
     }
 
-    /// Waits until it has heard so many messages by this method.
+    /// Waits until the server has received `count` messages with this method, and returns them.
     async fn hears(&self, method: &str, count: usize) -> Vec<Value> {
         eventually(method, || async { Some(self.heard(method)).filter(|heard| heard.len() >= count) }).await
     }
@@ -102,7 +102,7 @@ pub fn options(file: PathBuf) -> Options {
     Options { mcp_servers: Some(file), configure: Some(quick), secrets: Some(secrets), ..Options::default() }
 }
 
-/// The test is not `toolpost`, so it names the helper. Nothing that a test waits for takes long.
+/// Names the helper, because the test binary is not `toolpost`, and shortens all delays.
 fn quick(config: &mut Config) {
     config.process.helper = env!("CARGO_BIN_EXE_toolpost").into();
     config.mcp_servers.start_wait_ms = 15_000;
@@ -112,7 +112,7 @@ fn quick(config: &mut Config) {
     config.egress.allow = vec!["127.0.0.1".into()];
 }
 
-/// A tool as a server says it, which takes any object.
+/// Builds a tool of an upstream server that accepts any object.
 fn tool(name: &str) -> Value {
     json!({"name": name, "description": format!("Does {name}."), "inputSchema": {"type": "object"}})
 }
@@ -127,7 +127,7 @@ impl Client {
         eventually(state, || async { Some(self.upstream(name).await).filter(|server| server["state"] == state) }).await
     }
 
-    /// The names of the tools that can be called and that this server has.
+    /// Returns the names of the active tools of this server.
     async fn tools_of(&self, server: &str) -> Vec<String> {
         let list = self.get("/tools").await.ok();
         let names = list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
@@ -140,7 +140,7 @@ impl Client {
     }
 }
 
-/// The living processes that have this in their environment.
+/// Returns the living processes that have this mark in their environment.
 fn marked(mark: &str) -> Vec<String> {
     let variable = format!("MARK={mark}");
     let is_marked = |id: &String| {

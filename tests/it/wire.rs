@@ -1,4 +1,4 @@
-//! What goes over the wire, kept in `tests/fixtures` and compared to the byte: time stands still and ids count up.
+//! Golden files of the wire format in `tests/fixtures`, compared byte for byte with a frozen clock and sequential ids.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::support::fixture::{same_json, same_stream};
 use crate::support::service::rust_tools;
 use crate::support::{Answer, App, Backend, Client, HttpTool, Options, bounded};
 
-/// A service whose answers are the same every time, as long as it is asked for one call.
+/// Starts a service whose responses are deterministic if calls are sent one at a time.
 async fn service() -> App {
     let options = Options {
         frozen_at: Some(Time(1_767_225_600_123_456)),
@@ -32,7 +32,7 @@ fn weather() -> Value {
     })
 }
 
-/// The same with the node's name, which is this process's, replaced.
+/// Replaces the name of the node, which differs between processes.
 fn settled(mut value: Value) -> Value {
     match &mut value {
         Value::Object(members) => {
@@ -47,7 +47,7 @@ fn settled(mut value: Value) -> Value {
     value
 }
 
-/// The bytes of a whole stream.
+/// Returns the bytes of a stream to its end.
 async fn stream(client: &Client, method: Method, path: &str, body: Option<Value>) -> String {
     let request = client.request(method, path).header("accept", "text/event-stream");
     let request = match body {

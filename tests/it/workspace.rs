@@ -18,20 +18,20 @@ mod races;
 mod session;
 mod web;
 
-/// A service with a workspace that has these files. The test is not `toolpost`, so it names the helper.
+/// Starts a service with a workspace of these files. It names the helper, because the test binary is not `toolpost`.
 async fn service(files: &[(&str, &str)]) -> (App, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     put(folder.path(), files);
     (serving(folder.path(), helper).await, folder)
 }
 
-/// A service with this workspace.
+/// Starts a service with this workspace.
 async fn serving(folder: &Path, configure: fn(&mut Config)) -> App {
     let workspace = Some(folder.to_owned());
     App::start_with(Backend::Sqlite, Options { workspace, configure: Some(configure), ..Options::default() }).await
 }
 
-/// Where the kernel cannot confine commands, they run nevertheless: what must hold then is tested all the same.
+/// Runs commands with a best-effort sandbox, so that the tests also run on kernels without confinement.
 fn helper(config: &mut Config) {
     config.workspace.sandbox = SandboxMode::BestEffort;
     config.process.helper = env!("CARGO_BIN_EXE_toolpost").into();
@@ -45,7 +45,7 @@ fn put(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// Everything below a folder, by name.
+/// Returns the relative paths of everything below a folder.
 fn everything(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];

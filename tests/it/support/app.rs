@@ -31,37 +31,37 @@ impl App {
         Self::of(Service::start_with(backend, options).await)
     }
 
-    /// A service on a database that is kept elsewhere.
+    /// Starts a service on an existing database.
     pub async fn start_at(url: String, options: Options) -> Self {
         Self::of(Service::start_at(url, options).await)
     }
 
-    /// For what does not depend on the database.
+    /// Starts a service on SQLite, for tests that do not depend on the database.
     pub async fn on_sqlite() -> Self {
         Self::start(Backend::Sqlite).await
     }
 
-    /// A service whose `http` tools may reach the test's own servers.
+    /// Starts a service whose `http` tools may reach the test's own servers.
     pub async fn with_egress(backend: Backend) -> Self {
         Self::start_with(backend, Options { egress_allow: vec!["127.0.0.1".into()], ..Options::default() }).await
     }
 
-    /// The same database and options after a graceful stop.
+    /// Stops the service gracefully and starts it on the same database with the same options.
     pub async fn restart(self) -> Self {
         Self::of(self.service.restart().await)
     }
 
-    /// One more service on the same database.
+    /// Starts a second service on the same database.
     pub async fn second(&self) -> Self {
         Self::of(self.service.second().await)
     }
 
-    /// The service's own way to its database, for a test that makes the database fail.
+    /// Returns the service's own store, for tests that make the database fail.
     pub fn store(&self) -> &Store {
         self.service.store()
     }
 
-    /// Where its database is, for whoever writes there beside it.
+    /// Returns the URL of the database, for tests that write to it directly.
     pub fn database_url(&self) -> String {
         self.service.database_url().to_owned()
     }
@@ -96,7 +96,7 @@ impl Client {
     }
 }
 
-/// A definition on top of the built-in `echo`.
+/// Builds a definition that runs the built-in `echo`.
 pub fn echo_tool(name: &str, input_schema: Value) -> Value {
     json!({
         "name": name, "description": "Answers with its arguments.", "input_schema": input_schema,
@@ -104,7 +104,7 @@ pub fn echo_tool(name: &str, input_schema: Value) -> Value {
     })
 }
 
-/// A definition that takes any object; `request` holds the fields of the `http` executor.
+/// Builds a definition that accepts any object; `request` has the fields of the `http` executor.
 pub fn http_tool(name: &str, request: Value) -> Value {
     let mut executor = json!({"type": "http"});
     executor.as_object_mut().unwrap().extend(request.as_object().unwrap().clone());

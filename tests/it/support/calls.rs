@@ -1,4 +1,4 @@
-//! Calls that nobody waits for: making them, finding them again, waiting for what becomes of them.
+//! Detached calls: creating them, finding them, and waiting for their progress.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::client::send;
 use super::{Answer, App, Backend, Client, HttpTool, Options, Response, eventually};
 
 impl App {
-    /// A service with other settings, whose `http` tools may reach the test's own servers.
+    /// Starts a service with other settings whose `http` tools may reach the test's own servers.
     pub async fn tuned(backend: Backend, configure: fn(&mut Config)) -> Self {
         let egress_allow = vec!["127.0.0.1".into()];
         Self::start_with(backend, Options { egress_allow, configure: Some(configure), ..Options::default() }).await
@@ -18,7 +18,7 @@ impl App {
 }
 
 impl Client {
-    /// [`Client::http_tool`] with more members in its definition.
+    /// Registers an `http` tool of `server` with further members in its definition.
     pub async fn tool(&self, name: &str, server: &HttpTool, more: Value) -> Value {
         self.register(tool(name, server, more)).await
     }
@@ -40,7 +40,7 @@ impl Client {
         tokio::spawn(async move { client.post("/tool-calls", &body).await })
     }
 
-    /// The id of a call that is answered before its end: 202, and where it is.
+    /// Sends a call that is answered with 202 and a location before its end. Returns its id.
     pub async fn accepted(&self, body: Value) -> String {
         let answer = self.post("/tool-calls", &body).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
@@ -49,7 +49,7 @@ impl Client {
         id
     }
 
-    /// The id of a call that may end before its caller is answered, though it need not.
+    /// Sends a call that may or may not have ended when it is answered. Returns its id.
     pub async fn sent(&self, body: Value) -> String {
         let answer = self.post("/tool-calls", &body).await;
         assert!([200, 202].contains(&answer.status), "{}", answer.text());
@@ -57,12 +57,12 @@ impl Client {
         id_of(&answer.json)
     }
 
-    /// The stored call, once it has ended.
+    /// Waits until the call has ended, and returns it.
     pub async fn ended(&self, id: &str) -> Value {
         eventually("the call to end", || async { Some(self.stored(id).await).filter(has_ended) }).await
     }
 
-    /// The stored call, once it is in this phase.
+    /// Waits until the call is in this phase, and returns it.
     pub async fn in_phase(&self, id: &str, phase: &str) -> Value {
         eventually(phase, || async { Some(self.stored(id).await).filter(|call| call["phase"] == phase) }).await
     }
@@ -74,13 +74,13 @@ impl Client {
         answer
     }
 
-    /// All stored calls.
+    /// Returns all stored calls.
     pub async fn all_calls(&self) -> Vec<Value> {
         let page = self.get("/tool-calls?limit=500").await.ok();
         page["tool_calls"].as_array().unwrap().clone()
     }
 
-    /// The only call of this name, whose id nobody has told yet.
+    /// Waits for the only call of this name and returns its id.
     pub async fn only(&self, name: &str) -> String {
         let path = format!("/tool-calls?name={name}");
         let found = eventually("the call to be there", || async {
@@ -93,12 +93,12 @@ impl Client {
     }
 }
 
-/// A definition of an `http` tool that takes any object and posts it to `server`, with more members.
+/// Builds the definition of an `http` tool that accepts any object and posts it to `server`, with further members.
 pub fn tool(name: &str, server: &HttpTool, more: Value) -> Value {
     with(http_tool(name, json!({"url": server.url("/run")})), more)
 }
 
-/// An object with the members of another one.
+/// Adds the members of `more` to an object.
 pub fn with(mut object: Value, more: Value) -> Value {
     object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     object
@@ -109,22 +109,22 @@ pub fn idempotent() -> Value {
     json!({"idempotent": true})
 }
 
-/// A server that answers `text` to everything once it is opened.
+/// Starts a server that answers every request with `text` once it is opened.
 pub async fn gated(text: &str) -> HttpTool {
     HttpTool::answering(Answer::AfterGate(Box::new(Answer::text(text)))).await
 }
 
-/// Our id of a call.
+/// Returns the id that Toolpost gave a call.
 pub fn id_of(call: &Value) -> String {
     call["id"].as_str().unwrap_or_else(|| panic!("no id in {call:#}")).to_owned()
 }
 
-/// Whether its status is a last one.
+/// Returns `true` if the status is terminal.
 pub fn has_ended(call: &Value) -> bool {
     call["status"] == "SUCCESS" || call["status"] == "ERROR"
 }
 
-/// The stats have these values.
+/// Checks that the stats have these values.
 pub fn assert_counts(stats: &Value, expected: Value) {
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(stats[name], *value, "{name} in {stats:#}");

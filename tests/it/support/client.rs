@@ -13,7 +13,7 @@ pub struct Client {
     base: String,
 }
 
-/// A whole answer; `json` is null where the body is none.
+/// A complete response; `json` is null if the body is not JSON.
 pub struct Response {
     pub status: u16,
     pub headers: HeaderMap,
@@ -29,7 +29,7 @@ impl Client {
         Self { http, base: base.trim_end_matches('/').to_owned() }
     }
 
-    /// The same service, asked with this key.
+    /// Returns a client of the same service that sends this key.
     pub fn with_key(&self, key: &str) -> Self {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, format!("Bearer {key}").parse().unwrap())]);
         let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).default_headers(headers).build().unwrap();
@@ -44,7 +44,7 @@ impl Client {
         (text("key"), text("id"))
     }
 
-    /// The address of `path`.
+    /// Returns the URL of `path`.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
@@ -74,23 +74,23 @@ impl Client {
         send(self.request(Method::POST, path).header("content-type", "application/json").body(body)).await
     }
 
-    /// The ToolCall that one call came to.
+    /// Calls a tool and returns the ToolCall.
     pub async fn call(&self, name: &str, arguments: Value) -> Value {
         self.call_with(json!({"name": name, "arguments": arguments})).await
     }
 
-    /// The ToolCall of a whole request body.
+    /// Sends a call as a full request body and returns the ToolCall.
     pub async fn call_with(&self, body: Value) -> Value {
         self.post("/tool-calls", &body).await.ok()
     }
 
-    /// The ToolCalls of a batch.
+    /// Sends a batch and returns its ToolCalls.
     pub async fn batch(&self, body: Value) -> Vec<Value> {
         let answer = self.post("/tool-calls", &body).await.ok();
         answer["results"].as_array().unwrap_or_else(|| panic!("no results in {answer}")).clone()
     }
 
-    /// The stored ToolCall.
+    /// Returns the stored ToolCall.
     pub async fn stored(&self, id: &str) -> Value {
         self.get(&format!("/tool-calls/{id}")).await.ok()
     }
@@ -152,25 +152,25 @@ impl Response {
         etag
     }
 
-    /// The JSON of a 200.
+    /// Checks that the status is 200 and returns the JSON body.
     pub fn ok(self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text());
         self.json
     }
 
-    /// The problem of an answer that is one (RFC 9457), whole and with this status.
+    /// Checks that the response is a complete problem (RFC 9457) with this status, and returns it.
     pub fn problem(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         self.any_problem()
     }
 
-    /// [`Response::problem`] of any status from 400 to 499.
+    /// Checks as [`Response::problem`] for any status from 400 to 499.
     pub fn client_problem(self) -> Value {
         assert!((400..500).contains(&self.status), "{} {}", self.status, self.text());
         self.any_problem()
     }
 
-    /// [`Response::problem`] of any status.
+    /// Checks as [`Response::problem`] for any error status.
     pub fn problem_of_any_status(self) -> Value {
         assert!(self.status >= 400, "{} {}", self.status, self.text());
         self.any_problem()

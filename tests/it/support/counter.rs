@@ -33,7 +33,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// What the run answers, and no other run does.
+    /// Returns the answer of this run, which is unique.
     pub fn answer(&self) -> String {
         format!("run {}", self.number)
     }
@@ -84,7 +84,7 @@ impl Counter {
         Self { address, shared, folder }
     }
 
-    /// Where the tools are to post to; `{route}` is an argument.
+    /// Returns the URL for the tools; `{route}` is an argument.
     pub fn url(&self) -> String {
         format!("http://{}/{{route}}", self.address)
     }
@@ -95,12 +95,12 @@ impl Counter {
         self.shared.opened.notify_all();
     }
 
-    /// How many runs have begun.
+    /// Returns the number of runs that have begun.
     pub fn count(&self) -> usize {
         self.shared.runs.load(Ordering::Relaxed)
     }
 
-    /// All runs, as the file has them.
+    /// Reads all runs from the file.
     pub fn runs(&self) -> Vec<Run> {
         let text = fs::read_to_string(path_in(&self.folder)).unwrap();
         let runs = text.lines().map(|line| {
@@ -117,7 +117,7 @@ impl Drop for Counter {
     fn drop(&mut self) {
         self.open();
         self.shared.closing.store(true, Ordering::Relaxed);
-        // Wakes the one that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -170,7 +170,7 @@ impl Shared {
     }
 }
 
-/// The path and the body of the next request; `None` at the end of the connection.
+/// Reads the path and the body of the next request; `None` at the end of the connection.
 fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|&read| read > 0)?;

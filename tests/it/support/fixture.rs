@@ -5,13 +5,13 @@ use std::{env, fs};
 
 use serde_json::Value;
 
-/// A file of the project.
+/// Returns the path of a file of the project.
 pub fn project_file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Compares `found` with the project's file `path`, or writes it there if `UPDATE_FIXTURES=1` is set; `how` tells how to
-/// write it anew.
+/// Compares `found` with the project's file `path`, or writes the file if `UPDATE_FIXTURES=1` is set; `how` says how to
+/// update it.
 pub fn same_as_file(path: &str, found: &str, how: &str) {
     let file = project_file(path);
     if env::var_os("UPDATE_FIXTURES").is_some_and(|value| value == "1") {

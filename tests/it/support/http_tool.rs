@@ -1,4 +1,4 @@
-//! A server under the test's control: it records what it is asked and answers what it is told, well-formed or not.
+//! A server under the test's control that records its requests and sends the given responses, valid or not.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ pub struct Received {
     pub body: String,
 }
 
-/// What the server does with a request.
+/// A reaction of the server to a request.
 #[derive(Clone)]
 pub enum Answer {
     /// A complete answer.
     Whole { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
     /// A 200 in chunks.
     Chunked { media_type: String, chunks: Vec<Vec<u8>> },
-    /// A 200 of so many bytes of text, length unknown beforehand.
+    /// A 200 with this number of bytes of text and no `content-length`.
     Stream(usize),
     /// Promises more than it sends.
     CutOff,
@@ -40,12 +40,12 @@ pub enum Answer {
     Stall,
     /// Answers once [`HttpTool::open`] was called.
     AfterGate(Box<Self>),
-    /// Answers once so many requests have come to this target.
+    /// Responds once this number of requests have arrived for the target.
     Together(usize, Box<Self>),
 }
 
 impl Answer {
-    /// A 200 with this media type.
+    /// Creates a 200 with this media type.
     pub fn body(media_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::status(200, media_type, body)
     }
@@ -66,7 +66,7 @@ impl Answer {
         Self::Whole { status, headers: vec![("location".into(), location.into())], body: Vec::new() }
     }
 
-    /// The same, with one more header.
+    /// Adds a header.
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         if let Self::Whole { headers, .. } = &mut self {
             headers.push((name.into(), value.into()));
@@ -142,12 +142,12 @@ impl HttpTool {
         self.seen.borrow().requests.clone()
     }
 
-    /// `start TARGET` and `end TARGET` in the order in which they happened.
+    /// Returns `start TARGET` and `end TARGET` entries in the order of the events.
     pub fn log(&self) -> Vec<String> {
         self.seen.borrow().log.clone()
     }
 
-    /// The most requests that were ever open at once.
+    /// Returns the maximum number of concurrent requests so far.
     pub fn most_running(&self) -> usize {
         self.seen.borrow().most_running
     }
@@ -156,14 +156,14 @@ impl HttpTool {
         self.seen.borrow().connections
     }
 
-    /// The only request so far.
+    /// Returns the only request so far.
     pub fn request(&self) -> Received {
         let requests = self.requests();
         assert_eq!(requests.len(), 1, "{requests:#?}");
         requests.into_iter().next().unwrap()
     }
 
-    /// Waits until so many requests have come in.
+    /// Waits until `count` requests have arrived.
     pub async fn received(&self, count: usize) {
         wait_until(&self.seen, |seen| seen.requests.len() >= count).await;
     }
@@ -287,7 +287,7 @@ async fn write_answer(stream: &mut TcpStream, answer: Answer) -> std::io::Result
 }
 
 impl Received {
-    /// A header by its lower-case name; empty where there is none.
+    /// Returns a header by its lower-case name, or an empty string if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }

@@ -8,7 +8,7 @@ use toolpost::tool::{BuiltinTool, DefinitionBuilder, InstanceScope, Run, Tool, T
 
 use super::bounded;
 
-/// What happened, in order, and a gate. Cheap to clone.
+/// A log of events in order, with a gate. Cheap to clone.
 #[derive(Clone)]
 pub struct Diary {
     entries: Arc<watch::Sender<Vec<String>>>,
@@ -24,7 +24,7 @@ impl Diary {
         self.entries.send_modify(|entries| entries.push(entry));
     }
 
-    /// What happened so far.
+    /// Returns all entries so far.
     pub fn entries(&self) -> Vec<String> {
         self.entries.borrow().clone()
     }
@@ -35,7 +35,7 @@ impl Diary {
         bounded(entry, entries.wait_for(|entries| entries.iter().any(|noted| noted == entry))).await.unwrap();
     }
 
-    /// Lets go whatever waits at the gate, now and later.
+    /// Opens the gate for current and later waiters.
     pub fn open(&self) {
         self.gate.send_replace(true);
     }
@@ -44,7 +44,7 @@ impl Diary {
         let _ = self.gate.subscribe().wait_for(|open| *open).await;
     }
 
-    /// The tools `per_call`, `per_session` and `shared`.
+    /// Returns the tools `per_call`, `per_session` and `shared`.
     pub fn tools(&self) -> Vec<BuiltinTool> {
         vec![
             BuiltinTool::from_factory(Maker::<0>(self.clone())),
@@ -54,7 +54,7 @@ impl Diary {
     }
 }
 
-/// What a call asks for: `fails`, `panics` or `waits` at the gate.
+/// Behavior that a call requests: `fails`, `panics` or `waits` at the gate.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wishes {
@@ -127,12 +127,12 @@ impl<const SCOPE: u8> ToolFactory for Maker<SCOPE> {
     }
 }
 
-/// The entries that contain this.
+/// Returns the entries that contain `what`.
 pub fn of(entries: &[String], what: &str) -> Vec<String> {
     entries.iter().filter(|entry| entry.contains(what)).cloned().collect()
 }
 
-/// A definition that uses the code of one of them under a name of its own.
+/// Builds a definition that runs one of the tools under another name.
 pub fn alias(name: &str, builtin: &str, description: &str) -> Value {
     serde_json::json!({
         "name": name, "description": description, "concurrency_safe": true,

@@ -23,7 +23,7 @@ const SHOWN: usize = 40;
 /// The program: at most one process of it runs.
 pub struct Killable {
     address: SocketAddr,
-    /// Keeps the port from everybody else while the program is dead; it never listens itself.
+    /// Reserves the port while the program is not running; it never listens itself.
     _port: TcpSocket,
     folder: tempfile::TempDir,
     arguments: Vec<String>,
@@ -31,7 +31,7 @@ pub struct Killable {
     child: Option<Child>,
 }
 
-/// How long a start took, from the birth of the process on.
+/// Durations of a start, measured from the creation of the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Started {
     /// Until its line `toolpost listening on`.
@@ -41,7 +41,7 @@ pub struct Started {
 }
 
 impl Killable {
-    /// A program that is not yet running. `settings` are names and values of the environment.
+    /// Creates a program that is not yet running. `settings` are names and values of the environment.
     pub fn new(database_url: &str, settings: Vec<(&'static str, String)>) -> Self {
         let port = TcpSocket::new_v4().unwrap();
         port.set_reuseaddr(true).unwrap();
@@ -119,7 +119,7 @@ impl Killable {
         assert!(sent.is_ok_and(|status| status.success()), "SIG{name} could not be sent");
     }
 
-    /// Whether it still runs; if not, that was nobody's order.
+    /// Returns `true` if the process still runs. Otherwise, it exited without a signal from the test.
     pub fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
     }
@@ -161,7 +161,7 @@ impl Killable {
         thread::spawn(move || {
             let mut lines = BufReader::new(out).lines().map_while(Result::ok);
             if lines.any(|line| line.starts_with("toolpost listening on ")) {
-                // Nobody may wait for it.
+                // The receiver may be dropped.
                 let _ = listens.send(());
             }
             lines.for_each(drop);
@@ -175,7 +175,7 @@ impl Killable {
 }
 
 impl Drop for Killable {
-    /// A test that fails leaves no program behind, and shows what it said last.
+    /// Kills the program. If the test has failed, prints the end of its log.
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();

@@ -23,12 +23,12 @@ impl Deref for Node {
 }
 
 impl Node {
-    /// On a fresh database, with these settings beside those that every test needs.
+    /// Starts a node on a fresh database, with these settings in addition to those that every test needs.
     pub async fn start(backend: Backend, settings: &[(&str, &str)]) -> Self {
         Self::on(Database::fresh(backend).await, settings).await
     }
 
-    /// On a database that may be another's too.
+    /// Starts a node on a database that other nodes may use.
     pub async fn on(database: Database, settings: &[(&str, &str)]) -> Self {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let settings: Vec<_> = settings.iter().map(owned).collect();
@@ -38,7 +38,7 @@ impl Node {
         node
     }
 
-    /// One more on the same database, with the same settings.
+    /// Starts another node on the same database with the same settings.
     pub async fn second(&self) -> Self {
         let settings: Vec<_> = self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         Self::on(self.database.clone(), &settings).await
@@ -63,12 +63,12 @@ impl Node {
         self.program = Some(program);
     }
 
-    /// Where its database is.
+    /// Returns the URL of the database.
     pub fn database_url(&self) -> &str {
         &self.database.url
     }
 
-    /// The id of its process.
+    /// Returns the id of the process.
     pub fn id(&self) -> u32 {
         self.program.as_ref().expect("it runs").id()
     }

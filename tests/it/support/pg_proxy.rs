@@ -1,4 +1,5 @@
-//! Between a service and PostgreSQL: cuts the service off while the server goes on, as a broken network does.
+//! A proxy between a service and PostgreSQL that disconnects the service while the server keeps running, as a broken
+//! network does.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +38,7 @@ impl Drop for PgProxy {
 }
 
 impl PgProxy {
-    /// In front of the database at `url`, as `PgCluster` gives it.
+    /// Creates a proxy for the database at `url`, which is in the form of `PgCluster`.
     pub fn before(url: &str) -> Self {
         Self::between(url, |client, server| {
             let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
@@ -47,7 +48,7 @@ impl PgProxy {
         })
     }
 
-    /// The same; it loses answers as `loss` says.
+    /// Creates a proxy that drops acknowledgements as `loss` determines.
     pub fn losing(url: &str, loss: &Arc<Loss>) -> Self {
         let loss = loss.clone();
         Self::between(url, move |client, server| {
@@ -72,12 +73,12 @@ impl PgProxy {
         Self { url: format!("{address}?host={}", folder.path().display()), pipes, listening, _folder: folder }
     }
 
-    /// Where the service connects to.
+    /// Returns the URL that the service connects to.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Cuts every connection on the service's side; the server notices nothing and goes on with what it was told.
+    /// Cuts every connection on the service's side. The server does not notice and finishes its statements.
     pub fn cut(&self) {
         for pipe in self.pipes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             // Its halves go with it, and so the service reads an end; `there` still holds the server's side open.

@@ -40,7 +40,7 @@ fsync = on
 synchronous_commit = on
 ";
 
-/// The cluster that the tests of this binary share; started by the first that asks.
+/// Returns the cluster that the tests of this binary share. The first call starts it.
 pub fn shared() -> &'static PgCluster {
     static SHARED: OnceLock<PgCluster> = OnceLock::new();
     SHARED.get_or_init(PgCluster::start)
@@ -57,7 +57,7 @@ pub struct PgCluster {
     lifeline: Option<ChildStdin>,
 }
 
-/// Whose processes and files they are where this process is root's, as PostgreSQL refuses to run as root.
+/// The owner of the processes and files if the test runs as root, because PostgreSQL refuses to run as root.
 #[derive(Clone, Copy)]
 struct Owner {
     uid: u32,
@@ -100,12 +100,12 @@ impl PgCluster {
         cluster
     }
 
-    /// The folder with its programs.
+    /// Returns the folder of the cluster's programs.
     pub fn bin(&self) -> &Path {
         &self.bin
     }
 
-    /// Where to connect to `database`.
+    /// Returns the URL of `database`.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{USER}@localhost:5432/{database}?host={}", self.folder.display())
     }
@@ -138,7 +138,7 @@ impl PgCluster {
     pub fn freeze(&self) {
         let mut frozen = self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // The postmaster comes first, so the second look finds whatever it still forked before it stopped.
+            // The postmaster is stopped first, so the second pass finds all children that it forked before it stopped.
             let found = self.processes();
             if *frozen == found {
                 return;
@@ -151,7 +151,7 @@ impl PgCluster {
         }
     }
 
-    /// Lets frozen processes go on.
+    /// Resumes frozen processes.
     pub fn thaw(&self) {
         let mut frozen = self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
         if !frozen.is_empty() {
@@ -169,7 +169,7 @@ impl PgCluster {
         command(self.bin.join(name), self.owner, &self.folder)
     }
 
-    /// The postmaster, then its children.
+    /// Returns the postmaster, then its children.
     fn processes(&self) -> Vec<u32> {
         let file = fs::read_to_string(self.data().join("postmaster.pid")).expect("a running server");
         let postmaster = file.lines().next().and_then(|line| line.parse().ok()).expect("the postmaster's id");
@@ -216,7 +216,7 @@ fn succeed(command: &mut Command) -> Output {
     output
 }
 
-/// Sends a signal through the shell, whose `kill` is always there. A process that has ended meanwhile is no error.
+/// Sends a signal through the shell, whose `kill` always exists. A process that has already ended is ignored.
 fn signal(name: &str, processes: &[u32]) {
     let ids = processes.iter().map(u32::to_string);
     let mut kill = Command::new("sh");
@@ -228,7 +228,7 @@ fn parent_of(process: u32) -> Option<u32> {
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
-/// The folder with `initdb` and the server: from `PATH`, else where Debian puts it, the newest first.
+/// Returns the folder with `initdb` and the server: from `PATH`, otherwise the newest version in Debian's location.
 fn bin_folder() -> PathBuf {
     let on_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
         .filter_map(|folder| fs::canonicalize(folder.join("initdb")).ok()?.parent().map(Path::to_path_buf))

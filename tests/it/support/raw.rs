@@ -5,7 +5,7 @@ use tokio::net::TcpStream;
 
 use super::{Client, bounded};
 
-/// A connection to the service.
+/// Opens a connection to the service.
 pub async fn connect(client: &Client) -> TcpStream {
     TcpStream::connect(client.url("").trim_start_matches("http://")).await.unwrap()
 }
@@ -31,7 +31,7 @@ pub async fn exchange(client: &Client, head: &str, body: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// All that comes until the service closes.
+/// Reads until the service closes the connection.
 pub async fn to_the_end(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let reading = async {
@@ -44,7 +44,7 @@ pub async fn to_the_end(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Whether the answer has this status and is a problem with a request id.
+/// Returns `true` if the response has this status and is a problem with a request id.
 pub fn is_problem(answer: &str, status: u16) -> bool {
     let answer = answer.to_ascii_lowercase();
     answer.starts_with(&format!("http/1.1 {status} "))

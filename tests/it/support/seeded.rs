@@ -12,7 +12,7 @@ impl Seeded {
         Self(seed)
     }
 
-    /// A stream of its own for one of several who choose at the same time.
+    /// Creates an independent generator for one of several concurrent users.
     pub fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -21,7 +21,7 @@ impl Seeded {
         range.start + self.next() % (range.end - range.start)
     }
 
-    /// True once in so many times.
+    /// Returns `true` with a probability of 1 in `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.within(0..times) == 0
     }

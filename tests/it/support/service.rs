@@ -1,4 +1,5 @@
-//! How a service is started, stopped and given tools written in Rust. Beside this, only `store` names the crate.
+//! Starting and stopping a service, and adding tools written in Rust. Besides this module, only `store` imports the
+//! crate.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ pub enum Backend {
 /// A tool written in Rust, as the library takes it.
 pub type BuiltinTool = Tool;
 
-/// How a service is started, beside its database and its port.
+/// Options of a service, apart from its database and port.
 #[derive(Default, Clone)]
 pub struct Options {
     /// `--tools DIR`.
@@ -43,7 +44,7 @@ pub struct Options {
     pub mcp_servers: Option<PathBuf>,
     /// `--egress-allow`, repeated.
     pub egress_allow: Vec<String>,
-    /// Tools beside the four that are always there.
+    /// Tools in addition to the four that always exist.
     pub extra: Vec<BuiltinTool>,
     /// How long a caller waits for the database; 3 s unless given.
     pub patience_ms: Option<u64>,
@@ -51,13 +52,13 @@ pub struct Options {
     pub max_in_flight_mib: Option<usize>,
     /// What outgoing requests are signed with: `whsec_…`.
     pub signing_secret: Option<String>,
-    /// A clock that stands still at this time, and ids that count up.
+    /// A clock that is frozen at this time, with sequential ids.
     pub frozen_at: Option<Time>,
     /// A clock that the test moves.
     pub clock: Option<Clock>,
     /// Where secrets come from; the environment unless given.
     pub secrets: Option<Secrets>,
-    /// Whatever else is to be set, last of all.
+    /// Changes any other setting, after all other options.
     pub configure: Option<fn(&mut Config)>,
 }
 
@@ -69,12 +70,12 @@ pub struct Database {
 }
 
 impl Database {
-    /// A database with nothing in it.
+    /// Creates an empty database.
     pub async fn fresh(backend: Backend) -> Self {
         tokio::task::spawn_blocking(move || Self::made(backend)).await.expect("a fresh database")
     }
 
-    /// A database that is kept elsewhere.
+    /// Uses an existing database.
     pub fn at(url: String) -> Self {
         Self { url, _folder: None }
     }
@@ -107,12 +108,12 @@ impl Service {
         Self::start_with(backend, Options::default()).await
     }
 
-    /// [`Service::start`] with options.
+    /// Starts a service as [`Service::start`] does, with options.
     pub async fn start_with(backend: Backend, options: Options) -> Self {
         Self::on(Database::fresh(backend).await, options).await
     }
 
-    /// A service on a database that is kept elsewhere.
+    /// Starts a service on an existing database.
     pub async fn start_at(url: String, options: Options) -> Self {
         Self::on(Database::at(url), options).await
     }
@@ -166,22 +167,22 @@ impl Service {
         Self::on(self.database.clone(), self.options.clone()).await
     }
 
-    /// Another service on the same database, with the same options. SQLite allows one service only.
+    /// Starts another service on the same database with the same options. SQLite allows one service only.
     pub async fn second(&self) -> Self {
         Self::on(self.database.clone(), self.options.clone()).await
     }
 
-    /// Its own way to the database, for a test that makes the database fail.
+    /// Returns the service's own store, for tests that make the database fail.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Where its database is.
+    /// Returns the URL of the database.
     pub fn database_url(&self) -> &str {
         &self.database.url
     }
 
-    /// The address of `path`, which begins with a slash.
+    /// Returns the URL of `path`, which begins with a slash.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -237,13 +238,13 @@ async fn reports(_: NoArgs, run: Run) -> Result<&'static str, ToolError> {
     Ok("reported")
 }
 
-/// The tools in Rust that `rust_tools.rs` asks for:
+/// Returns the tools in Rust that `rust_tools.rs` uses:
 ///
 /// - `panics {}`: panics with the message `secret-panic-text`.
 /// - `fails {}`: returns an error whose message is `no such city`.
 /// - `blocks {text}`: a synchronous body on a blocking thread; returns `text` as text.
-/// - `picky {n: integer}`: the schema allows any integer; its own validation refuses odd ones at `/n` with the message
-///   `must be even`; returns `n` as a number.
+/// - `picky {n: integer}`: the schema allows any integer; its own validation rejects odd numbers at `/n` with the
+///   message `must be even`; returns `n` as a number.
 /// - `reports {}`: not read-only. In this order: status `{tip: "one", params: {"a": {"x": 1}, "list": [1, 2]}, metadata:
 ///   {"m": {"x": 1}}}`; an emission `{content: [text "half way"], details: {"step": 1}}`; status `{tip: "two", params: {"a":
 ///   {"y": 2}, "list": [3]}, metadata: {"m": {"y": 2}}}`; returns the text `reported`.

@@ -39,12 +39,12 @@ impl EventStream {
         Self { bytes, unread, open: Fields::default(), ready: VecDeque::new(), comments: 0 }
     }
 
-    /// The next event; `None` at the end of the stream.
+    /// Returns the next event, or `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<Event> {
         bounded("an event", self.next_at_any_time()).await
     }
 
-    /// [`EventStream::next`], however long it takes.
+    /// Returns the next event as [`EventStream::next`] does, without a timeout.
     pub async fn next_at_any_time(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -66,7 +66,7 @@ impl EventStream {
         .await;
     }
 
-    /// All events up to and with the first that `is_last` takes.
+    /// Returns all events up to and including the first that `is_last` accepts.
     pub async fn until(&mut self, is_last: impl Fn(&Event) -> bool) -> Vec<Event> {
         let mut events = Vec::new();
         loop {
@@ -78,7 +78,7 @@ impl EventStream {
         }
     }
 
-    /// All events to the end of the stream.
+    /// Returns all events to the end of the stream.
     pub async fn rest(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
@@ -121,18 +121,18 @@ impl EventStream {
 }
 
 impl Event {
-    /// Whether it is the one that says how its call ended.
+    /// Returns `true` if the event has the outcome of its call.
     pub fn is_result(&self) -> bool {
         self.event == "tool_result"
     }
 
-    /// Whether it tells this status.
+    /// Returns `true` if the event reports this status.
     pub fn is_status(&self, status: &str) -> bool {
         self.event == "status" && self.data["status"] == status
     }
 }
 
-/// The statuses that a call went through, each once.
+/// Returns the statuses of a call in order, without repetitions.
 pub fn statuses(events: &[Event]) -> Vec<&str> {
     let mut all: Vec<&str> =
         events.iter().filter(|e| e.event == "status").map(|e| e.data["status"].as_str().unwrap()).collect();
@@ -140,7 +140,7 @@ pub fn statuses(events: &[Event]) -> Vec<&str> {
     all
 }
 
-/// How many events of a kind there are.
+/// Returns the number of events of a kind.
 pub fn count(events: &[Event], kind: &str) -> usize {
     events.iter().filter(|event| event.event == kind).count()
 }

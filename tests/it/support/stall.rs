@@ -1,4 +1,4 @@
-//! A database that takes no changes for a while, and answers everything else: somebody else holds its lock.
+//! A database whose write lock is held by another client for a while: it accepts no changes and still answers queries.
 
 use std::str::FromStr;
 
@@ -7,14 +7,14 @@ use sqlx::{Connection, Executor, PgConnection, SqliteConnection};
 
 use super::{App, Client, eventually};
 
-/// Holds the lock until it is told to end.
+/// A connection that holds the lock until [`Stall::end`].
 pub enum Stall {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
 }
 
 impl Stall {
-    /// From now on no change of a call is recorded.
+    /// Takes the lock, so that no change of a call is recorded.
     pub async fn begin(app: &App) -> Self {
         let url = app.database_url();
         if url.starts_with("sqlite:") {
@@ -28,14 +28,14 @@ impl Stall {
         Self::Postgres(connection)
     }
 
-    /// Waits until so many calls wait to be recorded.
+    /// Waits until `calls` calls wait to be recorded.
     pub async fn holds(&self, client: &Client, calls: usize) {
         let line = format!("\ntoolpost_backlog_calls {calls}\n");
         eventually("calls to wait", || async { client.get("/metrics").await.text().contains(&line).then_some(()) })
             .await;
     }
 
-    /// Lets everything go on.
+    /// Releases the lock.
     pub async fn end(self) {
         match self {
             Self::Sqlite(mut connection) => drop(connection.execute("ROLLBACK").await.unwrap()),

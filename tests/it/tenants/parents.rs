@@ -1,11 +1,11 @@
-//! A session's parent is one of its own tenant, whatever ids other tenants use.
+//! The parent of a session belongs to the same tenant, even if other tenants use the same id.
 
 use serde_json::{Value, json};
 
 use super::{service, tenant};
 use crate::support::{Backend, Client, eventually};
 
-/// The session that a call of `new_task` makes, and the call.
+/// Calls `new_task`. Returns the ids of the new session and of the call.
 async fn task(client: &Client) -> (String, String) {
     let session = json!({"id": "asker", "tools": ["new_task"]});
     assert_eq!(client.post("/sessions", &session).await.status, 201);
@@ -17,7 +17,7 @@ async fn task(client: &Client) -> (String, String) {
     (child.await, call)
 }
 
-/// The ids of the sessions under a parent.
+/// Returns the ids of the sessions under a parent.
 async fn under(client: &Client, parent: &str) -> Vec<Value> {
     let page = client.get(&format!("/sessions?parent={parent}")).await.ok();
     page["sessions"].as_array().unwrap().iter().map(|session| session["id"].clone()).collect()
@@ -54,7 +54,7 @@ on_both_databases!(
             assert_eq!(under(client, "both").await, [json!(id)]);
         }
         one.get("/sessions/others").await.problem(404);
-        // The end of the one is none of the other.
+        // Deleting one session leaves the other active.
         assert_eq!(other.delete("/sessions/both").await.status, 204);
         assert_eq!(one.get("/sessions/both").await.ok()["state"], "ACTIVE");
         other.post("/sessions", &json!({"id": "later", "parent": "both"})).await.problem(404);

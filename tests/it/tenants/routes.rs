@@ -1,11 +1,11 @@
-//! Every route × every kind of id × another tenant, the operator and nobody. A route without a case fails the test.
+//! Every route × every kind of id × another tenant, the operator and no key. A route without a case fails the test.
 
 use serde_json::{Value, json};
 
 use super::{MARK, Owner, ask, service, tenant};
 use crate::support::{App, Backend, Client};
 
-/// What another tenant is to see of a route.
+/// The result of a route for another tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sees {
     /// 404: what is asked for is not there.
@@ -16,13 +16,13 @@ enum Sees {
     OwnChange,
     /// A stream without anything of the other tenant's.
     OwnStream,
-    /// 405: there is nothing of the kind outside of a session.
+    /// 405: it exists only in a session.
     NotThere,
     /// 403: only the operator may.
     Operators,
     /// 403 for tenants: it tells of all of them together, to the operator.
     Forbidden,
-    /// It belongs to nobody, and nobody has to say who they are.
+    /// A public resource, without authentication.
     Open,
 }
 
@@ -33,7 +33,7 @@ struct Case {
     sees: Sees,
 }
 
-/// An API with one operation.
+/// Returns an API description with one operation.
 fn document() -> Value {
     let responses = json!({"200": {"description": "all well"}});
     let operation = json!({"operationId": "own_operation", "responses": responses});
@@ -41,7 +41,7 @@ fn document() -> Value {
         "paths": {"/own": {"get": operation}}})
 }
 
-/// The case of a route. Ids are those of the owner.
+/// Returns the case of a route with the owner's ids.
 fn case(owner: &Owner, method: &str, route: &str) -> Case {
     use Sees::{Forbidden, NotThere, Nothing, Open, Operators, OwnChange, OwnList, OwnStream};
     let Owner { ended, waiting, partial, hook, key, .. } = owner;
@@ -63,10 +63,10 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
         ("post", "/tools/{name}/validate") => ("tool", Some(json!({"arguments": {}})), Nothing),
         ("post", "/tools/{name}/resume") => ("tool", None, Nothing),
         ("post", "/imports/openapi") => ("", Some(document()), OwnChange),
-        // Without a session there is nothing to read or to end, whoever asks.
+        // `GET` and `DELETE` require a session for every client.
         ("get" | "delete", "/mcp") => ("", None, NotThere),
         ("get", "/upstreams") => ("", None, OwnList),
-        // The operator's, whose servers are there for everybody.
+        // Reserved for the operator, whose servers are shared by all tenants.
         ("post", "/upstreams") => ("", Some(json!({"name": "own", "url": "https://127.0.0.1:9/mcp"})), Operators),
         ("get" | "delete", "/upstreams/{name}") => ("tool", None, Nothing),
         ("post", "/upstreams/{name}/restart" | "/upstreams/{name}/accept") => ("tool", Some(json!({})), Nothing),
@@ -108,7 +108,7 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
         id => id.to_owned(),
     };
     let path = route.replace("{name}", &id).replace("{id}", &id).replace("{n}", "0");
-    // Text as JSON is no body of the route; a stream is.
+    // Only the stream has a text body; other routes wrap the text in an object.
     let is_stream = route == "/tool-calls/stream";
     let body = body.map(|body| if body.is_string() && !is_stream { json!({"output": body}) } else { body });
     Case { path, body, sees }
@@ -126,7 +126,7 @@ async fn routes(app: &App) -> Vec<(String, String)> {
     routes
 }
 
-/// All that a stranger gets of every route.
+/// Sends every case as a stranger and checks the responses.
 async fn tried(stranger: &Client, owner: &Owner, cases: &[(String, Case)], is_operator: bool) {
     // Lists first: what the others make has the owner's names.
     let in_order = [
@@ -172,7 +172,7 @@ async fn tried(stranger: &Client, owner: &Owner, cases: &[(String, Case)], is_op
     }
 }
 
-/// What has happened and what happens: of the one and of the other.
+/// Checks that the stranger's streams, live and from the beginning, have no events of the owner.
 async fn sees_only_own(stranger: &Client, owner: &Owner, path: &str) {
     let mut live = stranger.events(path).await;
     let mut whole = stranger.events(&format!("{path}?after=0")).await;
@@ -194,7 +194,7 @@ on_both_databases!(
             .into_iter()
             .map(|(method, route)| (method.clone(), case(&owner, &method, &route)))
             .collect();
-        // Nobody first, while nothing of others' making is there.
+        // Requests without a key come first, before the other clients create anything.
         for (method, case) in &cases {
             let answer = ask(&app, method, &case.path, case.body.as_ref()).await;
             let what = format!("{method} {}: {}", case.path, answer.text());
@@ -206,7 +206,7 @@ on_both_databases!(
             }
         }
         tried(&tenant(&operator, "b").await, &owner, &cases, false).await;
-        // The operator makes keys for everybody, and sees nothing else of anybody, but what is counted.
+        // The operator manages all keys and reads metrics, and sees nothing else of the tenants.
         tried(&operator, &owner, &cases, true).await;
         owner.is_untouched().await;
     }

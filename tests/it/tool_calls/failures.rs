@@ -37,7 +37,7 @@ async fn register_many(app: &App, count: usize, name: impl Fn(usize) -> String) 
     }
 }
 
-/// The lines of a call of a tool that does not exist, and its names.
+/// Calls an unknown tool. Returns the lines of its output and the names in it.
 async fn not_found(app: &App, name: &str) -> (Vec<String>, Vec<String>, Value) {
     let call = app.call(name, json!({})).await;
     let lines: Vec<String> = failed(&call, "TOOL_NOT_FOUND").lines().map(str::to_owned).collect();

@@ -7,7 +7,7 @@ use crate::support::client::send;
 use crate::support::shapes::{points_at, succeeded, violation};
 use crate::support::{Answer, App, HttpTool};
 
-/// Refused at `/input_schema`, and the tool does not exist afterwards.
+/// Checks that the schema is rejected at `/input_schema` and that the tool is not created.
 async fn refused(app: &App, schema: Value) {
     let problem = app.post("/tools", &echo_tool("mine", schema)).await.problem(422);
     points_at(&problem, "/input_schema");
@@ -18,7 +18,7 @@ fn of(property: Value) -> Value {
     json!({"type": "object", "properties": {"a": property}})
 }
 
-/// `levels` schemas, each the `items` of the one before.
+/// Returns `levels` nested schemas, each in `items` of the previous one.
 fn nested(levels: usize) -> Value {
     (1..levels).fold(json!({}), |inner, _| json!({"items": inner}))
 }
@@ -58,7 +58,7 @@ async fn a_schema_refers_to_nothing_outside_itself() {
     refused(&app, json!({"type": "object", "$defs": {"unused": {"$ref": "https://example.com/a.json"}}})).await;
 }
 
-/// A schema whose references are by its own identities and anchors.
+/// Returns a schema whose references use its own ids and anchors.
 fn self_contained() -> Value {
     json!({
         "$id": "https://example.com/s.json", "type": "object",

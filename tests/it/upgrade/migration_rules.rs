@@ -1,9 +1,9 @@
-//! The rule for migrations (CONTRIBUTING.md): they add, so that nodes of the version before go on.
+//! The rule for migrations (CONTRIBUTING.md): they only add, so that nodes of the previous version keep working.
 
 use super::migrations;
 use crate::support::Backend;
 
-/// What in a migration takes something away from nodes that still run.
+/// Returns the first statement of a migration that removes something that running nodes use.
 fn taken_away(sql: &str) -> Option<&'static str> {
     let lines = sql.lines().map(|line| line.split("--").next().unwrap_or_default());
     let text = lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ").to_uppercase();

@@ -58,7 +58,7 @@ async fn the_command_line_calls_upstream_tools_and_lists_them() {
     assert_eq!((code, out.trim()), (Some(0), r#"{"a": 1}"#), "{errors}");
     let (code, out, errors) = run(&["tools", "list"]).await.unwrap();
     assert!(code == Some(0) && out.contains("s.echo") && out.contains("mcp s echo"), "{out}{errors}");
-    // A tool of nobody's starts no server.
+    // A call of an unknown tool starts no server.
     let before = fixture.starts();
     run(&["call", "calculate", r#"{"expression":"1+1"}"#]).await.unwrap();
     assert_eq!(fixture.starts(), before);

@@ -88,7 +88,7 @@ async fn headers_are_sent_and_shown_to_nobody() {
     let call = app.call("h.echo", json!({"t": "tok-planted-1234567"})).await;
     assert_eq!(call["structured"], json!({"t": "[redacted]"}));
 
-    // Whoever registers a server does not get the service's variables.
+    // A registered server cannot use the service's variables.
     let wrong = json!({"name": "w", "url": server.url(), "headers": {"Authorization": "Bearer ${TOKEN}"}});
     assert_eq!(app.post("/upstreams", &wrong).await.status, 201);
     let told = eventually("the refusal", || async {

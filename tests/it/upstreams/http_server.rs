@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::bounded;
 
-/// What the test and the server share.
+/// State that the test and the server share.
 #[derive(Debug)]
 pub struct Shared {
     tools: watch::Sender<Vec<String>>,
@@ -123,7 +123,7 @@ async fn note(State(shared): State<Arc<Shared>>, request: Request, next: Next) -
 }
 
 impl HttpServer {
-    /// With these tools.
+    /// Starts a server with these tools.
     pub async fn start(tools: &[&str]) -> Self {
         Self::on(0, tools, None).await
     }
@@ -156,7 +156,7 @@ impl HttpServer {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// Other tools, and whoever listens is told.
+    /// Replaces the tools and notifies listening clients.
     pub fn offer(&self, tools: &[&str]) {
         self.shared.tools.send_replace(tools.iter().map(|name| (*name).to_owned()).collect());
     }
@@ -165,7 +165,7 @@ impl HttpServer {
         self.shared.calls.load(Ordering::Relaxed)
     }
 
-    /// The protocol versions and credentials that requests showed.
+    /// Returns the protocol versions and credentials of all requests.
     pub fn seen(&self) -> Vec<(String, String)> {
         self.shared.seen.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! A changed definition is told, and rests until somebody has accepted it if its server is pinned.
+//! A changed definition is reported; on a pinned server it is quarantined until it is accepted.
 
 use serde_json::{Value, json};
 

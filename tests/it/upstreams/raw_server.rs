@@ -1,4 +1,4 @@
-//! An upstream server over HTTP that says what it is told to say, beyond what rmcp's types know.
+//! An upstream server over HTTP that sends the given JSON, including members that rmcp's types do not have.
 
 use axum::Router;
 use axum::extract::State;
@@ -22,7 +22,7 @@ struct ServerScript {
 }
 
 impl RawServer {
-    /// With these tools, answering JSON or streams of events.
+    /// Starts a server with these tools that responds with JSON or with event streams.
     pub async fn start(tools: Value, in_events: bool) -> Self {
         let router = Router::new().route("/mcp", post(answer)).with_state(ServerScript { tools, in_events });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();

@@ -9,7 +9,7 @@ use crate::support::client::send;
 use crate::support::shapes::succeeded;
 use crate::support::{App, Backend};
 
-/// What servers say of their tools, with all that can be said.
+/// Returns upstream tools with every member that the protocol defines.
 fn told() -> Value {
     json!([
         {"name": "read_file", "title": "Read File", "description": "Reads.\n\n{braces} and \"quotes\"",
@@ -79,7 +79,7 @@ async fn unknown_meta_and_annotations_are_kept() {
     }
 }
 
-/// With `TOOLPOST_MCP_TOOLS`, a folder of recorded `tools/list` answers, those are told on as well.
+/// With `TOOLPOST_MCP_TOOLS`, a folder of recorded `tools/list` responses, the recorded tools are tested as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_tools_are_told_on_as_they_were_told() {
     let Some(folder) = std::env::var_os("TOOLPOST_MCP_TOOLS") else { return };

@@ -1,18 +1,18 @@
-//! Mending what the model got wrong, and leaving alone what it did not.
+//! Coercion of wrong argument types; correct arguments stay unchanged.
 
 use serde_json::{Value, json};
 
 use crate::support::App;
 use crate::support::shapes::violation;
 
-/// A tool with one property `a` of this schema.
+/// Starts a service with a tool that has one property `a` with this schema.
 async fn tool(property: Value) -> App {
     let app = App::on_sqlite().await;
     app.echo_of("t", json!({"a": property})).await;
     app
 }
 
-/// Each given value becomes the other and is listed.
+/// Checks that each given value is coerced to the other and listed.
 async fn mends(property: Value, to: &str, cases: &[(Value, Value)]) {
     let app = tool(property).await;
     for (given, mended) in cases {
@@ -23,7 +23,7 @@ async fn mends(property: Value, to: &str, cases: &[(Value, Value)]) {
     }
 }
 
-/// Each value is taken as it is.
+/// Checks that each value is accepted unchanged.
 async fn leaves(property: Value, values: &[Value]) {
     let app = tool(property).await;
     for value in values {
@@ -32,7 +32,7 @@ async fn leaves(property: Value, values: &[Value]) {
     }
 }
 
-/// Each value is refused.
+/// Checks that each value is rejected.
 async fn refuses(property: Value, values: &[Value]) {
     let app = tool(property).await;
     for value in values {

@@ -6,7 +6,7 @@ use crate::support::App;
 use crate::support::app::echo_tool;
 use crate::support::shapes::{failed, succeeded};
 
-/// `echo` whose result has to have an integer `n`.
+/// Starts a service with a tool of `echo` whose result must have an integer `n`.
 async fn app_with(check: Value) -> App {
     let app = App::on_sqlite().await;
     let mut tool = echo_tool("t", json!({"type": "object"}));

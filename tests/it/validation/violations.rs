@@ -17,7 +17,7 @@ fn weather() -> Value {
     })
 }
 
-/// The call of a fresh tool of that schema.
+/// Registers a tool with this schema and calls it.
 async fn called(schema: Value, arguments: Value) -> Value {
     let app = App::on_sqlite().await;
     app.echo_with("t", schema).await;

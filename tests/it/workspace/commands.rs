@@ -8,7 +8,7 @@ async fn bash(app: &App, command: &str) -> Value {
     app.call("bash", json!({"command": command})).await
 }
 
-/// The living processes that have this word in their environment.
+/// Returns the number of living processes that have this word in their environment.
 fn marked(mark: &str) -> usize {
     let all = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
     let variable = format!("MARK={mark}");
@@ -19,12 +19,12 @@ fn marked(mark: &str) -> usize {
     all.filter(is_marked).count()
 }
 
-/// A word that no other test has.
+/// Returns a word that is unique to this test.
 fn mark() -> String {
     tempfile::tempdir().unwrap().path().display().to_string()
 }
 
-/// A command that leaves children everywhere, one of which hears no SIGTERM.
+/// Returns a command that starts children in several groups and sessions; one of them ignores SIGTERM.
 fn family(mark: &str) -> String {
     format!(
         "export MARK={mark}; echo begun; sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &)

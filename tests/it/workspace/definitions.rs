@@ -1,4 +1,4 @@
-//! When there are which tools, and what is said of them.
+//! The tools of a workspace, by setting, and their definitions.
 
 use super::*;
 use crate::cli::program::Home;
@@ -39,7 +39,7 @@ async fn with_one_there_are_all_with_honest_annotations() {
             assert!(schema["description"].is_string(), "{name}.{property}");
         }
     }
-    // Every vendor can be told of them.
+    // The schemas can be lowered for every vendor.
     for format in ["openai", "openai-strict", "anthropic", "gemini", "mcp"] {
         let list = app.get(&format!("/tools?format={format}")).await.ok();
         assert!(list["left_out"].as_array().is_none_or(Vec::is_empty), "{format}: {}", list["left_out"]);

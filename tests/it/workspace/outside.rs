@@ -1,4 +1,4 @@
-//! Whatever a path says, nothing outside of the workspace is read, written or told.
+//! No path gives access to files outside the workspace or reveals them.
 
 use std::os::unix::fs::symlink;
 
@@ -7,7 +7,7 @@ use crate::support::shapes::{failed, succeeded};
 
 const SECRET: &str = "planted-7f3a";
 
-/// A workspace beside a folder with a secret, and links that lead there.
+/// Starts a service with a workspace next to a folder with a secret, and with links to that folder.
 async fn service_beside() -> (App, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     put(folder.path(), &[("out/secret.txt", SECRET), ("work/in/file.txt", "inside\n"), ("work-2/secret.txt", SECRET)]);
@@ -22,7 +22,7 @@ async fn service_beside() -> (App, TempDir) {
     (serving(&work, helper).await, folder)
 }
 
-/// Paths that lead out, each to a folder that is there.
+/// Returns paths that lead outside, each to an existing folder.
 fn ways_out(folder: &TempDir) -> Vec<String> {
     let absolute = |name: &str| folder.path().join(name).display().to_string();
     let mut ways: Vec<String> = [
@@ -49,7 +49,7 @@ fn ways_out(folder: &TempDir) -> Vec<String> {
     ways
 }
 
-/// All that a call says beside what it was asked.
+/// Returns the text of a call without its arguments.
 fn told(call: &Value) -> String {
     let mut call = call.clone();
     let members = call.as_object_mut().unwrap();

@@ -20,7 +20,7 @@ struct Swapper {
 }
 
 impl Swapper {
-    /// `swap` is one round.
+    /// Runs `swap` in a loop on a thread.
     fn start(swap: impl Fn() + Send + 'static) -> Self {
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (stopped, counted) = (stop.clone(), rounds.clone());
@@ -50,7 +50,8 @@ impl Drop for Swapper {
     }
 }
 
-/// `work/dir` is by turns a folder with a file, and a link to a folder outside with a secret in a file of that name.
+/// Alternates `work/dir` between a folder with a file and a link to a folder outside, with a secret in a file of that
+/// name.
 fn swapping_folder(folder: &Path) -> Swapper {
     put(folder, &[("work/dir/file", "inside\n"), ("out/file", SECRET)]);
     let work = folder.join("work");
@@ -59,7 +60,7 @@ fn swapping_folder(folder: &Path) -> Swapper {
     Swapper::start(swap)
 }
 
-/// The calls of one round, all at once.
+/// Sends the calls of one round concurrently.
 async fn round(app: &App, number: usize) -> Vec<Value> {
     let call = |name: &str, arguments: Value| json!({"name": name, "arguments": arguments});
     let calls = [

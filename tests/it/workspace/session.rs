@@ -12,7 +12,7 @@ fn section(heading: &str) -> String {
     rest[..rest.find("\n## ").unwrap_or(rest.len())].to_owned()
 }
 
-/// What stands between two lines.
+/// Returns the text between two lines.
 fn between<'t>(text: &'t str, first: &str, last: &str) -> &'t str {
     let start = text.find(first).unwrap_or_else(|| panic!("no {first:?} in {text}")) + first.len();
     &text[start..start + text[start..].find(last).unwrap()]

@@ -18,7 +18,7 @@ const SSL_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
 /// How the server says that it is through with what it was sent; a status follows.
 const READY_FOR_QUERY: &[u8] = b"Z\0\0\0\x05";
 
-/// Which answers are lost: of one commit in so many, once it is switched on.
+/// Drops the acknowledgement of one commit in `one_in`, while it is switched on.
 pub struct Loss {
     chance: Mutex<Seeded>,
     one_in: u64,
@@ -26,7 +26,7 @@ pub struct Loss {
     lost: AtomicUsize,
 }
 
-/// What becomes of a connection.
+/// The fate of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Whole,
@@ -46,12 +46,12 @@ impl Loss {
         self.is_on.store(is_on, Ordering::Relaxed);
     }
 
-    /// How many answers were lost so far.
+    /// Returns the number of lost acknowledgements.
     pub fn count(&self) -> usize {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// What becomes of a connection on which a commit is about to be sent.
+    /// Chooses the fate of a connection before a commit is sent.
     fn choose(&self) -> Fate {
         let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_on.load(Ordering::Relaxed) || !chance.one_in(self.one_in) {
@@ -62,7 +62,7 @@ impl Loss {
     }
 }
 
-/// The two directions of one connection.
+/// Returns the tasks for the two directions of one connection.
 pub fn pass(
     client: UnixStream,
     server: UnixStream,
@@ -76,7 +76,7 @@ pub fn pass(
     (there, back)
 }
 
-/// Passes whole messages on, and tells the fate of the connection before the one that seals it is sent.
+/// Forwards complete messages. Announces the fate of the connection before it sends the message that commits.
 async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -125,7 +125,7 @@ async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fate: watc
         }
     }
     drop(to);
-    // The server is left to finish what it was told.
+    // The server finishes its statement.
     while !is_ready(&answer) {
         answer.clear();
         if from.read_buf(&mut answer).await? == 0 {
@@ -156,7 +156,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next whole message.
+    /// Returns the next complete message.
     fn take(&mut self, unread: &mut Vec<u8>) -> Option<Vec<u8>> {
         let at = usize::from(self.is_open);
         let length = u32::from_be_bytes(unread.get(at..at + 4)?.try_into().ok()?) as usize;
@@ -169,7 +169,7 @@ impl Reader {
         Some(message)
     }
 
-    /// Whether this message ends a change that the server then makes.
+    /// Returns `true` if the server commits a change on this message.
     fn commits(&mut self, message: &[u8]) -> bool {
         let mut texts = message.get(5..).unwrap_or_default().split(|byte| *byte == 0).map(<[u8]>::to_vec);
         let mut text = || texts.next().unwrap_or_default();
