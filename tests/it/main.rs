@@ -1,4 +1,4 @@
-//! The service as a caller meets it: one running service and one fresh database per test, everything over HTTP.
+//! Tests of the service over HTTP: one running service and one fresh database per test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 

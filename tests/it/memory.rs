@@ -12,17 +12,17 @@ use tokio::task::JoinSet;
 use crate::support::shapes::succeeded;
 use crate::support::{Backend, Node, Response, eventually};
 
-/// What the service needs with its default settings, in KiB (docs/operations/sizing.md).
+/// Memory of the service with its default settings, in KiB (docs/operations/sizing.md).
 const DOCUMENTED: u64 = 512 * 1024;
 /// Just below `server.max_body_bytes`.
 const LARGE: usize = 4_000_000;
-/// How long all of some requests may take: the tests' build is slow, and so is a machine with other work.
+/// Timeout for a group of requests. Generous, because the test build is slow and the machine may be busy.
 const LONG: Duration = Duration::from_secs(180);
 
-/// A service whose process the kernel ends as soon as it needs more than the documented memory, as in a container of that
-/// size, where this machine lets the tests limit a process. Its peak is checked in any case, with the pages of its program.
+/// A service whose process is limited to the documented memory, as in a container, if the machine permits it: the
+/// kernel kills the process above the limit. Its peak, including the pages of its program, is checked in any case.
 struct Limited {
-    // Ends before its group is removed.
+    // Dropped before its group is removed.
     node: Node,
     _group: Option<Group>,
 }
@@ -44,7 +44,7 @@ impl Deref for Limited {
     }
 }
 
-/// A control group of the kernel with a limit of memory, in version 1 or 2 of its interface.
+/// A memory control group of the kernel, version 1 or 2.
 struct Group(PathBuf);
 
 impl Group {
@@ -58,7 +58,8 @@ impl Group {
         };
         let group = Self(parent.join(format!("toolpost-{}", node.id())));
         fs::create_dir(&group.0).ok()?;
-        // What the process has by now stays counted where it began. Pages of its program can be dropped, and do not count.
+        // Memory that the process already has stays charged to its first group. Pages of its program can be evicted and
+        // do not count.
         let bytes = (DOCUMENTED - memory(node, "RssAnon:")) * 1024;
         fs::write(group.0.join(limit), bytes.to_string()).ok()?;
         fs::write(group.0.join("cgroup.procs"), node.id().to_string()).ok()?;
@@ -133,9 +134,9 @@ on_both_databases!(
         let _watcher = node.events("/events").await;
         survives(&node, 64, body(r#"{"name":"nope","arguments":{"t":""#, "x", r#""}}"#)).await;
         survives(&node, 32, body(r#"{"name":"echo","arguments":{"t":""#, "x", r#""}}"#)).await;
-        // What a model writes is a text within the text.
+        // Arguments of a model are a JSON text within the JSON.
         survives(&node, 16, body(r#"{"name":"echo","arguments":"{\"t\":\""#, "x", r#"\"}"}"#)).await;
-        // Refused, with all that was received.
+        // Rejected, with all received arguments.
         survives(&node, 16, body(r#"{"name":"calculate","arguments":{"t":""#, "x", r#""}}"#)).await;
         let call = format!(r#"{{"name":"echo","arguments":{{"t":"{}"}}}},"#, "x".repeat(100_000));
         survives(&node, 32, body(r#"{"calls":["#, &call, r#"{"name":"echo"}]}"#)).await;
@@ -149,7 +150,7 @@ on_both_databases!(
             body(r#"{"name":"echo","arguments":{"t":["#, "[],", "0]}}"),
             body(r#"{"name":"calculate","arguments":{"t":["#, r#"{"":0},"#, "0]}}"),
         ] {
-            // Each needs most of the room, so of several at once any number may be refused.
+            // Each request needs most of the memory, so any number of concurrent requests may be rejected.
             at_once(&node, 16, &dense).await;
             eventually("all of the room", || async {
                 let metrics = node.get("/metrics").await.text();

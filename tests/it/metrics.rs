@@ -13,7 +13,7 @@ mod readers;
 mod states;
 mod upstreams;
 
-/// An exposition: families with their kinds, and samples by name and labels as they were written.
+/// A parsed exposition: families with their kinds, and samples by name and labels in their original form.
 struct Exposition {
     families: BTreeMap<String, String>,
     samples: BTreeMap<String, f64>,
@@ -69,7 +69,7 @@ impl Client {
             let found = self.metrics().await;
             let missing: Vec<_> = wanted.iter().filter(|(series, value)| found.get(series) != Some(*value)).collect();
             if !missing.is_empty() {
-                // Shown if it was in vain.
+                // The output appears only if the test fails.
                 println!("not yet: {missing:?}");
             }
             missing.is_empty().then_some(found)

@@ -13,11 +13,11 @@ mod lifecycle;
 mod order;
 mod vendors;
 
-/// The sending side of a stream that is piped in.
+/// The sending side of a model's stream.
 pub struct Pipe(mpsc::UnboundedSender<Bytes>);
 
 impl Pipe {
-    /// Opens a stream with this query; its answer has begun.
+    /// Opens a stream with this query and waits for the head of the response.
     pub async fn open(app: &Client, query: &str) -> (Self, EventStream) {
         let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
         let body = futures_util::stream::unfold(receiver, |mut receiver| async move {

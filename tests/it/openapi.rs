@@ -1,4 +1,4 @@
-//! `/openapi.json` says what the service does.
+//! `/openapi.json` matches the behavior of the service.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::App;
 
-/// Every route of the service; the names of parameters are left out.
+/// Every route of the service, without the names of parameters.
 const ROUTES: [(&str, &str); 27] = [
     ("get", "/tools"),
     ("post", "/tools"),

@@ -1,4 +1,4 @@
-//! The examples in `/openapi.json` work when they are executed, as `/docs` does with them.
+//! The examples in `/openapi.json` succeed when they are executed as in `/docs`.
 
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::support::client::send;
 use crate::support::{App, Backend, Options, Response};
 
-/// What `/docs` lists, in this order.
+/// The tags that `/docs` lists, in order.
 const TAGS: [&str; 11] = [
     "tool calls",
     "tools",
@@ -119,7 +119,7 @@ async fn every_example_of_a_body_fits_its_schema_and_works_when_it_is_executed()
         let Some(contents) = operation.description["requestBody"]["content"].as_object() else { continue };
         for (media_type, content) in contents {
             let all = examples(content);
-            // A file is chosen, and not typed.
+            // Binary bodies are uploaded as files and have no examples.
             assert_eq!(all.is_empty(), content["schema"]["format"] == "binary", "{} {media_type}", operation.id);
             let schema = json!({"allOf": [content["schema"]], "components": document["components"]});
             let validator = jsonschema::draft202012::new(&schema).unwrap();

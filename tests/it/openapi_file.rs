@@ -1,4 +1,4 @@
-//! `openapi/openapi.json` is what the service says of itself, and complete.
+//! `openapi/openapi.json` is complete and equals the document that the service serves.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ use crate::support::{App, client, fixture};
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 /// Paths that are served but not described: the description itself.
 const UNDESCRIBED: [&str; 2] = ["/openapi.json", "/docs/"];
-/// What the service sends; `*/*` is a content block's own type.
+/// Media types of responses; `*/*` is the media type of a content block.
 const MEDIA_TYPES: [&str; 6] =
     ["application/json", "application/problem+json", "text/event-stream", "text/markdown", "text/plain", "*/*"];
-/// What every event is described by.
+/// The schemas of events.
 const EVENTS: [&str; 6] =
     ["ToolCallEvent", "StatusEvent", "ProgressEvent", "HookErrorEvent", "ToolResultEvent", "BatchAnswer"];
 
@@ -57,7 +57,7 @@ async fn every_described_operation_is_there_and_no_other_method_of_its_path() {
     for (path, _) in document["paths"].as_object().unwrap() {
         for method in METHODS {
             let filled = path.replace("{name}", "echo").replace("{id}", "none").replace("{n}", "0");
-            // One does not end, and the others are there in a session only.
+            // `/events` does not end, and the methods of `/mcp` require a session.
             if matches!((method, path.as_str()), ("get", "/events") | ("get" | "delete", "/mcp")) {
                 continue;
             }
@@ -104,9 +104,9 @@ fn only_media_types_that_are_sent_are_described() {
 fn what_takes_a_body_says_how_a_body_is_refused() {
     let document = document();
     for (method, path, operation) in operations(&document) {
-        // A stream is refused while it is answered.
+        // A stream is rejected within its response.
         if operation.get("requestBody").is_some_and(|body| !body["content"]["text/event-stream"].is_object()) {
-            // What a tool answers has no shape that could be missed.
+            // The result of a tool may be any JSON value.
             let has_shape = !path.ends_with("/result");
             for status in ["400", "408", "413", "415", "422"].into_iter().filter(|status| has_shape || *status != "422")
             {
@@ -129,7 +129,7 @@ fn every_event_has_a_schema_whose_fields_are_described() {
     }
 }
 
-/// What is text for people, and may change.
+/// Members with text for readers, which may change.
 const PROSE: [&str; 3] = ["description", "summary", "title"];
 
 /// Only descriptions in the document may change.
@@ -164,9 +164,9 @@ fn shape(document: &Value) -> String {
 enum Members {
     /// Keywords of OpenAPI and JSON Schema.
     Keywords,
-    /// Names that the service gives, each with keywords.
+    /// Names that the service defines, each with keywords.
     Named,
-    /// Data, which has no prose.
+    /// Data without prose.
     Data,
 }
 

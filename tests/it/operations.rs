@@ -1,4 +1,4 @@
-//! Health, the documentation page, and the end.
+//! Health checks, the documentation page and shutdown.
 
 use reqwest::{Method, Url};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The operators' manual, `docs/operations`: it is complete, says what is so, and its commands work.
+//! The operations manual, `docs/operations`: it is complete and correct, and its commands work.
 
 use std::collections::BTreeSet;
 use std::path::Path;

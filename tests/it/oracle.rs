@@ -1,8 +1,7 @@
-//! The oracle: holds all that callers, listeners and tools saw against all that is stored afterwards, and says what cannot
-//! be true if every accepted call ends once, is counted once, and runs no more often than it may.
+//! The oracle: compares everything that callers, subscribers and tools observed with the stored state, and reports
+//! contradictions. Every accepted call must end once, be counted once, and run no more often than permitted.
 //!
-//! It asks for nothing but the contract (docs/reference/contract.md), so what happened meanwhile to the service or its
-//! database makes no difference.
+//! It checks only the contract (docs/reference/contract.md), so faults of the service or its database do not matter.
 
 use std::collections::BTreeMap;
 
@@ -20,31 +19,31 @@ mod stored_state;
 
 pub use stored_state::World;
 
-/// Must not run twice.
+/// A tool that must not run twice.
 pub const ONCE: &str = "count_once";
-/// May run again after a failure or a loss.
+/// A tool that may run again after a failure or a loss.
 pub const AGAIN: &str = "count_again";
-/// How often, at most, as long as nothing is lost.
+/// Maximum number of attempts, as long as none is lost.
 pub const ATTEMPTS: u64 = 3;
-/// Changes nothing, and may run again after a loss.
+/// A read-only tool, which may run again after a loss.
 pub const READ: &str = "count_read";
 
-/// All that is known after a run.
+/// All observations of a run of the service.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// Requests and responses, by idempotency key.
     pub asked: BTreeMap<String, KeyHistory>,
     /// Events that a subscriber of all events received, over all its connections; `None` without a subscriber.
     pub heard: Option<Vec<Event>>,
-    /// What watchers of single calls were sent, each on one connection from the call's beginning on.
+    /// Events that subscribers of single calls received, each on one connection from the beginning of the call.
     pub watched: Vec<Watched>,
-    /// What the tools' server has counted.
+    /// Runs that the tools' server has counted.
     pub runs: Vec<Run>,
-    /// What is stored.
+    /// The stored state.
     pub world: World,
 }
 
-/// One stream of one call, read from its beginning until it ended or broke.
+/// A stream of one call, read from its beginning until it ended or broke.
 #[derive(Debug, Clone)]
 pub struct Watched {
     pub id: String,
@@ -58,7 +57,7 @@ pub struct KeyHistory {
     pub parts: usize,
     /// `true` if a client has requested cancellation.
     pub is_cancelled: bool,
-    /// Answers to its `POST`s.
+    /// Responses to its `POST`s.
     pub replies: Vec<Reply>,
     /// Every observation of one of its calls.
     pub sights: Vec<Sight>,
@@ -70,11 +69,12 @@ pub struct Reply {
     pub status: u16,
     pub location: Option<String>,
     pub batch_id: Option<String>,
-    /// Ids and statuses of the calls in it, in order.
+    /// Ids and statuses of its calls, in order.
     pub calls: Vec<(String, String)>,
 }
 
-/// One call as an answer had it. The ticks are of one clock for all callers: what ended before another began was before it.
+/// A call in a response. All callers share one logical clock: a request that ended before another began has smaller
+/// ticks.
 #[derive(Debug, Clone)]
 pub struct Sight {
     pub asked_at: u64,

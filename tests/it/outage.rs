@@ -1,4 +1,4 @@
-//! The database goes away and comes back: what was acknowledged stays, what was not is said clearly.
+//! Outages of the database: acknowledged calls are kept, and all others are reported clearly.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ struct Load {
 struct LoadRecord {
     /// Id and status of each call that was answered with 200.
     acknowledged: Mutex<Vec<(String, String)>>,
-    /// Where the calls are that were accepted, and whose end was not acknowledged.
+    /// Locations of accepted calls whose end was not acknowledged.
     accepted: Mutex<Vec<String>>,
     answered: AtomicUsize,
     turned_away: AtomicUsize,
@@ -84,7 +84,7 @@ impl Load {
             .await;
     }
 
-    /// Stops, and holds what was answered against what is stored and counted.
+    /// Stops the load and compares the responses with the stored calls and the stats.
     async fn check(self) {
         self.seen.stop.store(true, Ordering::Relaxed);
         for task in self.tasks {

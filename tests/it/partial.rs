@@ -1,4 +1,4 @@
-//! Arguments that come piece by piece (docs/reference/contract.md, section 8).
+//! Arguments in chunks (docs/reference/contract.md, section 8).
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ mod chunks;
 mod ends;
 mod shutdown;
 
-/// Opens a call; its id.
+/// Opens a call and returns its id.
 async fn open(app: &Client, name: &str, beginning: &str) -> String {
     let body = json!({"id": "call_1", "name": name, "partial": true, "arguments": beginning});
     let answer = app.post("/tool-calls", &body).await;
@@ -27,7 +27,7 @@ async fn patch(app: &Client, id: &str, body: &Value) -> Response {
 /// Sends a piece that is taken.
 async fn piece(app: &Client, id: &str, body: Value) {
     let answer = patch(app, id, &body).await;
-    // The last one may find the call at its end already.
+    // The call may have ended when the last chunk is answered.
     let is_taken = answer.status == 202 || answer.status == 200 && body["final"] == true;
     assert!(is_taken, "{body}: {}", answer.json);
 }

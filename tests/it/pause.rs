@@ -1,4 +1,4 @@
-//! A tool that times out again and again rests.
+//! A tool is paused after repeated timeouts.
 
 use serde_json::{Value, json};
 

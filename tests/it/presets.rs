@@ -11,7 +11,7 @@ mod precedence;
 mod stored;
 mod visibility;
 
-/// The one secret of these services.
+/// The secret of these services.
 const SECRET: &str = "sk-live-4f9a/+ü";
 
 /// Returns options with the secret `MAIL_KEY`, a key for sealing, and access to the test's own servers.

@@ -1,4 +1,4 @@
-//! Tools that are programs on the server.
+//! Tools that run programs on the server.
 
 use std::fs;
 

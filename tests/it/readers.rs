@@ -9,8 +9,8 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{App, Backend, Client, Event, EventStream, Options, bounded};
 
-/// Asks for all events with little room to receive them, and reads no further than the head. HTTP/1.0, so that the body
-/// is not chunked.
+/// Opens a stream of all events with a small receive buffer and reads only the head. Uses HTTP/1.0, so that the body is
+/// not chunked.
 async fn sleeper(client: &Client) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -37,12 +37,12 @@ fn is_result_of(event: &Event, call_id: &str) -> bool {
 
 on_both_databases!(
     async fn a_reader_that_sleeps_is_cut_off_and_resumes_while_others_and_calls_go_on(backend: Backend) {
-        // However long all of this takes, it is not given up for reading nothing.
+        // Disables the write timeout, so that only the lag disconnects the subscriber.
         let configure: fn(&mut toolpost::config::Config) = |config| config.server.write_timeout_ms = 0;
         let app = App::start_with(backend, Options { configure: Some(configure), ..Options::default() }).await;
         let sleeping = sleeper(&app).await;
         let mut awake = app.events("/events").await;
-        // More than the sockets between them hold, then more commits than a reader may be behind.
+        // More data than the socket buffers hold, then more commits than the maximum lag.
         let many = vec!["x".repeat(100); 3000];
         for n in 0..24 {
             let id = format!("large{n}");

@@ -1,4 +1,4 @@
-//! Definitions that come from a URL.
+//! Definitions from a URL.
 
 mod refresh;
 mod registered;
@@ -12,7 +12,7 @@ use crate::support::app::echo_tool;
 use crate::support::calls::with;
 use crate::support::{Answer, App, HttpTool, eventually};
 
-/// A server of definitions that can change its mind.
+/// A server of definitions that can change its responses.
 struct Library {
     server: HttpTool,
     answer: Arc<Mutex<Answer>>,

@@ -1,4 +1,4 @@
-//! How long what has happened is kept, as callers meet it.
+//! Retention of calls and events, as callers see it.
 
 use serde_json::json;
 use toolpost::store::Db;
@@ -12,7 +12,7 @@ fn for_an_hour() -> Options {
     Options { configure: Some(|config| config.retention.calls_ms = HOUR_MS), ..Options::default() }
 }
 
-/// Makes everything two hours older.
+/// Makes all commits two hours older.
 async fn age(app: &App) {
     const SQL: &str = "UPDATE commits SET at = at - 7200000000";
     match app.store().db() {

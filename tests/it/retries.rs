@@ -27,7 +27,7 @@ fn unavailable() -> Answer {
     Answer::status(503, "text/plain", "not now")
 }
 
-/// Fails twice, then answers.
+/// Starts a server that fails twice, then succeeds.
 async fn third_time_lucky() -> HttpTool {
     answers(vec![unavailable(), unavailable(), Answer::text("done")]).await
 }

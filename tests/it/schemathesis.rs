@@ -12,11 +12,11 @@ use tokio::process::Command;
 use crate::support::fixture::project_file;
 use crate::support::{Backend, Client, Node};
 
-/// How long a part may take before its test fails: far more than it does.
+/// Timeout for one part, far longer than a normal run.
 const PATIENCE: Duration = Duration::from_secs(900);
 const HINT: &str = "`scripts/test` installs what it is run with";
 
-/// The parts, as patterns of paths. Together they are everything.
+/// The parts as patterns of paths. Together they cover every path.
 const PARTS: [&str; 6] = [CALLS, ONE_CALL, TOOLS, GROUPS_AND_SESSIONS, OPERATORS, OTHERS];
 const CALLS: &str = "^/tool-calls$";
 const ONE_CALL: &str = "^/(tool-calls/|events)";
@@ -104,7 +104,7 @@ parts! {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_without_keys_is_as_described() {
     let node = service().await;
-    // The first key would close it.
+    // The first key would enable authentication.
     let chosen = ["--exclude-operation-id", "create_key", "--max-examples", "30"];
     is_as_described(&node, None, &chosen).await;
     assert_eq!(node.get("/tools").await.status, 200, "nobody has closed it");
@@ -127,6 +127,6 @@ async fn the_served_document_says_whether_keys_are_asked_for() {
     let security = |document: &Value| document["paths"]["/tools"]["get"]["security"].clone();
     assert_eq!(security(&node.get("/openapi.json").await.ok()), json!([]));
     node.key(json!({"scopes": ["admin"]})).await;
-    // Asking for the document itself never needs one.
+    // The document itself is public.
     assert_eq!(security(&node.get("/openapi.json").await.ok())[0], json!({"api_key": ["call"]}));
 }

@@ -1,4 +1,4 @@
-//! Finding tools: `GET /tools?q=…`, and the two tools by which a model finds and calls all others.
+//! Search for tools: `GET /tools?q=…`, and the two tools with which a model finds and calls all others.
 
 mod discovery;
 mod query;

@@ -1,5 +1,5 @@
-//! The leak test: secrets and context values are planted wherever they can come from, tools say them in every way they
-//! can, and then everything that the service has said or written is searched for them.
+//! The leak test: plants secrets and context values in every source, lets tools leak them in every way, and searches
+//! all responses and files of the service for them.
 
 mod dump;
 mod leak;

@@ -1,4 +1,4 @@
-//! `/sessions`: what the calls of a conversation have in common (docs/reference/contract.md, section 10).
+//! `/sessions`: shared state of the calls of a conversation (docs/reference/contract.md, section 10).
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ mod isolation;
 mod rendering;
 mod tasks;
 
-/// Makes a session with these members.
+/// Creates a session with these members.
 async fn made(client: &Client, session: Value) -> Value {
     let answer = client.post("/sessions", &session).await;
     assert_eq!(answer.status, 201, "{}", answer.text());

@@ -24,7 +24,7 @@ async fn headers_that_never_end_are_a_408() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_asks_nothing_is_closed_without_a_word() {
-    // Long enough for a request to be sent, on any machine.
+    // Long enough to send a request on any machine.
     let app = app(|config| config.server.idle_timeout_ms = 1000).await;
     let mut fresh = connect(&app).await;
     assert_eq!(to_the_end(&mut fresh).await, "");
@@ -52,7 +52,7 @@ async fn a_reader_that_never_reads_loses_its_connection() {
     let mut sleeping = connect(&app).await;
     sleeping.write_all(b"GET /events HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let many = vec!["x".repeat(1000); 3000];
-    // Its sockets are full at some time, and then it is cut off: what it could still read ends in the middle.
+    // The connection is closed once its buffers are full, so the data that can still be read ends abruptly.
     let body = json!({"name": "echo", "arguments": {"many": many}});
     let cut = async {
         loop {
@@ -92,7 +92,7 @@ async fn an_address_that_is_too_long_and_what_is_no_http_are_problems() {
 async fn more_connections_than_there_is_room_for_are_a_503_until_there_is() {
     let app = app(|config| config.server.max_connections = 2).await;
     let held = [connect(&app).await, connect(&app).await];
-    // Both are taken before the third one: connections are taken in their order.
+    // Connections are accepted in order, so both are accepted before the third.
     let request = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let answer = exchange(&app, request, b"").await;
     assert!(is_problem(&answer, 503), "{answer}");

@@ -1,4 +1,4 @@
-//! What HTTP itself asks for at its edges (RFC 9110, RFC 9112), sent byte by byte.
+//! Requirements of HTTP in edge cases (RFC 9110, RFC 9112), sent byte by byte.
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -62,7 +62,7 @@ async fn http_1_0_needs_no_host() {
 async fn half_closed_client_is_answered() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, gated("done").await);
     app.http_tool("act", &server).await;
-    // An answer that is there at once.
+    // An immediate response.
     let mut quick = connect(&app).await;
     quick.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     quick.shutdown().await.unwrap();
@@ -116,7 +116,7 @@ async fn http_tool_is_not_sent_to_ports_of_other_protocols() {
     let call = app.call("redirected", json!({})).await;
     let text = failed(&call, "TOOL_EXECUTION_ERROR");
     assert!(text.contains("a redirect was not followed: port 6379 is not allowed"), "{text}");
-    // A document by URL, and an upstream server.
+    // An OpenAPI document by URL, and an upstream server.
     let import = app.post("/imports/openapi", &json!({"url": "http://127.0.0.1:5432/openapi.json"})).await;
     assert!(import.text().contains("port 5432 is not allowed"), "{}", import.text());
 }

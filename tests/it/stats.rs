@@ -1,4 +1,4 @@
-//! Counts: exact, persistent, and only of what ran.
+//! Stats: exact, persistent, and only for calls that ran.
 
 mod clock_jumps;
 mod counts;

@@ -1,4 +1,4 @@
-//! The store and the journal without a service around them, on both databases.
+//! The store and the journal without a service, on both databases.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -35,17 +35,17 @@ mod tools;
 mod uncertain_commits;
 mod versions;
 
-/// What a change of a call brings.
+/// The transitions of a change.
 const ACCEPTED: Transitions = Transitions { accepted: true, started: false, settled: false };
 const STARTED: Transitions = Transitions { accepted: false, started: true, settled: false };
 const SETTLED: Transitions = Transitions { accepted: false, started: false, settled: true };
 const WHOLE: Transitions = Transitions { accepted: true, started: true, settled: true };
 const REJECTED: Transitions = Transitions { accepted: true, started: false, settled: true };
 
-/// When the tests' calls are accepted, in microseconds.
+/// The time at which the tests' calls are accepted, in microseconds.
 const ACCEPTED_AT: i64 = 1_700_000_000_000_000;
 
-/// An event as it can be compared: position, number, name, data.
+/// An event in comparable form: position, number, name, data.
 type PublishedEvent = (i64, u32, &'static str, String);
 
 /// A database with a journal and the events that the journal has published.
@@ -87,7 +87,7 @@ impl Log {
         bounded("a change", self.journal.write(Change::new(Arc::new(call.clone()), news))).await
     }
 
-    /// Holds the writer at the end of a commit, until the door is opened.
+    /// Holds the writer at the end of a commit until the door is opened.
     async fn hold_writer(&self) {
         let before = ended(&self.call("before"), Outcome::default(), 0);
         self.door.0.shut(before.id);
@@ -145,7 +145,7 @@ impl Log {
         (stats.execution_count, stats.success_count, stats.rejected_count)
     }
 
-    /// Commits that the database knows.
+    /// Returns the number of stored commits.
     async fn commits(&self) -> i64 {
         const SQL: &str = "SELECT COUNT(*) FROM commits";
         match self.store.db() {
@@ -164,7 +164,7 @@ impl Log {
     }
 }
 
-/// Opens the door when the test ends, however it does.
+/// A guard that opens the door when the test ends or panics.
 struct DoorKeeper(Arc<Door>);
 
 impl Drop for DoorKeeper {
@@ -173,12 +173,12 @@ impl Drop for DoorKeeper {
     }
 }
 
-/// Holds the writer at the commit that begins with a call.
+/// A gate that holds the writer at the commit whose first event belongs to a given call.
 #[derive(Default)]
 struct Door {
     shut_for: Mutex<Option<Uuid>>,
     opened: Condvar,
-    /// The last commit that came to it.
+    /// The call of the first event of the last commit.
     last: watch::Sender<Option<Uuid>>,
 }
 

@@ -1,4 +1,4 @@
-//! A client that wants no more of a call, or is not there any more: the call ends, and is on record.
+//! Clients that cancel a call or disconnect: the call ends and is stored.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The official SDKs in other languages, as their users use them: over HTTP, and with `toolpost mcp` as their own program.
+//! The official SDKs in other languages: over HTTP, and with `toolpost mcp` as a child process.
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -11,7 +11,7 @@ use super::{ended, node};
 use crate::support::fixture::project_file;
 use crate::support::{App, Backend, Database, Options};
 
-/// How long a client may take before its test fails.
+/// Timeout for one client.
 const PATIENCE: Duration = Duration::from_secs(90);
 const HINT: &str = "`scripts/test` installs what the clients are run with";
 

@@ -1,4 +1,5 @@
-//! The official conformance suite: every scenario that a revision requires passes. Of the others it says which do not.
+//! The official conformance suite: all scenarios that a revision requires pass. The exceptions among the others are
+//! listed.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ mod rounds;
 mod server;
 mod tools;
 
-/// How long the suite may take before its test fails.
+/// Timeout for one run of the suite.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Scenarios that no revision requires and that do not pass. All are about tools that Toolpost does not have: tools

@@ -1,4 +1,4 @@
-//! What is asked and what is answered.
+//! Requests and responses of the protocol.
 
 use serde_json::{Value, json};
 

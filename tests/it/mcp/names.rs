@@ -1,4 +1,4 @@
-//! Tools are shown under names that every vendor accepts, and are called by those as well as by their own.
+//! Tools are listed under names that every vendor accepts, and can be called by these names and by their own.
 
 use std::collections::HashSet;
 
@@ -47,7 +47,7 @@ async fn shown_names_are_legal_unique_and_those_of_the_list_over_http() {
     assert!(!names.contains(&"two___dots"), "{names:?}");
     let listed = app.get("/tools?format=mcp").await.ok();
     assert_eq!(listed["tools"], json!(tools));
-    // Each name leads to the tool that it was shown for.
+    // Each name calls the tool that it was listed for.
     for tool in tools.iter().filter(|tool| tool["description"].as_str().unwrap_or_default().starts_with("Does ")) {
         let (name, own) = (tool["name"].as_str().unwrap(), &tool["description"].as_str().unwrap()["Does ".len()..]);
         let own = own.strip_suffix('.').unwrap();
@@ -72,7 +72,7 @@ async fn tool_is_called_under_either_name_and_errors_repeat_the_one_that_was_use
         assert_eq!(over_http["name"], "weather.now");
         succeeded(&app.call(name, json!({"city": "Rome"})).await);
     }
-    // A vendor's model has seen another name.
+    // The OpenAI format lists the tool under an alias.
     let list = app.get("/tools?format=openai").await.ok();
     let functions = list["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].as_str().unwrap());
     let alias = functions.into_iter().find(|name| name.starts_with("weather_now_")).unwrap();

@@ -1,4 +1,4 @@
-//! rmcp's own client, in both of its lives.
+//! The client of rmcp, in both of its lifecycles.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::ended;
 use crate::support::{App, bounded};
 
-/// Notes progress.
+/// A client that records progress notifications.
 #[derive(Clone, Default)]
 struct Notes {
     steps: Arc<Mutex<Vec<f64>>>,

@@ -1,4 +1,4 @@
-//! Clients before 2026-07-28: with a session, and without a session where the transport has none.
+//! Clients before 2026-07-28, with and without a session.
 
 use reqwest::Method;
 use serde_json::{Value, json};

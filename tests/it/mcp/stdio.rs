@@ -1,4 +1,4 @@
-//! `toolpost mcp` as a program: one message a line and nothing else, and it ends with its client.
+//! `toolpost mcp` as a process: it writes one message per line and nothing else, and exits with its client.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use super::ended;
 use crate::support::{App, Backend, Database, Options, bounded, eventually};
 
-/// A running program, and both ends of its line.
+/// A running process with its standard input and output.
 struct Program {
     child: Child,
     input: Option<ChildStdin>,

@@ -37,7 +37,7 @@ on_both_databases!(
         assert_eq!(call(&one, "mine", json!({"m": 1})).await["structuredContent"], json!({"m": 1}));
         let refused = ask(&other, "tools/call", json!({"name": "mine", "arguments": {}})).await;
         assert_eq!(refused.json["error"]["code"], -32602, "{}", refused.text());
-        // A call is a task of its own tenant only.
+        // A call is visible as a task only to its own tenant.
         let calls = one.get("/tool-calls?name=mine").await.ok();
         let id = json!({"taskId": calls["tool_calls"][0]["id"]});
         assert_eq!(tasks(&one, "tasks/get", id.clone()).await["result"]["status"], "completed");

@@ -1,4 +1,4 @@
-//! What an answer to a message carries, in every way in which it may come.
+//! Contents of the response to a message, in every response mode.
 
 use std::collections::HashSet;
 

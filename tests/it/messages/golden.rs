@@ -1,4 +1,4 @@
-//! The golden cases of `tests/fixtures/messages`: what is read of each body, and what the service answers.
+//! The golden cases of `tests/fixtures/messages`: the calls in each body, and the response of the service.
 
 use std::fs;
 

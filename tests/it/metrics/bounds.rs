@@ -12,7 +12,7 @@ on_both_databases!(
         let app = App::start(backend).await;
         app.call("nope", json!({})).await;
         app.get("/nowhere").await.problem(404);
-        // Each of these requests has had its own series before, where it may have one.
+        // Creates the series of these requests, as far as they have one.
         app.get("/tools/nope").await.problem(404);
         app.request(Method::from_bytes(b"BREW").unwrap(), "/tools").send().await.unwrap();
         app.counted(&[(r#"toolpost_calls_total{tool="unknown",outcome="TOOL_NOT_FOUND"}"#, 1.0)]).await;

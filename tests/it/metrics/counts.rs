@@ -1,4 +1,4 @@
-//! What happened is counted once, under its own labels.
+//! Every event is counted once, under its own labels.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,7 +25,7 @@ on_both_databases!(
                 (r#"toolpost_calls_total{tool="calculate",outcome="TOOL_EXECUTION_ERROR"}"#, 1.0),
                 (r#"toolpost_calls_total{tool="unknown",outcome="TOOL_NOT_FOUND"}"#, 1.0),
                 (r#"toolpost_call_duration_seconds_count{tool="echo"}"#, 5.0),
-                // One of them never ran.
+                // The call with invalid arguments never ran.
                 (r#"toolpost_call_duration_seconds_count{tool="calculate"}"#, 1.0),
                 ("toolpost_calls_running", 0.0),
             ])
@@ -33,7 +33,7 @@ on_both_databases!(
         assert_eq!(found.beginning("toolpost_calls_total{").len(), 4);
         let all = r#"toolpost_call_duration_seconds_bucket{tool="echo",le="+Inf"}"#;
         assert_eq!(found.get(all), Some(5.0));
-        // Every call is a change of its own here, and none is in two commits.
+        // Every call is a separate change here, and each change is in one commit.
         let changes = found.get("toolpost_journal_changes_total").unwrap();
         assert!(changes >= 8.0, "{changes}");
         assert_eq!(found.get("toolpost_journal_commit_changes_sum"), Some(changes));

@@ -12,7 +12,7 @@ use crate::upstreams::{self, Fixture};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_of_the_catalogue_is_exported_with_its_labels_and_nothing_else() {
-    // A server that is not there has all its series from the start.
+    // A server that cannot be started has all its series from the beginning.
     let fixture = Fixture::named(&[]);
     let file = fixture.file_of(&json!({"gone": {"command": "/nowhere/at-all"}}));
     let app = App::start_with(Backend::Sqlite, upstreams::options(file)).await;

@@ -1,4 +1,4 @@
-//! Metrics tell of all tenants together, and so they are for the operator.
+//! Metrics cover all tenants and are therefore reserved for the operator.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::support::{App, Backend};
 on_both_databases!(
     async fn the_operators_readers_see_all_tenants_and_nobody_else_sees_any(backend: Backend) {
         let app = App::start(backend).await;
-        // Open, as the service is.
+        // Public while the service has no keys.
         assert!(app.metrics().await.get("toolpost_database_up").is_some());
         let (admin, _) = app.key(json!({"scopes": ["admin"]})).await;
         let admin = app.with_key(&admin);
@@ -32,7 +32,7 @@ on_both_databases!(
             assert_eq!(answer.problem(403)["code"], code);
         }
         assert_eq!(app.get("/metrics").await.problem(401)["code"], "UNAUTHORIZED");
-        // Who is refused is counted as well.
+        // Rejected requests are counted as well.
         let refused =
             |code: u16| format!(r#"toolpost_http_requests_total{{method="GET",route="/metrics",status="{code}"}}"#);
         let (forbidden, unauthorized) = (refused(403), refused(401));

@@ -1,4 +1,4 @@
-//! Upstream MCP servers: how they stand, and what becomes of their calls.
+//! Upstream MCP servers: their states and the outcomes of their calls.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Streams that break off, and outputs that were cut off.
+//! Interrupted streams and truncated outputs.
 
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ async fn a_stream_that_falls_silent_ends_its_open_calls() {
     pipe.say(&[message_start(), block(0, "toolu_1", "echo"), delta(0, "{}")]);
     let result = next(&mut events, |event| event.is_result()).await;
     assert_eq!(result.data["error"]["code"], "ARGUMENTS_TRUNCATED");
-    // What comes later comes too late.
+    // Later events for the call are ignored.
     pipe.say(&[super::stop(0)]);
     pipe.say(&end("tool_use"));
     drop(pipe);
@@ -111,7 +111,7 @@ async fn a_call_that_waits_while_another_is_spoken_is_not_silent() {
     let opened = |index: u32, text: &str| json!([{"index": index, "id": format!("call_{index}"), "type": "function", "function": {"name": "echo", "arguments": text}}]);
     pipe.send(&chunk(opened(0, "{}")));
     pipe.send(&chunk(opened(1, "{\"a\":\"")));
-    // Each piece is shown before the next one is sent, for longer than the first call may be silent.
+    // Waits for each chunk to appear before it sends the next, for longer than the silence timeout of the first call.
     let until = tokio::time::Instant::now() + std::time::Duration::from_secs(4);
     let mut text = String::new();
     while tokio::time::Instant::now() < until {

@@ -1,4 +1,4 @@
-//! A call's life while the model still speaks.
+//! The lifecycle of a call while the model still generates.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ on_both_databases!(
         assert_eq!((&shown.data["status"], &shown.data["phase"]), (&json!("WAIT"), &json!("arguments")));
         pipe.say(&[delta(0, "lin\"}")]);
         next(&mut events, |event| event.data["params"]["city"] == "Berlin").await;
-        // A text that could be all is not all before its block is closed.
+        // Arguments that are valid JSON are complete only when their block is closed.
         assert_eq!(app.stats("echo").await["execution_count"], 0);
         pipe.say(&[stop(0)]);
         let result = next(&mut events, |event| event.is_result()).await;

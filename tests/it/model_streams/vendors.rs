@@ -159,7 +159,7 @@ async fn card_of_a_provider_resumes_behind_what_was_told_before_it() {
     assert!(ids.is_sorted(), "{events:#?}");
     let first = events.iter().find(|event| event.data["call_id"] == "srvtoolu_1").unwrap();
     let mut all = app.events_after("/events", &first.id).await;
-    // Nothing of the other request, and all of this one.
+    // All events of this request, and none of the other.
     let told = all.until(|event| event.is_result()).await;
     assert!(told.iter().all(|event| event.data["call_id"] == "toolu_1"), "{told:#?}");
     assert_eq!(told[0].event, "tool_call");

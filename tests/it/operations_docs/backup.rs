@@ -62,7 +62,7 @@ async fn work(app: &Client) -> Before {
 fn keep_busy(app: &Client) -> tokio::task::JoinHandle<()> {
     let app = Client::new(&app.url(""));
     tokio::spawn(async move {
-        // Fewer than a page has.
+        // Fewer calls than a page of the list has.
         for number in 0..400 {
             app.call("echo", json!({ "n": number })).await;
         }
@@ -75,13 +75,14 @@ async fn check(app: &Client, before: &Before, later: &str) {
     let stored = app.stored(&id_of(done)).await;
     assert_eq!((&stored["output"], &stored["status"]), (&done["output"], &json!("SUCCESS")));
     assert_eq!(app.get(&format!("/tool-calls/{later}")).await.status, 404, "it came after the backup");
-    // What ran is unknown, since it may not be repeated; what is done outside is still awaited.
+    // The outcome of the running call is unknown because it is not safe to repeat; the external call still waits for
+    // its result.
     let lost = app.ended(running).await;
     assert_eq!(lost["error"]["code"], "OUTCOME_UNKNOWN", "{lost:#}");
     let answer = app.post(&format!("/tool-calls/{outside}/result"), &json!({"output": "yes"})).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     succeeded(&app.ended(outside).await);
-    // A backup is of one moment: counts and calls are of the same one. What ran just then may be running once more.
+    // A backup is a consistent snapshot, so counts match the calls. A call that was running may be running again.
     let is_good = |call: &&Value| call["name"] == "echo" && call["status"] == "SUCCESS";
     eventually("counts that are those of the calls", || async {
         let echoes = app.all_calls().await.iter().filter(is_good).count();
@@ -93,7 +94,7 @@ async fn check(app: &Client, before: &Before, later: &str) {
     assert_eq!(server.requests().last().unwrap().json()["arguments"], json!({"to": "bob", "token": "tok-123456"}));
 }
 
-/// Backs up a service at work by the page's commands, and restores it by them. Both are given these variables.
+/// Backs up a busy service with the commands of the page and restores it with them. Both use these variables.
 async fn backed_up_and_restored(node: &mut Node, part: &str, variables: &[(&str, String)]) -> (Before, String) {
     let before = work(node).await;
     let busy = keep_busy(node);
@@ -119,7 +120,7 @@ async fn a_backup_of_an_sqlite_service_at_work_is_one_to_go_on_from() {
         ("BACKUP", folder.path().join("backup.db").display().to_string()),
         ("RESTORED", restored.display().to_string()),
     ];
-    // What is left of a database that was there before must not get into it.
+    // Files of an earlier database must not affect the restored one.
     for suffix in ["", "-wal", "-shm"] {
         std::fs::write(format!("{}{suffix}", restored.display()), "of another database").unwrap();
     }

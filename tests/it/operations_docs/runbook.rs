@@ -1,4 +1,4 @@
-//! `runbook.md` has an entry for each error and warning that the log can show, and for none that it cannot.
+//! `runbook.md` has an entry for each error and warning of the log, and no others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::page;
 use crate::support::fixture::project_file;
 
-/// What writes to the log or to standard error, and what an entry calls it.
+/// The macros that write to the log or to standard error, with the level in the entry.
 const MACROS: [(&str, &str); 3] =
     [("tracing::error!(", "ERROR"), ("tracing::warn!(", "WARN"), ("eprintln!(", "standard error")];
-/// Where the reasons stand that end a start.
+/// The types whose messages explain a failed start.
 const REASONS: [(&str, &str); 3] = [
     ("src/app.rs", "enum StartError"),
     ("src/store/db.rs", "enum StoreError"),
@@ -109,7 +109,7 @@ fn reasons() -> Vec<String> {
             found.extend(text.split("#[error(").skip(1).filter_map(|rest| Some(literal(rest.trim_start())?.0)));
         }
     }
-    // What only says what another one says has no words of its own.
+    // A variant that forwards the message of another error has no message of its own.
     found.retain(|reason| reason != "{0}");
     assert!(found.len() > 15, "{found:?}");
     found
@@ -123,7 +123,7 @@ fn entries(part: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for entry in text.split("\n### ").skip(1) {
         let (title, text) = entry.split_once('\n').unwrap();
-        // As Markdown quotes what has backticks itself, and all else.
+        // Markdown quotes text that contains backticks with double backticks.
         let title = [("`` ", " ``"), ("`", "`")]
             .into_iter()
             .find_map(|(before, behind)| title.strip_prefix(before)?.strip_suffix(behind))

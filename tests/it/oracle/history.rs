@@ -1,4 +1,4 @@
-//! A call's events are whole, in order and end once; the stream of all events has each of them once, in the same order.
+//! Events of a call are complete and in order and end once; the stream of all events has each once, in the same order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,7 +101,7 @@ fn all_calls(evidence: &Evidence, heard: &[Event], note: &mut impl FnMut(String)
     }
 }
 
-/// Place, kind, number and status of an event.
+/// Position, kind, number and status of an event.
 type Brief<'a> = (&'a str, &'a str, Option<u64>, &'a str);
 
 fn brief(events: &[Event]) -> Vec<Brief<'_>> {

@@ -1,4 +1,4 @@
-//! No tool is started twice unless it may be, nor without a record; a good answer is that of a run.
+//! Tools are started twice only if that is safe, and never without a record; every successful output is that of a run.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{AGAIN, ATTEMPTS, Evidence, ONCE, READ, text};
 use crate::support::counter::Run;
 
-/// What a call may say that was never run.
+/// Codes of calls that never ran.
 const NEVER_RAN: [&str; 2] = ["OVERLOADED", "SHUTTING_DOWN"];
 
 pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
@@ -26,7 +26,7 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
         if name == ONCE && runs.len() > 1 {
             note(format!("{id} ran {} times: {runs:?}", runs.len()));
         }
-        // All of them have a key, so they are on disk before they start, and then their starts are, too.
+        // All calls have an idempotency key, so they are committed before they start, and so are their starts.
         if call["started_at"].is_null() && !runs.is_empty() {
             note(format!("{id} is stored as one that never ran, but it did: {runs:?}, {call}"));
         }

@@ -1,4 +1,4 @@
-//! What is stored, read as any caller can.
+//! The stored state, read through the API.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use crate::support::{Client, Event};
 
-/// Streams that are read at once.
+/// Number of streams that are read concurrently.
 const READERS: usize = 8;
 
 /// All calls, their events and their stats.
 #[derive(Debug, Clone, Default)]
 pub struct World {
-    /// `GET /tool-calls`, all pages.
+    /// All pages of `GET /tool-calls`.
     pub calls: Vec<Value>,
-    /// `GET /tool-calls/{id}/events`, to its end, by id.
+    /// The complete `GET /tool-calls/{id}/events` by call id.
     pub histories: BTreeMap<String, Vec<Event>>,
     /// `GET /stats`.
     pub stats: Value,

@@ -1,4 +1,4 @@
-//! Under load: the server crashes, freezes, or loses its connections.
+//! A database server that crashes, freezes, or loses its connections under load.
 
 use serde_json::json;
 

@@ -78,7 +78,7 @@ async fn a_stream_that_cannot_be_read_back_goes_on_later_without_a_gap_or_a_repe
     let mut holding = holder.begin().await.unwrap();
     sqlx::query("LOCK TABLE commits IN ACCESS EXCLUSIVE MODE").execute(&mut *holding).await.unwrap();
     let mut stream = app.events("/events?after=0").await;
-    // It has given up once, and asks again.
+    // The second waiting statement shows that the first timed out and is retried.
     waiting(&mut holding, 2).await;
     holding.rollback().await.unwrap();
     for pos in 1..=100_u32 {

@@ -99,7 +99,7 @@ on_both_databases!(
     }
 );
 
-/// The program with files that may not grow past 2 MiB; it goes with the test.
+/// A service process whose files may not exceed 2 MiB. Killed on drop.
 struct Limited {
     child: Child,
     _folder: tempfile::TempDir,

@@ -30,7 +30,7 @@ on_both_databases!(
         }
         server.open();
         succeeded(&running.await.unwrap());
-        // The room is free once the first call is quite over, a moment after its answer.
+        // The memory is released a moment after the response to the first call.
         let later = eventually("room", || async {
             let answer = app.post("/tool-calls", &json!({"name": "act"})).await;
             (answer.status == 200).then_some(answer.json)
@@ -74,7 +74,7 @@ on_both_databases!(
         overloaded(app.post_with("/tool-calls", &[("idempotency-key", "k")], &json!({"name": "echo"})).await);
         overloaded(app.post_with("/tool-calls", &[("accept", "text/event-stream")], &json!({"name": "echo"})).await);
         assert!(taken.iter().all(|call| !call.is_finished()));
-        // What asks nothing of the journal is served.
+        // Requests that do not use the journal are served.
         assert_eq!(app.get("/tools").await.status, 200);
         assert_eq!(app.get("/healthz").await.status, 200);
         stall.end().await;

@@ -33,7 +33,7 @@ async fn calls_that_wait_for_somebody_elses_lock_are_turned_away_in_time_and_eac
     let mut holding = holder.begin().await.unwrap();
     sqlx::query("SELECT pos FROM event_clock FOR UPDATE").execute(&mut *holding).await.unwrap();
     load.turned_away(24).await;
-    // The commit was given up, and its second try waits behind the first.
+    // The commit was abandoned, and its retry waits behind it.
     waiting(&mut holding, 2).await;
     readyz(&app, 503).await;
     holding.commit().await.unwrap();

@@ -1,4 +1,4 @@
-//! One caller at a time: 503 after its patience, 200 if the database is back in time, and nothing runs unrecorded.
+//! One caller at a time: 503 after its patience, 200 if the database recovers in time, and no call runs unrecorded.
 
 use serde_json::json;
 
@@ -72,7 +72,7 @@ async fn a_call_whose_end_cannot_be_recorded_in_time_says_where_it_will_be() {
     });
     let batch = tokio::spawn({
         let client = (*app).clone();
-        // The first is over by the time at which the second cannot be accepted.
+        // The first call has ended when the second cannot be accepted.
         let calls = json!([{"name": "calculate", "arguments": {"expression": "1"}}, {"name": "act"}, {"name": "act"}]);
         async move { client.post("/tool-calls", &json!({"calls": calls, "mode": "serial"})).await }
     });
@@ -119,7 +119,7 @@ async fn a_stream_that_was_opened_during_an_outage_ends_with_what_became_of_its_
     app.http_tool("act", &server).await;
     with(&cluster, PgCluster::stop_immediate).await;
     let mut stream = app.call_streamed(&json!({"name": "act"})).await;
-    // It asks later, so when it is turned away the patience of the first has passed as well.
+    // This later request is rejected after the patience of the first has passed as well.
     unavailable(app.post("/tool-calls", &json!({"name": "act"})).await);
     with(&cluster, PgCluster::start_again).await;
     let events = stream.rest().await;

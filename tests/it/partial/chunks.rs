@@ -1,4 +1,4 @@
-//! Pieces: in order, once each, and shown as far as they can be read.
+//! Chunks: accepted in order, once each, and shown as far as they can be parsed.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! How such a call ends: with its last piece, without it, or before it.
+//! Ends of such calls: with the last chunk, without it, or before it.
 
 use reqwest::Method;
 use serde_json::{Value, json};

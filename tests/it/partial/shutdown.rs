@@ -1,4 +1,4 @@
-//! What a stop leaves of a call whose arguments were still coming.
+//! The state of a call after a shutdown during its arguments.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Context: objects by name for tools that name them.
+//! Context: named objects for tools that list them.
 
 use super::*;
 
@@ -94,7 +94,7 @@ on_both_databases!(
         let id = accepted["results"][1]["id"].as_str().unwrap().to_owned();
         gate.received(1).await;
         let stopping = tokio::spawn(app.restart());
-        // The first one ends while the service stops; the second one has not begun.
+        // The first call ends during the shutdown; the second has not started.
         gate.open();
         let app = stopping.await.unwrap();
         let call = app.get(&format!("/tool-calls/{id}?wait_ms=20000")).await.ok();

@@ -1,4 +1,4 @@
-//! Of all that can make an argument, the one with the most to say does: preset, model, schema.
+//! Precedence of the sources of an argument: preset, model, schema.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;

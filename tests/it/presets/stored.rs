@@ -1,4 +1,4 @@
-//! Presets that are written over the API.
+//! Presets stored through the API.
 
 use super::*;
 

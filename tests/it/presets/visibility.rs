@@ -1,4 +1,4 @@
-//! What is shown of presets: names and kinds.
+//! Visible properties of presets: names and kinds.
 
 use super::*;
 

@@ -10,18 +10,18 @@ use crate::support::{Client, Node, bounded};
 
 /// The expected end of a call.
 enum Ends {
-    /// With this output.
+    /// Success with this output.
     Well(&'static str),
-    /// With this code, and this in its output.
+    /// A failure with this code and this text in its output.
     Badly(&'static str, &'static str),
 }
 use Ends::{Badly, Well};
 
 const BROKE: &str = "TOOL_EXECUTION_ERROR";
-/// What the service may have taken of memory when it is over, in KiB: far less than was written to it.
+/// Maximum memory of the service at the end, in KiB: far less than the programs wrote.
 const MEMORY_KIB: u64 = 512 * 1024;
 
-/// A name, a script, limits of the program, a clock in milliseconds, and the end of the call.
+/// The name, the script, the limits, the timeout in milliseconds, and the expected end.
 const TROUBLE: [(&str, &str, &str, u32, Ends); 11] = [
     (
         "many_children",
@@ -31,7 +31,7 @@ const TROUBLE: [(&str, &str, &str, u32, Ends); 11] = [
         Badly(BROKE, "more than 20 processes"),
     ),
     (
-        // 63 shells and as many sleepers, in sessions of their own.
+        // 63 shells and the same number of sleepers, in separate sessions.
         "fork_bomb",
         r#"export BOMB='[ $1 -gt 0 ] && for i in 1 2; do setsid sh -c "$BOMB" sh $(($1 - 1)) & done; sleep 1000'
            sh -c "$BOMB" sh 5"#,

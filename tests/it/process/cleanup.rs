@@ -1,4 +1,4 @@
-//! Nothing of a program is left when its call has ended, however that was.
+//! No process or file of a program is left when its call has ended, for any kind of end.
 
 use serde_json::json;
 
@@ -71,7 +71,7 @@ async fn they_go_with_the_service_whatever_ends_it() {
         node.register(program("slow", &["sh", "-c", FAMILY], executor)).await;
         let id = node.accepted(json!({"name": "slow", "wait": "accepted"})).await;
         let service = node.id();
-        // Seven at least, and the two helpers.
+        // At least seven processes and the two helpers.
         eventually("all of them", || async { (below(service).len() >= 9).then_some(()) }).await;
         let line = |id: &u32| fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
         let all: Vec<(u32, Vec<u8>)> = below(service).into_iter().map(|id| (id, line(&id))).collect();

@@ -1,4 +1,4 @@
-//! Where a program may be declared.
+//! Places in which programs may be declared.
 
 use serde_json::json;
 

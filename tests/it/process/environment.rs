@@ -1,4 +1,4 @@
-//! What a program has around it, and what it may not do.
+//! The environment and the permissions of a program.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ async fn a_working_directory_is_fresh_and_goes_afterwards() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_descriptor_of_the_service_is_inherited() {
     let app = service().await;
-    // One more is the folder that is listed.
+    // The fourth descriptor is the listed folder.
     let call = shell(&app, "exec ls /proc/self/fd").await;
     assert_eq!(succeeded(&call).split_whitespace().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
 }
@@ -76,7 +76,7 @@ except OSError: print(\"none\")'";
     let call = shell(&app, script).await;
     let said: Vec<&str> = succeeded(&call).split_whitespace().collect();
     assert_eq!(said[1..], ["True", "none"]);
-    // Its keeper and itself, where the kernel gives it a namespace.
+    // The supervisor and the program itself, if the kernel provides a namespace.
     assert_eq!(call["details"]["sandbox"]["process_namespace"] == true, said[0] == "2", "{call:#}");
     let off = shell_with(&app, "true", json!({"sandbox": "off"})).await;
     let sandbox = &off["details"]["sandbox"];

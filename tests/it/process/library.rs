@@ -1,4 +1,4 @@
-//! Programs that are run by the library: `executor::process::Program`.
+//! Programs started through the library: `executor::process::Program`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a program may use.
+//! Resource limits of programs.
 
 use serde_json::json;
 

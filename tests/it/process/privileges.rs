@@ -1,4 +1,4 @@
-//! Whom a program runs as, and whom it can speak to without the network.
+//! The user of a program, and its Unix sockets without the network.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::support::shapes::{failed, succeeded};
 
-/// Connects to the Unix sockets of its arguments, an abstract one behind `@`, and says of each what came of it.
+/// Connects to the Unix sockets in its arguments (`@` marks an abstract socket) and prints each result.
 const CONNECTS: &str = "import socket, sys
 for name in sys.argv[1:]:
   address = '\\0' + name[1:] if name.startswith('@') else name
@@ -21,7 +21,7 @@ for name in sys.argv[1:]:
 ";
 
 fn is_root() -> bool {
-    // The owner of what this process makes.
+    // The owner of new files of this process.
     use std::os::unix::fs::MetadataExt;
     tempfile::tempdir().unwrap().path().metadata().unwrap().uid() == 0
 }
@@ -41,7 +41,7 @@ async fn program_without_the_network_reaches_no_unix_socket() {
         let call = app.call(tool, json!({})).await;
         match call["details"]["sandbox"]["unix_sockets"].as_str() {
             Some("denied") => assert_eq!(succeeded(&call), "denied denied ", "{call:#}"),
-            // This kernel has no seccomp, and the report says so.
+            // The kernel does not support seccomp, and the report says so.
             other => assert!(sandbox == "required" || other == Some("not_enforced"), "{call:#}"),
         }
     }
@@ -88,7 +88,7 @@ async fn program_keeps_no_capabilities() {
         let lines: Vec<&str> = succeeded(&call).lines().collect();
         assert_eq!(lines.len(), 5, "{call:#}");
         for line in lines {
-            // Who is not root cannot change what it will never be given.
+            // Without root, a process cannot change its bounding set.
             if is_root() || !line.starts_with("CapBnd") {
                 assert!(line.ends_with("\t0000000000000000"), "{line}");
             }
@@ -113,7 +113,7 @@ async fn program_runs_as_the_configured_user() {
     };
     let options = Options { configure: Some(configure), ..Options::default() };
     if !is_root() {
-        // Only root can, and the service says so at its start.
+        // Only root can change the user; otherwise the start fails.
         let mut config = Config::default();
         config.store.database_url = "sqlite::memory:".into();
         configure(&mut config);
@@ -133,7 +133,7 @@ async fn program_runs_as_the_configured_user() {
     fs::write(own.path().join("secret"), "x").unwrap();
     fs::set_permissions(own.path().join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
     failed(&shell(&app, &format!("cat {}/secret", own.path().display())).await, "TOOL_EXECUTION_ERROR");
-    // It ends with its call all the same.
+    // The program still ends with its call.
     let mark = mark();
     app.register(program("family", &["sh", "-c", "sleep 1000 & wait"], json!({"env": {"MARK": mark}}))).await;
     let call = app.accepted(json!({"name": "family", "wait": "accepted"})).await;

@@ -1,4 +1,4 @@
-//! What a program says, and what becomes of it.
+//! The output of a program and the result that it becomes.
 
 use serde_json::json;
 
@@ -97,7 +97,7 @@ async fn too_much_output_ends_the_program() {
     let call = shell_with(&app, "yes", json!({"env": {"MARK": mark}})).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("larger than 16777216 bytes"));
     wait_for_none(&mark).await;
-    // On standard error only the end is kept.
+    // Only the end of standard error is kept.
     let call = shell(&app, "yes | head -c 50000000 >&2; echo end >&2; printf fine").await;
     assert_eq!(succeeded(&call), "fine");
     let stderr = call["details"]["stderr"].as_str().unwrap();

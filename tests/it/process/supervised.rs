@@ -31,7 +31,7 @@ async fn it_is_talked_to_as_if_nobody_stood_between() {
     for _ in 0..5 {
         lines.push(said().await);
     }
-    // The shell sets PWD itself; the fourth descriptor is the folder that is listed.
+    // The shell sets `PWD` itself; the fourth descriptor is the listed folder.
     assert_eq!(lines, ["/", "KEY=value", "PATH=/usr/bin:/bin", "PWD=/", "4"]);
     let mut stdin = child.stdin.take().unwrap();
     for word in ["one", "two"] {
@@ -65,7 +65,7 @@ async fn whatever_ends_it_nothing_is_left() {
     for way in ["drop", "KILL", "TERM"] {
         let mark = mark();
         let mut child = started(FAMILY, &[("PATH", "/usr/bin:/bin"), ("MARK", &mark)]);
-        // With both helpers, whose environment is its own.
+        // The helpers have an environment of their own.
         wait_for_some(&mark, 7).await;
         if way != "drop" {
             let id = child.id().unwrap().to_string();

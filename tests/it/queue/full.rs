@@ -1,4 +1,4 @@
-//! A queue that is full refuses before it accepts.
+//! A full queue rejects calls before acceptance.
 
 use serde_json::json;
 

@@ -6,8 +6,8 @@ use crate::support::calls::{gated, id_of};
 use crate::support::shapes::{points_at, succeeded};
 use crate::support::{App, Backend, HttpTool};
 
-/// Accepts one call that runs, then one of each priority that waits; opens the server and answers the order in which it
-/// was asked, by `n`, the place in `priorities`.
+/// Accepts one call that runs, then one queued call for each priority. Opens the server and returns the order of its
+/// requests as indexes into `priorities`.
 async fn order_of(app: &App, server: &HttpTool, name: &str, priorities: &[Option<i64>]) -> Vec<usize> {
     app.accepted(json!({"name": name, "arguments": {"n": 999}})).await;
     server.received(1).await;

@@ -1,4 +1,4 @@
-//! `queue_timeout_ms`: a call that waits too long for its turn.
+//! `queue_timeout_ms`: the maximum time in the queue.
 
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ on_both_databases!(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_wait_ends_with_the_turn_and_not_with_the_run() {
     let app = App::on_sqlite().await;
-    // It runs for longer than it may wait.
+    // The call runs longer than the queue timeout.
     let body = json!({"name": "wait", "arguments": {"ms": 300}, "limits": {"queue_timeout_ms": 250}});
     succeeded(&app.call_with(body).await);
 }

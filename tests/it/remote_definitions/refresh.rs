@@ -1,4 +1,4 @@
-//! What becomes of such a definition when its time is over.
+//! Refreshing expired definitions from a URL.
 
 use serde_json::json;
 
@@ -62,7 +62,7 @@ async fn one_that_hangs_holds_up_neither_calls_nor_lists_nor_other_definitions()
     app.register(other.definition("other", json!({}))).await;
     hanging.answers(Answer::Never);
     let asked = hanging.server.requests().len();
-    // Whichever of these was asked last is not answered.
+    // The last of these requests gets no response.
     hanging.server.received(asked + 2).await;
     other.answers(Answer::json(&document("two", "a")));
     once(&app, "other", |tool| tool["description"] == "two").await;

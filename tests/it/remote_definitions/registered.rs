@@ -1,4 +1,4 @@
-//! What registering such a definition does.
+//! Registration of definitions from a URL.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{Library, document, own};
 use crate::support::shapes::{is_time, names_field, points_at, succeeded, violation};
 use crate::support::{Answer, App, Backend, Options};
 
-/// A built-in tool would have a schema of its own.
+/// Returns a definition without a schema; a built-in tool would have its own.
 fn without_schema() -> Value {
     json!({"executor": {"type": "external"}})
 }

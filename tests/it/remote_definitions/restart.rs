@@ -1,4 +1,4 @@
-//! Such a definition after a restart and on other nodes.
+//! Definitions from a URL after a restart and on other nodes.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What is not tried again.
+//! Failures that are not retried.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ on_both_databases!(
         let call = app.call("t", json!({})).await;
         once(&call);
         assert_eq!((&call["error"]["retryable"], server.requests().len()), (&json!(true), 1));
-        // Nor does the call's own wish make it so.
+        // The retry policy of the call does not change that.
         once(&app.call_with(json!({"name": "t", "retry": {"max_attempts": 5}})).await);
         assert_eq!((server.requests().len(), &app.stats("t").await["retry_count"]), (2, &json!(0)));
     }
@@ -111,7 +111,7 @@ async fn a_call_may_want_more_attempts_or_fewer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_field_of_a_calls_retries_counts_by_itself() {
     let server = third_time_lucky().await;
-    // By the tool's own waits this would take an hour.
+    // With the backoff of the tool, this would take an hour.
     let slow = json!({"retry": {"max_attempts": 3, "initial_backoff_ms": 3_600_000, "max_backoff_ms": 3_600_000}});
     let app = patient(Backend::Sqlite, &server, slow).await;
     let call = app.call_with(json!({"name": "t", "retry": {"initial_backoff_ms": 1, "max_backoff_ms": 1}})).await;

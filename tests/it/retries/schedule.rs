@@ -62,14 +62,14 @@ async fn the_waits_grow_from_one_attempt_to_the_next() {
         "max_backoff_ms": 10_000, "jitter": 0});
     let app = patient(Backend::Sqlite, &server, json!({"retry": retry})).await;
     let took = app.call("t", json!({})).await["duration_ms"].as_u64().unwrap();
-    // 100 ms and 300 ms.
+    // The backoffs are 100 ms and 300 ms.
     assert!(took >= 380, "{took} ms");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_wait_is_longer_than_the_longest() {
     let server = answers(vec![unavailable(), unavailable(), Answer::text("done")]).await;
-    // Without the bound this would take hours.
+    // Without the maximum, this would take hours.
     let retry = json!({"max_attempts": 3, "initial_backoff_ms": 3_600_000, "max_backoff_ms": 5, "jitter": 0.5});
     let app = patient(Backend::Sqlite, &server, json!({"retry": retry})).await;
     assert_eq!(succeeded(&app.call("t", json!({})).await), "done");

@@ -1,4 +1,4 @@
-//! A further attempt that the database does not record in time.
+//! A retry that the database does not record in time.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ on_both_databases!(
         let waiting = app.posted(json!({"name": "t"}));
         server.received(1).await;
         let id = app.only("t").await;
-        // From here on nothing is recorded: neither the failure of the first attempt nor the start of the second.
+        // Nothing is recorded from here on: neither the failure of the first attempt nor the start of the second.
         let stall = Stall::begin(&app).await;
         server.open();
         let answer = waiting.await.unwrap();

@@ -1,4 +1,4 @@
-//! Tools that are made for a call, a session, or for all.
+//! Tools with one instance per call, per session, or for all calls.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `find_tools` and `call_tool`: off unless they are switched on, and then all tools through two definitions.
+//! `find_tools` and `call_tool`: disabled by default; when enabled, they give access to all tools with two definitions.
 
 use serde_json::{Value, json};
 

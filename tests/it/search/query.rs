@@ -1,4 +1,4 @@
-//! `GET /tools?q=…`: what fits, best first.
+//! `GET /tools?q=…`: matching tools, best first.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Everything that a database holds, as bytes to be searched.
+//! The full contents of a database as bytes.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 
@@ -16,7 +16,7 @@ pub async fn rows(backend: Backend, database: &Database) -> Vec<u8> {
                 let columns = format!("SELECT name FROM pragma_table_info('{table}')");
                 let columns: Vec<String> =
                     sqlx::query_scalar(AssertSqlSafe(columns)).fetch_all(&mut connection).await.unwrap();
-                // As they are: quotes within a text would be doubled otherwise.
+                // Returns text unquoted, because SQL quoting would double the quotes in it.
                 let plain = |column: &String| {
                     format!(
                         "CASE typeof(\"{column}\") WHEN 'blob' THEN hex(\"{column}\") ELSE ifnull(\"{column}\", '') END"

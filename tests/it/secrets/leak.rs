@@ -106,7 +106,7 @@ on_both_databases!(
         }
         let rows = dump::rows(backend, &database).await;
         SECRETS.iter().chain(&CONTEXT).for_each(|needle| needle.is_not_in("the database's rows", &rows));
-        // What a call was given as context lies in its row until its end, and so may be in pages that are free by now.
+        // The context of a call is in its row until its end, so it may remain in free pages.
         for (place, bytes) in [("the running database's files", files), ("its files", dump::files(backend, &database))]
         {
             SECRETS.iter().for_each(|needle| needle.is_not_in(place, &bytes));

@@ -1,4 +1,4 @@
-//! Planted values, and every form in which one could come out again.
+//! Planted values and the forms in which they could leak.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -28,7 +28,7 @@ impl Needle {
         forms.extend(urls);
         for before in 0..3 {
             let padded = [&[b'x'; 2][..before], bytes].concat();
-            // Without the first and the last characters, which hold bits of the neighbours too.
+            // The first and last characters also encode neighboring bytes.
             let trim = |text: String| text[4..text.len() - 4].to_owned();
             forms.extend([trim(STANDARD_NO_PAD.encode(&padded)), trim(URL_SAFE_NO_PAD.encode(&padded))]);
         }
@@ -41,7 +41,7 @@ impl Needle {
         finder.find(haystack).map(|found| found.start())
     }
 
-    /// Fails if it is in there.
+    /// Fails if any form of the value occurs in the bytes.
     pub fn is_not_in(&self, place: &str, haystack: &[u8]) {
         if let Some(at) = self.find(haystack) {
             let around = &haystack[at.saturating_sub(200)..haystack.len().min(at + 200)];

@@ -27,7 +27,7 @@ on_both_databases!(
         app.in_phase(&asked, "external").await;
         let other = app.accepted(body("free", "other")).await;
         free.received(1).await;
-        // The second of the batch waits for its turn behind the first.
+        // The second call of the batch waits for the first.
         let serial = json!({"session": "s", "mode": "serial", "calls": [{"name": "ask"}, {"name": "ask"}]});
         let batch = app.posted(serial);
         crate::support::eventually("the batch", || async {

@@ -1,4 +1,4 @@
-//! Sessions are made, listed, read and forgotten.
+//! Creating, listing, reading and deleting sessions.
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ on_both_databases!(
                 None => break,
             }
         }
-        // Made within one microsecond they stand in the order of their ids, which counts up as well.
+        // Sessions of the same microsecond are ordered by id, which is sequential as well.
         assert_eq!(found, expected);
         app.get("/sessions?cursor=none").await.problem(422);
         app.get("/sessions?limit=0").await.problem(422);

@@ -1,4 +1,4 @@
-//! `attempt_completion` and `reset_equipped_tools`: on where a session names them, and nowhere else.
+//! `attempt_completion` and `reset_equipped_tools`: enabled in sessions that name them, and nowhere else.
 
 use serde_json::{Value, json};
 

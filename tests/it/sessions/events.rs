@@ -26,7 +26,7 @@ on_both_databases!(
         app.call_with(json!({"name": "echo", "session": "s", "id": "live"})).await;
         let live = stream.until(|event| event.is_result()).await;
         assert!(live.iter().all(|event| event.data["call_id"] == "live"), "{live:#?}");
-        // From the middle of one call on.
+        // Resumes from the middle of a call.
         let seen = &history[history.len() / 2];
         let mut again = app.events_after("/sessions/s/events", &seen.id).await;
         let first = again.next().await.unwrap();
@@ -47,7 +47,7 @@ on_both_databases!(
         abort(&app, "s").await;
         assert_eq!(stream.next().await.unwrap().data["state"], "ABORTED");
         app.call_with(json!({"name": "echo", "session": "s"})).await;
-        // The session's own change and its calls' events are not in one order.
+        // Events of the session and of its calls have no common order.
         let is_active = |event: &Event| event.event == "session" && event.data["state"] == "ACTIVE";
         let seen = stream.until(|event| event.is_result()).await;
         if !seen.iter().any(is_active) {

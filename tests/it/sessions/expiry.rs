@@ -18,7 +18,7 @@ on_both_databases!(
         external(&app, "ask").await;
         let id = app.accepted(json!({"name": "ask", "session": "busy", "wait": "accepted"})).await;
         app.in_phase(&id, "external").await;
-        // Made later than the busy one, and gone all the same.
+        // Created after the busy session, but deleted first.
         made(&app, json!({"id": "idle"})).await;
         let gone = async |session: &str| {
             let path = format!("/sessions/{session}");
@@ -43,7 +43,7 @@ on_both_databases!(
         let app =
             toolpost::app::App::builder(config).clock(clock.clone(), IdGenerator::random()).start().await.unwrap();
         app.store.make_session(&Session::new("s".into(), clock.now())).await.unwrap();
-        // One look each, by the test's own clock.
+        // Runs one expiry pass on the test's own clock.
         let look = async || {
             let stop = CancellationToken::new();
             let idle = std::time::Duration::from_millis(1000);

@@ -1,4 +1,4 @@
-//! Sessions are made on first use, once, and keep apart from each other.
+//! Sessions are created once, on first use, and are isolated from each other.
 
 use futures_util::future::join_all;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! One long session as each vendor's model is shown it, and in words.
+//! A long session, rendered for each vendor and as text.
 
 use serde_json::{Value, json};
 use toolpost::domain::{ContentBlock, Time};

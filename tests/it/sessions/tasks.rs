@@ -1,4 +1,4 @@
-//! `new_task`: a session of its own, whose end is the end of the call.
+//! `new_task`: creates a session whose end settles the call.
 
 use serde_json::{Value, json};
 

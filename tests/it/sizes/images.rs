@@ -1,4 +1,4 @@
-//! Images of results, as a model can take them.
+//! Images in results, in formats that models accept.
 
 use std::io::Cursor;
 

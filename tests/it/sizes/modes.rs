@@ -1,4 +1,4 @@
-//! What is kept, by which bounds.
+//! Truncation modes and their limits.
 
 use serde_json::{Value, json};
 

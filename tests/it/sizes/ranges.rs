@@ -1,4 +1,4 @@
-//! `Range` requests for what was cut, and for images.
+//! `Range` requests for truncated output and for images.
 
 use reqwest::Method;
 use serde_json::json;

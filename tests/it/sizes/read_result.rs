@@ -1,4 +1,4 @@
-//! `read_result`: a model reads what was left out.
+//! `read_result`: gives a model the truncated parts.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What else carries a result that was cut: messages, sessions, events, hooks, the cache, and a restart.
+//! Truncated results in messages, sessions, events, hooks, the cache, and after a restart.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Durations when the wall clock is set: they are measured with another one.
+//! Durations across changes of the wall clock: they are measured with a monotonic clock.
 
 use serde_json::{Value, json};
 use toolpost::domain::{Clock, Time};

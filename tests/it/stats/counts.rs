@@ -1,4 +1,4 @@
-//! What is counted, and as what.
+//! Counted calls and their categories.
 
 use serde_json::{Value, json};
 

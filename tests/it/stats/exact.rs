@@ -1,4 +1,4 @@
-//! Exact under concurrency, across restarts and nodes.
+//! Exact counts with concurrent calls, across restarts and nodes.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `?window=`: the series by minute.
+//! `?window=`: counts per minute.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Callbacks on disk: which are due, who takes them, and what became of them.
+//! Stored callbacks: due callbacks, claims and outcomes.
 
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ on_both_databases!(
         let seen = due(&log.store, NOW, &ExcludedTargets::default()).await;
         let one = log.store.claim_callbacks(seen[..1].to_vec(), NOW, later(25)).await.unwrap();
         assert_eq!((one[0].call_id, one[0].attempts), (calls[0].id, 1));
-        // Another node saw both before.
+        // The other node read both before the claim.
         let other = log.store.claim_callbacks(seen, NOW, later(25)).await.unwrap();
         assert_eq!(other.iter().map(|due| due.call_id).collect::<Vec<_>>(), [calls[1].id]);
         assert_eq!(due(&log.store, later(24), &ExcludedTargets::default()).await, []);
@@ -142,7 +142,7 @@ on_both_databases!(
         for node in nodes {
             taken.extend(bounded("a node", node).await.unwrap().iter().map(|due| due.call_id));
         }
-        // Rows that two looked at together may be left to a later look; none is taken twice.
+        // Rows that two nodes read concurrently may remain for a later claim; no row is claimed twice.
         taken.extend(claim(&log.store, NOW, later(25)).await.iter().map(|due| due.call_id));
         let count = taken.len();
         taken.sort_unstable();
@@ -210,7 +210,7 @@ on_both_databases!(
         let states: Vec<_> = page.iter().map(|call| call.metadata.get("callback").map(|c| &c["state"])).collect();
         assert_eq!(states, [None, Some(&json!("delivered")), Some(&json!("pending"))]);
         assert_eq!(page[1].metadata["callback"]["delivered_at"], json!(later(1)));
-        // What is sent does not tell of itself.
+        // The body of a callback does not contain the state of the callback.
         assert!(log.store.call_of_callback(calls[0].id).await.unwrap().unwrap().metadata.is_empty());
     }
 );

@@ -1,4 +1,4 @@
-//! What one commit makes of many changes.
+//! The rows and events of a commit with many changes.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ async fn assert_stored_and_told(log: &mut Log, calls: &[(Call, Transitions)]) {
     assert_eq!(log.told().await, read);
 }
 
-/// Makes a call of one kind, and says what a change of it brings.
+/// Builds a call of one kind and the transitions of its change.
 type Kind<From> = fn(&From) -> (Call, Transitions);
 
 fn waiting(log: &Log) -> (Call, Transitions) {
@@ -184,7 +184,7 @@ on_both_databases!(
         let mut log = Log::open(backend).await;
         let (fresh, again): ([Kind<Log>; 2], [Kind<Call>; 2]) = ([waiting, good], [starts, runs]);
         let mut all = Vec::new();
-        // Which kind of a new call, or of a change, comes in which order.
+        // Orders of the kinds: lower case for new calls, upper case for changes.
         let orders = ["aA", "Aa", "aaAA", "AaAa", "AAaa", "abA", "aAB", "aaABB"];
         for (order, swapped) in orders.iter().flat_map(|order| [(order, 0), (order, 1)]) {
             let there = there(&log, order.len()).await;

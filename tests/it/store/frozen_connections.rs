@@ -75,7 +75,7 @@ impl Scene {
         Self { log, beside, stopped: Stopped::default(), cluster }
     }
 
-    /// Stops the processes that serve this journal and its store.
+    /// Stops the backend processes of this journal and its store.
     async fn stop_all(&mut self) {
         const SQL: &str = "SELECT pid FROM pg_stat_activity WHERE application_name = 'toolpost'";
         let found: Vec<i32> = sqlx::query_scalar(SQL).fetch_all(&mut self.beside).await.unwrap();
@@ -105,7 +105,7 @@ impl Scene {
         self.write_in_one_commit(units, true).await
     }
 
-    /// Hands units over while the writer is held.
+    /// Enqueues the units while the writer is held, so that they share a commit.
     async fn write_in_one_commit(
         &mut self,
         units: Vec<Vec<Change>>,
@@ -162,7 +162,7 @@ async fn calls_that_a_stale_try_accepts_again_are_there_once() {
     let units = units("key", &one, &other, &alone);
     let ends = scene.write_through_a_stopped_process(alike, units).await;
     assert_eq!(ends, [Ok(()), Ok(())]);
-    // They have gone on since.
+    // The calls have changed since.
     let end = ended(&one, Outcome::text("done"), 7);
     scene.log.write(&started(&one), STARTED).await.unwrap();
     scene.log.write(&end, SETTLED).await.unwrap();
@@ -222,7 +222,7 @@ async fn changes_of_running_calls_that_a_stale_try_brings_again_are_made_once() 
 async fn a_start_that_a_stale_try_brings_again_is_made_once() {
     let mut scene = Scene::open().await;
     let (alike, _) = a_start(&scene.log, "a").await;
-    // Nothing of this commit is known to the database but the number of the call's last event.
+    // Of this commit, the database can recognize only the number of the call's last event.
     let (start, begun) = a_start(&scene.log, "echo").await;
     assert_eq!(scene.write_through_a_stopped_process(vec![vec![alike]], vec![vec![start]]).await, [Ok(())]);
     let before = scene.state(&[&begun]).await;
@@ -336,14 +336,14 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
     ]
 }
 
-/// Asks everything at the same time.
+/// Runs all queries concurrently.
 async fn ask(log: &Log, call: &Call) -> Vec<(&'static str, Result<(), StoreError>)> {
     let filter = CallFilter { limit: 10, ..CallFilter::default() };
     let asked = questions(log, call, &filter);
     join_all(asked.into_iter().map(|(name, question)| async move { (name, bounded(name, question).await) })).await
 }
 
-/// Asks everything, and has an answer.
+/// Runs all queries and checks that they succeed.
 async fn ask_well(log: &Log, call: &Call) {
     for (name, answer) in ask(log, call).await {
         answer.unwrap_or_else(|error| panic!("{name}: {error}"));

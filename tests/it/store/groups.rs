@@ -1,4 +1,4 @@
-//! Groups change all or none, together with the tools that they hold.
+//! Groups change atomically, together with their tools.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is left for the node that has a call.
+//! Messages for the node that owns a call.
 
 use toolpost::domain::{Failure, Outcome};
 use toolpost::store::inbox::Message;

@@ -27,7 +27,7 @@ fn changes(call: Call, n: usize) -> Vec<Change> {
     }
 }
 
-/// Executed, good, rejected, sum, longest and shortest duration.
+/// The counts executed, succeeded and rejected, and the sum, maximum and minimum of durations.
 pub(super) type Counts = (u64, u64, u64, u64, u64, u64);
 
 /// Returns the expected stats of these ended calls.

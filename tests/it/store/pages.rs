@@ -12,7 +12,7 @@ on_both_databases!(
     async fn pages_go_on_from_every_position_without_a_gap_or_a_repeat(backend: Backend) {
         let mut log = Log::open(backend).await;
         let (one, two) = (life(&log.call("a")).0, life(&log.call("b")).0);
-        // Two calls whose changes lie in each other's commits, a large commit between, and more behind.
+        // Two calls with changes in common commits, with large commits between them and more commits after them.
         for (mine, yours) in one.into_iter().zip(two) {
             log.journal.write(mine).await.unwrap();
             log.together(vec![yours, whole(&ended(&log.call("c"), Outcome::text("x"), 1))]).await;

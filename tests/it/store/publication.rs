@@ -10,7 +10,7 @@ use toolpost::store::journal::{Change, Transitions};
 use super::{ACCEPTED, Log, ended, whole};
 use crate::support::{Backend, Database, bounded, eventually};
 
-/// As many calls as one commit takes.
+/// Maximum number of calls in a commit.
 const FULL: usize = 512;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! What is refused fails alone: its neighbours in the commit are written and counted.
+//! A rejected change fails alone: the other changes of the commit are written and counted.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use toolpost::store::journal::{Change, JournalError};
 use super::{ACCEPTED, Log, SETTLED, WHOLE, ended, life, whole};
 use crate::support::{Backend, bounded};
 
-/// Makes the database refuse every record of the tool `poison`.
+/// Opens a log whose database rejects every record of the tool `poison`.
 async fn poisoned(backend: Backend) -> Log {
     let log = Log::open(backend).await;
     log.sql(match backend {

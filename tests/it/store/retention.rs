@@ -1,4 +1,4 @@
-//! What has ended is deleted in small steps once it is old enough; nothing else is, and the sums stay.
+//! Ended calls are deleted in small steps after the retention period; other rows and the stats are kept.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use toolpost::store::retention::{Pruned, RetentionTarget};
 use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, WHOLE, ended, life};
 use crate::support::{Backend, Database, bounded};
 
-/// Later than every commit.
+/// A time after every commit.
 const LATER: Time = Time(ACCEPTED_AT + 1);
 
 impl Log {

@@ -1,4 +1,4 @@
-//! A call that has everything comes back from its row as it went in.
+//! A call with all fields set is read back from its row unchanged.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Any changes of several calls, in any order, cut into commits anywhere, some of them written again as if their answer
-//! had been lost: both databases come to the same rows, events and counts, and each end is there once.
+//! Random changes of several calls in random commits, some repeated as after a lost acknowledgement: both databases
+//! have the same rows, events and counts, and each end is stored once.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     (1..=5_usize, vec(step, 1..40)).prop_map(|(calls, steps)| Plan { calls, steps })
 }
 
-/// A change that can be made more than once.
+/// A change that can be written more than once.
 #[derive(Clone)]
 struct RepeatableChange {
     call: Arc<Call>,

@@ -1,4 +1,4 @@
-//! Sessions are made once, changed column by column, and found newest first.
+//! Sessions are created once, updated column by column, and listed newest first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

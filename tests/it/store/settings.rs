@@ -1,4 +1,4 @@
-//! What is made once and kept.
+//! Values that are created once and kept.
 
 use toolpost::store::Store;
 

@@ -1,4 +1,4 @@
-//! One commit with the calls of several tenants: each finds its own, and counts its own.
+//! A commit with calls of several tenants: each tenant has its own idempotency keys and stats.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ on_both_databases!(
             let record = log.call("t").into_record();
             let whole = Call::from(CallRecord { tenant: tenant.clone(), callback_url, ..record });
             let whole = ended(&whole, Outcome::text(tenant.as_str()), 5 + place as i64);
-            // All of them take the same key.
+            // All tenants use the same key.
             let once = IdempotencyKey::of_request("same", &serde_json::Value::Null);
             let claim = KeyClaim { once, batch_id: None, calls: vec![whole.id] };
             let change = Change::new(Arc::new(whole.clone()), WHOLE).with_claims(vec![claim]);
@@ -65,11 +65,11 @@ on_both_databases!(
             Change::new(Arc::new(call), ACCEPTED).with_claims(vec![claim])
         };
         assert_eq!(log.together(vec![claiming("one")]).await, [Ok(())]);
-        // The key is taken by one tenant, on disk; by another within the commit.
+        // One tenant has claimed the key in an earlier commit, another within this one.
         let changes = vec![claiming("one"), claiming("other"), claiming("other"), claiming("third")];
         let claimed = Err(JournalError::Claimed);
         assert_eq!(log.together(changes).await, [claimed, Ok(()), claimed, Ok(())]);
-        // Changes of calls that are there already, with what they have reported.
+        // Changes of stored calls, including reported events.
         let (mut one, mut other) = (call("one"), call("other"));
         for call in [&one, &other] {
             log.write(call, ACCEPTED).await.unwrap();

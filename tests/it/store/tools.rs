@@ -1,4 +1,4 @@
-//! Registered tools change by compare-and-swap.
+//! Registered tools are updated by compare-and-swap.
 
 use toolpost::domain::Time;
 use toolpost::store::Store;

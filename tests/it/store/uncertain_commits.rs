@@ -11,7 +11,7 @@ use super::{ACCEPTED, Log, STARTED, WHOLE, ended, life};
 use crate::support::pg_proxy::PgProxy;
 use crate::support::{Backend, Database, eventually};
 
-/// A journal behind a connection that can be cut, and a connection of its own to hold the commits' lock.
+/// A journal behind a connection that can be cut, and a direct connection that holds the lock of commits.
 struct Cut {
     log: Arc<Log>,
     proxy: PgProxy,
@@ -37,7 +37,7 @@ impl Cut {
         for change in changes {
             receipts.push(log.journal.enqueue(change).await.unwrap());
         }
-        // A row is handed on in the order in which it was asked for: the try that lost its answer goes first.
+        // PostgreSQL grants a row lock in request order, so the attempt that lost its acknowledgement gets it first.
         sqlx::query("SELECT pos FROM event_clock FOR UPDATE").execute(&mut *holding).await.unwrap();
         log.door.0.open();
         waiting(&mut holding, 1).await;

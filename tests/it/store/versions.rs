@@ -1,4 +1,4 @@
-//! A database is brought to the newest version once.
+//! A database is migrated to the newest version once.
 
 use toolpost::domain::{IdGenerator, Outcome};
 use toolpost::store::Store;

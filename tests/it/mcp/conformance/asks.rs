@@ -1,4 +1,4 @@
-//! Tools that speak to their client while they run: log messages, and in revisions before 2026-07-28 questions.
+//! Tools that send messages to their client while they run: log messages and, before 2026-07-28, questions.
 #![expect(deprecated, reason = "sampling and logging are of the revisions before 2026-07-28")]
 
 use std::time::Duration;
@@ -17,9 +17,9 @@ use super::rounds::{ask, elicitation};
 
 type Answer = Result<CallToolResponse, ErrorData>;
 
-/// How long a client may take to answer.
+/// Timeout for an answer of the client.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two messages, as the suite asks for it.
+/// Delay between two messages, as the suite requires.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Returns the answer of a tool that queries its client, or `None` for any other tool.
@@ -82,7 +82,7 @@ async fn log(context: &RequestContext<RoleServer>) -> Answer {
     said("Three messages were logged.")
 }
 
-/// Asks the client's model.
+/// Requests a completion from the client's model.
 async fn sample(prompt: &str, context: &RequestContext<RoleServer>) -> Answer {
     let message = json!({"role": "user", "content": {"type": "text", "text": prompt}});
     let params: CreateMessageRequestParams = read(json!({"messages": [message], "maxTokens": 100}))?;
@@ -98,7 +98,7 @@ async fn sample(prompt: &str, context: &RequestContext<RoleServer>) -> Answer {
     }
 }
 
-/// Asks the client's user.
+/// Requests input from the client's user.
 async fn elicit(what: &str, message: &str, schema: Value, context: &RequestContext<RoleServer>) -> Answer {
     let params: ElicitRequestParams = read(json!({"mode": "form", "message": message, "requestedSchema": schema}))?;
     let request = context.peer.send_request(ServerRequest::ElicitRequest(ElicitRequest::new(params)));
@@ -114,7 +114,7 @@ async fn elicit(what: &str, message: &str, schema: Value, context: &RequestConte
     }
 }
 
-/// Defaults of every primitive type (SEP-1034).
+/// Returns a schema with defaults of every primitive type (SEP-1034).
 fn defaults() -> Value {
     json!({"type": "object", "properties": {
         "name": {"type": "string", "description": "User name", "default": "John Doe"},

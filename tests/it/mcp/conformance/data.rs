@@ -1,4 +1,4 @@
-//! The smallest picture and the smallest sound.
+//! A minimal image and a minimal sound.
 
 /// A PNG of one red pixel.
 pub const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";

@@ -1,4 +1,4 @@
-//! The suite's prompts.
+//! The prompts of the suite.
 
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptRequestParams, GetPromptResponse, GetPromptResult, ListPromptsResult, Prompt};

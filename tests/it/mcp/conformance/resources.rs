@@ -1,4 +1,4 @@
-//! The suite's resources.
+//! The resources of the suite.
 
 use rmcp::ErrorData;
 use rmcp::model::{

@@ -1,4 +1,4 @@
-//! Tools that answer in several rounds (SEP-2322): they ask, and the client calls again with the answers.
+//! Tools with several rounds (SEP-2322): a tool requests input, and the client repeats the call with the answers.
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -80,7 +80,7 @@ impl ConformanceServer {
     }
 }
 
-/// Asks only for what the client can answer.
+/// Requests only input that the client supports.
 fn capabilities(client: &ClientCapabilities) -> Answer {
     let can = serde_json::to_value(client).unwrap_or_default();
     let sampling = can.get("sampling").map(|_| ("question", sampling("What is the capital of France?", 100)));

@@ -1,4 +1,4 @@
-//! The service's MCP server with the fixtures that the suite asks for.
+//! The MCP server of the service with the fixtures that the suite requires.
 #![expect(deprecated, reason = "clients before 2026-07-28 still set a log level")]
 
 use std::net::SocketAddr;
@@ -27,11 +27,11 @@ use super::{asks, tools};
 /// Largest message of the suite, in bytes.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// Answers the fixtures itself and passes everything else to the service's server.
+/// A server that handles the fixtures and forwards everything else to the server of the service.
 #[derive(Debug, Clone)]
 pub struct ConformanceServer {
     service: Server,
-    /// Signs the state that a client brings back.
+    /// The key that signs the state that a client sends back.
     pub key: SigningKey,
     registry: Arc<Registry>,
 }

@@ -13,13 +13,13 @@ use toolpost::domain::{ContentBlock, ExecutorSpec, Time, ToolDefinition};
 use toolpost::registry::Registry;
 use toolpost::tool::{BuiltinTool, DefinitionBuilder, NoArgs, Run, ToolError, async_tool_fn, tool_fn};
 
-/// Changes the list of tools.
+/// The tool that changes the list of tools.
 pub const CHANGE: &str = "test_trigger_tool_change";
-/// Comes and goes with it.
+/// The tool that [`CHANGE`] adds and removes.
 const CHANGING: &str = "test_changing_tool";
-/// Between two reports, as the suite asks for it.
+/// Delay between two progress reports, as the suite requires.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Tools that ask their client something: [`super::server::ConformanceServer`] answers them.
+/// Tools that query their client, which [`super::server::ConformanceServer`] handles.
 const ASKING: [(&str, Option<&str>); 16] = [
     (CHANGE, None),
     ("test_tool_with_logging", None),
@@ -38,10 +38,10 @@ const ASKING: [(&str, Option<&str>); 16] = [
     ("test_input_required_result_multi_round", None),
     ("test_input_required_result_tampered_state", None),
 ];
-/// The same, added later.
+/// A further tool of this kind, which a later version of the suite added.
 const CAPABILITIES: &str = "test_input_required_result_capabilities";
 
-/// Whom to greet.
+/// The name of the person to greet.
 #[derive(Deserialize, JsonSchema)]
 struct Greeted {
     name: String,
@@ -163,7 +163,7 @@ fn asking(name: &str, argument: Option<&str>) -> BuiltinTool {
     tool
 }
 
-/// Shows one tool more, or one less.
+/// Adds or removes the changing tool.
 pub fn change(registry: &Registry) -> CallToolResult {
     let is_there = registry.default_shelf().snapshot().get(CHANGING).is_some();
     let shown = if is_there { Vec::new() } else { vec![(changing(), Time(0))] };
