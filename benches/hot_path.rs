@@ -1,4 +1,4 @@
-//! The hot path inside the process: from a call's JSON to its answer's JSON, without HTTP; and what it is made of.
+//! The hot path without HTTP, from the JSON of a call to the JSON of its response, and its parts.
 
 #![allow(
     clippy::unwrap_used,

@@ -192,7 +192,7 @@ impl Door {
         self.opened.notify_all();
     }
 
-    /// Returns once the commit is here that it is shut for.
+    /// Waits until the commit that the door is shut for is here.
     async fn reached(&self) {
         let shut_for = *self.shut_for.lock().unwrap();
         self.last.subscribe().wait_for(|last| *last == shut_for).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the tests stand on: a running service, a client, an SSE reader and an HTTP tool under the test's control.
+//! Test support: a running service, a client, an SSE reader and a controllable HTTP tool.
 
 use std::future::Future;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub use node::Node;
 pub use service::{Backend, Database, Options};
 pub use sse::{Event, EventStream};
 
-/// How long anything that a test awaits may take before the test fails.
+/// Timeout for everything that a test awaits.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits for the output of `work`; fails the test after a timeout.
@@ -38,7 +38,7 @@ pub async fn bounded<F: Future>(what: &str, work: F) -> F::Output {
     tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
-/// Asks `look` again and again until it sees something.
+/// Polls `look` until it returns a value.
 pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
     let mut pulse = tokio::time::interval(Duration::from_millis(20));
     let found = async {
@@ -52,7 +52,7 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: 
     bounded(what, found).await
 }
 
-/// One test that runs on SQLite and on Postgres: `on_both_databases!(async fn name(backend: Backend) { … });`.
+/// Defines a test that runs on SQLite and on Postgres: `on_both_databases!(async fn name(backend: Backend) { … });`.
 macro_rules! on_both_databases {
     (async fn $name:ident($backend:ident: $kind:ty) $body:block) => {
         mod $name {

@@ -14,7 +14,7 @@ mod shared;
 /// A text in all data of the first tenant, and nowhere else.
 const MARK: &str = "marker_a";
 
-/// A tenant with something of every kind.
+/// A tenant with a resource of every kind.
 struct Owner {
     client: Client,
     /// A call that has ended.

@@ -1,4 +1,4 @@
-//! Tickets, with which browsers open event streams: `EventSource` sends no headers.
+//! Tickets, which browsers use for event streams because `EventSource` cannot send headers.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ on_both_databases!(
             let address = with_ticket(path, &ticket);
             let seen = app.events(&address).await.until(|event| event.is_result()).await;
             assert_eq!(seen.last().unwrap().data["id"], call["id"], "{path}");
-            // As a browser does after a break.
+            // Resumes as a browser does after a lost connection.
             let before_last = &seen[seen.len() - 2].id;
             let next = app.events_after(&address, before_last).await.next().await.unwrap();
             if !path.starts_with("/sessions") {
@@ -86,12 +86,12 @@ on_both_databases!(
         for path in ["/tools", "/tool-calls", "/sessions/one", "/sessions/one/messages", "/events/ticket"] {
             assert!([401, 405].contains(&refused(&app, path, &all).await.status), "{path}");
         }
-        // Less than it is for, and from anywhere on.
+        // A narrower filter, and any position.
         for path in ["/events?session=one&name=echo&after=0", "/events?session=one"] {
             app.events(&with_ticket(path, &filtered)).await;
         }
         app.events(&with_ticket("/events?name=echo", &all)).await;
-        // The query is checked as ever.
+        // The query is validated as usual.
         refused(&app, "/events?after=x", &all).await.problem(422);
         for bad in ["", "x", "tpt_", "tpt_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
             assert_eq!(
@@ -119,7 +119,7 @@ on_both_databases!(
         client.call_with(json!({"name": "echo", "session": "s"})).await;
         let seen = events.until(|event| event.is_result()).await;
         assert!(seen.iter().all(|event| event.data["name"] != "other"), "{seen:?}");
-        // Nor does it show another tenant's.
+        // The ticket gives no access to other tenants.
         let (key, _) = operator.key(json!({"scopes": ["read"], "tenant": "two"})).await;
         let two = app.with_key(&key);
         let ticket = ticket(&two, "/sessions/s/events").await;
@@ -232,7 +232,7 @@ async fn ticket_is_never_logged() {
     let mut node = Node::start(Backend::Sqlite, &[("TOOLPOST__LOG__FILTER", "trace")]).await;
     let ticket = ticket(&node, "/events").await;
     node.events(&with_ticket("/events", &ticket)).await;
-    // Nor where it is refused, or belongs to nothing.
+    // Rejected requests and unknown paths do not log it either.
     for path in ["/sessions/s/events", "/tools", "/nowhere", "/events?after=x"] {
         refused(&node, path, &ticket).await;
     }

@@ -1,4 +1,4 @@
-//! Definitions: listing, registering, replacing, removing, and what is refused.
+//! Definitions: listing, registration, replacement, removal and rejection.
 
 mod definitions;
 mod files;

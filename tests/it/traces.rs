@@ -1,4 +1,4 @@
-//! Traces over OTLP/HTTP: a stub of a collector is sent spans that continue the caller's trace, down to the tool.
+//! Traces over OTLP/HTTP: spans at a stub collector continue the caller's trace down to the tool.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ use crate::support::{Answer, Backend, HttpTool, Node, eventually};
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 
-/// Takes traces as a collector does.
+/// A stub of an OTLP collector.
 struct Collector {
     url: String,
     taken: ReceivedExports,
@@ -128,7 +128,7 @@ async fn a_failed_call_is_a_failed_span_and_an_invented_name_is_no_spans_name() 
     let headers = [("traceparent", &*format!("00-{TRACE}-{CALLER}-01"))];
     let body = json!({"calls": [{"name": "invented"}, {"name": "calculate", "arguments": {"expression": "1/"}}]});
     node.post_with("/tool-calls", &headers, &body).await.ok();
-    // What is left is sent at the end.
+    // The remaining spans are exported at shutdown.
     node.signal("TERM");
     assert_eq!(node.end().await.code, Some(0));
     let spans = collector.trace(TRACE, 4).await;

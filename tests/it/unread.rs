@@ -1,4 +1,5 @@
-//! Requests that are answered before their body was read: the connection stays usable, or the answer says that it closes.
+//! Requests that are answered before their body is read: the connection stays usable, or the response announces its
+//! end.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -51,7 +52,7 @@ async fn refusals(app: &App) -> Vec<(&'static str, String, u16)> {
 async fn connection_outlives_a_body_that_arrives_after_its_answer() {
     let app = App::on_sqlite().await;
     let mut stream = connect(&app).await;
-    // All on one connection: each needs the one before to have left it usable.
+    // All requests share a connection, so each needs a usable connection after the previous one.
     for (method, path, status) in refusals(&app).await {
         stream.write_all(head(method, &path, "", 20_000).as_bytes()).await.unwrap();
         let said = answer(&mut stream).await;

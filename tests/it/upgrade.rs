@@ -11,7 +11,7 @@ use crate::support::{App, Backend, Database};
 
 mod migration_rules;
 
-/// What a version to come may do to the tables that every call writes.
+/// Changes that a later version may make to the tables that every call writes.
 const NEWER: &str = "ALTER TABLE tool_calls ADD COLUMN region TEXT;
     ALTER TABLE commits ADD COLUMN origin TEXT NOT NULL DEFAULT 'here';
     CREATE TABLE regions (name TEXT NOT NULL PRIMARY KEY);
@@ -35,7 +35,7 @@ fn migrations(backend: Backend) -> Vec<(i64, String, String)> {
     found
 }
 
-/// Applies migrations as a program that has these would.
+/// Applies migrations as a program with these migrations does.
 async fn migrate(backend: Backend, url: &str, migrations: Vec<(i64, String, String)>) {
     let migrations = migrations.into_iter().map(|(number, name, sql)| {
         let sql = AssertSqlSafe(sql).into_sql_str();

@@ -1,4 +1,4 @@
-//! Upstream MCP servers: their tools are tools of the service.
+//! Upstream MCP servers, whose tools are tools of the service.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ mod pins;
 mod raw_server;
 mod tools;
 
-/// The fixture server in a folder of its own.
+/// The fixture server in its own folder.
 pub struct Fixture {
     folder: tempfile::TempDir,
 }
@@ -40,7 +40,7 @@ impl Fixture {
 
     /// Replaces the tools without a notification.
     fn offer(&self, tools: &Value) {
-        // Whole, or not there: it may be read at any moment.
+        // The server may read the file at any time, so it is replaced atomically.
         let (part, whole) = (self.path("tools.part"), self.path("tools.json"));
         fs::write(&part, tools.to_string()).unwrap();
         fs::rename(part, whole).unwrap();
@@ -86,7 +86,7 @@ impl Fixture {
     /// Returns the messages with this method that the server has received.
     fn heard(&self, method: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.path("heard.jsonl")).unwrap_or_default();
-        // The last line may be half there.
+        // The last line may be incomplete.
         let all = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         all.filter(|message| message["method"] == method).collect()
     }

@@ -1,4 +1,4 @@
-//! Checking arguments and results against schemas.
+//! Validation of arguments and results against schemas.
 
 mod coercion;
 mod defaults;

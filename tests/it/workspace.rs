@@ -1,4 +1,4 @@
-//! The workspace tools and `web_fetch`, as an agent meets them.
+//! The workspace tools and `web_fetch`, as an agent uses them.
 
 use std::fs;
 use std::path::Path;

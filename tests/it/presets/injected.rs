@@ -1,4 +1,4 @@
-//! The arguments that the executor receives, and those that other readers see.
+//! The arguments that the executor receives, and the arguments that other readers see.
 
 use serde_json::json;
 

@@ -45,7 +45,7 @@ async fn long_session() -> App {
     app
 }
 
-/// Numbers the ids of the service in order of appearance, because they depend on earlier ids.
+/// Numbers the ids of the service in order of appearance, so that they do not depend on earlier ids.
 fn numbered(text: &str) -> String {
     const BEGINNING: &str = "00000000-0000-7000-8000-";
     let (mut seen, mut parts) = (Vec::new(), text.split(BEGINNING));

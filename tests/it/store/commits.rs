@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::{Backend, Database};
 
-/// Checks that the stored calls equal the given ones, and that the published events are those that are read back.
+/// Checks that the stored calls equal the given ones, and that published events equal those read back.
 async fn assert_stored_and_told(log: &mut Log, calls: &[(Call, Transitions)]) {
     for (call, _) in calls {
         assert_eq!(format!("{:#?}", log.stored(call).await), format!("{call:#?}"));

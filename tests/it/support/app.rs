@@ -1,4 +1,4 @@
-//! A running service with a client of it, and the tools that many tests need.
+//! A running service with a client, and tools that many tests need.
 
 use std::ops::Deref;
 
@@ -8,7 +8,7 @@ use toolpost::store::Store;
 use super::service::Service;
 use super::{Backend, Client, HttpTool, Options};
 
-/// A service under test; speaks through its [`Client`].
+/// A service under test; dereferences to its [`Client`].
 pub struct App {
     service: Service,
     client: Client,

@@ -23,18 +23,18 @@ impl Client {
         self.register(tool(name, server, more)).await
     }
 
-    /// Posts with more headers.
+    /// Posts a body with further headers.
     pub async fn post_with(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Response {
         let request = headers.iter().fold(self.request(Method::POST, path), |request, (k, v)| request.header(*k, *v));
         send(request.json(body)).await
     }
 
-    /// Posts nothing at all.
+    /// Posts an empty body.
     pub async fn post_empty(&self, path: &str) -> Response {
         send(self.request(Method::POST, path)).await
     }
 
-    /// Posts calls in a task of their own, which waits for the answer.
+    /// Posts calls in a separate task that waits for the response.
     pub fn posted(&self, body: Value) -> JoinHandle<Response> {
         let client = self.clone();
         tokio::spawn(async move { client.post("/tool-calls", &body).await })
@@ -67,7 +67,7 @@ impl Client {
         eventually(phase, || async { Some(self.stored(id).await).filter(|call| call["phase"] == phase) }).await
     }
 
-    /// Asks for the end of a call: 202.
+    /// Requests the cancellation of a call.
     pub async fn cancel(&self, id: &str) -> Response {
         let answer = self.post_empty(&format!("/tool-calls/{id}/cancel")).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
@@ -104,7 +104,7 @@ pub fn with(mut object: Value, more: Value) -> Value {
     object
 }
 
-/// Annotations of a tool that may be run again.
+/// Returns the annotations of a tool that may run again.
 pub fn idempotent() -> Value {
     json!({"idempotent": true})
 }

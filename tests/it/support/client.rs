@@ -1,4 +1,4 @@
-//! A thin client of the service: JSON in, status, headers and JSON out.
+//! A thin HTTP client of the service: JSON in; status, headers and JSON out.
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Method, RequestBuilder};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{EventStream, bounded};
 
-/// Speaks to one service. Cheap to clone.
+/// A client of one service. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -23,7 +23,7 @@ pub struct Response {
 
 impl Client {
     pub fn new(base: &str) -> Self {
-        // Only the first of the tests can install it.
+        // Only the first test can install it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
         Self { http, base: base.trim_end_matches('/').to_owned() }
@@ -36,7 +36,7 @@ impl Client {
         Self { http, base: self.base.clone() }
     }
 
-    /// Makes a key as this client may; the key, and its id.
+    /// Creates a key with the permissions of this client. Returns the key and its id.
     pub async fn key(&self, body: Value) -> (String, String) {
         let answer = self.post("/keys", &body).await;
         assert_eq!(answer.status, 201, "{}", answer.text());
@@ -69,7 +69,7 @@ impl Client {
         send(self.request(Method::DELETE, path)).await
     }
 
-    /// Posts a body as it is.
+    /// Posts a raw body.
     pub async fn post_raw(&self, path: &str, body: impl Into<reqwest::Body>) -> Response {
         send(self.request(Method::POST, path).header("content-type", "application/json").body(body)).await
     }
@@ -104,12 +104,12 @@ impl Client {
         self.events_from(self.request(Method::GET, path)).await
     }
 
-    /// Opens an event stream behind the event `last`.
+    /// Opens an event stream after the event `last`.
     pub async fn events_after(&self, path: &str, last: &str) -> EventStream {
         self.events_from(self.request(Method::GET, path).header("last-event-id", last)).await
     }
 
-    /// Posts calls and reads their events as the answer.
+    /// Posts calls and reads their events from the response.
     pub async fn call_streamed(&self, body: &Value) -> EventStream {
         self.events_from(self.request(Method::POST, "/tool-calls").json(body)).await
     }

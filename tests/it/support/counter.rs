@@ -1,8 +1,8 @@
-//! A tool's server that counts its runs where no death of the service can reach: every run is a line in its own file, on
-//! disk before the run is answered.
+//! A tool server that counts its runs independently of the service: every run is a line in a file, on disk before the
+//! run is answered.
 //!
-//! `/now` answers at once, `/slowly` a few milliseconds later, `/long` so late that a watcher finds it, `/gate` when [`Counter::open`] was called, and `/flaky`
-//! refuses the first run of each call with a 503.
+//! `/now` responds immediately, `/slowly` after a few milliseconds, `/long` late enough for a subscriber to find the
+//! call, `/gate` after [`Counter::open`]; `/flaky` rejects the first run of each call with a 503.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -16,17 +16,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// How long `/slowly` takes: long enough for a kill to hit the run.
+/// Duration of `/slowly`: long enough for a kill to hit the run.
 const SLOWLY: Duration = Duration::from_millis(12);
-/// How long `/long` takes: long enough for a watcher to come before the end.
+/// Duration of `/long`: long enough for a subscriber to connect before the end.
 const LONG: Duration = Duration::from_millis(800);
 
-/// One run, as the file has it.
+/// One run, as stored in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// Its number among all runs.
     pub number: usize,
-    /// The call that it was of.
+    /// The id of its call.
     pub id: String,
     pub name: String,
     pub attempt: u64,
@@ -39,7 +39,7 @@ impl Run {
     }
 }
 
-/// The server, on threads of its own.
+/// The server, on its own threads.
 pub struct Counter {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -77,7 +77,7 @@ impl Counter {
                     return;
                 }
                 let shared = serving.clone();
-                // A connection ends with the service that opened it.
+                // The thread ends when the service closes the connection.
                 thread::spawn(move || shared.serve(stream));
             }
         });
@@ -89,7 +89,7 @@ impl Counter {
         format!("http://{}/{{route}}", self.address)
     }
 
-    /// Lets all that waits at `/gate` go, now and later.
+    /// Opens `/gate` for current and later requests.
     pub fn open(&self) {
         *self.shared.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.shared.opened.notify_all();
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// Puts the run on disk; what it answers, and whether it is the first of its call.
+    /// Writes the run to disk. Returns its answer, and `true` if it is the first run of its call.
     fn note(&self, body: &[u8]) -> Option<(String, bool)> {
         let envelope: Value = serde_json::from_slice(body).ok()?;
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Golden files: what was written once, looked at, and must not change by accident.
+//! Golden files: reviewed contents that must not change by accident.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

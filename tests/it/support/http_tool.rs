@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::bounded;
 
-/// One request as it came in.
+/// A received request.
 #[derive(Debug, Clone, Default)]
 pub struct Received {
     pub method: String,
@@ -24,21 +24,21 @@ pub struct Received {
 /// A reaction of the server to a request.
 #[derive(Clone)]
 pub enum Answer {
-    /// A complete answer.
+    /// A complete response.
     Whole { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
     /// A 200 in chunks.
     Chunked { media_type: String, chunks: Vec<Vec<u8>> },
     /// A 200 with this number of bytes of text and no `content-length`.
     Stream(usize),
-    /// Promises more than it sends.
+    /// Sends less than its `content-length`.
     CutOff,
-    /// Closes without a word.
+    /// Closes the connection without a response.
     CloseEarly,
-    /// Says nothing until the other side closes.
+    /// Sends nothing until the client closes the connection.
     Never,
     /// Sends the head and a first byte, then nothing until the other side closes.
     Stall,
-    /// Answers once [`HttpTool::open`] was called.
+    /// Responds after [`HttpTool::open`].
     AfterGate(Box<Self>),
     /// Responds once this number of requests have arrived for the target.
     Together(usize, Box<Self>),
@@ -75,7 +75,7 @@ impl Answer {
     }
 }
 
-/// All that the server has seen.
+/// Everything that the server has received.
 #[derive(Default)]
 struct ServerLog {
     requests: Vec<Received>,
@@ -103,12 +103,12 @@ impl Drop for HttpTool {
 }
 
 impl HttpTool {
-    /// Gives the same answer to every request.
+    /// Starts a server with the same response for every request.
     pub async fn answering(answer: Answer) -> Self {
         Self::start("127.0.0.1", move |_| answer.clone()).await
     }
 
-    /// Listens on a port of its own at `ip` and asks `behaviour` what to do.
+    /// Starts a server at `ip` on a free port that responds as `behaviour` says.
     pub async fn start(ip: &str, behaviour: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -118,7 +118,7 @@ impl HttpTool {
         let listening = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 shared.send_modify(|seen| seen.connections += 1);
-                // A connection that breaks is the other side's choice.
+                // The client may close the connection.
                 tokio::spawn(serve(stream, behaviour.clone(), shared.clone()));
             }
         });
@@ -133,7 +133,7 @@ impl HttpTool {
         self.address.port()
     }
 
-    /// Lets all [`Answer::AfterGate`] go, now and later.
+    /// Opens the gate for all [`Answer::AfterGate`], current and later.
     pub fn open(&self) {
         self.seen.send_modify(|seen| seen.gate_open = true);
     }

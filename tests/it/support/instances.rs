@@ -1,4 +1,4 @@
-//! Tools whose factories write down what they make and what they dispose of.
+//! Tools whose factories record the instances that they create and dispose of.
 
 use std::sync::Arc;
 
@@ -58,13 +58,13 @@ impl Diary {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wishes {
-    /// While the instance is made.
+    /// Behavior on creation of the instance.
     #[allow(dead_code)]
     make: Option<String>,
-    /// When it is disposed of.
+    /// Behavior on disposal of the instance.
     #[allow(dead_code)]
     dispose: Option<String>,
-    /// In the call; `flaky` fails in its first attempt.
+    /// Behavior in the call; `flaky` fails in its first attempt.
     call: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The real program on one port and one database, to be killed and started again as often as a test likes.
+//! The real program on one port and one database, which a test can kill and start repeatedly.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,14 +13,14 @@ use tokio::sync::oneshot;
 
 use super::Client;
 
-/// How long a start or an end may take before the test fails.
+/// Timeout for a start or an end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks.
+/// Interval between two checks.
 const PULSE: Duration = Duration::from_millis(5);
-/// Lines of the log that a failed test shows.
+/// Number of log lines that a failed test prints.
 const SHOWN: usize = 40;
 
-/// The program: at most one process of it runs.
+/// The program with at most one running process.
 pub struct Killable {
     address: SocketAddr,
     /// Reserves the port while the program is not running; it never listens itself.
@@ -34,9 +34,9 @@ pub struct Killable {
 /// Durations of a start, measured from the creation of the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Started {
-    /// Until its line `toolpost listening on`.
+    /// Time until the line `toolpost listening on`.
     pub listening: Duration,
-    /// Until `/readyz` was 200.
+    /// Time until `/readyz` returned 200.
     pub ready: Duration,
 }
 
@@ -97,7 +97,7 @@ impl Killable {
         assert_eq!(status.signal(), Some(SIGABRT), "it was to die at {fault}, but ended with {status}");
     }
 
-    /// Kills it as `kill -9` does.
+    /// Kills the process with SIGKILL.
     pub async fn kill(&mut self) {
         const SIGKILL: i32 = 9;
         self.child.as_mut().expect("it runs").kill().unwrap();
@@ -105,7 +105,7 @@ impl Killable {
         assert_eq!(status.signal(), Some(SIGKILL), "it was to be killed, but ended with {status}");
     }
 
-    /// Ends it as an operator does: it finishes what runs.
+    /// Stops the process with SIGTERM, so that running calls finish.
     pub async fn terminate(&mut self) {
         self.signal("TERM");
         let status = self.ended("its end").await;

@@ -1,11 +1,11 @@
-//! The real program as a service, so that it can be signalled, killed and started again on its database.
+//! The real program as a service that can receive signals, be killed, and be restarted on its database.
 
 use std::ops::Deref;
 
 use super::{Backend, Client, Database};
 use crate::cli::program::{Home, Program, ProgramOutput};
 
-/// A running `toolpost serve`; speaks through its [`Client`]. Killed on drop.
+/// A running `toolpost serve`; dereferences to its [`Client`]. Killed on drop.
 pub struct Node {
     program: Option<Program>,
     home: Home,
@@ -23,7 +23,7 @@ impl Deref for Node {
 }
 
 impl Node {
-    /// Starts a node on a fresh database, with these settings in addition to those that every test needs.
+    /// Starts a node on a fresh database, with these settings in addition to the defaults of all tests.
     pub async fn start(backend: Backend, settings: &[(&str, &str)]) -> Self {
         Self::on(Database::fresh(backend).await, settings).await
     }
@@ -50,7 +50,7 @@ impl Node {
         let mut command = self.home.command(&["serve"]);
         command.env("TOOLPOST_LISTEN", "127.0.0.1:0").env("TOOLPOST_EGRESS_ALLOW", "127.0.0.1");
         command.env("TOOLPOST_DATABASE_URL", &self.database.url);
-        // A lost node is noticed soon, but not because the machine is slow for a moment.
+        // A lost node is noticed soon, but a slow machine does not lose its node.
         command.env("TOOLPOST__NODE__HEARTBEAT_MS", "200").env("TOOLPOST__NODE__LEASE_MS", "2000");
         command.envs(self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let starting = tokio::task::spawn_blocking(move || {
@@ -78,7 +78,7 @@ impl Node {
         self.program.as_ref().expect("it runs").signal(name);
     }
 
-    /// Ends it as a power cut does.
+    /// Kills the process as a power failure would.
     pub async fn kill(&mut self) {
         self.signal("KILL");
         assert_eq!(self.end().await.code, None);

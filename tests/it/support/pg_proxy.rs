@@ -13,7 +13,7 @@ pub mod loss;
 
 use loss::Loss;
 
-/// Listens on a Unix socket in a folder of its own and passes everything on.
+/// A proxy that listens on a Unix socket in its own folder and forwards everything.
 pub struct PgProxy {
     url: String,
     pipes: Arc<Mutex<Vec<Pipe>>>,
@@ -21,7 +21,7 @@ pub struct PgProxy {
     _folder: tempfile::TempDir,
 }
 
-/// One connection; what the server still holds of it stays open until the proxy goes.
+/// A connection. Its server side stays open until the proxy is dropped.
 struct Pipe {
     there: JoinHandle<()>,
     back: JoinHandle<()>,
@@ -81,15 +81,15 @@ impl PgProxy {
     /// Cuts every connection on the service's side. The server does not notice and finishes its statements.
     pub fn cut(&self) {
         for pipe in self.pipes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            // Its halves go with it, and so the service reads an end; `there` still holds the server's side open.
+            // Dropping both halves closes the service's side; `there` keeps the server's side open.
             pipe.back.abort();
         }
     }
 }
 
-/// Passes bytes on to their end; `keep` leaves the other side open then.
+/// Forwards bytes to the end of the stream; `keep` leaves the other side open after that.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, keep: bool) {
-    // Either side may go at any time.
+    // Either side may close at any time.
     let _ = copy(&mut from, &mut to).await;
     if keep {
         std::future::pending::<()>().await;

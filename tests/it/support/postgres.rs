@@ -65,10 +65,10 @@ struct Owner {
 }
 
 impl PgCluster {
-    /// Makes a cluster and starts it.
+    /// Creates a cluster and starts it.
     ///
     /// # Panics
-    /// If PostgreSQL is not installed, or does not start.
+    /// Panics if PostgreSQL is not installed or does not start.
     pub fn start() -> Self {
         let bin = bin_folder();
         let owner = Owner::needed();
@@ -110,7 +110,7 @@ impl PgCluster {
         format!("postgres://{USER}@localhost:5432/{database}?host={}", self.folder.display())
     }
 
-    /// Makes an empty database of its own for a test; the URL to connect to it.
+    /// Creates an empty database for a test and returns its URL.
     pub fn create_database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let mut createdb = self.program("createdb");
@@ -118,7 +118,7 @@ impl PgCluster {
         self.url(&name)
     }
 
-    /// Stops the server as a crash would: nothing is flushed, clients are cut off.
+    /// Stops the server as a crash would: nothing is flushed, and clients are disconnected.
     pub fn stop_immediate(&self) {
         self.thaw();
         succeed(self.program("pg_ctl").arg("-D").arg(self.data()).args(["-m", "immediate", "-w", "stop"]));
@@ -129,12 +129,12 @@ impl PgCluster {
         let log = self.folder.join("log");
         let mut start = self.program("pg_ctl");
         start.arg("-D").arg(self.data()).arg("-l").arg(&log).args(["-t", "60", "-w", "start"]);
-        // The server inherits its output: a pipe would never end.
+        // The server inherits standard output, so a pipe would never be closed.
         let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("pg_ctl");
         assert!(status.success(), "PostgreSQL did not start:\n{}", fs::read_to_string(&log).unwrap_or_default());
     }
 
-    /// Stops all its processes where they are: connections stay open and nothing answers. Linux only.
+    /// Freezes all processes of the server: connections stay open without responses. Linux only.
     pub fn freeze(&self) {
         let mut frozen = self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

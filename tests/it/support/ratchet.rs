@@ -16,7 +16,7 @@ pub struct Figure {
     pub target: usize,
     /// What to do instead.
     pub hint: String,
-    /// Where the counted things are, as `FILE:LINE: TEXT`.
+    /// The places of the counted items, as `FILE:LINE: TEXT`.
     pub places: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Requests byte by byte, for what a well-behaved client cannot send.
+//! Raw requests that a regular client cannot send.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -15,7 +15,7 @@ pub async fn exchange(client: &Client, head: &str, body: &[u8]) -> String {
     let (mut reader, mut writer) = connect(client).await.into_split();
     let bytes = [head.as_bytes(), body].concat();
     let sending = tokio::spawn(async move {
-        // The service may well have closed by then.
+        // The service may have closed the connection.
         let _ = writer.write_all(&bytes).await;
         writer
     });

@@ -1,9 +1,9 @@
-//! Chance that can be repeated: the same seed makes the same choices.
+//! Reproducible random choices: the same seed makes the same choices.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// A stream of choices (`SplitMix64`).
+/// A generator of choices (`SplitMix64`).
 #[derive(Debug, Clone)]
 pub struct Seeded(u64);
 

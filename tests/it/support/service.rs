@@ -30,7 +30,7 @@ pub enum Backend {
     Postgres,
 }
 
-/// A tool written in Rust, as the library takes it.
+/// A tool written in Rust.
 pub type BuiltinTool = Tool;
 
 /// Options of a service, apart from its database and port.
@@ -42,27 +42,27 @@ pub struct Options {
     pub workspace: Option<PathBuf>,
     /// `--mcp-servers FILE`.
     pub mcp_servers: Option<PathBuf>,
-    /// `--egress-allow`, repeated.
+    /// The values of `--egress-allow`.
     pub egress_allow: Vec<String>,
     /// Tools in addition to the four that always exist.
     pub extra: Vec<BuiltinTool>,
-    /// How long a caller waits for the database; 3 s unless given.
+    /// Maximum time that a caller waits for the database, in milliseconds; 3 s by default.
     pub patience_ms: Option<u64>,
-    /// Memory for requests in flight.
+    /// Memory for requests in flight, in MiB.
     pub max_in_flight_mib: Option<usize>,
-    /// What outgoing requests are signed with: `whsec_…`.
+    /// The key that signs outgoing requests: `whsec_…`.
     pub signing_secret: Option<String>,
     /// A clock that is frozen at this time, with sequential ids.
     pub frozen_at: Option<Time>,
-    /// A clock that the test moves.
+    /// A clock that the test controls.
     pub clock: Option<Clock>,
-    /// Where secrets come from; the environment unless given.
+    /// The source of secrets; the environment by default.
     pub secrets: Option<Secrets>,
     /// Changes any other setting, after all other options.
     pub configure: Option<fn(&mut Config)>,
 }
 
-/// A fresh database; a file goes with the last handle, a cluster takes its databases with it.
+/// A fresh database. A file is deleted with the last handle, and other databases with their cluster.
 #[derive(Clone)]
 pub struct Database {
     pub url: String,
@@ -92,7 +92,7 @@ impl Database {
     }
 }
 
-/// One running service on 127.0.0.1 and a port of its own, in this process, on its own fresh database. Stopped on drop.
+/// A running service in this process, on 127.0.0.1 with a free port and its own database. Stopped on drop.
 pub struct Service {
     address: SocketAddr,
     options: Options,

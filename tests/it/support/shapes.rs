@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// The texts that try every layer: an emoji, U+0000, quotes, a newline, right-to-left and combining marks.
+/// A text that is hard for every layer: an emoji, U+0000, quotes, a newline, right-to-left text and combining marks.
 pub const HARD_TEXT: &str = "a\u{0}b 😀 \"q\" \\ \n\t שלום e\u{301} \u{7f} \u{2028}";
 
 /// Checks that a call failed with `code`, and returns its output for the model.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::bounded;
 
-/// One event. `id` is what this event itself said, not what an earlier one did.
+/// An event. `id` is the id in this event, not the last id of the stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     pub id: String,
@@ -17,7 +17,7 @@ pub struct Event {
     pub data: Value,
 }
 
-/// An open stream; every wait on it is bounded.
+/// An open stream with a timeout for every wait.
 pub struct EventStream {
     bytes: Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>,
     unread: Vec<u8>,

@@ -8,25 +8,25 @@ use crate::support::{App, Backend, Client};
 /// The result of a route for another tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sees {
-    /// 404: what is asked for is not there.
+    /// 404: the resource is not found.
     Nothing,
-    /// A list without anything of the other tenant's.
+    /// A list without data of the other tenant.
     OwnList,
-    /// Something of its own is made or changed.
+    /// A resource of the tenant itself is created or changed.
     OwnChange,
-    /// A stream without anything of the other tenant's.
+    /// A stream without data of the other tenant.
     OwnStream,
     /// 405: it exists only in a session.
     NotThere,
-    /// 403: only the operator may.
+    /// 403: reserved for the operator.
     Operators,
-    /// 403 for tenants: it tells of all of them together, to the operator.
+    /// 403 for tenants: the operator sees data of all tenants together.
     Forbidden,
     /// A public resource, without authentication.
     Open,
 }
 
-/// A request, and what comes of it.
+/// A request and its expected result.
 struct Case {
     path: String,
     body: Option<Value>,
@@ -128,7 +128,7 @@ async fn routes(app: &App) -> Vec<(String, String)> {
 
 /// Sends every case as a stranger and checks the responses.
 async fn tried(stranger: &Client, owner: &Owner, cases: &[(String, Case)], is_operator: bool) {
-    // Lists first: what the others make has the owner's names.
+    // Lists come first, because changes create resources with the names of the owner.
     let in_order = [
         Sees::OwnList,
         Sees::OwnStream,

@@ -1,4 +1,4 @@
-//! The same names in two tenants are two things; what the server declares is for both.
+//! Equal names in two tenants are independent; declarations of the server are shared.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ on_both_databases!(
         let text = failed(&call, "TOOL_NOT_FOUND");
         assert!(!text.lines().nth(1).unwrap_or_default().contains("mine"), "{text}");
         tool(&other, "mine", "other").await;
-        // A tool of the server is hidden for one tenant only.
+        // Shadows a tool of the server for one tenant only.
         tool(&other, "echo", "hidden").await;
         assert_eq!(other.call("mine", json!({})).await["structured"], json!({"says": "other"}));
         assert_eq!(other.call("echo", json!({})).await["structured"], json!({"says": "hidden"}));
@@ -71,7 +71,7 @@ on_both_databases!(
         tool(&one, "mine", "one").await;
         let body = json!({"name": "mine", "arguments": {}, "wait": "accepted"});
         let accepted = one.post("/tool-calls", &body).await;
-        // 200 if it has ended by then.
+        // 200 if the call has already ended.
         assert!([200, 202].contains(&accepted.status), "{}", accepted.text());
         let app = app.restart().await;
         app.get("/tools").await.problem(401);
@@ -90,7 +90,7 @@ async fn a_change_by_one_node_is_seen_by_another_for_the_same_tenant_alone() {
     let (one, _) = operator.key(json!({"scopes": ["admin"], "tenant": "one"})).await;
     let (other, _) = operator.key(json!({"scopes": ["admin"], "tenant": "other"})).await;
     let (here, there, others) = (first.with_key(&one), second.with_key(&one), second.with_key(&other));
-    // Both are opened over there before anything is registered here.
+    // Both keys are in use on the second node before a tool is registered on the first.
     let is_known = || async { (there.get("/tools").await.status == 200).then_some(()) };
     crate::support::eventually("the key over there", is_known).await;
     assert!(!names(&there.get("/tools").await.ok()["tools"]).contains(&"mine"));

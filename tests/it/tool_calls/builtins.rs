@@ -1,4 +1,4 @@
-//! The tools that are always there.
+//! The tools that always exist.
 
 use serde_json::json;
 

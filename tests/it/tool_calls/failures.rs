@@ -1,4 +1,4 @@
-//! Failures that a model must read: HTTP 200 and `ERROR`.
+//! Failures for the model: HTTP 200 with status `ERROR`.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The ToolCall that comes back.
+//! The ToolCall in the response.
 
 use serde_json::{Value, json};
 

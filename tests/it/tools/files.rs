@@ -106,7 +106,7 @@ async fn a_file_that_broke_keeps_its_last_good_state() {
     write(folder.path(), "tool.json", described("mine", "one"));
     let app = on_folder(&folder).await;
     write(folder.path(), "tool.json", "{ \"name\": ");
-    // Written later: once this one is seen, the broken one was seen too.
+    // The broken file was written first, so the service has seen it when it serves this one.
     write(folder.path(), "witness.json", described("witness", "one"));
     wait_for_description(&app, "witness", "one").await;
     assert_eq!(app.get("/tools/mine").await.ok()["description"], "one");

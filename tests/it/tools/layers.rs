@@ -1,4 +1,4 @@
-//! `api` over `file` over `builtin`.
+//! Shadowing of sources: `api` over `file` over `builtin`.
 
 use serde_json::json;
 

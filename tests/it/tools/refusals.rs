@@ -1,4 +1,4 @@
-//! Definitions that are refused for what they are, apart from their schemas.
+//! Definitions that are rejected for reasons other than their schemas.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Schemas that are refused at registration, and some that must not be.
+//! Schemas that are rejected at registration, and some that must be accepted.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! `POST /tools/{name}/validate`: a rehearsal.
+//! `POST /tools/{name}/validate`: validation without a call.
 
 use serde_json::{Value, json};
 

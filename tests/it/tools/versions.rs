@@ -1,4 +1,4 @@
-//! PUT, ETags and compare-and-swap.
+//! Replacing definitions with PUT, ETags and compare-and-swap.
 
 use reqwest::Method;
 use serde_json::{Value, json};

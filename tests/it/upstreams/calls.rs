@@ -1,4 +1,4 @@
-//! A call of an upstream tool, from its arguments to its result.
+//! Calls of upstream tools, from the arguments to the result.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn every_kind_of_content_arrives() {
         call["content"].as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["text", "image", "audio", "resource_link", "resource"]);
     assert_eq!(call["content"][1]["mime_type"], "image/png");
-    // A model reads what a resource says, and learns of the others.
+    // The message for a model has the text of resources and mentions the other blocks.
     let message =
         json!({"tool_calls": [{"id": "c", "type": "function", "function": {"name": "s.kinds", "arguments": "{}"}}]});
     let answer = app.post("/tool-calls", &message).await.ok();
@@ -65,7 +65,7 @@ async fn failures_are_told_in_the_server_s_words() {
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("Unknown argument (MCP error -32602)"), "{call:#}");
     assert_eq!(call["error"]["details"]["mcp_data"], json!({"argument": "x"}));
     failed(&app.call("s.garbage", json!({})).await, "TOOL_EXECUTION_ERROR");
-    // None of these hurts the connection, nor does an answer that is too large.
+    // These failures and a response that is too large leave the connection usable.
     let call = app.call("s.large", json!({"bytes": 17 * 1024 * 1024})).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("16 MiB"), "{call:#}");
     succeeded(&app.call("s.echo", json!({})).await);
@@ -89,7 +89,7 @@ async fn progress_reaches_those_who_watch_in_its_order() {
     let app = fixture.served(json!({})).await;
     let call = app.call("s.steps", json!({})).await;
     assert_eq!(succeeded(&call), "all done");
-    // Nothing that was said before the result is lost behind it.
+    // No notification before the result is lost.
     assert_eq!(call["progress"], json!({"current": 3.0, "total": 3.0, "message": "step 3"}));
     let events = events_of(&app, &call).await;
     let steps: Vec<f64> = events.iter().filter_map(|event| event.data["progress"]["current"].as_f64()).collect();

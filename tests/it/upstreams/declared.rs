@@ -1,4 +1,4 @@
-//! How servers are declared: files of other programs, the settings, the command line.
+//! Declarations of servers: files of other programs, settings, and the command line.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Servers with Streamable HTTP, which can be registered over the API.
+//! Servers over Streamable HTTP, which can be registered over the API.
 
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ async fn headers_are_sent_and_shown_to_nobody() {
     let shown = registered(&app, &server, json!({"headers": {"Authorization": "Bearer tok-planted-1234567"}})).await;
     assert_eq!((&shown["state"], &shown["headers"]), (&json!("ready"), &json!(["Authorization"])), "{shown:#}");
     assert!(!shown.to_string().contains("planted"));
-    // What is kept opens again.
+    // The stored credentials open again.
     let app = app.restart().await;
     app.upstream_in("h", "ready").await;
     let call = app.call("h.echo", json!({"t": "tok-planted-1234567"})).await;
@@ -137,7 +137,7 @@ async fn a_server_that_is_away_is_found_again() {
     registered(&app, &server, json!({})).await;
     let port = server.port;
     drop(server);
-    // A connection that was kept may tell nothing; a new one is refused.
+    // A kept-alive connection may not report the loss; a new one is refused.
     let call = eventually("the loss", || async {
         Some(app.call("h.echo", json!({})).await).filter(|call| call["status"] == "ERROR")
     })

@@ -1,4 +1,4 @@
-//! An upstream server with Streamable HTTP, of the newest revision or an older one, in the test itself.
+//! An upstream server over Streamable HTTP, of the newest or an older revision, in the test process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,11 +32,11 @@ pub struct Shared {
     waiting: watch::Sender<usize>,
     given_up: watch::Sender<usize>,
     calls: AtomicUsize,
-    /// What a request has to show, if anything.
+    /// The `authorization` that requests must have, if any.
     password: Option<String>,
 }
 
-/// A server on a port of its own; it goes when it is dropped.
+/// A server on a free port. Stopped on drop.
 pub struct HttpServer {
     pub port: u16,
     pub shared: Arc<Shared>,

@@ -1,4 +1,4 @@
-//! A server's life: it is started, shared, lost, started again, and leaves nothing behind.
+//! The lifecycle of a server: started, shared, lost, restarted, and removed without leftovers.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ async fn a_server_that_dies_is_started_again_and_its_call_is_told() {
     let call = app.call("s.crash", json!({})).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("connection to its server was lost"), "{call:#}");
     assert_eq!(call["error"]["retryable"], true);
-    // The next call waits for it.
+    // The next call waits for the restart.
     succeeded(&app.call("s.echo", json!({})).await);
     assert_eq!(fixture.starts(), 2);
     let server = app.upstream_in("s", "ready").await;
@@ -168,7 +168,7 @@ async fn ten_clients_and_kill_9_leave_no_child_behind() {
                 let (client, name) = (program.client(), if n % 2 == 0 { "s.wait" } else { "o.wait" });
                 tokio::spawn(async move {
                     succeeded(&client.call("s.child", json!({})).await);
-                    // It ends with the service.
+                    // The call ends with the service.
                     let _ =
                         client.request(reqwest::Method::POST, "/tool-calls").json(&json!({"name": name})).send().await;
                 })

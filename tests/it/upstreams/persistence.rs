@@ -1,4 +1,4 @@
-//! What is kept of servers in the database.
+//! Stored data of servers.
 
 use serde_json::json;
 use toolpost::domain::Time;

@@ -12,7 +12,7 @@ fn changed(name: &str) -> Value {
     tool
 }
 
-/// Offers changed tools, and lets the service know.
+/// Changes the tools and notifies the service.
 async fn change(fixture: &Fixture, app: &App, tools: &Value) {
     fixture.offer(tools);
     succeeded(&app.call("s.announce", json!({})).await);
@@ -60,7 +60,7 @@ on_both_databases!(
         }
         assert_eq!(fixture.heard("tools/call").len(), 2);
 
-        // A restart does not make it another tool.
+        // The quarantine survives a restart.
         let app = app.restart().await;
         quarantined(&app, json!(["s.echo", "s.other"])).await;
         failed(&app.call("s.echo", json!({})).await, "TOOL_UNAVAILABLE");
@@ -76,7 +76,7 @@ on_both_databases!(
         assert_eq!(accepted["quarantined"], json!([]));
         succeeded(&app.call("s.other", json!({})).await);
 
-        // What was there first is a change again.
+        // The original definition counts as a change again.
         change(&fixture, &app, &json!([tool("announce"), tool("echo"), changed("other"), tool("new")])).await;
         quarantined(&app, json!(["s.echo"])).await;
         assert_eq!(app.post("/upstreams/t/accept", &json!({})).await.status, 404);
@@ -90,7 +90,7 @@ async fn another_node_accepts_as_well() {
     let second = app.second().await;
     change(&fixture, &app, &json!([tool("announce"), changed("echo")])).await;
     quarantined(&app, json!(["s.echo"])).await;
-    // Each node has a process of its own.
+    // Each node runs its own process of the server.
     change(&fixture, &second, &json!([tool("announce"), changed("echo")])).await;
     quarantined(&second, json!(["s.echo"])).await;
     second.post("/upstreams/s/accept", &json!({})).await.ok();

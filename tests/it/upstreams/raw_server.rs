@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// A server on a port of its own, of the revision before the newest; it goes when it is dropped.
+/// A server on a free port, of the revision before the newest. Stopped on drop.
 pub struct RawServer {
     port: u16,
     task: JoinHandle<()>,

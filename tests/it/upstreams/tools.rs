@@ -1,4 +1,4 @@
-//! What a server offers is in every list, and follows it.
+//! Tools of a server appear in every list and follow its changes.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn told() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_are_told_on_as_they_were_told() {
     let fixture = Fixture::new(&told());
-    // In several pages.
+    // The server sends its list in several pages.
     let app = fixture.served(json!({"env": {"PAGE": "1"}})).await;
     let list = app.get("/tools?format=mcp").await.ok();
     let own = |name: &str| {
@@ -71,7 +71,7 @@ async fn unknown_meta_and_annotations_are_kept() {
         let definition = app.get(&format!("/tools/{server}.git_status")).await.ok();
         let kept = &definition["upstream"];
         assert_eq!((kept["annotations"].clone(), kept["_meta"].clone()), whole, "{definition:#}");
-        // It can be read and put as it is.
+        // The definition can be read and stored unchanged.
         let own = format!("own_{server}");
         let mut copy = definition.clone();
         copy["name"] = own.as_str().into();
@@ -79,7 +79,7 @@ async fn unknown_meta_and_annotations_are_kept() {
     }
 }
 
-/// With `TOOLPOST_MCP_TOOLS`, a folder of recorded `tools/list` responses, the recorded tools are tested as well.
+/// With `TOOLPOST_MCP_TOOLS`, also tests the tools in a folder of recorded `tools/list` responses.
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_tools_are_told_on_as_they_were_told() {
     let Some(folder) = std::env::var_os("TOOLPOST_MCP_TOOLS") else { return };
@@ -110,7 +110,7 @@ async fn a_tool_says_where_it_is_from_and_what_its_hints_mean() {
     let hints = json!({"read_only": true, "destructive": true, "idempotent": false, "open_world": false});
     assert_eq!(read["annotations"], hints);
     assert_eq!(app.get("/tools/s.titled").await.ok()["title"], "Has a title");
-    // A vendor who refuses the dot knows it by another name, and calls it by that.
+    // A vendor that does not accept dots sees an alias, under which the tool can be called.
     let list = app.get("/tools?format=openai").await.ok();
     let functions: Vec<&str> =
         list["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();

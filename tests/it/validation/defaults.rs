@@ -1,4 +1,4 @@
-//! Defaults of the schema.
+//! Defaults in schemas.
 
 use serde_json::{Value, json};
 

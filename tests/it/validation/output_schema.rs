@@ -1,4 +1,4 @@
-//! The result against `output_schema`.
+//! Validation of results against `output_schema`.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a model reads when its arguments are wrong.
+//! Violations as the model reads them.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! `bash`: what commands give, how they end, and that nothing of them is left.
+//! `bash`: output, ends of commands, and cleanup of their processes.
 
 use super::*;
 use crate::support::eventually;

@@ -1,4 +1,4 @@
-//! Reading, writing, editing, listing and searching.
+//! Tools that read, write, edit, list and search files.
 
 use super::*;
 use crate::support::shapes::{HARD_TEXT, failed, succeeded, violation};

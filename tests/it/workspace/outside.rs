@@ -91,7 +91,7 @@ async fn a_link_that_leads_out_is_said_to_and_one_inside_is_followed() {
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").ends_with(said), "{call:#}");
     let call = app.call("read", json!({"path": "../out/secret.txt"})).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("is outside of the workspace"), "{call:#}");
-    // `..` goes back along the path as it is written, not along a link.
+    // `..` removes the previous component of the path and does not follow the link.
     assert!(succeeded(&app.call("list", json!({"path": "absolute/.."})).await).contains("in/"));
     let call = app.call("read", json!({"path": "loop"})).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("too many levels of symbolic links"), "{call:#}");

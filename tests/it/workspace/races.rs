@@ -12,7 +12,7 @@ use crate::support::eventually;
 
 const SECRET: &str = "planted-9c1e";
 
-/// Swaps things in a loop until it is dropped.
+/// A thread that swaps files in a loop until it is dropped.
 struct Swapper {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicUsize>,
@@ -37,7 +37,7 @@ impl Swapper {
         self.rounds.load(Ordering::Relaxed)
     }
 
-    /// Lets it end; it must not have met with anything that it did not expect.
+    /// Stops the thread; panics if a swap failed.
     fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
@@ -108,7 +108,7 @@ async fn a_file_that_becomes_a_link_or_a_pipe_leads_nobody_out_and_hangs_nobody(
     let app = serving(&work, helper).await;
     let (out, place) = (folder.path().join("out/secret"), work.join("file"));
     let swapper = Swapper::start(move || {
-        // Each takes the place of the one before at once.
+        // Each file replaces the previous one atomically.
         let next = |make: &dyn Fn(&Path)| {
             let temporary = work.join("next");
             make(&temporary);

@@ -1,4 +1,4 @@
-//! The session of an agent in the guide works word for word.
+//! The agent session in the guide, word for word.
 
 use super::*;
 use crate::support::fixture::project_file;

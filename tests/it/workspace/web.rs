@@ -1,4 +1,4 @@
-//! `web_fetch`, against servers of the test.
+//! `web_fetch` with servers of the test.
 
 use super::*;
 use crate::support::shapes::{failed, succeeded, violation};

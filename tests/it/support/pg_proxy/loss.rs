@@ -1,5 +1,5 @@
-//! "Executed, but the answer was lost": the connection is cut once the server has a commit and before its answer passes.
-//! What the client sends is read in PostgreSQL's own protocol (its documentation, chapter "Message Formats").
+//! Lost acknowledgements: cuts the connection after the server has received a commit and before its response passes.
+//! Parses the client's messages in the PostgreSQL protocol (its documentation, chapter "Message Formats").
 
 use std::collections::HashMap;
 use std::io;
@@ -13,9 +13,9 @@ use tokio::sync::watch;
 
 use crate::support::seeded::Seeded;
 
-/// The code of a `SSLRequest`, which another message without a type follows.
+/// The code of an `SSLRequest`; the next message has no type either.
 const SSL_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
-/// How the server says that it is through with what it was sent; a status follows.
+/// The message with which the server reports the end of a command; a status byte follows.
 const READY_FOR_QUERY: &[u8] = b"Z\0\0\0\x05";
 
 /// Drops the acknowledgement of one commit in `one_in`, while it is switched on.
@@ -30,9 +30,9 @@ pub struct Loss {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Whole,
-    /// Cut while the server may still be at work.
+    /// Cut immediately; the server may still execute the commit.
     CutAtOnce,
-    /// Cut when the server has answered.
+    /// Cut when the server has responded.
     CutAtAnswer,
 }
 
@@ -70,7 +70,7 @@ pub fn pass(
 ) -> (impl Future<Output = ()>, impl Future<Output = ()>) {
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let (tell, fate) = watch::channel(Fate::Whole);
-    // Either side may go at any time.
+    // Either side may close at any time.
     let there = async move { drop(requests(from_client, to_server, &loss, tell).await) };
     let back = async move { drop(answers(from_server, to_client, fate).await) };
     (there, back)
@@ -91,7 +91,7 @@ async fn requests(
                 if fate != Fate::Whole {
                     tell.send_replace(fate);
                     to.write_all(&message).await?;
-                    // The server's side stays open until it has answered.
+                    // The server's side stays open until the server has responded.
                     tell.closed().await;
                     return Ok(());
                 }
@@ -104,7 +104,7 @@ async fn requests(
     }
 }
 
-/// Passes answers on, as long as the connection is whole.
+/// Forwards responses while the fate of the connection is [`Fate::Whole`].
 async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fate: watch::Receiver<Fate>) -> io::Result<()> {
     let mut answer = Vec::new();
     loop {
@@ -137,7 +137,7 @@ async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fate: watc
 
 async fn cut_at_once(fate: &mut watch::Receiver<Fate>) {
     if fate.wait_for(|fate| *fate == Fate::CutAtOnce).await.is_err() {
-        // The client has gone, and nothing more is decided.
+        // The client is disconnected, and the fate no longer changes.
         std::future::pending::<()>().await;
     }
 }
@@ -146,11 +146,11 @@ fn is_ready(answer: &[u8]) -> bool {
     answer.len() > READY_FOR_QUERY.len() && answer[..answer.len() - 1].ends_with(READY_FOR_QUERY)
 }
 
-/// Tells commits from all else that a client sends.
+/// A parser that recognizes commits among the messages of a client.
 #[derive(Default)]
 struct Reader {
     is_open: bool,
-    /// Whether the prepared statement of this name writes.
+    /// For each prepared statement by name, `true` if it writes.
     statements: HashMap<Vec<u8>, bool>,
     writes: bool,
 }
@@ -184,7 +184,7 @@ impl Reader {
                 text();
                 self.writes |= self.statements.get(&text()).copied().unwrap_or_default();
             }
-            // Sync ends a statement, and with it what was not begun by hand.
+            // Sync ends a statement and commits its implicit transaction.
             Some(b'S') => return std::mem::take(&mut self.writes),
             // Query: a statement as text.
             Some(b'Q') => {
@@ -225,7 +225,7 @@ mod tests {
             let insert = sqlx::query("INSERT INTO kept VALUES ($1)").bind(i32::try_from(n).unwrap());
             insert.execute(&mut connection).await.unwrap_err();
             loss.switch(false);
-            // It may still be at work.
+            // The server may still be executing the statement.
             eventually("the row", || async {
                 let mut direct = PgConnection::connect(&database.url).await.unwrap();
                 let count = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM kept");
