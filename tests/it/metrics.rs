@@ -63,7 +63,7 @@ impl Client {
         Exposition::parse(&answer.text())
     }
 
-    /// Waits until these series have these values: an answer comes a moment before it is counted.
+    /// Waits until these series have these values, because a request is counted shortly after its response.
     async fn counted(&self, wanted: &[(&str, f64)]) -> Exposition {
         let looking = eventually("the counts", || async {
             let found = self.metrics().await;

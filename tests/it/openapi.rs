@@ -177,7 +177,7 @@ async fn event_streams_are_described_as_such() {
     assert!(response["content"]["application/json"].is_object());
 }
 
-/// The other entries are alternatives to the first.
+/// Checks that the first entry decides; the other entries are alternatives.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_the_answers_to_one_question_the_first_is_read_and_described() {
     let app = App::on_sqlite().await;

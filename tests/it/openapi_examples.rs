@@ -53,7 +53,8 @@ async fn service() -> App {
     App::start_with(Backend::Sqlite, options).await
 }
 
-/// Creates what the operation acts on, by the examples of other operations where they can; the id of its call.
+/// Creates the objects that the operation needs, from the examples of other operations if possible. Returns the id of
+/// its call.
 async fn prepared(app: &App, document: &Value, operation: &str) -> Option<String> {
     let of = |id: &str| {
         let operation = operations(document).into_iter().find(|operation| operation.id == id).unwrap();
@@ -175,7 +176,8 @@ async fn summaries_and_titles_are_plain_text() {
     }
 }
 
-/// Without the interceptor, the page sends one media type only, which the protocol rejects.
+/// Checks the request interceptor, without which the page sends one media type only and the protocol rejects the
+/// request.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_asks_for_both_media_types_of_mcp() {
     let answer = service().await.get("/docs/swagger-initializer.js").await;

@@ -132,7 +132,7 @@ fn every_event_has_a_schema_whose_fields_are_described() {
 /// Members with text for readers, which may change.
 const PROSE: [&str; 3] = ["description", "summary", "title"];
 
-/// Only descriptions in the document may change.
+/// Checks that only descriptions in the document change.
 #[test]
 fn the_shape_of_the_document_stays() {
     let found = shape(&document());

@@ -24,7 +24,7 @@ async fn patch(app: &Client, id: &str, body: &Value) -> Response {
     send(app.request(Method::PATCH, &format!("/tool-calls/{id}/arguments")).json(body)).await
 }
 
-/// Sends a piece that is taken.
+/// Sends a chunk and checks that it is accepted.
 async fn piece(app: &Client, id: &str, body: Value) {
     let answer = patch(app, id, &body).await;
     // The call may have ended when the last chunk is answered.

@@ -142,7 +142,7 @@ async fn a_body_over_4_mib_is_a_413_whether_its_length_is_told_or_not() {
     assert_eq!(app.get("/tool-calls").await.ok()["tool_calls"], json!([]));
 }
 
-/// Many clients read nothing before they have sent the full body.
+/// Covers clients that read nothing before they have sent the full body, as many do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_reaches_whoever_sends_a_whole_large_body_first() {
     let app = App::on_sqlite().await;

@@ -1,4 +1,4 @@
-//! Calls that wait for their turn: slots, priority, a queue that is full, and waits that take too long.
+//! Queued calls: slots, priority, a full queue, and the queue timeout.
 
 mod concurrency;
 mod full;

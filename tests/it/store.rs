@@ -95,7 +95,7 @@ impl Log {
         bounded("the writer at the door", self.door.0.reached()).await;
     }
 
-    /// Writes the changes in one commit: they gather while the writer is held.
+    /// Writes the changes in one commit: they are enqueued while the writer is held.
     async fn together(&self, changes: Vec<Change>) -> Vec<Result<(), JournalError>> {
         self.hold_writer().await;
         let mut receipts = Vec::new();

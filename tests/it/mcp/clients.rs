@@ -21,7 +21,7 @@ fn client(file: &str) -> (PathBuf, PathBuf) {
     (program, clients.join(file))
 }
 
-/// Runs a client to its end; it says `ok` if everything was as it expected.
+/// Runs a client program to its end; it prints `ok` if all its checks pass.
 async fn is_content(file: &str, arguments: &[&str]) {
     let (program, file) = client(file);
     let mut command = Command::new(&program);

@@ -58,7 +58,7 @@ async fn work(app: &Client) -> Before {
     Before { done, running, outside, server, slow }
 }
 
-/// Calls that are made while the backup is.
+/// Sends calls during the backup.
 fn keep_busy(app: &Client) -> tokio::task::JoinHandle<()> {
     let app = Client::new(&app.url(""));
     tokio::spawn(async move {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Registers `keyed`, which takes anything and posts it to `server`.
+/// Registers `keyed`, which accepts any arguments and posts them to `server`.
 async fn keyed(app: &App, server: &HttpTool) {
     app.http_tool("keyed", server).await;
 }

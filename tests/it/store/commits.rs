@@ -55,7 +55,7 @@ fn fails(call: &Call) -> (Call, Transitions) {
     (rejected(call, Failure::not_found("t", &[], None)), SETTLED)
 }
 
-/// Writes the calls as they now are, in one commit.
+/// Writes the calls in their current state in one commit.
 async fn write_together(log: &Log, calls: &[(Call, Transitions)]) {
     let changes = calls.iter().map(|(call, news)| Change::new(Arc::new(call.clone()), *news));
     assert_eq!(log.together(changes.collect()).await, vec![Ok(()); calls.len()]);

@@ -27,8 +27,7 @@ impl Cut {
         Self { log: Arc::new(Log::on(through, IdGenerator::counted()).await), proxy, holder }
     }
 
-    /// Writes the changes in one commit that the server makes without being able to say so; a second try of the same
-    /// commit waits behind it.
+    /// Writes the changes in a commit whose acknowledgement is lost; the retry of the commit waits behind it.
     async fn write_with_a_lost_answer(&mut self, changes: Vec<Change>) -> Vec<Result<(), JournalError>> {
         let mut holding = self.holder.begin().await.unwrap();
         let log = self.log.clone();

@@ -90,7 +90,7 @@ impl Client {
         self.echo_with(name, json!({"type": "object", "properties": properties})).await
     }
 
-    /// Registers an `http` tool that takes any object and posts it to `server`.
+    /// Registers an `http` tool that accepts any object and posts it to `server`.
     pub async fn http_tool(&self, name: &str, server: &HttpTool) -> Value {
         self.register(http_tool(name, json!({"url": server.url("/run")}))).await
     }

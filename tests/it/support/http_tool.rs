@@ -36,7 +36,7 @@ pub enum Answer {
     CloseEarly,
     /// Sends nothing until the client closes the connection.
     Never,
-    /// Sends the head and a first byte, then nothing until the other side closes.
+    /// Sends the head and a first byte, then nothing until the client closes the connection.
     Stall,
     /// Responds after [`HttpTool::open`].
     AfterGate(Box<Self>),

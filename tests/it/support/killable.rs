@@ -67,7 +67,7 @@ impl Killable {
         Client::new(&self.url())
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the program and waits until it is ready.
     pub async fn start(&mut self) -> Started {
         let born = Instant::now();
         let line = self.launch(None);
@@ -88,7 +88,8 @@ impl Killable {
         Started { listening, ready: born.elapsed() }
     }
 
-    /// Starts it with a point at which it dies, as `AfterRun:3`, and waits for its death. It may come before it listens.
+    /// Starts the program with a fault point such as `AfterRun:3` and waits for its exit, which may come before it
+    /// listens.
     #[cfg(feature = "fault-points")]
     pub async fn start_to_die_at(&mut self, fault: &str) {
         const SIGABRT: i32 = 6;
@@ -112,7 +113,7 @@ impl Killable {
         assert!(status.success(), "it was to stop, but ended with {status}");
     }
 
-    /// Sends it a signal, as `STOP`.
+    /// Sends the process a signal, such as `STOP`.
     pub fn signal(&self, name: &str) {
         let id = self.child.as_ref().expect("it runs").id().to_string();
         let sent = Command::new("kill").args([&format!("-{name}"), &id]).status();
@@ -139,7 +140,7 @@ impl Killable {
         status
     }
 
-    /// Starts the process; tells when it listens.
+    /// Starts the process. The receiver completes when the process listens.
     fn launch(&mut self, fault: Option<&str>) -> oneshot::Receiver<()> {
         assert!(self.child.is_none(), "it runs already");
         let log = fs::File::options().create(true).append(true).open(self.log()).unwrap();

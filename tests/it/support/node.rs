@@ -73,7 +73,7 @@ impl Node {
         self.program.as_ref().expect("it runs").id()
     }
 
-    /// Sends it a signal, as `TERM`.
+    /// Sends the process a signal, such as `TERM`.
     pub fn signal(&self, name: &str) {
         self.program.as_ref().expect("it runs").signal(name);
     }

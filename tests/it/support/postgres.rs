@@ -14,8 +14,8 @@ use std::os::unix::process::CommandExt;
 
 const USER: &str = "toolpost";
 
-/// Reads until the pipe ends, then wakes what is frozen, stops the server, kills it if it does not stop, and tidies up.
-/// `$1` is the folder, `$2` PostgreSQL's `bin` folder.
+/// The script of the watchdog. Reads until the pipe ends, then resumes frozen processes, stops the server (kills it if
+/// necessary) and removes the folder. `$1` is the folder, `$2` the `bin` folder of PostgreSQL.
 const WATCHDOG: &str = r#"
 while read -r _; do :; done
 pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)

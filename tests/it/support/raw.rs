@@ -10,7 +10,8 @@ pub async fn connect(client: &Client) -> TcpStream {
     TcpStream::connect(client.url("").trim_start_matches("http://")).await.unwrap()
 }
 
-/// Sends `head` and `body` as they are and reads until the service closes; it may answer before it has read everything.
+/// Sends `head` and `body` unchanged and reads until the service closes. The response may arrive before the body is
+/// read.
 pub async fn exchange(client: &Client, head: &str, body: &[u8]) -> String {
     let (mut reader, mut writer) = connect(client).await.into_split();
     let bytes = [head.as_bytes(), body].concat();

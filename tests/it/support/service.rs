@@ -103,7 +103,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts on a fresh database and returns once it is ready.
+    /// Starts a service on a fresh database and waits until it is ready.
     pub async fn start(backend: Backend) -> Self {
         Self::start_with(backend, Options::default()).await
     }

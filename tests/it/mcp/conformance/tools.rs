@@ -38,7 +38,7 @@ const ASKING: [(&str, Option<&str>); 16] = [
     ("test_input_required_result_multi_round", None),
     ("test_input_required_result_tampered_state", None),
 ];
-/// A further tool of this kind, which a later version of the suite added.
+/// The tool that requests only input that its client supports.
 const CAPABILITIES: &str = "test_input_required_result_capabilities";
 
 /// The name of the person to greet.
