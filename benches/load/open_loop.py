@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Posts the call in LOAD_BODY at a steady rate, whatever becomes of it: open_loop.py PORT RATE SECONDS CONNECTIONS.
+"""Posts the call in LOAD_BODY at a constant rate: open_loop.py PORT RATE SECONDS CONNECTIONS.
 
-Calls come when they come, as those of many callers who know nothing of one another: the next one does not wait for the last
-one's answer. A latency runs from the moment at which the call was due. Where every connection is in use at that moment, the
-call is lost on this side, and counted as such. Prints one JSON line: counts, percentiles of what was accepted (200) and of
-what was refused (503), and by how much the load itself was late.
+Calls are independent, as those of many callers: none waits for the response to another. The latency of a call starts when the
+call is due. If all connections are in use at that time, the call is counted as lost on this side. Prints one JSON line: counts,
+percentiles of accepted (200) and rejected (503) calls, and the delay of the load generator itself.
 """
 import collections
 import json
@@ -21,9 +20,9 @@ REQUEST = (
     b"POST /tool-calls HTTP/1.1\r\nhost: load\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(BODY)
 ) + BODY
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-# What is behind its time by more than this is sent in the next turn, after answers were read.
+# Maximum number of calls that are sent before the next responses are read.
 AT_ONCE = 64
-# After the last call, so long for the last answers.
+# Timeout for the last responses, in seconds.
 LINGER = 10.0
 
 
@@ -35,7 +34,7 @@ class Connection:
         self.socket.setblocking(False)
 
     def read(self):
-        """The status of the answer, once it is whole; None before."""
+        """Returns the status of the response, or None while it is incomplete."""
         try:
             piece = self.socket.recv(65536)
         except BlockingIOError:

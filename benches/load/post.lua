@@ -1,4 +1,4 @@
--- For wrk: posts the call in LOAD_BODY over and over, and prints the outcome as one JSON line.
+-- For wrk: posts the call in LOAD_BODY repeatedly and prints the results as one JSON line.
 wrk.method = "POST"
 wrk.body = os.getenv("LOAD_BODY")
 wrk.headers["content-type"] = "application/json"

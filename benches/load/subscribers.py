@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Holds many subscriptions to GET /events open: subscribers.py PORT COUNT.
 
-Prints `ready` when all have their response's head, and one JSON line with what they received when standard input ends.
-It only reads and throws away, so that it costs the load's core little. Whoever is cut off comes back and resumes.
+Prints `ready` when all have received the head of the response, and one JSON line with totals when standard input ends.
+It reads and discards the events, so that it uses little of the load's core. Disconnected subscribers reconnect and resume.
 """
 import json
 import re
@@ -24,7 +24,7 @@ class Subscriber:
         self.socket.setblocking(False)
 
     def read(self):
-        """How many bytes came; 0 at the end of the stream."""
+        """Returns the number of bytes read; 0 at the end of the stream."""
         try:
             piece = self.socket.recv(1 << 18)
         except BlockingIOError:

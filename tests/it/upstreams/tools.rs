@@ -79,7 +79,7 @@ async fn unknown_meta_and_annotations_are_kept() {
     }
 }
 
-/// With `TOOLPOST_MCP_TOOLS`, also tests the tools in a folder of recorded `tools/list` responses.
+/// Also tests the recorded `tools/list` responses in the folder `TOOLPOST_MCP_TOOLS`, if it is set.
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_tools_are_told_on_as_they_were_told() {
     let Some(folder) = std::env::var_os("TOOLPOST_MCP_TOOLS") else { return };
