@@ -76,7 +76,7 @@ except OSError: print(\"none\")'";
     let call = shell(&app, script).await;
     let said: Vec<&str> = succeeded(&call).split_whitespace().collect();
     assert_eq!(said[1..], ["True", "none"]);
-    // The supervisor and the program itself, if the kernel provides a namespace.
+    // The inner helper and the program itself, if the kernel provides a namespace.
     assert_eq!(call["details"]["sandbox"]["process_namespace"] == true, said[0] == "2", "{call:#}");
     let off = shell_with(&app, "true", json!({"sandbox": "off"})).await;
     let sandbox = &off["details"]["sandbox"];
