@@ -25,9 +25,9 @@ def post(url, token, value):
             return True
         except urllib.error.HTTPError as error:
             if error.code < 500:
-                return False  # 409: the call has ended without us
+                return False  # 409: the call has already ended
         except OSError:
-            pass  # nobody is there
+            pass  # the service cannot be reached
         time.sleep(rest)
     return False
 

@@ -20,7 +20,7 @@ def is_genuine(key, headers, body):
     """Verifies a request. `body` is the received bytes: JSON that was parsed and serialized again has another signature."""
     event, sent_at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not sent_at.isdecimal() or abs(time.time() - int(sent_at)) > OLDEST_S:
-        return False  # somebody may be sending again what was sent long ago
+        return False  # reject old requests, which may be replays
     signed = f"{event}.{sent_at}.".encode() + body
     expected = b"v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest())
     signatures = headers.get("webhook-signature", "").encode().split()  # several while a secret is being changed

@@ -20,7 +20,7 @@ struct Exposition {
 }
 
 impl Exposition {
-    /// Reads the text format (0.0.4), strictly: a family once, described, and its samples below it.
+    /// Parses the text format (0.0.4) strictly: each family occurs once, with a description and its samples below it.
     fn parse(text: &str) -> Self {
         let (mut families, mut samples) = (BTreeMap::new(), BTreeMap::new());
         let mut described = String::new();

@@ -38,7 +38,7 @@ impl Pipe {
         self.0.send(Bytes::copy_from_slice(text.as_bytes())).expect("the service reads on");
     }
 
-    /// Sends events of Anthropic's shape.
+    /// Sends events in Anthropic's format.
     pub fn say(&self, events: &[Value]) {
         self.send(&anthropic(events));
     }

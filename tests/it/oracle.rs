@@ -53,7 +53,7 @@ pub struct Watched {
 /// One idempotency key with all responses about its calls.
 #[derive(Debug, Clone, Default)]
 pub struct KeyHistory {
-    /// Calls in the request.
+    /// Number of calls in the request.
     pub parts: usize,
     /// `true` if a client has requested cancellation.
     pub is_cancelled: bool,

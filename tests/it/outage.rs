@@ -91,7 +91,7 @@ impl Load {
             crate::support::bounded("a caller", task).await.unwrap();
         }
         let client = &self.client;
-        // Calls whose callers were turned away are still being written.
+        // Calls whose clients got a 503 may still be waiting for their commit.
         for status in ["WAIT", "DOING"] {
             eventually("the end of every call", || async {
                 let open = client.get(&format!("/tool-calls?status={status}&limit=1")).await.ok();

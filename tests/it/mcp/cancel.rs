@@ -7,7 +7,7 @@ use super::{ended, modern, posted};
 use crate::support::client::send;
 use crate::support::{App, Backend, bounded, eventually};
 
-/// Returns once a call of `wait` runs.
+/// Waits until a call of `wait` runs.
 async fn runs(app: &App) {
     eventually("a running call", || async {
         let calls = app.get("/tool-calls?name=wait&status=DOING").await.ok();

@@ -1,4 +1,4 @@
-//! Calls of our own shape whose answer has a vendor's messages.
+//! Calls in Toolpost's own format with messages of a vendor in the response.
 
 use serde_json::{Value, json};
 

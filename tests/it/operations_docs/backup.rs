@@ -22,7 +22,7 @@ fn commands(heading: &str) -> String {
     code.split_once("```").unwrap().0.to_owned()
 }
 
-/// Runs them with these variables, and with the programs of the cluster that the tests use.
+/// Runs the commands below a heading with these variables and with the programs of the test cluster.
 async fn run(heading: &str, variables: &[(&str, String)]) {
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail", "-c", &commands(heading)]).envs(variables.iter().cloned());

@@ -46,8 +46,7 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
     }
 }
 
-/// Checks the reason of a failure. The tools never fail permanently, so it is a restart of the service or a
-/// cancellation.
+/// Checks the reason of a failure. The tools never fail permanently, so the reason is in the service or is a cancellation.
 fn failure(call: &Value, is_cancelled: bool, note: &mut impl FnMut(String)) {
     let attempts = call["attempts"].as_u64().unwrap_or_default();
     let (id, name, code) = (text(call, "id"), text(call, "name"), text(&call["error"], "code"));
@@ -60,7 +59,7 @@ fn failure(call: &Value, is_cancelled: bool, note: &mut impl FnMut(String)) {
         }
         "OUTCOME_UNKNOWN" => {}
         "CANCELLED" if is_cancelled => {}
-        // Runs that were lost are attempts too, so its server may have refused the last one.
+        // Lost runs count as attempts, so the server may have rejected the last one.
         "TOOL_EXECUTION_ERROR" if name == AGAIN && call["arguments"]["route"] == "flaky" && attempts >= ATTEMPTS => {}
         "OVERLOADED" if !call["started_at"].is_null() => {
             note(format!("{id} ({name}) says that it was not run, but it has started: {call}"));

@@ -22,7 +22,7 @@ pub struct World {
 }
 
 impl World {
-    /// Reads everything. Calls that have not ended have no history here, since their streams do not end.
+    /// Reads the stored state. Calls that have not ended have no history here, because their streams do not end.
     pub async fn read(client: &Client) -> Self {
         let calls = calls(client).await;
         let ended = calls.iter().filter(|call| super::is_terminal(call));

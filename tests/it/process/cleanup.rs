@@ -6,8 +6,8 @@ use super::*;
 use crate::support::Node;
 use crate::support::shapes::{failed, succeeded};
 
-/// Starts children, children that leave the group and the session, and a child that ignores SIGTERM: at least five
-/// processes, including the script.
+/// A script that starts children, children that leave the group and the session, and a child that ignores SIGTERM: at
+/// least five processes, including the script.
 pub const FAMILY: &str = "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &)
     sh -c 'trap \"\" TERM; while :; do sleep 1; done' & wait";
 

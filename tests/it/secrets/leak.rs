@@ -141,7 +141,7 @@ async fn register(node: &Node, server: &HttpTool) -> ResponseBodies {
     heard
 }
 
-/// Calls of every tool in every way.
+/// Calls every tool in every way and returns the response bodies.
 async fn call(node: &Node, server: &HttpTool) -> ResponseBodies {
     let context = json!({"user": {"v": OF_REQUEST.value}});
     let mut heard = ResponseBodies::new();

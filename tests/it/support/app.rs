@@ -80,12 +80,12 @@ impl Client {
         answer.json
     }
 
-    /// Registers `name` with the code of `echo` and a schema of its own.
+    /// Registers a tool that runs `echo` with this input schema.
     pub async fn echo_with(&self, name: &str, input_schema: Value) -> Value {
         self.register(echo_tool(name, input_schema)).await
     }
 
-    /// Registers `name` with the code of `echo` and an object schema of these properties, all optional.
+    /// Registers a tool that runs `echo` with an object schema of these properties, all optional.
     pub async fn echo_of(&self, name: &str, properties: Value) -> Value {
         self.echo_with(name, json!({"type": "object", "properties": properties})).await
     }

@@ -125,7 +125,7 @@ impl Client {
     }
 }
 
-/// Sends a request and reads the whole answer.
+/// Sends a request and reads the complete response.
 pub async fn send(request: RequestBuilder) -> Response {
     let whole = async {
         let answer = request.send().await.unwrap();

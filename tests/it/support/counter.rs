@@ -49,7 +49,7 @@ pub struct Counter {
 struct Shared {
     file: Mutex<File>,
     runs: AtomicUsize,
-    /// Calls that ran before.
+    /// Ids of the calls that have run.
     seen: Mutex<HashSet<String>>,
     is_open: Mutex<bool>,
     opened: Condvar,

@@ -168,7 +168,7 @@ impl HttpTool {
         wait_until(&self.seen, |seen| seen.requests.len() >= count).await;
     }
 
-    /// Waits until the other side has closed a connection that was left without its answer.
+    /// Waits until the client has closed a connection without a response.
     pub async fn closed(&self) {
         wait_until(&self.seen, |seen| seen.closed > 0).await;
     }

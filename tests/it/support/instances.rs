@@ -29,7 +29,7 @@ impl Diary {
         self.entries.borrow().clone()
     }
 
-    /// Waits until this has happened.
+    /// Waits until the log has this entry.
     pub async fn has(&self, entry: &str) {
         let mut entries = self.entries.subscribe();
         bounded(entry, entries.wait_for(|entries| entries.iter().any(|noted| noted == entry))).await.unwrap();

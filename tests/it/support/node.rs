@@ -44,7 +44,7 @@ impl Node {
         Self::on(self.database.clone(), &settings).await
     }
 
-    /// Starts the program, which has ended or never ran.
+    /// Starts the program, which must not be running.
     pub async fn start_again(&mut self) {
         assert!(self.program.is_none(), "it runs");
         let mut command = self.home.command(&["serve"]);
@@ -84,7 +84,7 @@ impl Node {
         assert_eq!(self.end().await.code, None);
     }
 
-    /// Waits for its end.
+    /// Waits until the process exits and returns its output.
     pub async fn end(&mut self) -> ProgramOutput {
         let program = self.program.take().expect("it runs");
         tokio::task::spawn_blocking(move || program.end()).await.expect("the program ends")

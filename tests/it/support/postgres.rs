@@ -199,7 +199,7 @@ impl Owner {
     }
 }
 
-/// Runs `program` as `owner` in `folder`, untouched by `PGPORT` and its like.
+/// Builds a command that runs `program` as `owner` in `folder`, without variables such as `PGPORT`.
 fn command(program: impl AsRef<std::ffi::OsStr>, owner: Option<Owner>, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env_clear().env("LC_ALL", "C").stdin(Stdio::null());

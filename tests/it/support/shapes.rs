@@ -1,4 +1,4 @@
-//! Checks of shapes that many answers share.
+//! Checks of common parts of responses.
 
 use serde_json::Value;
 

@@ -7,7 +7,7 @@ use crate::support::app::echo_tool;
 use crate::support::shapes::{failed, names, succeeded};
 use crate::support::{App, Backend, Client, Options};
 
-/// Registers `name`, which answers its description.
+/// Registers a tool that returns `{"says": says}`.
 async fn tool(client: &Client, name: &str, says: &str) {
     let schema = json!({"type": "object", "properties": {"says": {"const": says, "default": says}}});
     client.register(echo_tool(name, schema)).await;

@@ -29,7 +29,7 @@ async fn a_misspelt_tool_is_told_the_nearest_one() {
     assert_eq!(failed(&call, "TOOL_NOT_FOUND"), expected);
 }
 
-/// Registers as many tools, all of them named alike.
+/// Registers `count` tools named by `name`.
 async fn register_many(app: &App, count: usize, name: impl Fn(usize) -> String) {
     for number in 0..count {
         let executor = json!({"type": "builtin", "name": "echo"});
@@ -37,7 +37,7 @@ async fn register_many(app: &App, count: usize, name: impl Fn(usize) -> String) 
     }
 }
 
-/// Calls an unknown tool. Returns the lines of its output and the names in it.
+/// Calls an unknown tool. Returns the lines of its output, the names in it, and the details of the error.
 async fn not_found(app: &App, name: &str) -> (Vec<String>, Vec<String>, Value) {
     let call = app.call(name, json!({})).await;
     let lines: Vec<String> = failed(&call, "TOOL_NOT_FOUND").lines().map(str::to_owned).collect();
