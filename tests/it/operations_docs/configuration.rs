@@ -90,7 +90,7 @@ fn every_variable_of_the_reference_sets_something() {
         command.envs(variables.iter().map(|(name, default)| (name, plain(default)))).envs(more.iter().copied());
         Program::start(&mut command).end()
     };
-    // Unknown and invalid settings are rejected.
+    // Valid settings are accepted; unknown and invalid settings are rejected.
     let ended = with(&[]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let ended = with(&[("TOOLPOST__SERVER__LISTNE", "127.0.0.1:1")]);

@@ -46,7 +46,7 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
     }
 }
 
-/// Checks the reason of a failure. The tools never fail permanently, so the reason is in the service or is a cancellation.
+/// Checks the reason of a failure. The tools never fail permanently, so the service or a cancellation is the reason.
 fn failure(call: &Value, is_cancelled: bool, note: &mut impl FnMut(String)) {
     let attempts = call["attempts"].as_u64().unwrap_or_default();
     let (id, name, code) = (text(call, "id"), text(call, "name"), text(&call["error"], "code"));

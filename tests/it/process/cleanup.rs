@@ -85,8 +85,8 @@ async fn they_go_with_the_service_whatever_ends_it() {
     }
 }
 
-/// Returns the helpers of a program, which are its ancestors below the service: the inner helper, then the outer helper,
-/// which supervises it.
+/// Returns the helpers of a program, which are its ancestors below the service: the inner helper, then the outer helper
+/// that supervises it.
 fn helpers(program: u32) -> Vec<u32> {
     let ancestors = std::iter::successors(parent(program), |id| parent(*id));
     ancestors.take_while(|id| *id != std::process::id() && *id != 0).collect()

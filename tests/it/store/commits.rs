@@ -184,7 +184,7 @@ on_both_databases!(
         let mut log = Log::open(backend).await;
         let (fresh, again): ([Kind<Log>; 2], [Kind<Call>; 2]) = ([waiting, good], [starts, runs]);
         let mut all = Vec::new();
-        // Orders of the kinds: lower case for new calls, upper case for changes.
+        // Orders in a commit: `a` is a new call, any other letter a change of a stored call.
         let orders = ["aA", "Aa", "aaAA", "AaAa", "AAaa", "abA", "aAB", "aaABB"];
         for (order, swapped) in orders.iter().flat_map(|order| [(order, 0), (order, 1)]) {
             let there = there(&log, order.len()).await;

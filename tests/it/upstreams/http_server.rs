@@ -27,7 +27,7 @@ use crate::support::bounded;
 #[derive(Debug)]
 pub struct Shared {
     tools: watch::Sender<Vec<String>>,
-    /// The methods of the requests that came, and their `authorization`.
+    /// The protocol version and the `authorization` of each request.
     seen: Mutex<Vec<(String, String)>>,
     waiting: watch::Sender<usize>,
     given_up: watch::Sender<usize>,
