@@ -6,12 +6,12 @@ use crate::support::calls::with;
 use crate::support::{Answer, App, Client, HttpTool};
 
 mod after;
+mod before;
 mod builtins;
 mod faults;
 mod nodes;
 mod payload;
 mod persist;
-mod before;
 mod registry;
 mod rust;
 
