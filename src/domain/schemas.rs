@@ -1,14 +1,15 @@
-//! Schemas that several declarations share, and the way to one that no attribute of `utoipa` can express.
+//! Schemas that several declarations share, and keywords for schemas that no attribute of `utoipa` can express.
 //!
-//! A field says it with `extensions`: `x-is` is its whole schema but for its description, and `x-together` is what holds for the
-//! object that has the field, as which members exclude one another. The document has neither: both are put where they belong.
+//! A field declares them with `extensions`: `x-is` is its complete schema except for the description, and `x-together` is a
+//! condition on the object that contains the field, such as members that exclude each other. The served document contains
+//! neither: `http/openapi_patches` replaces both by what they declare.
 
 use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
 
-/// The keyword with which a schema is written out.
+/// The keyword whose value is the complete schema of a field.
 pub const IS: &str = "x-is";
-/// The keyword of a member for what the object that has it says of its members together.
+/// The keyword whose value is a condition on the object that contains the field.
 pub const TOGETHER: &str = "x-together";
 
 /// Schemas that are an `anyOf` with null where they are optional.

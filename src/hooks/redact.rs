@@ -30,7 +30,7 @@ const MAX_GROWTH: usize = 1024 * 1024;
 /// The first tokens that a pointer can have.
 const PARTS: [&str; 3] = ["arguments", "structured", "details"];
 
-/// What `redact` takes out of all that is stored.
+/// The options of the hook `redact`: what it removes from stored calls.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RedactOptions)]

@@ -51,7 +51,7 @@ described_as!(ExecutorSpec as "ExecutorSpec", [HttpSpec, ProcessSpec], {
 });
 
 described_as!(HttpAuth as "HttpAuth", [SecretRef], {
-    "description": "Credentials of an `http` tool; the secret itself never stands in the definition.",
+    "description": "Credentials of an `http` tool; the definition never contains the secret itself.",
     "oneOf": [
         {
             "type": "object", "description": "`Authorization: Bearer …` (RFC 6750).", "required": ["type", "token"],
