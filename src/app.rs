@@ -20,9 +20,8 @@ use crate::events::Bus;
 use crate::executor::mcp::{ServerContext, Servers};
 use crate::executor::signing_key::{InvalidSigningSecret, SigningKey};
 use crate::executor::vault::KeyringError;
-use crate::executor::{Egress, HttpClient, Processes, Reporting, Secrets, Vault};
+use crate::executor::{Egress, HttpClient, Processes, Reporting, Vault};
 use crate::hooks::{Hooks, RustHook};
-use crate::policy::StackLayer;
 use crate::registry::discovery::{self, SharedCatalogs};
 use crate::registry::entry::EntryBuilder;
 use crate::registry::files::{self, ToolsFolder};
@@ -39,6 +38,8 @@ mod from_config;
 mod retention;
 mod signing;
 
+pub use crate::executor::{Invocation, Secrets};
+pub use crate::policy::{Stack, StackLayer};
 pub use signing::{given_signing_secret, kept_signing_secret};
 
 /// An error returned by [`Builder::start`].

@@ -163,7 +163,7 @@ impl Hooks {
     /// Reads the stored hooks and replaces the current ones. A hook that is no longer valid is skipped and logged.
     ///
     /// # Errors
-    /// Returns a [`StoreError`] if the database fails. Nothing changes then.
+    /// Returns a `StoreError` if the database fails. Nothing changes then.
     pub async fn reload(&self, stores: &Stores) -> Result<(), StoreError> {
         let (stored, version) = stores.hooks().await?;
         let before = self.table.load_full();

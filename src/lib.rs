@@ -134,8 +134,8 @@
 //!
 //! # Modules
 //!
-//! A call passes through [`http`] or [`mcp`], [`engine`], [`registry`] and [`schema`], [`policy`], [`executor`],
-//! [`store`] and [`events`], in this order. [`domain`] contains the types that all of them share. `ARCHITECTURE.md`
+//! A call passes through [`http`] or `mcp`, `engine`, `registry` and `schema`, `policy`, `executor`,
+//! `store` and `events`, in this order. [`domain`] contains the types that all of them share. `ARCHITECTURE.md`
 //! describes the design.
 //!
 //! # Features

@@ -13,7 +13,7 @@ use crate::tool::{BuiltinTool, DefinitionBuilder};
 pub struct Echo;
 
 impl Echo {
-    /// Creates the tool. It implements [`Executor`] directly, because its arguments have no type.
+    /// Creates the tool. It implements `Executor` directly, because its arguments have no type.
     #[must_use]
     pub fn tool() -> BuiltinTool {
         let about = DefinitionBuilder::with_schema("echo", json!({ "type": "object" }))
