@@ -263,7 +263,7 @@ impl Builder {
         let system = system::tools(&stores, &clock, background::manageable_groups(&catalogs));
         let ProcessConfig { registration, helper, user, limits } = &config.process;
         let processes = Processes::new(helper, *registration, *limits, secrets.clone());
-        let processes = processes.as_user(user).map_err(StartError::ProcessUser)?;
+        let processes = processes.with_user(user).map_err(StartError::ProcessUser)?;
         let given = from_config::tools(&config, &client, &processes)?;
         let builtins = builtin::standard(&clock).into_iter().chain([read]).chain(given);
         let builtins = builtins.chain(discovery).chain(system).chain(tools).collect();

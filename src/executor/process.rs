@@ -78,7 +78,7 @@ impl Processes {
     ///
     /// # Errors
     /// Returns a message if the user is unknown or root, or if the service must not run programs as this user.
-    pub fn as_user(self, user: &str) -> Result<Self, String> {
+    pub fn with_user(self, user: &str) -> Result<Self, String> {
         Ok(Self { user: privileges::user_named(user)?, ..self })
     }
 
