@@ -1,11 +1,14 @@
 //! The manifests in `deploy/kubernetes`.
 
 use serde_json::{Value, json};
+use tokio::process::Command;
 use toolpost::config::Config;
+use toolpost::telemetry::metrics::catalog::CATALOG;
 
-use super::{assert_known, assert_settings, at, drain_s, yaml};
+use super::{assert_known, assert_settings, at, drain_s, text, yaml};
+use crate::support::fixture::project_file;
 
-const FILES: [&str; 3] = ["toolpost", "secret", "first-key"];
+const FILES: [&str; 4] = ["toolpost", "autoscaler", "secret", "first-key"];
 
 fn objects() -> Vec<Value> {
     FILES.iter().flat_map(|file| yaml(&format!("deploy/kubernetes/{file}.yaml"))).collect()
@@ -36,6 +39,30 @@ fn every_object_says_what_it_is() {
     let expected =
         ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Job", "PodDisruptionBudget", "Secret", "Service"];
     assert_eq!(kinds, expected);
+}
+
+/// Validates the manifests against the JSON Schemas of Kubernetes, without unknown fields.
+#[tokio::test]
+async fn every_object_is_one_of_kubernetes() {
+    const HINT: &str = "scripts/test installs it";
+    let program = project_file("tests/clients/python/.venv/bin/kubernetes-validate");
+    let mut command = Command::new(&program);
+    command.args(["--strict", "--kubernetes-version", "1.30"]);
+    command.args(FILES.map(|file| project_file(&format!("deploy/kubernetes/{file}.yaml"))));
+    let output = command.output().await.unwrap_or_else(|error| panic!("{}: {error}; {HINT}", program.display()));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    assert_eq!(printed.matches(" passed for resource ").count(), objects().len(), "{printed}");
+}
+
+#[test]
+fn autoscaler_follows_the_queue() {
+    let autoscaler = object("HorizontalPodAutoscaler");
+    let metric = at(&autoscaler, "/spec/metrics/0/pods/metric/name").as_str().unwrap();
+    assert_eq!(metric, "toolpost_queue_length");
+    assert!(CATALOG.iter().any(|known| known.name == metric), "the service has no such metric");
+    let document = text("deploy/kubernetes/autoscaler.yaml");
+    assert!(document.contains(&format!("seriesQuery: '{metric}{{")), "the adapter serves another metric");
 }
 
 #[test]
