@@ -21,7 +21,6 @@ pub mod jwt;
 pub mod key_format;
 pub mod keys;
 pub mod limits;
-mod subjects;
 pub mod tickets;
 
 pub use credentials::Credential;
@@ -31,12 +30,12 @@ pub use limits::{Defaults, LimitExceeded, Limits, Permit};
 
 use credentials::Credentials;
 use jwt::Claims;
-use subjects::Subjects;
+use limits::LimitTable;
 
 /// Interval of the checks for changed keys. A revoked key is invalid on every node within 5 seconds.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An error of the authentication of a credential.
+/// An error of the authentication of a credential, or of the admission of its request.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
     /// The credential is not a valid key or token, or it has expired or was revoked.
@@ -45,6 +44,9 @@ pub enum AuthError {
     /// The credential cannot be checked now.
     #[error("{0}")]
     Unknown(&'static str),
+    /// A limit of the caller is exceeded.
+    #[error(transparent)]
+    Busy(#[from] LimitExceeded),
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -63,21 +65,6 @@ pub struct Admitted {
     pub credential: Arc<Credential>,
 }
 
-/// An error of the admission of a request.
-#[derive(Debug)]
-pub enum AdmitError {
-    /// The authentication failed.
-    Denied(AuthError),
-    /// A limit of the caller is exceeded.
-    Busy(LimitExceeded),
-}
-
-impl From<AuthError> for AdmitError {
-    fn from(denied: AuthError) -> Self {
-        Self::Denied(denied)
-    }
-}
-
 /// The authentication of all callers.
 #[derive(Debug)]
 pub struct Auth {
@@ -87,7 +74,7 @@ pub struct Auth {
     operator: Access,
     keys: Keys,
     jwt: Option<Jwt>,
-    subjects: Subjects,
+    limits: Arc<LimitTable>,
     credentials: Arc<Credentials>,
     /// Disables authentication, even if keys exist.
     allow_anonymous: bool,
@@ -106,13 +93,13 @@ impl Auth {
         clock: Clock,
         jwt: Option<Jwt>,
         defaults: Defaults,
-        is_insecure: bool,
+        allow_anonymous: bool,
     ) -> Result<Self, StoreError> {
         let operator = Access::operator(&stores, &registry);
         let credentials = Arc::<Credentials>::default();
-        let keys = Keys::new(stores.clone(), clock.clone(), defaults, credentials.clone());
+        let limits = Arc::new(LimitTable::new(defaults));
+        let keys = Keys::new(stores.clone(), clock.clone(), limits.clone(), credentials.clone());
         keys.refresh().await?;
-        let (subjects, is_closed) = (Subjects::new(defaults.streams), AtomicBool::new(false));
         Ok(Self {
             stores,
             registry,
@@ -120,10 +107,10 @@ impl Auth {
             operator,
             keys,
             jwt,
-            subjects,
+            limits,
             credentials,
-            allow_anonymous: is_insecure,
-            require_credentials: is_closed,
+            allow_anonymous,
+            require_credentials: AtomicBool::new(false),
         })
     }
 
@@ -145,20 +132,19 @@ impl Auth {
     ///
     /// # Errors
     /// Returns an error if the credential is not valid or a limit of the caller is exceeded.
-    pub async fn admit(&self, bearer: &str) -> Result<Admitted, AdmitError> {
+    pub async fn admit(&self, bearer: &str) -> Result<Admitted, AuthError> {
         if key_format::is_key(bearer) {
             let known = self.keys.find(bearer, &self.registry).await?;
-            let permit = known.limits.admit().map_err(AdmitError::Busy)?;
-            let (access, limits, credential) = (known.access.clone(), known.limits.clone(), known.credential.clone());
-            return Ok(Admitted { access, limits, permit, credential });
+            let (access, limits, credential) = known.caller();
+            return Ok(Admitted { access, permit: limits.admit()?, limits, credential });
         }
         let Some(jwt) = &self.jwt else {
-            return Err(AuthError::Invalid("not an API key: keys begin with `tp_`").into());
+            return Err(AuthError::Invalid("not an API key: keys begin with `tp_`"));
         };
         let Claims { caller, subject, bounds, expires_at } = jwt.read(bearer).await?;
-        let limits = self.subjects.of(&caller.tenant, &subject, bounds);
-        let permit = limits.admit().map_err(AdmitError::Busy)?;
-        let access = Access::open(caller, &self.stores, &self.registry).await.map_err(AuthError::Store)?;
+        let limits = self.limits.of_subject(&caller.tenant, &subject, bounds);
+        let permit = limits.admit()?;
+        let access = Access::open(caller, &self.stores, &self.registry).await?;
         Ok(Admitted { access, limits, permit, credential: self.credentials.of_token(expires_at, subject, bounds) })
     }
 
@@ -191,22 +177,12 @@ impl Auth {
     }
 
     async fn follow_keys(&self, stop: &CancellationToken) {
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = tokio::time::sleep(CHECK_INTERVAL) => {}
-            }
+        while tokio::time::timeout(CHECK_INTERVAL, stop.cancelled()).await.is_err() {
             // The journal reports an unavailable database. Until it is back, cached keys become invalid after a few
             // seconds.
             let _ = self.look().await;
             let _ = self.keys.note_use().await;
         }
         let _ = self.keys.note_use().await;
-    }
-
-    /// Returns the current time.
-    #[must_use]
-    pub fn now(&self) -> crate::domain::Time {
-        self.clock.now()
     }
 }

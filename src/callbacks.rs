@@ -6,6 +6,7 @@
 //! holds a lease that is longer than the attempt can take.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -18,18 +19,32 @@ pub use crate::executor::http::check_url;
 use crate::executor::signing_key::SigningKey;
 use crate::store::Stores;
 
-mod attempt;
-mod counts;
 pub mod schedule;
 mod slots;
 mod worker;
-
-pub use counts::Counts;
 
 use worker::Worker;
 
 /// Interval of the search for due callbacks without a wakeup: retries, and callbacks of a crashed node.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Counts of attempts since the start of this node.
+#[derive(Debug, Default)]
+pub struct Counts {
+    delivered: AtomicU64,
+    failed: AtomicU64,
+    given_up: AtomicU64,
+}
+
+impl Counts {
+    /// Returns the numbers of accepted deliveries, of failed attempts that are retried, and of callbacks that were
+    /// abandoned after their last attempt.
+    #[must_use]
+    pub fn by_outcome(&self) -> [(&'static str, u64); 3] {
+        let counts = [("delivered", &self.delivered), ("failed", &self.failed), ("given_up", &self.given_up)];
+        counts.map(|(outcome, count)| (outcome, count.load(Ordering::Relaxed)))
+    }
+}
 
 /// The sender of callbacks, one per node.
 #[derive(Debug)]

@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use crate::app::{App, Builder};
 use crate::config::Config;
+use crate::mcp::{Server, serve_stdio};
+use crate::store::{StoreError, Stores};
 use clap::{Parser, Subcommand};
+use tokio_util::sync::CancellationToken;
 
 mod call;
 mod doctor;
@@ -13,8 +16,6 @@ mod export;
 mod healthcheck;
 mod import;
 mod keys;
-mod mcp;
-mod openapi;
 mod options;
 mod print;
 mod serve;
@@ -138,7 +139,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
     match command {
         Command::Serve(args) => serve::run(args, &options).await,
         Command::Call(args) => call::run(args, &options).await,
-        Command::Mcp => mcp::run(&options).await,
+        Command::Mcp => serve_mcp(&options).await,
         Command::Tools(args) => tools::run(args, &options).await,
         Command::Import(args) => import::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
@@ -146,24 +147,60 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Keys(args) => keys::run(args, &options).await,
         Command::Doctor(args) => doctor::run(args, &options).await,
         Command::Healthcheck(args) => healthcheck::run(args, &options).await,
-        Command::Openapi => openapi::run(),
+        Command::Openapi => print::json(&crate::http::openapi()).map(|()| Exit::Success),
     }
 }
 
-/// Starts the library with these settings as a service.
-async fn start(config: Config) -> Result<App, CliError> {
-    finish(config, App::builder).await
+/// Serves the tools over standard input and output to a client that starts and stops this program.
+async fn serve_mcp(options: &Options) -> Result<Exit, CliError> {
+    let config = options.quiet_settings()?;
+    let stop = CancellationToken::new();
+    cancel_on_signals(&stop)?;
+    // A service may run on the same database; it adopts orphaned calls.
+    with_app(config, async |app| {
+        let served = serve_stdio(Server::of_operator(app), stop).await;
+        served.map_err(|error| CliError::unavailable(format!("cannot serve the client: {error}")))
+    })
+    .await?;
+    Ok(Exit::Success)
+}
+
+/// Starts the library with these settings.
+async fn start(config: Config, build: impl FnOnce(Config) -> Builder) -> Result<App, CliError> {
+    crate::telemetry::start(&config.log);
+    let database = config.database_url();
+    build(config).start().await.map_err(|error| CliError::start(error, &database))
 }
 
 /// Starts the library for a command that may run next to a service, which alone adopts orphaned calls.
 async fn start_command_line(config: Config) -> Result<App, CliError> {
-    finish(config, |config| App::builder(config).command_line()).await
+    start(config, |config| App::builder(config).command_line()).await
 }
 
-async fn finish(config: Config, build: impl FnOnce(Config) -> Builder) -> Result<App, CliError> {
+/// Runs a command in the started library, and stops the library.
+async fn with_app<T>(config: Config, work: impl AsyncFnOnce(&App) -> Result<T, CliError>) -> Result<T, CliError> {
+    let app = start_command_line(config).await?;
+    let result = work(&app).await;
+    app.stop().await;
+    result
+}
+
+/// Opens the database alone for a query: no tools are loaded, and nothing runs.
+async fn query<T>(config: &Config, work: impl AsyncFnOnce(&Stores) -> Result<T, StoreError>) -> Result<T, CliError> {
     crate::telemetry::start(&config.log);
     let database = config.database_url();
-    build(config).start().await.map_err(|error| CliError::start(error, &database))
+    let result = async {
+        let stores = Stores::open(&database).await?;
+        let result = work(&stores).await;
+        stores.close().await;
+        result
+    };
+    result.await.map_err(|error| CliError::store(&error, &database))
+}
+
+/// Cancels the token at the first SIGTERM or SIGINT, and ends the process at the second.
+fn cancel_on_signals(token: &CancellationToken) -> Result<(), CliError> {
+    crate::lifecycle::on_signals(token.clone()).map_err(CliError::signals)
 }
 
 #[cfg(test)]

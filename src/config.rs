@@ -3,29 +3,29 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::domain::jwt::JwtConfig;
-use crate::domain::limits::ServerLimits;
-use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
+use crate::domain::caller::JwtConfig;
+use crate::domain::limits::{PauseRule, ServerLimits};
+pub use crate::domain::secret::SecretString;
 use crate::domain::tenant::TenantLimits;
 use crate::domain::{HookDefinition, NameSeparator};
 
-mod bounds;
 pub mod limits;
-mod origins;
-mod ports;
-mod proxies;
 pub mod reference;
-mod retention;
+mod server;
+mod tools;
 
-pub use bounds::{EventsConfig, ToolLimit};
-pub use proxies::ForwardedHeader;
-pub use retention::RetentionConfig;
+pub use server::{ForwardedHeader, Server};
+pub use tools::{EgressConfig, ProcessConfig, ToolLimit, Tools, WebFetchMode, WorkspaceConfig};
 
 /// The default settings with their documentation. This file is the reference of all settings.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// The minimum retention. Idempotency keys are valid for one day, and callbacks are retried slightly longer; both need
+/// their calls.
+const MIN_RETENTION_MS: u64 = 2 * 24 * 60 * 60 * 1000;
 
 /// All settings.
 #[derive(Debug, Clone, Deserialize)]
@@ -40,7 +40,7 @@ pub struct Config {
     /// Heartbeat and lease of this node.
     pub node: NodeConfig,
     /// Pauses of tools that time out repeatedly.
-    pub pause: PauseConfig,
+    pub pause: PauseRule,
     /// Streamed arguments.
     pub streams: StreamsConfig,
     /// Event streams.
@@ -86,63 +86,6 @@ pub struct Config {
     pub log: Log,
     /// Traces.
     pub telemetry: Telemetry,
-}
-
-/// Settings of the HTTP server.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Server {
-    /// Address that the service listens on.
-    pub listen: String,
-    /// Maximum size of a request body.
-    pub max_body_bytes: usize,
-    /// Timeout for receiving a request body.
-    pub body_timeout_ms: u64,
-    /// Timeout for receiving the headers of a request; 0 disables it.
-    pub header_timeout_ms: u64,
-    /// Timeout for an idle connection; 0 disables it.
-    pub idle_timeout_ms: u64,
-    /// Timeout for a client that does not read its response; 0 disables it.
-    pub write_timeout_ms: u64,
-    /// Maximum number of open connections.
-    pub max_connections: usize,
-    /// Maximum size of a request head.
-    pub max_header_bytes: usize,
-    /// Origins of web pages that may use the service from a browser.
-    #[serde(deserialize_with = "origins::read")]
-    pub cors_origins: Vec<String>,
-    /// Proxies that may declare the address of a client.
-    #[serde(deserialize_with = "proxies::read")]
-    pub trusted_proxies: Vec<ipnet::IpNet>,
-    /// Header in which trusted proxies declare the client.
-    pub forwarded_header: ForwardedHeader,
-    /// Maximum memory of requests in flight.
-    pub max_in_flight_mib: usize,
-    /// Maximum number of calls waiting to be recorded; 0 disables the limit.
-    pub max_backlog: usize,
-    /// Maximum number of calls waiting to be recorded during a burst.
-    pub burst: usize,
-    /// Maximum duration of a burst.
-    pub burst_ms: u64,
-    /// Maximum number of calls in one request.
-    pub max_batch_calls: usize,
-    /// Time for running calls to end after the first signal.
-    pub drain_ms: u64,
-    /// Public address for external tools; empty for the address that the service listens on.
-    pub public_url: String,
-    /// Secret that signs outgoing requests; empty for the secret that the database stores.
-    pub signing_secret: SecretString,
-}
-
-/// A secret setting, which `Debug` does not print.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub struct SecretString(pub String);
-
-impl std::fmt::Debug for SecretString {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(if self.0.is_empty() { "\"\"" } else { "…" })
-    }
 }
 
 /// Settings of secrets for tools.
@@ -196,16 +139,6 @@ pub struct NodeConfig {
     pub lease_ms: u64,
 }
 
-/// Settings of pauses of tools that time out repeatedly.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PauseConfig {
-    /// Number of consecutive timeouts that pause a tool; 0 disables pauses.
-    pub after_timeouts: u32,
-    /// Duration of a pause.
-    pub cooldown_ms: u64,
-}
-
 /// Settings of streamed arguments.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -230,12 +163,49 @@ pub struct InstancesConfig {
     pub idle_ms: u64,
 }
 
+/// Settings of event streams.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsConfig {
+    /// Maximum number of open event streams.
+    pub max_subscribers: usize,
+    /// Maximum number of open event streams of one key or subject; 0 disables the limit.
+    pub max_subscribers_per_key: usize,
+}
+
 /// Settings of sessions.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionsConfig {
     /// Time after which an idle session is deleted; 0 keeps sessions forever.
     pub idle_ms: u64,
+}
+
+/// Settings of the retention of calls and events.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetentionConfig {
+    /// Retention of calls after their end; 0 keeps them forever.
+    #[serde(deserialize_with = "long_enough")]
+    pub calls_ms: u64,
+    /// Retention of progress reports after the end of their calls; 0 keeps them as long as the calls.
+    #[serde(deserialize_with = "long_enough")]
+    pub events_ms: u64,
+    /// Approximate number of calls that one transaction deletes.
+    pub batch: u32,
+    /// Pause between two transactions.
+    pub pause_ms: u64,
+}
+
+fn long_enough<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match u64::deserialize(deserializer)? {
+        short if (1..MIN_RETENTION_MS).contains(&short) => {
+            let message =
+                format!("a retention of {short} ms is too short: use at least {MIN_RETENTION_MS} (two days), or 0");
+            Err(serde::de::Error::custom(message))
+        }
+        enough => Ok(enough),
+    }
 }
 
 /// Settings of authentication.
@@ -250,86 +220,6 @@ pub struct AuthConfig {
     pub concurrency: u32,
     /// Tokens of an external issuer.
     pub jwt: JwtConfig,
-}
-
-/// Settings of the sources and rate limits of tools.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tools {
-    /// Folder of tool definitions; empty for none.
-    pub dir: String,
-    /// Adds the tools `find_tools` and `call_tool`.
-    pub discovery: bool,
-    /// Rate limits by tool name.
-    #[serde(default)]
-    pub limits: BTreeMap<String, ToolLimit>,
-}
-
-/// Settings of the hosts that `http` tools may reach.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EgressConfig {
-    /// CIDRs, addresses and host names to allow in addition to the public internet.
-    pub allow: Vec<String>,
-    /// Ports to allow although they belong to other protocols than HTTP.
-    #[serde(deserialize_with = "ports::read")]
-    pub allow_ports: Vec<u16>,
-    /// Availability of the tool `web_fetch`.
-    pub web_fetch: WebFetchMode,
-}
-
-impl EgressConfig {
-    /// Returns `true` if the tool `web_fetch` is available.
-    #[must_use]
-    pub fn has_web_fetch(&self) -> bool {
-        match self.web_fetch {
-            WebFetchMode::On => true,
-            WebFetchMode::Off => false,
-            WebFetchMode::Auto => !self.allow.is_empty(),
-        }
-    }
-}
-
-/// Availability of the tool `web_fetch`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WebFetchMode {
-    /// Available if `allow` is not empty.
-    Auto,
-    /// Available.
-    On,
-    /// Not available.
-    Off,
-}
-
-/// Settings of the workspace tools.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WorkspaceConfig {
-    /// The folder; empty for none.
-    pub dir: String,
-    /// Enables the tool `bash`.
-    pub bash: bool,
-    /// Network access of `bash`.
-    pub network: NetworkAccess,
-    /// Confinement of `bash`.
-    pub sandbox: SandboxMode,
-    /// Further paths that `bash` may read.
-    pub read: Vec<String>,
-}
-
-/// Settings of tools that are programs on this machine.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProcessConfig {
-    /// Allows registration of such tools over the API.
-    pub registration: bool,
-    /// Path of the program `toolpost`; empty for the running program.
-    pub helper: String,
-    /// User that programs run as; empty for the user of the service.
-    pub user: String,
-    /// Resource limits of programs that declare no `limits`.
-    pub limits: ResourceLimits,
 }
 
 /// Settings of the Model Context Protocol at `/mcp`.
@@ -462,73 +352,4 @@ fn data_folder() -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_embedded_defaults_are_complete() {
-        let config = Config::default();
-        assert_eq!(config.limits.timeout_ms, 30_000);
-        assert!(config.database_url().ends_with("toolpost/toolpost.db"));
-    }
-
-    #[test]
-    fn file_overrides_defaults_and_unknown_setting_is_rejected() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("toolpost.toml");
-        std::fs::write(&file, "[limits]\ntimeout_ms = 5\n").unwrap();
-        let config = Config::load(Some(&file)).unwrap();
-        assert_eq!((config.limits.timeout_ms, config.limits.max_timeout_ms), (5, 1_800_000));
-        std::fs::write(&file, "[limits]\ntimout_ms = 5\n").unwrap();
-        assert!(Config::load(Some(&file)).unwrap_err().to_string().contains("timout_ms"));
-    }
-
-    #[test]
-    fn illegal_name_separator_is_rejected() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("toolpost.toml");
-        std::fs::write(&file, "[mcp]\nname_separator = \"-\"\n").unwrap();
-        assert_eq!(Config::load(Some(&file)).unwrap().mcp.name_separator.as_str(), "-");
-        for illegal in ["", ".", "/", "123456789"] {
-            std::fs::write(&file, format!("[mcp]\nname_separator = \"{illegal}\"\n")).unwrap();
-            let message = Config::load(Some(&file)).unwrap_err().to_string();
-            assert!(message.contains("name separator"), "{message}");
-        }
-    }
-
-    #[test]
-    fn web_fetch_follows_egress_by_default() {
-        let mut egress = Config::default().egress;
-        assert!(!egress.has_web_fetch());
-        egress.allow = vec!["10.0.0.0/8".into()];
-        assert!(egress.has_web_fetch());
-        egress.web_fetch = WebFetchMode::Off;
-        assert!(!egress.has_web_fetch());
-        egress = EgressConfig { allow: Vec::new(), allow_ports: Vec::new(), web_fetch: WebFetchMode::On };
-        assert!(egress.has_web_fetch());
-    }
-
-    #[test]
-    fn context_objects_keep_types_and_are_not_printed() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("toolpost.toml");
-        std::fs::write(&file, "[context.user]\nName = \"Ada\"\nage = 36\n[context.user.home]\ncity = \"Bern\"\n")
-            .unwrap();
-        let config = Config::load(Some(&file)).unwrap();
-        let user = serde_json::json!({"Name": "Ada", "age": 36, "home": {"city": "Bern"}});
-        assert_eq!(Value::Object(config.context.0["user"].clone()), user);
-        assert!(!format!("{config:?}").contains("Ada"), "{config:?}");
-        std::fs::write(&file, "[context]\nuser = \"Ada\"\n").unwrap();
-        assert!(Config::load(Some(&file)).is_err(), "a context object must be an object");
-    }
-
-    #[test]
-    fn signing_secret_is_not_printed() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("toolpost.toml");
-        std::fs::write(&file, "[server]\nsigning_secret = \"whsec_hidden\"\n").unwrap();
-        let config = Config::load(Some(&file)).unwrap();
-        assert_eq!(config.server.signing_secret.0, "whsec_hidden");
-        assert!(!format!("{config:?}").contains("hidden"), "{config:?}");
-    }
-}
+mod tests;

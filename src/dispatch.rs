@@ -70,7 +70,6 @@ struct Waiter {
 
 impl Slots {
     /// Creates slots for at most `most` counting calls at once.
-    #[must_use]
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Mutex::new(State { max_running: most, running: 0, tools: HashMap::new() })))
     }
@@ -80,7 +79,6 @@ impl Slots {
     }
 
     /// Enters the queue. The slot may be assigned immediately.
-    #[must_use]
     pub fn queue(&self, wanted: SlotRequest) -> QueuedSlot {
         let (sender, ready) = oneshot::channel();
         let SlotRequest { tool, max_concurrency, counts, priority, call } = wanted;
@@ -92,9 +90,23 @@ impl Slots {
     }
 
     /// Returns the number of calls that wait for a slot.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.state().tools.values().flat_map(|tool| &tool.waiting).map(BTreeMap::len).sum()
+    }
+
+    /// Removes a call of a tool, and assigns slots to the calls that can run after that: a call behind a dropped place may
+    /// have a higher concurrency limit.
+    fn leave(&self, name: &Arc<str>, remove: impl FnOnce(&mut Tool, &mut usize)) {
+        {
+            let State { tools, running, .. } = &mut *self.state();
+            if let Some(tool) = tools.get_mut(name) {
+                remove(tool, running);
+                if tool.running == 0 && tool.waiting.iter().all(BTreeMap::is_empty) {
+                    tools.remove(name);
+                }
+            }
+        }
+        self.hand_out();
     }
 
     /// Assigns slots to all calls that can run now.
@@ -128,13 +140,6 @@ impl State {
         self.running += usize::from(counts);
         Some((name, counts, waiter))
     }
-
-    fn forget_if_idle(&mut self, name: &Arc<str>) {
-        let is_idle = |tool: &Tool| tool.running == 0 && tool.waiting.iter().all(BTreeMap::is_empty);
-        if self.tools.get(name).is_some_and(is_idle) {
-            self.tools.remove(name);
-        }
-    }
 }
 
 impl QueuedSlot {
@@ -150,29 +155,16 @@ impl QueuedSlot {
 
 impl Drop for QueuedSlot {
     fn drop(&mut self) {
-        {
-            let mut state = self.slots.state();
-            if let Some(tool) = state.tools.get_mut(&self.tool) {
-                tool.waiting[usize::from(self.counts)].remove(&self.key);
-            }
-            state.forget_if_idle(&self.tool);
-        }
-        // A call behind this one may have a higher concurrency limit, and can run now.
-        self.slots.hand_out();
+        self.slots.leave(&self.tool, |tool, _| drop(tool.waiting[usize::from(self.counts)].remove(&self.key)));
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        {
-            let mut state = self.slots.state();
-            state.running -= usize::from(self.counts);
-            if let Some(tool) = state.tools.get_mut(&self.tool) {
-                tool.running -= 1;
-            }
-            state.forget_if_idle(&self.tool);
-        }
-        self.slots.hand_out();
+        self.slots.leave(&self.tool, |tool, running| {
+            tool.running -= 1;
+            *running -= usize::from(self.counts);
+        });
     }
 }
 

@@ -7,11 +7,9 @@
 //! cancellations, reports and posted results, `recovery` resumes calls of stopped nodes, and `sessions` ends the calls
 //! of a session.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,11 +17,10 @@ use uuid::Uuid;
 
 use crate::access::Access;
 use crate::dispatch::Slots;
-use crate::domain::{Clock, Completion, IdGenerator, Session, Tenant, ToolOutput};
-use crate::executor::report::Report;
+use crate::domain::{Clock, IdGenerator, Tenant};
 use crate::hooks::Hooks;
 use crate::registry::Registry;
-use crate::store::{Journal, Store, StoreError, Stores};
+use crate::store::{Journal, StoreError, Stores};
 
 mod admission;
 pub mod argument_stream;
@@ -33,7 +30,6 @@ mod context;
 mod control;
 mod control_message;
 mod detach;
-mod holding;
 mod in_flight;
 mod inbox;
 pub mod live;
@@ -55,25 +51,23 @@ pub use call::accept::AcceptError;
 pub use call::arguments::try_arguments;
 pub use call::recorder::{PendingCall, RecordError};
 pub use call_order::CallOrder;
-pub use control::ControlOutcome;
+pub use control::{ControlOutcome, ControlPlane};
 pub use in_flight::{InFlightCalls, WaitOutcome};
 pub use memory_budget::{Footprint, MemoryBudget, NoRoom, Unread};
-pub use pauses::PauseRule;
 pub use rates::Rates;
 pub use recovery::Lease;
+pub use sessions::Sessions;
 pub use settings::{Load, Settings};
 pub use submission::{KeyedError, Mode, Submission, SubmitError, Wait};
 pub use submit::Keyed;
 
-use call::Steps;
 use call::cached::Results;
 use call::interrupt::Shutdown;
-use control::ControlPlane;
 use inbox::Inbox;
 use live::LiveCalls;
 use pauses::Pauses;
 use recovery::Recovery;
-use sessions::{SessionCalls, Sessions};
+use sessions::SessionCalls;
 
 /// Memory reserved for each call in addition to its request, in KiB.
 const KIB_PER_CALL: usize = 16;
@@ -106,7 +100,6 @@ pub struct Engine {
 
 impl Engine {
     /// Creates an engine. It accepts calls immediately.
-    #[must_use]
     pub fn new(
         registry: Arc<Registry>,
         journal: Journal,
@@ -138,37 +131,31 @@ impl Engine {
     }
 
     /// Returns the name of this node.
-    #[must_use]
     pub fn node(&self) -> &Arc<str> {
         &self.settings.node
     }
 
     /// Returns the hooks around calls.
-    #[must_use]
     pub fn hooks(&self) -> &Arc<Hooks> {
         &self.settings.hooks
     }
 
     /// Returns the table of paused tools.
-    #[must_use]
     pub fn pauses(&self) -> &Pauses {
         &self.pauses
     }
 
     /// Creates the given number of call ids, so that a caller can subscribe to its calls before it submits them.
-    #[must_use]
     pub fn ids(&self, calls: usize) -> Vec<Uuid> {
         (0..calls).map(|_| self.ids.next()).collect()
     }
 
     /// Returns the argument stream of a tenant's call on this node; `None` if the call has ended or is not streamed.
-    #[must_use]
     pub fn draft(&self, tenant: &Tenant, id: Uuid) -> Option<ArgumentStream> {
         self.live.of(tenant, id)?.draft
     }
 
     /// Creates an id for something other than a call, such as a request.
-    #[must_use]
     pub fn new_id(&self) -> Uuid {
         self.ids.next()
     }
@@ -233,36 +220,26 @@ impl Engine {
 
     /// Returns `true` if the backlog allows new calls at this moment. Check this before parsing a request, so that a
     /// rejection stays cheap.
-    #[must_use]
     pub fn takes_calls(&self) -> bool {
         self.settings.rush.admits(self.journal.awaited())
     }
 
     /// Returns the memory budget of requests that submit calls.
-    #[must_use]
     pub fn room(&self) -> &MemoryBudget {
         &self.room
     }
 
     /// Returns the memory budget of all other requests.
-    #[must_use]
     pub fn room_of_others(&self) -> &MemoryBudget {
         &self.others
     }
 
-    /// Builds the steps that follow the acceptance of a call.
-    fn steps(&self) -> Steps<'_> {
-        Steps::from(self)
-    }
-
     /// Returns the registry of all tools.
-    #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
     /// Returns the current load.
-    #[must_use]
     pub fn load(&self) -> Load {
         let Settings { room_kib, max_queued, .. } = self.settings;
         Load {
@@ -275,104 +252,16 @@ impl Engine {
         }
     }
 
-    fn control(&self) -> ControlPlane<'_> {
+    /// Returns the control plane, which cancels calls and delivers reports and posted results.
+    pub fn control(&self) -> ControlPlane<'_> {
         let Self { registry, stores, ids, live, inbox, settings, .. } = self;
         ControlPlane { registry, stores, ids, node: &settings.node, live, inbox }
     }
 
-    fn sessions(&self) -> Sessions<'_> {
+    /// Returns the operations that end sessions with their calls.
+    pub fn sessions(&self) -> Sessions<'_> {
         let Self { sessions: calls, registry, stores, clock, .. } = self;
         Sessions { calls, control: self.control(), registry, stores, clock }
-    }
-
-    /// Returns the tenant of a call; `None` if the call does not exist.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn owner_of(&self, id: Uuid) -> Result<Option<Tenant>, StoreError> {
-        self.control().owner_of(id).await
-    }
-
-    /// Cancels a tenant's call. Does nothing if the call has ended.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<ControlOutcome, StoreError> {
-        self.control().cancel(tenant, id).await
-    }
-
-    /// Delivers a report of a tool about its call. The caller has checked that the sender may report. `value` is the
-    /// JSON that `report` was parsed from.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<ControlOutcome, StoreError> {
-        self.control().report(id, report, value).await
-    }
-
-    /// Delivers the posted result of a call whose work is done outside this process. The caller has checked that the
-    /// client may post it. Only the first result counts.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<ControlOutcome, StoreError> {
-        self.control().post_result(id, answer).await
-    }
-
-    /// Returns `true` if reports on the call require its token.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn has_token(&self, id: Uuid) -> Result<bool, StoreError> {
-        self.control().has_token(id).await
-    }
-
-    /// Returns the names of the tools whose calls end with a session: its own, those of its tasks, and the call of its parent
-    /// that waits for it.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn tools_that_end_with(&self, store: &Store, session: &Session) -> Result<BTreeSet<String>, StoreError> {
-        self.sessions().tools_that_end_with(store, session).await
-    }
-
-    /// Returns the name of the tool whose call waits for a session to end, if such a call exists.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn tool_that_awaits(&self, store: &Store, session: &Session) -> Result<Option<String>, StoreError> {
-        self.sessions().tool_that_awaits(store, session).await
-    }
-
-    /// Ends a session and the sessions of its tasks, and cancels their calls on every node. A completed session stays
-    /// completed.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn abort_session(&self, store: &Store, session: &Session) -> Result<(), StoreError> {
-        self.sessions().abort(store, session).await
-    }
-
-    /// Aborts and deletes a session. Returns `false` if the session no longer existed.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn delete_session(&self, store: &Store, session: &Session) -> Result<bool, StoreError> {
-        self.sessions().delete(store, session).await
-    }
-
-    /// Completes a session, and passes the completion to the call of its parent that waits for it. Returns `false` if
-    /// the session was already completed.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn complete_session(
-        &self,
-        store: &Store,
-        session: &Session,
-        completion: Completion,
-    ) -> Result<bool, StoreError> {
-        self.sessions().complete(store, session, completion).await
     }
 
     /// Deletes sessions that have been idle for `idle`, until `stop` fires.
@@ -394,7 +283,6 @@ impl Engine {
     }
 
     /// Returns `true` if the engine no longer accepts calls.
-    #[must_use]
     pub fn is_draining(&self) -> bool {
         self.shutdown.drain.is_cancelled()
     }

@@ -1,7 +1,5 @@
 //! The [`Executor`] trait, its implementations, and the input of a run.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -12,6 +10,7 @@ use crate::domain::limits::Bounds;
 use crate::domain::{Agent, AllowList, Failure, Naming, Session, Tenant, ToolOutput};
 
 pub mod emitter;
+mod envelope;
 pub mod external;
 pub mod http;
 pub mod images;
@@ -36,7 +35,7 @@ pub use secrets::{Secrets, SecretsFile};
 pub use vault::Vault;
 
 /// A boxed future that owns its data.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
+pub type BoxFuture<T> = futures_util::future::BoxFuture<'static, T>;
 
 /// One run of a tool. `Debug` shows neither arguments nor context.
 #[derive(Clone)]

@@ -2,11 +2,14 @@
 
 pub mod alias;
 pub mod cut;
-pub mod data;
 pub mod definitions;
-pub mod details;
 pub mod messages;
 pub mod native;
 pub mod session_prompt;
 pub mod sse;
 pub mod stream;
+
+/// Returns a text on one line, with single spaces.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<&str>>().join(" ")
+}

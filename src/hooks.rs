@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use tokio::sync::Semaphore;
 
-use crate::domain::{Clock, HookDefinition, HookEvent, IdGenerator, Tenant, Time};
+use crate::domain::{Clock, HookDefinition, HookEvent, IdGenerator, Tenant};
 use crate::executor::HttpClient;
 use crate::executor::signing_key::SigningKey;
 use crate::store::hooks::StoredHook;
@@ -23,19 +24,15 @@ mod invoke;
 mod notify;
 mod redact;
 mod response;
-mod rewrite;
 mod rust;
-mod target;
 mod truncate;
 
 pub use call::HookCall;
 pub use counts::{Counts, HookOutcome};
-pub use hook::{Hook, HookSource, HookView};
+pub use hook::{Hook, HookError, HookSource};
 pub(crate) use redact::Options as RedactOptions;
-pub use response::{BeforeDecision, Rewrite};
-pub use rewrite::withhold;
+pub use response::{BeforeDecision, Rewrite, withhold};
 pub use rust::{AfterToolCall, BeforeToolCall, RustHook, ToolResultPersist};
-pub use target::HookError;
 pub(crate) use truncate::Truncate as TruncateOptions;
 
 /// Hooks in the order in which they run.
@@ -72,7 +69,10 @@ pub struct Hooks {
     /// The version of the stored hooks in the current table.
     version: Mutex<i64>,
     counts: Counts,
-    notifier: notify::Notifier,
+    /// The memory of waiting notifications, in KiB.
+    notification_memory: Arc<Semaphore>,
+    /// The number of notifications that may run.
+    notification_slots: Semaphore,
 }
 
 impl Hooks {
@@ -88,17 +88,17 @@ impl Hooks {
         own: Vec<RustHook>,
         declared: &[HookDefinition],
     ) -> Result<Self, (usize, Vec<(String, String)>)> {
-        let mut fixed = Vec::with_capacity(own.len() + declared.len());
         let now = clock.now();
-        for (place, hook) in own.into_iter().enumerate() {
-            let id = format!("rust-{}", place + 1).into();
-            fixed.push(Arc::new(hook.register(id, now).map_err(|faults| (place, faults))?));
-        }
-        for (place, definition) in declared.iter().enumerate() {
-            let id = format!("config-{}", place + 1).into();
-            let hook = Hook::declared(id, definition.clone(), HookSource::Config, now);
-            fixed.push(Arc::new(hook.map_err(|faults| (place, faults))?));
-        }
+        let own = own.into_iter().enumerate().map(|(place, hook)| {
+            let id = format!("rust-{}", place + 1);
+            (place, hook.register(id, now))
+        });
+        let declared = declared.iter().enumerate().map(|(place, definition)| {
+            let id = format!("config-{}", place + 1);
+            (place, Hook::declared(id, definition.clone(), HookSource::Config, now))
+        });
+        let fixed = own.chain(declared).map(|(place, hook)| hook.map(Arc::new).map_err(|faults| (place, faults)));
+        let fixed = fixed.collect::<Result<Vec<_>, _>>()?;
         let hooks = Self {
             client,
             key,
@@ -109,7 +109,8 @@ impl Hooks {
             events: AtomicU8::new(0),
             version: Mutex::new(-1),
             counts: Counts::default(),
-            notifier: notify::Notifier::default(),
+            notification_memory: Arc::new(Semaphore::new(notify::MAX_WAITING_KIB as usize)),
+            notification_slots: Semaphore::new(notify::MAX_RUNNING),
         };
         hooks.publish(HashMap::new());
         Ok(hooks)
@@ -138,14 +139,14 @@ impl Hooks {
     #[must_use]
     pub fn all(&self, tenant: &Tenant) -> Vec<Arc<Hook>> {
         let table = self.table.load();
-        let is_theirs = |hook: &&Arc<Hook>| tenant.is_default() || hook.source() == HookSource::Api;
+        let is_theirs = |hook: &&Arc<Hook>| tenant.is_default() || hook.source == HookSource::Api;
         table.hooks_of(tenant).iter().filter(is_theirs).cloned().collect()
     }
 
     /// Returns the hook with this id, if the tenant can see it.
     #[must_use]
     pub fn get(&self, tenant: &Tenant, id: &str) -> Option<Arc<Hook>> {
-        self.all(tenant).into_iter().find(|hook| hook.id() == id)
+        self.all(tenant).into_iter().find(|hook| hook.id == id)
     }
 
     /// Returns the counters of all hooks.
@@ -171,7 +172,7 @@ impl Hooks {
         for (tenant, stored) in stored {
             let id = stored.id.to_string();
             // Hooks are immutable, so a known one is reused and keeps its counters.
-            let known = before.of.get(&tenant).and_then(|own| own.iter().find(|hook| hook.id() == id).cloned());
+            let known = before.of.get(&tenant).and_then(|own| own.iter().find(|hook| hook.id == id).cloned());
             match known.map_or_else(|| compile(stored).map(Arc::new), Ok) {
                 Ok(hook) => compiled.entry(tenant).or_default().push(hook),
                 Err(reason) => tracing::error!(id, reason, "invalid registered hook; it is skipped"),
@@ -190,7 +191,7 @@ impl Hooks {
         let in_order = |own: Vec<Arc<Hook>>| {
             let mut all: Vec<Arc<Hook>> = self.fixed.iter().cloned().chain(own).collect();
             // A stable sort keeps the order of registration within a priority.
-            all.sort_by_key(|hook| std::cmp::Reverse(hook.definition().priority));
+            all.sort_by_key(|hook| std::cmp::Reverse(hook.definition.priority));
             Arc::new(all)
         };
         let of: HashMap<Tenant, Ordered> = stored.into_iter().map(|(tenant, own)| (tenant, in_order(own))).collect();
@@ -200,10 +201,6 @@ impl Hooks {
         self.table.store(Arc::new(table));
         self.events.store(events, Ordering::Relaxed);
     }
-
-    fn now(&self) -> Time {
-        self.clock.now()
-    }
 }
 
 fn bit(event: HookEvent) -> u8 {
@@ -212,8 +209,8 @@ fn bit(event: HookEvent) -> u8 {
 
 fn compile(stored: StoredHook) -> Result<Hook, String> {
     let mut definition: HookDefinition = serde_json::from_str(&stored.definition).map_err(|error| error.to_string())?;
-    definition.secret = stored.secret.map(crate::domain::hook::HookSecret);
-    Hook::declared(stored.id.to_string().into(), definition, HookSource::Api, stored.created_at)
+    definition.secret = stored.secret.map(crate::domain::secret::SecretString);
+    Hook::declared(stored.id.to_string(), definition, HookSource::Api, stored.created_at)
         .map_err(|faults| faults.into_iter().map(|(pointer, fault)| format!("{pointer}: {fault}")).collect())
 }
 

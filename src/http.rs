@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::response::Response;
+use axum::response::{NoContent, Response};
+use axum::routing::Route;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tower::{Service, ServiceBuilder};
+use tower::Service;
+use tower::layer::layer_fn;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -30,10 +32,8 @@ use crate::store::{Journal, Stores};
 use crate::telemetry::{Metrics, Tracer};
 use crate::upstreams::Upstreams;
 
-mod accept;
 mod arguments;
 mod auth;
-mod cache_control;
 mod call_body;
 mod call_response;
 mod calls;
@@ -47,44 +47,44 @@ mod extract;
 mod fast_path;
 mod groups;
 mod hooks;
-mod host;
 mod idempotency;
 mod imports;
 mod keys;
 mod layers;
 mod listing;
 mod mcp;
-mod metrics;
 mod model_stream;
 mod openapi_common;
 mod openapi_patches;
 mod operations;
-mod preference;
 mod presets;
 mod problem;
 mod range;
 mod reply;
+mod request_headers;
 mod request_metrics;
+mod requests;
+mod responses;
 mod security;
 mod server;
 mod sessions;
 mod stats;
 mod subscribers;
-mod tickets;
 mod timed_io;
 mod tool_list;
 mod tools;
-mod turns;
-mod unread;
 mod upstreams;
 mod wait;
 
 pub use problem::Problem;
 
+use auth::Api;
+use extract::{JsonBody, Params};
 use fast_path::FastPath;
 use layers::Outermost;
+use problem::{FieldError, HttpResult};
+use responses::BodyErrors;
 use server::Server;
-use subscribers::Subscribers;
 
 /// The time that connections get to close once all other work has ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -110,7 +110,7 @@ pub struct Shared {
     callback_counts: Arc<Counts>,
     mcp: Endpoint,
     /// Permits for open event streams.
-    subscribers: Subscribers,
+    subscribers: Arc<Semaphore>,
     /// Permits for concurrent imports of documents.
     imports: Semaphore,
     upstreams: Arc<Upstreams>,
@@ -150,18 +150,18 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(control::progress))
         .routes(routes!(control::result))
         .routes(routes!(events::of_all))
-        .routes(routes!(tickets::create))
+        .routes(routes!(events::create_ticket))
         .routes(routes!(sessions::create, sessions::page))
         .routes(routes!(sessions::detail::read, sessions::detail::delete))
-        .routes(routes!(sessions::lifecycle::abort))
-        .routes(routes!(sessions::lifecycle::complete))
-        .routes(routes!(sessions::events::stream))
+        .routes(routes!(sessions::abort))
+        .routes(routes!(sessions::complete))
+        .routes(routes!(events::of_session))
         .routes(routes!(sessions::render::messages))
         .routes(routes!(sessions::render::prompt))
         .routes(routes!(mcp::post, mcp::stream, mcp::end))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
-        .routes(routes!(metrics::metrics))
+        .routes(routes!(operations::metrics))
 }
 
 /// Returns the OpenAPI document of this version, for a service that requires API keys.
@@ -187,15 +187,14 @@ fn service(
     let gate = auth::Gate::new(state.clone(), &document);
     let router = router
         .merge(docs::router())
-        .fallback(layers::no_such_path)
-        .method_not_allowed_fallback(layers::no_such_method)
+        .fallback(async || Problem::not_found("no such path; see /openapi.json"))
+        .method_not_allowed_fallback(async || Problem::method_not_allowed())
         .with_state(state.clone());
     // Metrics wrap the gate so that rejected requests are counted, too.
-    let around_calls =
-        ServiceBuilder::new().layer(measure.at(fast_path::PATH, &fast_path::METHOD)).layer(gate.of_calls());
-    let calls = around_calls.service(calls::execute.with_state(state.clone()));
+    let calls = gate.of_calls().service(calls::execute.with_state(state.clone()));
+    let calls = measure.at(fast_path::PATH, &fast_path::METHOD).service(calls);
     // `layer` applies to the routes that exist at this point, so no route may be added after it.
-    let router = router.layer(ServiceBuilder::new().layer(measure).layer(gate));
+    let router = router.layer(layer_fn(move |route: Route| measure.service(gate.service(route))));
     Outermost::new(FastPath { calls, router }, state)
 }
 
@@ -224,7 +223,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         tracer: app.tracer.clone(),
         callback_counts: app.callback_counts.clone(),
         mcp: mcp::endpoint(&app, listener.local_addr()?, closing.clone()),
-        subscribers: Subscribers::new(app.config.events.max_subscribers),
+        subscribers: Arc::new(Semaphore::new(app.config.events.max_subscribers.min(Semaphore::MAX_PERMITS))),
         imports: Semaphore::new(imports::MOST_AT_ONCE),
         upstreams: app.upstreams.clone(),
         closing: closing.clone(),

@@ -107,6 +107,21 @@ pub struct RejectedOperation {
     pub reason: String,
 }
 
+/// The reason why an operation cannot become a tool.
+#[derive(Debug, PartialEq, Eq)]
+enum OperationError {
+    /// The document names no server, so none of its operations can become a tool.
+    NoServer(String),
+    /// This operation cannot become a tool.
+    Refused(String),
+}
+
+impl From<String> for OperationError {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
+
 /// A deviation from the document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Warning {

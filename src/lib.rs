@@ -111,7 +111,7 @@
 //!     type Tool = Counter;
 //!     const SCOPE: InstanceScope = InstanceScope::Session;
 //!
-//!     async fn make(&self, _: Run) -> Result<Counter, ToolError> {
+//!     async fn create(&self, _: Run) -> Result<Counter, ToolError> {
 //!         Ok(Counter::default())
 //!     }
 //! }
@@ -192,56 +192,38 @@ mod telemetry;
 mod upstreams;
 
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod access;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod auth;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod callbacks;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod dispatch;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod engine;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod events;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod executor;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod fault;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod formats;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod import;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod lifecycle;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod mcp;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod policy;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod registry;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod schema;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod store;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod telemetry;
 #[cfg(feature = "internals")]
-#[doc(hidden)]
 pub mod upstreams;

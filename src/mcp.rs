@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestMethod, CompleteRequestParams,
     CompleteResult, CustomRequest, CustomResult, ErrorCode, Extensions, GetTaskParams, GetTaskResult, Implementation,
@@ -11,7 +10,10 @@ use rmcp::model::{
     ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
     ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
 };
-use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, ServerInitializeError, SubscriptionContext};
+use rmcp::transport::{self, IntoTransport};
+use rmcp::{ServerHandler, ServiceExt};
+use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::app::App;
@@ -26,15 +28,14 @@ mod list;
 mod listing;
 mod progress;
 mod result;
-mod stdio;
 mod tasks;
 
 pub use call::ClientContext;
 pub use endpoint::{Endpoint, Settings};
 pub use rmcp::ErrorData;
-pub use stdio::serve_stdio;
 
 use list::Tools;
+use listing::Completing;
 
 /// The MCP server of one service. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -194,4 +195,20 @@ impl ServerHandler for Server {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
     }
+}
+
+/// Serves the client on standard input and output, for clients that start the server as a program, until it disconnects
+/// or `stop` is cancelled. Standard output carries only messages.
+///
+/// # Errors
+/// Returns an error if the client violates the protocol during initialization or the service task panics.
+pub async fn serve_stdio(server: Server, stop: CancellationToken) -> std::io::Result<()> {
+    let pipes = Completing(IntoTransport::<RoleServer, _, _>::into_transport(transport::stdio_pipes()));
+    let running = match server.serve_with_ct(pipes, stop).await {
+        Ok(running) => running,
+        // The client closed the connection, or a signal arrived, before initialization.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
+        Err(error) => return Err(std::io::Error::other(error)),
+    };
+    running.waiting().await.map(drop).map_err(std::io::Error::other)
 }

@@ -1,12 +1,11 @@
-//! The tower stack of one tool: the layers between a call and its executor, built once when the tool is registered.
-//!
-//! A call passes `timeout → executor`. Layers of the library's users are outermost.
+//! The tower stack of one tool, built once when the tool is registered: the executor within its timeouts, and around it
+//! the layers of the library's users.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use tower::Service;
 use tower::util::BoxCloneSyncService;
-use tower::{Service, ServiceBuilder};
 
 use crate::domain::{Failure, ToolDefinition, ToolOutput};
 use crate::executor::{BoxFuture, Executor, ExternalExecutor, Invocation};
@@ -21,12 +20,12 @@ pub type StackLayer = Arc<dyn Fn(&ToolDefinition, Stack) -> Stack + Send + Sync>
 
 /// Builds the stack of one tool.
 #[must_use]
-pub fn stack(definition: &ToolDefinition, executor: Arc<dyn Executor>, wraps: &[StackLayer]) -> Stack {
-    let own = ServiceBuilder::new().layer(timeout::TimeoutLayer).service(ExecutorService(executor));
-    wraps.iter().fold(BoxCloneSyncService::new(own), |stack, wrap| wrap(definition, stack))
+pub fn stack(definition: &ToolDefinition, executor: Arc<dyn Executor>, layers: &[StackLayer]) -> Stack {
+    let own = BoxCloneSyncService::new(ExecutorService(executor));
+    layers.iter().fold(own, |stack, layer| layer(definition, stack))
 }
 
-/// The innermost service: the executor itself.
+/// The innermost service: the executor within its timeouts.
 #[derive(Clone)]
 struct ExecutorService(Arc<dyn Executor>);
 
@@ -40,10 +39,10 @@ impl Service<Invocation> for ExecutorService {
     }
 
     fn call(&mut self, invocation: Invocation) -> Self::Future {
-        // A resumed call with external work only awaits its result.
-        if invocation.awaits_external {
-            return ExternalExecutor.execute(invocation);
-        }
-        self.0.execute(invocation)
+        timeout::run_within(invocation, |invocation| match invocation.awaits_external {
+            // A resumed call with external work only awaits its result.
+            true => ExternalExecutor.execute(invocation),
+            false => self.0.execute(invocation),
+        })
     }
 }

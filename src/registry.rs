@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use crate::domain::{Clock, Group, Groups, Source, Tenant, Time, ToolDefinition};
 use crate::executor::Instances;
-use crate::tool::BuiltinTool;
 
+pub mod builder;
 pub mod catalog;
 pub mod check;
 pub mod definitions;
@@ -17,14 +17,11 @@ pub mod entry;
 pub mod fetched;
 pub mod files;
 pub mod imports;
-mod lowered;
 mod preset_overlay;
 pub mod presets;
 pub mod refresh;
 pub mod remote;
-pub mod rendered;
 mod search;
-pub mod session;
 pub mod snapshot;
 mod tenant;
 #[cfg(test)]
@@ -39,8 +36,9 @@ pub use entry::Entry;
 pub use snapshot::Snapshot;
 pub use view::{Lookup, View};
 
+use builder::EntryBuilder;
 use discovery::SharedCatalogs;
-use entry::{EntryBuilder, Provenance};
+use entry::Provenance;
 use tenant::TenantTools;
 
 /// The declaration time of built-in tools. It is constant, so that every node and every start returns the same entity
@@ -81,9 +79,7 @@ impl Layers {
         let mut groups = own.groups.clone();
         let entries = [&self.builtin, &self.mcp, &self.file, &own.api].into_iter().flat_map(Layer::values);
         for name in entries.flat_map(|entry| &entry.definition.groups) {
-            if !groups.contains_key(name) {
-                groups.insert(name.clone(), Arc::new(Group::named(name)));
-            }
+            groups.entry(name.clone()).or_insert_with(|| Arc::new(Group::named(name)));
         }
         groups
     }
@@ -99,16 +95,13 @@ impl Layers {
         own.overlays.apply(&mut tools, builder);
         let groups = self.groups_of(&own);
         self.own.insert(tenant.clone(), own);
-        Snapshot::new(tools, groups, builder.separator())
+        Snapshot::new(tools, groups, &builder.name_separator)
     }
 }
 
 impl std::fmt::Debug for Registry {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Registry")
-            .field("tools", &self.catalogs.default_shelf().snapshot().list().len())
-            .finish_non_exhaustive()
+        formatter.debug_struct("Registry").finish_non_exhaustive()
     }
 }
 
@@ -119,13 +112,8 @@ impl Registry {
     /// Returns the name and the faults of the first built-in tool with an invalid definition.
     pub fn new(builder: EntryBuilder, clock: Clock, catalogs: SharedCatalogs) -> Result<Self, (String, Vec<Fault>)> {
         let mut layers = Layers::default();
-        for tool in builder.builtins() {
-            let made = Provenance {
-                source: Source::Builtin,
-                revision: 1,
-                created_at: BUILT_IN_SINCE,
-                updated_at: BUILT_IN_SINCE,
-            };
+        for tool in builder.builtins.values() {
+            let made = Provenance::of_change(None, Source::Builtin, BUILT_IN_SINCE);
             let name = tool.definition.name.clone();
             let entry = builder.make(tool.definition.clone(), made).map_err(|faults| (name.clone(), faults))?;
             layers.builtin.insert(name, Arc::new(entry));
@@ -139,7 +127,7 @@ impl Registry {
     /// Returns the tool instances that factories have created.
     #[must_use]
     pub fn instances(&self) -> &Instances {
-        self.builder.instances()
+        &self.builder.instances
     }
 
     /// Returns the catalog of a tenant, or `None` if the tenant is not loaded.
@@ -170,8 +158,7 @@ impl Registry {
 
     /// Returns the provenance of an entry that is compiled only for validation.
     fn trial(&self, source: Source) -> Provenance {
-        let now = self.clock.now();
-        Provenance { source, revision: 0, created_at: now, updated_at: now }
+        Provenance::of_change(None, source, self.clock.now())
     }
 
     /// Copies the values of the registered tool's presets to presets without a value. No response contains these
@@ -213,12 +200,7 @@ impl Registry {
                 fresh.insert(name, same.clone());
                 continue;
             }
-            let made = Provenance {
-                source: Source::File,
-                revision: before.map_or(1, |entry| entry.made.revision + 1),
-                created_at: before.map_or(written, |entry| entry.made.created_at),
-                updated_at: written,
-            };
+            let made = Provenance::of_change(before, Source::File, written);
             let entry = self.builder.make(definition, made).map_err(|faults| (name.clone(), faults))?;
             fresh.insert(name, Arc::new(entry));
         }
@@ -264,6 +246,3 @@ impl Registry {
         catalog
     }
 }
-
-/// The built-in tools by name.
-pub(crate) type Builtins = BTreeMap<String, BuiltinTool>;

@@ -7,6 +7,7 @@ use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
 use crate::domain::call::Coercion;
+use document::Document;
 use graph::{Graph, ROOT};
 
 mod accept;
@@ -14,6 +15,7 @@ mod bounds;
 mod coerce;
 mod defaults;
 mod display;
+mod document;
 mod drafts;
 mod explain;
 mod graph;
@@ -82,7 +84,7 @@ pub fn compile(schema: &Value, role: Role) -> Result<Compiled, SchemaError> {
     let mut patterns = patterns::Patterns::new(draft);
     let local = references::localize(schema, draft)?;
     let document = local.as_ref().map_or(schema, |local| &local.schema);
-    let mut graph = graph::build(document, draft, &mut patterns)?;
+    let mut graph = graph::build(&Document::new(document, draft), &mut patterns)?;
     bounds::expansion(&graph)?;
     let size_limit = patterns.size_limit();
     let validator = match without_identity(document, draft) {

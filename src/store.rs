@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
-use crate::domain::Tenant;
 use crate::domain::tenant::TenantLimits;
+use crate::domain::{Tenant, Time};
 
 pub mod callbacks;
 pub mod calls;
 mod codec;
 pub mod db;
+mod error;
 pub mod events;
 pub mod export;
 pub mod groups;
@@ -25,6 +26,7 @@ pub mod lock;
 mod migrate;
 pub mod nodes;
 pub mod presets;
+mod query;
 mod quota;
 pub mod retention;
 pub mod sessions;
@@ -36,9 +38,11 @@ pub mod timeout;
 pub mod tools;
 pub mod upstreams;
 
-pub use db::{Db, StoreError};
+pub use db::Db;
+pub use error::StoreError;
 pub use journal::Journal;
 
+use query::Query;
 use quota::Quotas;
 
 /// Capacity of the channel of session changes; a subscriber that lags further behind misses changes.
@@ -87,6 +91,16 @@ impl Store {
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
+    }
+
+    /// Creates a query with the tenant as its first parameter.
+    fn read(&self, sql: &'static str) -> Query<'_> {
+        self.db.read(sql).bind(&self.tenant)
+    }
+
+    /// Creates a change with the tenant as its first parameter.
+    fn write(&self, sql: &'static str) -> Query<'_> {
+        self.db.write(sql).bind(&self.tenant)
     }
 
     /// Returns the handle that is not restricted to a tenant.
@@ -139,7 +153,15 @@ impl Stores {
     /// # Errors
     /// Returns an error if the query fails.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        db::on_reader!(&self.db, pool => sqlx::query("SELECT 1").execute(pool).await.map(|_| ())).map_err(Into::into)
+        self.db.read("SELECT 1").execute().await.map(drop)
+    }
+
+    /// Repeats a deletion of rows that expire until `now` ($1), at most so many at a time ($2), so that the journal does
+    /// not have to wait.
+    async fn delete_in_portions(&self, sql: &'static str, now: Time) -> Result<(), StoreError> {
+        const PORTION: u32 = 500;
+        while self.db.write(sql).bind(now).bind(i64::from(PORTION)).execute().await? >= u64::from(PORTION) {}
+        Ok(())
     }
 
     /// Closes all connections; SQLite checkpoints its write-ahead log. Connections to an unresponsive server are left

@@ -111,3 +111,8 @@ pub trait Tool: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoArgs {}
+
+/// Returns the default of arguments that count from 1.
+fn one() -> usize {
+    1
+}

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::domain::{Time, Upstream};
+use crate::executor::Vault;
 use crate::executor::mcp::{Server, ServerContext, Servers, ToolList};
-use crate::executor::{BoxFuture, Vault, mcp};
 use crate::registry::Registry;
 use crate::store::{Store, StoreError};
 
@@ -48,12 +48,18 @@ pub enum Origin {
 }
 
 /// A change of a server's tools.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, utoipa::ToSchema)]
+#[schema(as = UpstreamChange)]
 pub(crate) struct Change {
+    /// The name of the tool in Toolpost.
     tool: String,
-    kind: ChangeKind,
+    /// The kind of the change.
+    change: ChangeKind,
+    /// The changed members of the definition, if known.
     members: Vec<&'static str>,
-    is_quarantined: bool,
+    /// Whether the tool is quarantined until the change is accepted.
+    quarantined: bool,
+    /// The time of the change.
     at: Time,
 }
 
@@ -268,11 +274,4 @@ impl Upstreams {
 /// Returns a tool's name at its server; accepts that name or the name in the registry.
 fn tool_name<'a>(server: &str, tool: &'a str) -> &'a str {
     tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.')).unwrap_or(tool)
-}
-
-impl mcp::ToolListObserver for reconcile::ReconcileObserver {
-    fn tools_changed(&self, server: &str, listed: Option<Arc<ToolList>>) -> BoxFuture<()> {
-        let (jobs, id, server) = (self.jobs.clone(), self.id, server.to_owned());
-        Box::pin(async move { reconcile::tools_listed(&jobs, server, id, listed).await })
-    }
 }

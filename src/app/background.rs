@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::Tenant;
@@ -42,11 +43,7 @@ pub(super) async fn follow_tools(
 ) {
     // The version up to which the changes of other tenants are loaded.
     let mut loaded = -1;
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(POLL_TOOLS) => {}
-        }
+    while timeout(POLL_TOOLS, stop.cancelled()).await.is_err() {
         // The journal logs an unavailable database. The next iteration retries.
         let Ok(version) = stores.tools_clock().await else { continue };
         let default = Tenant::default();
@@ -78,11 +75,7 @@ async fn reload_others(stores: &Stores, registry: &Registry, after: i64) -> Resu
 
 /// Folds the counts of commits into the totals periodically, so that queries have little left to fold.
 pub(super) async fn fold_stats(stores: Stores, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(FOLD_STATS) => {}
-        }
+    while timeout(FOLD_STATS, stop.cancelled()).await.is_err() {
         // The journal logs an unavailable database. The next iteration continues from the same position.
         let _ = stores.fold_stats().await;
     }
@@ -91,20 +84,14 @@ pub(super) async fn fold_stats(stores: Stores, stop: CancellationToken) {
 /// Releases the tool instances of idle sessions.
 pub(super) async fn end_idle_instances(instances: Instances, idle: Duration, stop: CancellationToken) {
     let interval = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(60));
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(interval) => instances.release_idle(idle),
-        }
+    while timeout(interval, stop.cancelled()).await.is_err() {
+        instances.release_idle(idle);
     }
 }
 
 /// Runs the upkeep of the metrics periodically.
 pub(super) async fn keep_metrics(metrics: Metrics, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(metrics::UPKEEP) => metrics.run_upkeep(),
-        }
+    while timeout(metrics::UPKEEP, stop.cancelled()).await.is_err() {
+        metrics.run_upkeep();
     }
 }

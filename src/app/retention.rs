@@ -35,9 +35,8 @@ pub(super) async fn run(stores: Stores, clock: Clock, config: RetentionConfig, s
         }
         // A failed deletion is retried at the next check.
         let _ = stores.forget_messages_of_nobody(ago(&clock, MESSAGES_MS)).await;
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(interval) => {}
+        if tokio::time::timeout(interval, stop.cancelled()).await.is_ok() {
+            return;
         }
     }
 }

@@ -15,8 +15,8 @@ use crate::domain::Time;
 pub struct Credential {
     key: Option<Uuid>,
     /// The subject of a token of an issuer, and its limits.
-    subject: Option<(String, Bounds)>,
-    expires_at: Option<Time>,
+    pub(super) subject: Option<(String, Bounds)>,
+    pub(super) expires_at: Option<Time>,
     /// The version of all keys at which the key was found to be valid.
     valid_at: AtomicI64,
     ended: CancellationToken,
@@ -28,24 +28,7 @@ impl Credential {
         self.ended.cancelled().await;
     }
 
-    /// Returns a token that fires when the credential is revoked or has expired.
-    #[must_use]
-    pub fn end(&self) -> &CancellationToken {
-        &self.ended
-    }
-
-    /// Returns the time at which the credential expires.
-    #[must_use]
-    pub(super) fn expires_at(&self) -> Option<Time> {
-        self.expires_at
-    }
-
-    /// Returns the subject of a token of an issuer, and its limits.
-    pub(super) fn subject(&self) -> Option<(&str, Bounds)> {
-        self.subject.as_ref().map(|(subject, bounds)| (subject.as_str(), *bounds))
-    }
-
-    fn has_expired(&self, now: Time) -> bool {
+    pub(super) fn has_expired(&self, now: Time) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
 }
@@ -69,9 +52,13 @@ impl Credentials {
         self.add(None, Some((subject, bounds)), Some(expires_at), 0)
     }
 
+    /// Adds the operator of an open service, who needs no credential.
+    pub fn of_operator(&self) -> Arc<Credential> {
+        self.add(None, None, None, 0)
+    }
+
     /// Adds a ticket that ends at this time, or earlier with the credential of its holder.
-    pub fn of_ticket(&self, holder: Option<&Credential>, expires_at: Time) -> Arc<Credential> {
-        let Some(holder) = holder else { return self.add(None, None, Some(expires_at), 0) };
+    pub fn of_ticket(&self, holder: &Credential, expires_at: Time) -> Arc<Credential> {
         let end = holder.expires_at.map_or(expires_at, |end| end.min(expires_at));
         self.add(holder.key, None, Some(end), holder.valid_at.load(Ordering::Relaxed))
     }
@@ -91,16 +78,20 @@ impl Credentials {
 
     /// Ends expired credentials and removes credentials that are no longer in use.
     pub fn end_expired(&self, now: Time) {
-        let mut expired = Vec::new();
+        self.end_unless(|credential| !credential.has_expired(now));
+    }
+
+    fn end_unless(&self, is_valid: impl Fn(&Credential) -> bool) {
+        let mut ended = Vec::new();
         self.all().retain(|credential| {
             let Some(credential) = credential.upgrade() else { return false };
-            let is_valid = !credential.has_expired(now);
+            let is_valid = is_valid(&credential);
             if !is_valid {
-                expired.push(credential);
+                ended.push(credential);
             }
             is_valid
         });
-        expired.iter().for_each(|credential| credential.ended.cancel());
+        ended.iter().for_each(|credential| credential.ended.cancel());
     }
 
     /// Returns the keys that were last found to be valid at another version of all keys.
@@ -115,19 +106,14 @@ impl Credentials {
     /// Ends the `checked` keys that are not `valid`.
     pub fn end_revoked(&self, version: i64, checked: &[Uuid], valid: &HashSet<Uuid>) {
         let checked: HashSet<Uuid> = checked.iter().copied().collect();
-        let mut revoked = Vec::new();
-        self.all().retain(|credential| {
-            let Some(credential) = credential.upgrade() else { return false };
+        self.end_unless(|credential| {
             let Some(key) = credential.key.filter(|key| checked.contains(key)) else { return true };
             let is_valid = valid.contains(&key);
             if is_valid {
                 credential.valid_at.store(version, Ordering::Relaxed);
-            } else {
-                revoked.push(credential);
             }
             is_valid
         });
-        revoked.iter().for_each(|credential| credential.ended.cancel());
     }
 }
 

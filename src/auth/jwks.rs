@@ -9,6 +9,8 @@ use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+use super::AuthError;
+use crate::domain::json;
 use crate::executor::HttpClient;
 
 /// Maximum length of the document in bytes, and maximum number of keys.
@@ -20,15 +22,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MIN_INTERVAL: Duration = Duration::from_secs(30);
 /// Lifetime of fetched keys, after which a key that the issuer has withdrawn is invalid.
 const LIFETIME: Duration = Duration::from_secs(600);
-
-/// An error of the lookup of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyLookupError {
-    /// The issuer has no key of this name.
-    Unknown,
-    /// The keys of the issuer could not be fetched.
-    Unavailable,
-}
 
 /// One public key.
 #[derive(Debug, Clone)]
@@ -67,7 +60,7 @@ impl Jwks {
     ///
     /// # Errors
     /// Returns an error if the key is unknown or the keys are unavailable.
-    pub async fn key(&self, name: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, KeyLookupError> {
+    pub async fn key(&self, name: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, AuthError> {
         let mut fetched = self.fetched.lock().await;
         let is_old = fetched.at.is_none_or(|at| at.elapsed() > LIFETIME);
         if is_old || fetched.find(name, algorithm).is_none() {
@@ -75,11 +68,11 @@ impl Jwks {
         }
         // Keys stay valid for an hour while the issuer is unavailable, so that a short outage locks no caller out.
         let is_known = fetched.at.is_some_and(|at| at.elapsed() <= LIFETIME * 6);
-        match fetched.find(name, algorithm).filter(|_| is_known) {
-            Some(key) => Ok(key.clone()),
-            None if is_known => Err(KeyLookupError::Unknown),
-            None => Err(KeyLookupError::Unavailable),
+        if !is_known {
+            return Err(AuthError::Unknown("the keys of the token issuer are unavailable; try again"));
         }
+        let unknown = AuthError::Invalid("the token is signed with an unknown key of the issuer");
+        fetched.find(name, algorithm).cloned().ok_or(unknown)
     }
 
     async fn fetch(&self, fetched: &mut MutexGuard<'_, KeySet>) {
@@ -87,7 +80,7 @@ impl Jwks {
             return;
         }
         fetched.requested_at = Some(Instant::now());
-        match self.client.fetch_json(&self.url, MAX_BYTES, TIMEOUT).await {
+        match self.client.fetch_json(&self.url, MAX_BYTES, TIMEOUT, json::parse).await {
             Ok(document) => {
                 fetched.keys = keys_of(&document);
                 fetched.at = Some(Instant::now());

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::AuthError;
-use super::jwks::{Jwks, KeyLookupError};
+use super::jwks::Jwks;
 use super::limits::Bounds;
-use crate::domain::jwt::JwtConfig;
+use crate::domain::caller::JwtConfig;
 use crate::domain::{Caller, Clock, Scope, Scopes, Tenant, Time};
 use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 
@@ -86,12 +86,7 @@ impl Jwt {
         if has_critical_extensions(token) {
             return Err(AuthError::Invalid("the token requires an extension (`crit`) that is not supported"));
         }
-        let key = self.jwks.key(header.kid.as_deref(), header.alg).await.map_err(|error| match error {
-            KeyLookupError::Unknown => AuthError::Invalid("the token is signed with an unknown key of the issuer"),
-            KeyLookupError::Unavailable => {
-                AuthError::Unknown("the keys of the token issuer are unavailable; try again")
-            }
-        })?;
+        let key = self.jwks.key(header.kid.as_deref(), header.alg).await?;
         let mut validation = Validation::new(header.alg);
         validation.set_audience(&[&self.settings.audience]);
         validation.set_issuer(&[&self.settings.issuer]);
@@ -103,22 +98,14 @@ impl Jwt {
         self.claims_of(&claims)
     }
 
-    /// Returns the time at which a token expires. Tokens without `exp` are rejected before.
-    fn end_of(&self, claims: &Map<String, Value>) -> Time {
-        let seconds = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
-        let micros = (seconds + self.settings.leeway_s as f64) * 1e6;
-        // The cast saturates at the last time that can be represented.
-        Time(micros as i64)
-    }
-
     fn claims_of(&self, claims: &Map<String, Value>) -> Result<Claims, AuthError> {
         let tenant = match self.settings.tenant_claim.as_str() {
             "" => Tenant::default(),
-            claim => {
-                let name = claims.get(claim).and_then(Value::as_str);
-                let named = name.and_then(Tenant::named);
-                named.ok_or(AuthError::Invalid("the token names no tenant"))?
-            }
+            claim => claims
+                .get(claim)
+                .and_then(Value::as_str)
+                .and_then(Tenant::named)
+                .ok_or(AuthError::Invalid("the token names no tenant"))?,
         };
         let scopes = claims.get(&self.settings.scope_claim).map(scopes).unwrap_or_default();
         let caller = Caller { tenant, scopes, tools: None, key: None };
@@ -127,7 +114,9 @@ impl Jwt {
             number(claims, &self.settings.rate_claim).unwrap_or(self.settings.rate),
             number(claims, &self.settings.concurrency_claim).unwrap_or(self.settings.concurrency),
         );
-        let expires_at = self.end_of(claims);
+        // Tokens without `exp` were rejected before. The cast saturates at the last time that can be represented.
+        let seconds = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
+        let expires_at = Time(((seconds + self.settings.leeway_s as f64) * 1e6) as i64);
         Ok(Claims { caller, subject, bounds, expires_at })
     }
 }

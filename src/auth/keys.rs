@@ -1,6 +1,6 @@
 //! The cache of API keys on this node, which is invalidated when any key changes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::credentials::Credentials;
-use super::limits::{AllLimits, Defaults, Limits};
+use super::limits::{LimitTable, Limits};
 use super::{AuthError, Credential, key_format};
 use crate::access::Access;
 use crate::domain::{AllowList, Caller, Clock, Time};
@@ -17,7 +17,7 @@ use crate::registry::Registry;
 use crate::store::keys::StoredKey;
 use crate::store::{StoreError, Stores};
 
-/// Maximum number of cached keys; beyond it the cache is cleared.
+/// Maximum number of cached prefixes. Beyond it, unknown prefixes are removed, and then all.
 const MAX_CACHED: usize = 10_000;
 /// How long the cache stays valid if its version cannot be checked.
 const LIFETIME: Duration = Duration::from_secs(4);
@@ -28,14 +28,18 @@ const USE_INTERVAL_US: i64 = 60_000_000;
 #[derive(Debug)]
 pub struct CachedKey {
     hash: [u8; 32],
-    expires_at: Option<Time>,
     recorded_at: AtomicI64,
-    /// The permissions of the key.
-    pub access: Access,
-    /// The rate and concurrency limits of the key.
-    pub limits: Arc<Limits>,
-    /// The credential, which ends when the key is revoked or expires.
-    pub credential: Arc<Credential>,
+    access: Access,
+    limits: Arc<Limits>,
+    /// Ends when the key is revoked or expires.
+    credential: Arc<Credential>,
+}
+
+impl CachedKey {
+    /// Returns the permissions, the limits and the credential of the key.
+    pub(super) fn caller(&self) -> (Access, Arc<Limits>, Arc<Credential>) {
+        (self.access.clone(), self.limits.clone(), self.credential.clone())
+    }
 }
 
 /// The keys that were read at one version of all keys.
@@ -44,10 +48,8 @@ struct KeyCache {
     version: i64,
     /// The time at which the version was last confirmed.
     checked_at: Instant,
-    known: HashMap<Uuid, Arc<CachedKey>>,
-    by_prefix: HashMap<String, Vec<Uuid>>,
-    /// Prefixes that no key has.
-    unknown: HashSet<String>,
+    /// The keys by their stored prefixes; the list of a prefix that no key has is empty.
+    by_prefix: HashMap<String, Vec<Arc<CachedKey>>>,
 }
 
 /// The API keys of all tenants.
@@ -55,7 +57,7 @@ struct KeyCache {
 pub struct Keys {
     stores: Stores,
     clock: Clock,
-    limits: AllLimits,
+    limits: Arc<LimitTable>,
     credentials: Arc<Credentials>,
     exist: AtomicBool,
     cache: Mutex<KeyCache>,
@@ -67,18 +69,12 @@ const UNKNOWN_KEY: AuthError = AuthError::Invalid("unknown or revoked API key");
 impl Keys {
     /// Creates an empty cache.
     #[must_use]
-    pub(super) fn new(stores: Stores, clock: Clock, defaults: Defaults, credentials: Arc<Credentials>) -> Self {
-        let cache = KeyCache {
-            version: -1,
-            checked_at: Instant::now(),
-            known: HashMap::new(),
-            by_prefix: HashMap::new(),
-            unknown: HashSet::new(),
-        };
+    pub(super) fn new(stores: Stores, clock: Clock, limits: Arc<LimitTable>, credentials: Arc<Credentials>) -> Self {
+        let cache = KeyCache { version: -1, checked_at: Instant::now(), by_prefix: HashMap::new() };
         Self {
             stores,
             clock,
-            limits: AllLimits::new(defaults),
+            limits,
             credentials,
             exist: AtomicBool::new(false),
             cache: Mutex::new(cache),
@@ -110,13 +106,9 @@ impl Keys {
         let mut cache = self.cache();
         if cache.version != version {
             cache.version = version;
-            cache.known.clear();
             cache.by_prefix.clear();
-            cache.unknown.clear();
         }
         cache.checked_at = cache.checked_at.max(checked_at);
-        drop(cache);
-        self.limits.forget_idle();
         Ok(())
     }
 
@@ -139,14 +131,16 @@ impl Keys {
     /// # Errors
     /// Returns an error if the key is unknown, revoked or expired, or the database fails.
     pub async fn find(&self, text: &str, registry: &Registry) -> Result<Arc<CachedKey>, AuthError> {
-        let Some(prefix) = key_format::prefix_of(text) else { return Err(UNKNOWN_KEY) };
+        let prefix = key_format::prefix_of(text).ok_or(UNKNOWN_KEY)?;
         let hash = key_format::hash(text);
+        let matching = |keys: &[Arc<CachedKey>]| keys.iter().find(|key| key_format::is_same(&key.hash, &hash)).cloned();
         self.refresh_if_due().await?;
-        let known = match self.cached(prefix, &hash) {
-            Some(known) => known.ok_or(UNKNOWN_KEY)?,
-            None => self.read(prefix, &hash, registry).await?.ok_or(UNKNOWN_KEY)?,
+        let cached = self.cache().by_prefix.get(prefix).map(|keys| matching(keys));
+        let known = match cached {
+            Some(known) => known,
+            None => matching(&self.read(prefix, registry).await?),
         };
-        self.used(known)
+        self.used(known.ok_or(UNKNOWN_KEY)?)
     }
 
     /// Looks up the key with this id, which requested a ticket.
@@ -155,18 +149,9 @@ impl Keys {
     /// Returns an error if the key is unknown, revoked or expired, or the database fails.
     pub async fn find_id(&self, id: Uuid, registry: &Registry) -> Result<Arc<CachedKey>, AuthError> {
         self.refresh_if_due().await?;
-        let (known, version) = {
-            let cache = self.cache();
-            (cache.known.get(&id).cloned(), cache.version)
-        };
-        let known = match known {
-            Some(known) => known,
-            None => {
-                let key = self.stores.key(id).await?.filter(|key| key.revoked_at.is_none());
-                Arc::new(self.known(key.ok_or(UNKNOWN_KEY)?, version, registry).await?)
-            }
-        };
-        self.used(known)
+        let version = self.cache().version;
+        let key = self.stores.key(id).await?.filter(|key| key.revoked_at.is_none());
+        self.used(Arc::new(self.known(key.ok_or(UNKNOWN_KEY)?, version, registry).await?))
     }
 
     async fn refresh_if_due(&self) -> Result<(), StoreError> {
@@ -177,57 +162,35 @@ impl Keys {
 
     fn used(&self, known: Arc<CachedKey>) -> Result<Arc<CachedKey>, AuthError> {
         let now = self.clock.now();
-        if known.expires_at.is_some_and(|end| end <= now) {
+        if known.credential.has_expired(now) {
             return Err(AuthError::Invalid("the API key has expired"));
         }
         self.record_use(&known, now);
         Ok(known)
     }
 
-    /// Returns the cached key, `Some(None)` if the key is known not to exist, or `None` if it must be read.
-    fn cached(&self, prefix: &str, hash: &[u8; 32]) -> Option<Option<Arc<CachedKey>>> {
-        let cache = self.cache();
-        if cache.unknown.contains(prefix) {
-            return Some(None);
-        }
-        let ids = cache.by_prefix.get(prefix)?;
-        let mut alike = ids.iter().filter_map(|id| cache.known.get(id));
-        Some(alike.find(|known| key_format::is_same(&known.hash, hash)).cloned())
-    }
-
-    async fn read(
-        &self,
-        prefix: &str,
-        hash: &[u8; 32],
-        registry: &Registry,
-    ) -> Result<Option<Arc<CachedKey>>, AuthError> {
+    /// Reads the keys with a prefix from the database.
+    async fn read(&self, prefix: &str, registry: &Registry) -> Result<Vec<Arc<CachedKey>>, AuthError> {
         let version = self.cache().version;
         let mut found = Vec::new();
         for key in self.stores.keys_that_begin(prefix).await? {
             if key.revoked_at.is_none() {
-                found.push((key.id, Arc::new(self.known(key, version, registry).await?)));
+                found.push(Arc::new(self.known(key, version, registry).await?));
             }
         }
-        let matching =
-            found.iter().map(|(_, known)| known).find(|known| key_format::is_same(&known.hash, hash)).cloned();
         let mut cache = self.cache();
         // Keys that were read before a change must not be cached after it.
         if cache.version == version {
-            if cache.known.len() >= MAX_CACHED {
-                cache.known.clear();
+            if cache.by_prefix.len() >= MAX_CACHED {
+                cache.by_prefix.retain(|_, keys| !keys.is_empty());
+            }
+            if cache.by_prefix.len() >= MAX_CACHED {
                 cache.by_prefix.clear();
             }
-            if cache.unknown.len() >= MAX_CACHED {
-                cache.unknown.clear();
-            }
-            if found.is_empty() {
-                cache.unknown.insert(prefix.to_owned());
-            } else {
-                cache.by_prefix.insert(prefix.to_owned(), found.iter().map(|(id, _)| *id).collect());
-                cache.known.extend(found);
-            }
+            cache.by_prefix.insert(prefix.to_owned(), found.clone());
         }
-        Ok(matching)
+        drop(cache);
+        Ok(found)
     }
 
     async fn known(&self, key: StoredKey, version: i64, registry: &Registry) -> Result<CachedKey, AuthError> {
@@ -236,10 +199,9 @@ impl Keys {
         let caller = Caller { tenant: key.tenant.clone(), scopes: key.scopes, tools, key: Some(key.id) };
         Ok(CachedKey {
             hash: key.hash,
-            expires_at: key.expires_at,
             recorded_at: AtomicI64::new(key.last_used_at.map_or(0, |at| at.0)),
             access: Access::open(caller, &self.stores, registry).await?,
-            limits: self.limits.of(&key),
+            limits: self.limits.of_key(&key),
             credential: self.credentials.of_key(key.id, key.expires_at, version),
         })
     }

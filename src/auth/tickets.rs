@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{Bounds, Limits};
-use super::{AdmitError, Admitted, Auth, AuthError, Credential, key_format};
+use super::{Admitted, Auth, AuthError, Credential, key_format};
 use crate::access::Access;
 use crate::domain::{Caller, Scopes, Time};
 use crate::store::StoreError;
@@ -69,9 +69,9 @@ impl Auth {
         let text = key_format::make_ticket().map_err(|_| TicketError::NoRandomness)?;
         let caller = access.caller();
         let token = credential.and_then(|credential| {
-            let (subject, bounds) = credential.subject()?;
-            let expires_at = credential.expires_at().map_or(i64::MAX, |at| at.0);
-            let token = Token { scopes: caller.scopes.to_text(), subject: subject.to_owned(), bounds, expires_at };
+            let (subject, bounds) = credential.subject.clone()?;
+            let expires_at = credential.expires_at.map_or(i64::MAX, |at| at.0);
+            let token = Token { scopes: caller.scopes.to_text(), subject, bounds, expires_at };
             // Serialization of these types cannot fail.
             serde_json::to_string(&token).ok()
         });
@@ -82,7 +82,7 @@ impl Auth {
             key: caller.key,
             token,
             used_at: None,
-            expires_at: self.now().plus_millis(UNUSED_MS),
+            expires_at: self.clock.now().plus_millis(UNUSED_MS),
         };
         if !self.stores.insert_ticket(&ticket).await? {
             return Err(TicketError::TooMany { retry_after_s: RETRY_AFTER_S });
@@ -94,41 +94,39 @@ impl Auth {
     ///
     /// # Errors
     /// Returns an error if the ticket is not valid or a limit of its holder is exceeded.
-    pub async fn admit_ticket(
-        &self,
-        text: &str,
-        covers: impl Fn(&str) -> bool,
-    ) -> Result<Option<Admitted>, AdmitError> {
+    pub async fn admit_ticket(&self, text: &str, covers: impl Fn(&str) -> bool) -> Result<Option<Admitted>, AuthError> {
         if !key_format::is_ticket(text) {
-            return Err(INVALID_TICKET.into());
+            return Err(INVALID_TICKET);
         }
-        let (hash, now) = (key_format::hash(text), self.now());
-        let found = self.stores.ticket(&hash, now).await.map_err(AuthError::Store)?;
-        let mut ticket = found.ok_or(INVALID_TICKET)?;
+        let (hash, now) = (key_format::hash(text), self.clock.now());
+        let mut ticket = self.stores.ticket(&hash, now).await?.ok_or(INVALID_TICKET)?;
         if !covers(&ticket.path) {
             return Ok(None);
         }
-        let holder = self.holder_of(&ticket, now).await?;
-        let permit = holder.limits.admit().map_err(AdmitError::Busy)?;
+        let (access, limits, holder) = self.holder_of(&ticket, now).await?;
+        let permit = limits.admit()?;
         if ticket.used_at.is_none() {
             let until = now.plus_millis(USED_MS);
-            self.stores.use_ticket(&hash, now, until).await.map_err(AuthError::Store)?;
+            self.stores.use_ticket(&hash, now, until).await?;
             // If two requests use the ticket first at the same time, both succeed.
             ticket.expires_at = until;
         }
-        let credential = self.credentials.of_ticket(holder.credential.as_deref(), ticket.expires_at);
-        Ok(Some(Admitted { access: holder.access, limits: holder.limits, permit, credential }))
+        let credential = self.credentials.of_ticket(&holder, ticket.expires_at);
+        Ok(Some(Admitted { access, limits, permit, credential }))
     }
 
-    async fn holder_of(&self, ticket: &StoredTicket, now: Time) -> Result<Holder, AuthError> {
+    /// Returns the permissions, the limits and the credential of the caller that requested a ticket.
+    async fn holder_of(
+        &self,
+        ticket: &StoredTicket,
+        now: Time,
+    ) -> Result<(Access, Arc<Limits>, Arc<Credential>), AuthError> {
         if let Some(key) = ticket.key {
-            let known = self.keys.find_id(key, &self.registry).await?;
-            let (access, limits) = (known.access.clone(), known.limits.clone());
-            return Ok(Holder { access, limits, credential: Some(known.credential.clone()) });
+            return Ok(self.keys.find_id(key, &self.registry).await?.caller());
         }
         let Some(token) = &ticket.token else {
             let operator = self.operator().cloned().ok_or(INVALID_TICKET)?;
-            return Ok(Holder { access: operator, limits: Arc::new(Limits::unbounded()), credential: None });
+            return Ok((operator, Arc::new(Limits::new((0, 0), 0)), self.credentials.of_operator()));
         };
         let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("an event ticket: {error}"));
         let Token { scopes, subject, bounds, expires_at } = serde_json::from_str(token).map_err(corrupt)?;
@@ -136,18 +134,10 @@ impl Auth {
         if expires_at <= now || self.jwt.is_none() {
             return Err(INVALID_TICKET);
         }
-        let limits = self.subjects.of(&ticket.tenant, &subject, bounds);
+        let limits = self.limits.of_subject(&ticket.tenant, &subject, bounds);
         let scopes = Scopes::of_text(&scopes);
         let caller = Caller { tenant: ticket.tenant.clone(), scopes, tools: None, key: None };
         let access = Access::open(caller, &self.stores, &self.registry).await?;
-        let credential = self.credentials.of_token(expires_at, subject, bounds);
-        Ok(Holder { access, limits, credential: Some(credential) })
+        Ok((access, limits, self.credentials.of_token(expires_at, subject, bounds)))
     }
-}
-
-/// The caller that requested a ticket.
-struct Holder {
-    access: Access,
-    limits: Arc<Limits>,
-    credential: Option<Arc<Credential>>,
 }

@@ -1,16 +1,18 @@
-//! The worker that claims due callbacks, runs their attempts and records the outcomes.
+//! The worker that claims due callbacks, posts the ended calls as signed JSON and records the outcomes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::attempt::{AttemptOutcome, attempt};
 use super::slots::Slots;
 use super::{Callbacks, schedule};
 use crate::domain::{Time, json};
-use crate::executor::http::Delivered;
+use crate::executor::http::{Delivered, webhook_headers};
+use crate::formats::native::ToolCall;
 use crate::store::StoreError;
 use crate::store::callbacks::{AttemptRecord, DueCallback, RecordedOutcome};
 
@@ -21,23 +23,19 @@ const WINDOWS: usize = 4;
 /// Lease of a callback, in milliseconds: longer than reading the call, the longest attempt and the rest of its response
 /// take together.
 const LEASE_MS: i64 = 25_000;
+/// Timeout for reading the call.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Grace period for attempts in flight at shutdown.
 const GRACE: Duration = Duration::from_secs(2);
 /// Maximum length of a stored error, in characters.
 const ERROR_CHARS: usize = 500;
 
-/// An attempt in flight.
-#[derive(Debug)]
-struct InFlightAttempt {
-    due: DueCallback,
-    started: Time,
-}
-
 /// The attempts in flight and their unrecorded outcomes.
 pub struct Worker {
     callbacks: Arc<Callbacks>,
-    tries: JoinSet<AttemptOutcome>,
-    running: HashMap<Id, InFlightAttempt>,
+    tries: JoinSet<Option<Delivered>>,
+    /// The callbacks of the attempts in flight, with the starts of the attempts.
+    running: HashMap<Id, (DueCallback, Time)>,
     /// Outcomes that are not stored yet, each with the end of its lease.
     notes: Vec<(AttemptRecord, Time)>,
 }
@@ -86,7 +84,7 @@ impl Worker {
 
     async fn begin(&mut self) -> Result<(), StoreError> {
         for _ in 0..WINDOWS {
-            let mut slots = Slots::occupied_by(self.running.values().map(|running| &running.due), self.notes.len());
+            let mut slots = Slots::occupied_by(self.running.values().map(|(due, _)| due), self.notes.len());
             if slots.are_full() {
                 return Ok(());
             }
@@ -101,7 +99,7 @@ impl Worker {
             for due in store.claim_callbacks(chosen, now, Time(now.0 + LEASE_MS * 1000)).await? {
                 let (callbacks, own) = (self.callbacks.clone(), due.clone());
                 let task = self.tries.spawn(async move { attempt(&callbacks, &own).await });
-                self.running.insert(task.id(), InFlightAttempt { due, started: now });
+                self.running.insert(task.id(), (due, now));
             }
             if !was_full {
                 return Ok(());
@@ -110,36 +108,36 @@ impl Worker {
         Ok(())
     }
 
-    fn finish(&mut self, ended: Result<(Id, AttemptOutcome), JoinError>) {
-        let (id, ended) = match ended {
+    fn finish(&mut self, ended: Result<(Id, Option<Delivered>), JoinError>) {
+        let (id, delivered) = match ended {
             Ok(ended) => ended,
-            Err(error) if error.is_cancelled() => (error.id(), AttemptOutcome::Interrupted),
-            Err(error) => {
-                let fault = Some("internal error while the callback was sent".to_owned());
-                (error.id(), AttemptOutcome::Completed(Delivered { status: None, fault }))
-            }
+            Err(error) if error.is_cancelled() => (error.id(), None),
+            Err(error) => (error.id(), unsent("internal error while the callback was sent")),
         };
-        let Some(InFlightAttempt { due, started }) = self.running.remove(&id) else { return };
+        let Some((due, started)) = self.running.remove(&id) else { return };
         let now = self.callbacks.clock.now();
-        let outcome = match ended {
-            AttemptOutcome::Interrupted => RecordedOutcome::Interrupted,
-            AttemptOutcome::Completed(Delivered { status: Some(status), fault: None }) => {
-                self.callbacks.counts.count_delivered();
-                RecordedOutcome::Delivered { status, at: now }
+        let counts = &self.callbacks.counts;
+        let (outcome, count) = match delivered {
+            None => (RecordedOutcome::Interrupted, None),
+            Some(Delivered { status: Some(status), fault: None }) => {
+                (RecordedOutcome::Delivered { status, at: now }, Some(&counts.delivered))
             }
-            AttemptOutcome::Completed(Delivered { status, fault }) => {
+            Some(Delivered { status, fault }) => {
                 let error = stored_error(&fault.unwrap_or_default());
                 let next_at = schedule::next_at(due.event_id, due.step(), started, now);
-                self.callbacks.counts.count_failed(next_at.is_none());
-                match next_at {
-                    Some(_) => tracing::debug!(call = %due.call_id, host = %due.host, error, "callback attempt failed"),
-                    None => {
-                        tracing::warn!(call = %due.call_id, host = %due.host, error, "callback abandoned after its last attempt")
-                    }
-                }
-                RecordedOutcome::Failed { status, error, next_at }
+                let count = if next_at.is_some() {
+                    tracing::debug!(call = %due.call_id, host = %due.host, error, "callback attempt failed");
+                    &counts.failed
+                } else {
+                    tracing::warn!(call = %due.call_id, host = %due.host, error, "callback abandoned after its last attempt");
+                    &counts.given_up
+                };
+                (RecordedOutcome::Failed { status, error, next_at }, Some(count))
             }
         };
+        if let Some(count) = count {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
         let note = AttemptRecord { call_id: due.call_id, attempt: due.attempts, noted: outcome };
         self.notes.push((note, Time(started.0 + LEASE_MS * 1000)));
     }
@@ -159,6 +157,28 @@ impl Worker {
     }
 }
 
+/// Makes one attempt, which `due` already counts. Returns `None` if it was not started and does not count.
+async fn attempt(callbacks: &Callbacks, due: &DueCallback) -> Option<Delivered> {
+    let call = match tokio::time::timeout(READ_TIMEOUT, callbacks.store.call_of_callback(due.call_id)).await {
+        Ok(Ok(Some(call))) => call,
+        Ok(Ok(None)) => return unsent("the stored call was deleted"),
+        Ok(Err(StoreError::Corrupt(_))) => return unsent("the stored call cannot be read"),
+        // The database is unavailable.
+        Ok(Err(_)) | Err(_) => return None,
+    };
+    let Ok(body) = serde_json::to_vec(&ToolCall::from(&call)) else { return unsent("the call cannot be serialized") };
+    drop(call);
+    let body = Bytes::from(body);
+    let headers = webhook_headers(&callbacks.key, &due.event_id.to_string(), callbacks.clock.now(), &body);
+    let timeout = schedule::nth(due.step()).timeout;
+    Some(callbacks.client.deliver(&due.url, headers, body, timeout).await)
+}
+
+/// Creates the result of an attempt that failed before anything was sent.
+fn unsent(fault: &str) -> Option<Delivered> {
+    Some(Delivered { status: None, fault: Some(fault.to_owned()) })
+}
+
 /// Shortens an error to one line without U+0000, which Postgres rejects.
 fn stored_error(error: &str) -> String {
     json::shorten(error, ERROR_CHARS).replace(char::is_control, " ")
@@ -168,7 +188,6 @@ fn stored_error(error: &str) -> String {
 mod tests {
     use uuid::Uuid;
 
-    use super::super::attempt;
     use super::*;
     use crate::domain::Clock;
     use crate::executor::signing_key::SigningKey;
@@ -178,7 +197,7 @@ mod tests {
     #[test]
     fn lease_is_longer_than_every_attempt() {
         let longest = schedule::TRIES.iter().map(|one| one.timeout).max().unwrap();
-        let with_answer = attempt::READ + longest + Duration::from_secs(1);
+        let with_answer = READ_TIMEOUT + longest + Duration::from_secs(1);
         assert!(with_answer.as_millis() + 2_000 <= LEASE_MS as u128, "{with_answer:?}");
     }
 

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::Read;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,7 +89,8 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         (Err(lost), None) => return Err(not_recorded(lost)),
     };
     screen.end(&call);
-    let printed = if args.json { print::json_line(&ToolCall::from(&*call)) } else { print::result(output(&call)) };
+    let output = call.outcome.as_deref().map_or("", |outcome| outcome.output.as_str());
+    let printed = if args.json { print::json_line(&ToolCall::from(&*call)) } else { print::result(output) };
     tokio::select! {
         () = app.stop() => {}
         _ = signals.next() => {}
@@ -128,37 +130,32 @@ async fn until_end(
     screen: &mut Screen,
     signals: &mut Signals,
 ) -> (Result<Arc<Call>, RecordError>, Option<u8>) {
-    let end = pending.end();
-    tokio::pin!(end);
+    let mut end = pin!(pending.end());
+    // Shows all events; ends with the result.
+    let mut show = pin!(async {
+        while let Some(event) = reader.events.recv().await {
+            screen.show(&event.event);
+            if event.event.stage == Stage::Result {
+                break;
+            }
+        }
+    });
     let mut live = true;
-    let ended = loop {
+    loop {
         tokio::select! {
             biased;
             number = signals.next() => return (interrupted(app, &mut end, signals).await, Some(number)),
-            event = reader.events.recv(), if live => match event {
-                Some(event) => {
-                    screen.show(&event.event);
-                    live = event.event.stage != Stage::Result;
+            () = &mut show, if live => live = false,
+            ended = &mut end => {
+                if ended.is_ok() && live {
+                    // A commit is acknowledged before it is published, so its events may still be on their way.
+                    // Missing events only reduce the displayed progress.
+                    let _ = tokio::time::timeout(LAST_EVENTS, show).await;
                 }
-                None => live = false,
-            },
-            ended = &mut end => break ended,
-        }
-    };
-    if ended.is_ok() && live {
-        // A commit is acknowledged before it is published, so its events may still be on their way.
-        let rest = async {
-            while let Some(event) = reader.events.recv().await {
-                screen.show(&event.event);
-                if event.event.stage == Stage::Result {
-                    break;
-                }
+                return (ended, None);
             }
-        };
-        // Missing events only reduce the displayed progress.
-        let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
+        }
     }
-    (ended, None)
 }
 
 /// Stops the tool and waits until the call is settled, so that it is not stored as running. A second signal skips the
@@ -188,10 +185,6 @@ fn not_recorded(RecordError { accepted }: RecordError) -> CliError {
     };
     CliError::unavailable(what)
         .hint("Try again when the database is available. If the tool must not run twice, look up the call there first.")
-}
-
-fn output(call: &Call) -> &str {
-    call.outcome.as_deref().map_or("", |outcome| outcome.output.as_str())
 }
 
 /// SIGINT and SIGTERM as signal numbers.

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use serde::Serialize;
+use serde_json::json;
 
 use super::error::CliError;
 use super::options::{self, Options};
@@ -40,54 +41,49 @@ enum Verdict {
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Check {
-    name: &'static str,
+struct Finding {
     status: Verdict,
-    /// The finding.
     found: String,
     /// How to fix it; `null` if nothing needs to change.
     advice: Option<String>,
 }
 
-impl Check {
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, status: Verdict::Ok, found: found.into(), advice: None }
+impl Finding {
+    fn ok(found: impl Into<String>) -> Self {
+        Self { status: Verdict::Ok, found: found.into(), advice: None }
     }
 
-    fn warn(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { name, status: Verdict::Warn, found: found.into(), advice: Some(advice.into()) }
+    fn warn(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { status: Verdict::Warn, found: found.into(), advice: Some(advice.into()) }
     }
 
-    fn fail(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { name, status: Verdict::Fail, found: found.into(), advice: Some(advice.into()) }
-    }
-
-    /// Formats the check for people: the finding on one line, the advice on the next.
-    fn text(&self) -> String {
-        let status = match self.status {
-            Verdict::Ok => "OK",
-            Verdict::Warn => "WARN",
-            Verdict::Fail => "FAIL",
-        };
-        let advice = self.advice.as_ref().map_or_else(String::new, |advice| format!("\n{:24}→ {advice}", ""));
-        format!("{status:<6}{:<18}{}{advice}", self.name, self.found)
+    fn fail(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { status: Verdict::Fail, found: found.into(), advice: Some(advice.into()) }
     }
 }
 
-#[derive(Serialize)]
-struct Report<'a> {
-    /// Whether a service can start and work.
-    ok: bool,
-    version: &'static str,
-    checks: &'a [Check],
+/// A check with its result.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    #[serde(flatten)]
+    finding: Finding,
+}
+
+impl Check {
+    /// Formats the check for people: the finding on one line, the advice on the next.
+    fn text(&self) -> String {
+        let Self { name, finding: Finding { status, found, advice } } = self;
+        let status = format!("{status:?}").to_uppercase();
+        let advice = advice.as_ref().map_or_else(String::new, |advice| format!("\n{:24}→ {advice}", ""));
+        format!("{status:<6}{name:<18}{found}{advice}")
+    }
 }
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let checks = match options.quiet_settings() {
         Ok(mut config) => {
-            if let Some(listen) = args.listen.or_else(|| options::variable(&options::environment, "TOOLPOST_LISTEN")) {
-                config.server.listen = listen;
-            }
+            options::set_listen(&mut config, args.listen);
             config.auth.insecure_no_auth |= args.insecure_no_auth;
             crate::telemetry::start(&config.log);
             all(&config).await
@@ -95,12 +91,12 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         Err(error) => {
             let advice =
                 "Fix the file of --config (TOOLPOST_CONFIG) or the named variable, then run this command again.";
-            vec![Check::fail("settings", error.message(), advice)]
+            vec![Check { name: "settings", finding: Finding::fail(error.message, advice) }]
         }
     };
-    let is_well = checks.iter().all(|check| check.status != Verdict::Fail);
+    let is_well = checks.iter().all(|check| check.finding.status != Verdict::Fail);
     if args.json {
-        print::json(&Report { ok: is_well, version: env!("CARGO_PKG_VERSION"), checks: &checks })?;
+        print::json(&json!({ "ok": is_well, "version": env!("CARGO_PKG_VERSION"), "checks": checks }))?;
     } else {
         print::result(&checks.iter().map(Check::text).collect::<Vec<_>>().join("\n"))?;
     }
@@ -109,19 +105,21 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
 
 /// Runs all checks, in the order of a start.
 async fn all(config: &Config) -> Vec<Check> {
-    let mut checks = vec![Check::ok("settings", "are valid")];
+    let mut checks = Vec::new();
+    let mut add = |name, finding| checks.push(Check { name, finding });
+    add("settings", Finding::ok("are valid"));
     let database = database::check(config).await;
-    checks.extend(database.checks);
-    checks.push(secrets::egress(config));
-    checks.push(secrets::signing_secret(config));
-    checks.push(secrets::encryption_keys(config));
-    checks.extend(secrets::secrets_file(config));
-    checks.extend(tools::check(config).await);
-    checks.push(tools::workspace(config));
-    checks.push(machine::listen(config, database.has_keys).await);
-    checks.push(machine::open_files());
-    checks.push(machine::clock(database.now));
-    checks.extend(machine::traces(config).await);
+    database.findings.into_iter().for_each(|(name, finding)| add(name, finding));
+    add("egress", secrets::egress(config));
+    add("signing secret", secrets::signing_secret(config));
+    add("encryption keys", secrets::encryption_keys(config));
+    secrets::secrets_file(config).into_iter().for_each(|finding| add("secrets file", finding));
+    tools::check(config).await.into_iter().for_each(|(name, finding)| add(name, finding));
+    add("workspace", tools::workspace(config));
+    add("listen address", machine::listen(config, database.has_keys).await);
+    add("open files", machine::open_files());
+    add("clock", machine::clock(database.now));
+    machine::traces(config).await.into_iter().for_each(|finding| add("traces", finding));
     checks
 }
 
@@ -131,8 +129,9 @@ mod tests {
 
     #[test]
     fn advice_is_on_its_own_line() {
-        assert_eq!(Check::ok("clock", "right").text(), "OK    clock             right");
-        let text = Check::fail("database", "unavailable", "Start it.").text();
+        let text = |name, finding| Check { name, finding }.text();
+        assert_eq!(text("clock", Finding::ok("right")), "OK    clock             right");
+        let text = text("database", Finding::fail("unavailable", "Start it."));
         assert_eq!(text, "FAIL  database          unavailable\n                        → Start it.");
     }
 }

@@ -10,8 +10,10 @@ use super::Exit;
 /// An error that ends a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CliError {
-    exit: Exit,
-    message: String,
+    /// The exit code.
+    pub exit: Exit,
+    /// The message without the hint.
+    pub message: String,
     hint: Option<String>,
 }
 
@@ -32,69 +34,65 @@ impl CliError {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// Converts an error of the installation of signal handlers.
+    pub fn signals(error: std::io::Error) -> Self {
+        Self::unavailable(format!("cannot install signal handlers: {error}"))
+    }
+
     /// Converts an error of the start on this database.
     pub fn start(error: StartError, database: &str) -> Self {
-        match error {
-            StartError::Store(error) => Self::store(&error, database),
-            StartError::Egress(_) => Self::usage(error.to_string())
-                .hint("Set --egress-allow to networks (10.0.0.0/8), addresses, host names or *.domains."),
-            StartError::ProcessUser(_) => Self::usage(error.to_string())
-                .hint("Name an unprivileged user of this machine, or UID:GID, and start the service as root; or omit \
-                    the setting."),
-            StartError::Folder { .. } => {
-                Self::usage(error.to_string()).hint("Set --tools to an existing folder of *.json and *.toml files.")
+        let message = error.to_string();
+        let hint = match error {
+            StartError::Store(error) => return Self::store(&error, database),
+            StartError::Client(_) | StartError::Builtin(..) | StartError::Randomness(_) => {
+                return Self::unavailable(message);
             }
-            StartError::Workspace { .. } => Self::usage(error.to_string()).hint("Set --workspace to an existing folder."),
-            StartError::SigningSecret(_) => Self::usage(error.to_string())
-                .hint("Omit it, and the service generates one; show it with `toolpost keys signing-secret`."),
-            StartError::Hook { .. } => {
-                Self::usage(error.to_string()).hint("Fix it under [[hooks]] in the settings file.")
+            StartError::Egress(_) => "Set --egress-allow to networks (10.0.0.0/8), addresses, host names or *.domains.",
+            StartError::ProcessUser(_) => {
+                "Name an unprivileged user of this machine, or UID:GID, and start the service as root; or omit the \
+                 setting."
             }
-            StartError::Issuer(_) => Self::usage(error.to_string()).hint("Fix [auth.jwt] in the settings."),
-            StartError::Upstreams(_) => Self::usage(error.to_string()).hint(
-                "Set --mcp-servers to a JSON file such as {\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"mcp-server-git\"]}}}.",
-            ),
-            StartError::EncryptionKeys(_) => Self::usage(error.to_string())
-                .hint("The first key encrypts, and all keys decrypt: add a new key in front and keep the old ones."),
-            StartError::SecretsFile { .. } => Self::usage(error.to_string())
-                .hint("The file must have one line NAME=value per secret. Set its path with `secrets.file` or \
-                    TOOLPOST_SECRETS_FILE."),
-            StartError::Telemetry(_) => Self::usage(error.to_string())
-                .hint("Set it to the OTLP/HTTP address of a collector, such as http://collector:4318, or to an empty \
-                    value."),
-            StartError::Client(_) | StartError::Builtin { .. } | StartError::Randomness(_) => {
-                Self::unavailable(error.to_string())
+            StartError::Folder(..) => "Set --tools to an existing folder of *.json and *.toml files.",
+            StartError::Workspace(..) => "Set --workspace to an existing folder.",
+            StartError::SigningSecret(_) => {
+                "Omit it, and the service generates one; show it with `toolpost keys signing-secret`."
             }
-        }
+            StartError::Hook(..) => "Fix it under [[hooks]] in the settings file.",
+            StartError::Issuer(_) => "Fix [auth.jwt] in the settings.",
+            StartError::Upstreams(_) => {
+                "Set --mcp-servers to a JSON file such as {\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": \
+                 [\"mcp-server-git\"]}}}."
+            }
+            StartError::EncryptionKeys(_) => {
+                "The first key encrypts, and all keys decrypt: add a new key in front and keep the old ones."
+            }
+            StartError::SecretsFile(..) => {
+                "The file must have one line NAME=value per secret. Set its path with `secrets.file` or \
+                 TOOLPOST_SECRETS_FILE."
+            }
+            StartError::Telemetry(_) => {
+                "Set it to the OTLP/HTTP address of a collector, such as http://collector:4318, or to an empty value."
+            }
+        };
+        Self::usage(message).hint(hint)
     }
 
     /// Converts an error of this database.
     pub fn store(error: &StoreError, database: &str) -> Self {
         let failed = Self::unavailable(error.to_string());
-        match error {
+        let advice = match error {
             // The message already names the valid forms.
-            StoreError::Url { .. } => failed,
-            StoreError::Migrate(_) => failed.hint(format!(
-                "The database is {}. `toolpost doctor` checks its migrations. If another build created it, use that \
-                 build, or set another database with --database-url URL (TOOLPOST_DATABASE_URL, DATABASE_URL).",
-                without_password(database)
-            )),
-            _ => failed.hint(format!(
-                "The database is {}. Check that it is reachable and writable, or set another with --database-url URL \
-                 (TOOLPOST_DATABASE_URL, DATABASE_URL).",
-                without_password(database)
-            )),
-        }
-    }
-
-    /// Returns the message without the hint.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Returns the exit code.
-    pub fn exit(&self) -> Exit {
-        self.exit
+            StoreError::Url { .. } => return failed,
+            StoreError::Migrate(_) => {
+                "`toolpost doctor` checks its migrations. If another build created it, use that build, or set another \
+                 database"
+            }
+            _ => "Check that it is reachable and writable, or set another",
+        };
+        failed.hint(format!(
+            "The database is {}. {advice} with --database-url URL (TOOLPOST_DATABASE_URL, DATABASE_URL).",
+            without_password(database)
+        ))
     }
 }
 

@@ -83,7 +83,8 @@ async fn write(
 ) -> Result<ExportSummary, CliError> {
     let mut export = store.export(filter);
     let mut written = ExportSummary::default();
-    let mut screen = ExportProgress::new();
+    let is_on = std::io::stderr().is_terminal();
+    let mut screen = ExportProgress { is_on, shown: Instant::now(), is_written: false };
     while let Some(calls) = export.next().await.map_err(|error| CliError::store(&error, database))? {
         for call in calls {
             match call {
@@ -160,10 +161,6 @@ struct ExportProgress {
 }
 
 impl ExportProgress {
-    fn new() -> Self {
-        Self { is_on: std::io::stderr().is_terminal(), shown: Instant::now(), is_written: false }
-    }
-
     fn show(&mut self, calls: u64) {
         if self.is_on && self.shown.elapsed() >= PROGRESS {
             self.shown = Instant::now();

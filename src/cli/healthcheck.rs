@@ -27,33 +27,27 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         Some(url) => url,
         None => own(options)?,
     };
-    let unasked = |error: reqwest::Error| CliError::unavailable(format!("cannot create an HTTP client: {error}"));
     let client = reqwest::Client::builder().no_proxy().redirect(Policy::none());
-    let client = client.timeout(Duration::from_millis(args.timeout_ms)).build().map_err(unasked)?;
+    let client = client.timeout(Duration::from_millis(args.timeout_ms)).build();
+    let client = client.map_err(|error| CliError::unavailable(format!("cannot create an HTTP client: {error}")))?;
     let request = client.get(&url).build().map_err(|_| {
         CliError::usage(format!("\"{url}\" is not a valid URL"))
             .hint("Use a URL such as http://127.0.0.1:8080/healthz.")
     })?;
-    Ok(match client.execute(request).await {
+    let fault = match client.execute(request).await {
         Ok(answer) if answer.status().is_success() => {
             print::result(&format!("{url} responded with {}", answer.status()))?;
-            Exit::Success
+            return Ok(Exit::Success);
         }
-        Ok(answer) => is_unhealthy(&format!("{url} responded with {}", answer.status())),
-        Err(error) if error.is_timeout() => {
-            is_unhealthy(&format!("{url} did not respond within {} ms", args.timeout_ms))
-        }
-        Err(error) => is_unhealthy(&format!("{url} does not respond: {}", innermost(&error.without_url()))),
-    })
+        Ok(answer) => format!("{url} responded with {}", answer.status()),
+        Err(error) if error.is_timeout() => format!("{url} did not respond within {} ms", args.timeout_ms),
+        Err(error) => format!("{url} does not respond: {}", innermost(&error.without_url())),
+    };
+    print::note(&fault);
+    Ok(Exit::Failure)
 }
 
-fn is_unhealthy(what: &str) -> Exit {
-    print::note(what);
-    Exit::Failure
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
+fn innermost(mut error: &dyn std::error::Error) -> String {
     while let Some(source) = error.source() {
         error = source;
     }
@@ -62,7 +56,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 /// Returns the URL of the service with the same settings.
 fn own(options: &Options) -> Result<String, CliError> {
-    let listen = match options::variable(&options::environment, "TOOLPOST_LISTEN") {
+    let listen = match options::variable("TOOLPOST_LISTEN") {
         Some(listen) => listen,
         None => options.quiet_settings()?.server.listen,
     };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::config::{Config, LogFormat, SecretObjects, SecretString};
+use crate::config::{Config, LogFormat, SecretObjects};
 use clap::builder::NonEmptyStringValueParser;
 
 use super::error::CliError;
@@ -47,9 +47,9 @@ impl Options {
     /// Returns the settings of the service. Flags take precedence over short variables, `TOOLPOST__SECTION__KEY`, the
     /// file and the defaults, in this order.
     pub fn settings(&self) -> Result<Config, CliError> {
-        let file = self.config.clone().or_else(|| variable(&environment, "TOOLPOST_CONFIG").map(PathBuf::from));
+        let file = self.config.clone().or_else(|| variable("TOOLPOST_CONFIG").map(PathBuf::from));
         let mut config = Config::load(file.as_deref())?;
-        self.apply(&mut config, &environment);
+        self.apply(&mut config, |name| std::env::var(name).ok());
         Ok(config)
     }
 
@@ -73,50 +73,40 @@ impl Options {
         Ok(config)
     }
 
-    fn apply(&self, config: &mut Config, env: &impl Fn(&str) -> Option<String>) {
-        let database_url = self.database_url.clone();
-        let database_url = database_url.or_else(|| variable(env, "TOOLPOST_DATABASE_URL"));
-        if let Some(url) = database_url.or_else(|| variable(env, "DATABASE_URL")) {
-            config.store.database_url = url;
-        }
-        if let Some(folder) = self.tools.clone().or_else(|| variable(env, "TOOLPOST_TOOLS")) {
-            config.tools.dir = folder;
-        }
-        if let Some(file) = self.mcp_servers.clone().or_else(|| variable(env, "TOOLPOST_MCP_SERVERS")) {
-            config.mcp_servers.file = file;
-        }
-        if let Some(discovery) = self.discovery.then_some(true).or_else(|| switch(env, "TOOLPOST_TOOLS_DISCOVERY")) {
-            config.tools.discovery = discovery;
+    fn apply(&self, config: &mut Config, env: impl Fn(&str) -> Option<String>) {
+        let variable = |name: &str| not_blank(env(name));
+        // Any other value counts as `false`.
+        let is_true = |value: String| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on");
+        let set = |setting: &mut String, flag: &Option<String>, names: &[&str]| {
+            if let Some(value) = flag.clone().or_else(|| names.iter().find_map(|name| variable(name))) {
+                *setting = value;
+            }
+        };
+        set(&mut config.store.database_url, &self.database_url, &["TOOLPOST_DATABASE_URL", "DATABASE_URL"]);
+        set(&mut config.tools.dir, &self.tools, &["TOOLPOST_TOOLS"]);
+        set(&mut config.mcp_servers.file, &self.mcp_servers, &["TOOLPOST_MCP_SERVERS"]);
+        set(&mut config.workspace.dir, &self.workspace, &["TOOLPOST_WORKSPACE"]);
+        if self.discovery {
+            config.tools.discovery = true;
+        } else if let Some(discovery) = variable("TOOLPOST_TOOLS_DISCOVERY") {
+            config.tools.discovery = is_true(discovery);
         }
         if !self.egress_allow.is_empty() {
             config.egress.allow.clone_from(&self.egress_allow);
-        } else if let Some(allow) = variable(env, "TOOLPOST_EGRESS_ALLOW") {
+        } else if let Some(allow) = variable("TOOLPOST_EGRESS_ALLOW") {
             config.egress.allow =
                 allow.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect();
         }
-        if let Some(folder) = self.workspace.clone().or_else(|| variable(env, "TOOLPOST_WORKSPACE")) {
-            config.workspace.dir = folder;
-        }
-        // Not available as a flag, because all users of a machine can read the arguments of a process.
-        if let Some(secret) = variable(env, "TOOLPOST_SIGNING_SECRET") {
-            config.server.signing_secret = SecretString(secret);
-        }
-        if let Some(keys) = variable(env, "TOOLPOST_ENCRYPTION_KEYS") {
-            config.secrets.encryption_keys = SecretString(keys);
-        }
-        if let Some(file) = variable(env, "TOOLPOST_SECRETS_FILE") {
-            config.secrets.file = file;
-        }
+        // Not available as flags, because all users of a machine can read the arguments of a process.
+        set(&mut config.server.signing_secret.0, &None, &["TOOLPOST_SIGNING_SECRET"]);
+        set(&mut config.secrets.encryption_keys.0, &None, &["TOOLPOST_ENCRYPTION_KEYS"]);
+        set(&mut config.secrets.file, &None, &["TOOLPOST_SECRETS_FILE"]);
         // Variables of the OpenTelemetry standard (SDK environment variables).
-        if config.telemetry.otlp_endpoint.is_empty()
-            && let Some(endpoint) = variable(env, "OTEL_EXPORTER_OTLP_ENDPOINT")
-        {
-            config.telemetry.otlp_endpoint = endpoint;
+        if config.telemetry.otlp_endpoint.is_empty() {
+            set(&mut config.telemetry.otlp_endpoint, &None, &["OTEL_EXPORTER_OTLP_ENDPOINT"]);
         }
-        if let Some(name) = variable(env, "OTEL_SERVICE_NAME") {
-            config.telemetry.service_name = name;
-        }
-        if switch(env, "OTEL_SDK_DISABLED") == Some(true) {
+        set(&mut config.telemetry.service_name, &None, &["OTEL_SERVICE_NAME"]);
+        if variable("OTEL_SDK_DISABLED").is_some_and(is_true) {
             config.telemetry.otlp_endpoint.clear();
         }
         if let Some(format) = self.log_format {
@@ -125,19 +115,20 @@ impl Options {
     }
 }
 
-/// Returns a variable of the process, or `None` if it is not valid UTF-8.
-pub fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+/// Sets the listen address from the `--listen` flag or its variable.
+pub fn set_listen(config: &mut Config, flag: Option<String>) {
+    if let Some(listen) = flag.or_else(|| variable("TOOLPOST_LISTEN")) {
+        config.server.listen = listen;
+    }
 }
 
-/// Returns a variable that is not blank.
-pub fn variable(env: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
-    env(name).filter(|value| !value.trim().is_empty())
+/// Returns a variable of the process that is valid UTF-8 and not blank.
+pub fn variable(name: &str) -> Option<String> {
+    not_blank(std::env::var(name).ok())
 }
 
-/// Returns a boolean variable; any other value counts as `false`.
-fn switch(env: &impl Fn(&str) -> Option<String>, name: &str) -> Option<bool> {
-    variable(env, name).map(|value| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))
+fn not_blank(value: Option<String>) -> Option<String> {
+    value.filter(|value| !value.trim().is_empty())
 }
 
 #[cfg(test)]
@@ -157,7 +148,7 @@ mod tests {
         let mut config = Config::default();
         config.store.database_url = "sqlite://of-the-file".into();
         let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        only.options.apply(&mut config, &env);
+        only.options.apply(&mut config, env);
         config
     }
 

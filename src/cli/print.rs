@@ -3,7 +3,7 @@
 
 use std::io::{ErrorKind, Write};
 
-use crate::domain::json;
+use crate::domain::{Time, json};
 use comfy_table::{CellAlignment, Row, Table, presets};
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ pub fn note(line: &str) {
 /// Writes an error to standard error and returns its exit code.
 pub fn error(error: &CliError) -> Exit {
     note(&error.to_string());
-    error.exit()
+    error.exit
 }
 
 /// Writes a document for programs, indented so that it can also be stored as a file.
@@ -54,6 +54,11 @@ pub fn one_line(text: &str, limit: usize) -> String {
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     json::shorten(&words.join(" "), limit)
+}
+
+/// Formats a time in the past, if it ever happened.
+pub fn when(time: Option<Time>) -> String {
+    time.map_or_else(|| "never".to_owned(), |time| time.to_string())
 }
 
 /// Formats a table; the columns from `numbers_from` on are aligned to the right.

@@ -3,8 +3,9 @@
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 
+use crate::app::App;
 use crate::config::Config;
-use crate::store::{Db, Stores};
+use crate::store::Db;
 use clap::builder::NonEmptyStringValueParser;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -26,9 +27,7 @@ pub struct Args {
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let mut config = options.settings()?;
-    if let Some(listen) = args.listen.or_else(|| options::variable(&options::environment, "TOOLPOST_LISTEN")) {
-        config.server.listen = listen;
-    }
+    options::set_listen(&mut config, args.listen);
     // The port is bound before the database is opened, so that a second service started by mistake changes nothing
     // there. Connections wait until the start is complete.
     let addresses = resolve(&config.server.listen).await?;
@@ -38,11 +37,10 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     require_auth_unless_loopback(&addresses, is_insecure, &config).await?;
     let address = listener.local_addr().map_err(|error| CliError::unavailable(error.to_string()))?;
     let drain = CancellationToken::new();
-    crate::lifecycle::on_signals(drain.clone())
-        .map_err(|error| CliError::unavailable(format!("cannot install signal handlers: {error}")))?;
+    super::cancel_on_signals(&drain)?;
     let connections = config.server.max_connections;
     let app = tokio::select! {
-        started = super::start(config) => started?,
+        started = super::start(config, App::builder) => started?,
         () = drain.cancelled() => return Ok(Exit::Success),
     };
     match app.auth.operator() {
@@ -91,7 +89,7 @@ async fn require_auth_unless_loopback(
     config: &Config,
 ) -> Result<(), CliError> {
     let Some(address) = is_exposed(addresses).filter(|_| !is_insecure) else { return Ok(()) };
-    if !config.auth.jwt.issuer.is_empty() || has_keys(&config.database_url()).await? {
+    if !config.auth.jwt.issuer.is_empty() || has_keys(config).await? {
         return Ok(());
     }
     let message =
@@ -104,25 +102,16 @@ async fn require_auth_unless_loopback(
 
 /// Returns the first address that other machines can reach.
 pub(super) fn is_exposed(addresses: &[SocketAddr]) -> Option<&SocketAddr> {
-    addresses.iter().find(|address| !is_loopback(address))
+    addresses.iter().find(|address| !address.ip().to_canonical().is_loopback())
 }
 
-/// Returns `true` if API keys exist. Opens only the store, and creates no database file.
-async fn has_keys(database: &str) -> Result<bool, CliError> {
-    if database == "sqlite::memory:" || Db::file(database).is_some_and(|file| !file.exists()) {
+/// Returns `true` if API keys exist. Creates no database file.
+async fn has_keys(config: &Config) -> Result<bool, CliError> {
+    let database = config.database_url();
+    if database == "sqlite::memory:" || Db::file(&database).is_some_and(|file| !file.exists()) {
         return Ok(false);
     }
-    let found = async {
-        let stores = Stores::open(database).await?;
-        let found = stores.has_keys().await;
-        stores.close().await;
-        found
-    };
-    found.await.map_err(|error| CliError::store(&error, database))
-}
-
-fn is_loopback(address: &SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
+    super::query(config, async |stores| stores.has_keys().await).await
 }
 
 async fn bind(listen: &str, addresses: &[SocketAddr]) -> Result<TcpListener, CliError> {

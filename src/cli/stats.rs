@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::app::App;
-use crate::domain::Time;
 use crate::domain::stats::{ToolStats, UNKNOWN_TOOL};
 use serde::Serialize;
 
@@ -33,10 +32,8 @@ struct AllStats {
 }
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
-    let app = super::start_command_line(options.quiet_settings()?).await?;
-    let result = show(&app, &args).await;
-    app.stop().await;
-    result.map(|()| Exit::Success)
+    super::with_app(options.quiet_settings()?, async |app| show(app, &args).await).await?;
+    Ok(Exit::Success)
 }
 
 async fn show(app: &App, Args { name, tenant, json }: &Args) -> Result<(), CliError> {
@@ -78,7 +75,7 @@ fn table(AllStats { tools, unknown_tools }: &AllStats) -> String {
             stats.p95_duration_ms,
             stats.max_duration_ms,
         ];
-        let words = [name.to_owned(), when(stats.last_called_at)];
+        let words = [name.to_owned(), print::when(stats.last_called_at)];
         words.into_iter().chain(numbers.map(|number| number.to_string())).collect::<Vec<String>>()
     });
     print::table(&HEADER, rows, 2)
@@ -91,7 +88,7 @@ fn one(stats: &ToolStats) -> String {
     };
     let rows = [
         ("tool", stats.tool_name.clone()),
-        ("last call", when(stats.last_called_at)),
+        ("last call", print::when(stats.last_called_at)),
         ("runs", stats.execution_count.to_string()),
         ("good", stats.success_count.to_string()),
         ("bad", format!("{}{}", stats.failure_count, by_code(&stats.failures_by_code))),
@@ -111,10 +108,6 @@ fn one(stats: &ToolStats) -> String {
         ),
     ];
     print::facts(&rows)
-}
-
-fn when(time: Option<Time>) -> String {
-    time.map_or_else(|| "never".to_owned(), |time| time.to_string())
 }
 
 #[cfg(test)]

@@ -8,10 +8,9 @@ use crate::access::Access;
 use crate::app::App;
 use crate::domain::{ExecutorSpec, Source, ToolDefinition};
 use crate::formats::definitions::Format;
-use crate::registry::entry::ToolView;
+use crate::registry::definitions::{NativeItem, NativeList};
 use crate::registry::{Entry, Snapshot, View};
 use crate::schema;
-use serde::Serialize;
 
 use super::error::CliError;
 use super::options::Options;
@@ -65,50 +64,42 @@ enum Command {
     },
 }
 
-#[derive(Debug, Serialize)]
-struct List<'a> {
-    tools: Vec<ToolView<'a>>,
-    total: usize,
-}
-
 pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
     match command {
         Command::List { tenant, json, format } => {
-            let app = started(options).await?;
-            let result = tenant.access(&app).await.and_then(|access| {
-                let snapshot = access.snapshot().clone();
-                match format {
-                    Some(format) => print::result(&String::from_utf8_lossy(&snapshot.rendered(format, false).body)),
-                    None => list(&snapshot, json),
+            with_access(options, &tenant, |access| match format {
+                Some(format) => {
+                    print::result(&String::from_utf8_lossy(&access.snapshot().rendered(format, false).body))
                 }
-            });
-            app.stop().await;
-            result.map(|()| Exit::Success)
+                None => list(&access.snapshot(), json),
+            })
+            .await
         }
         Command::Show { name, tenant, json } => {
-            let app = started(options).await?;
-            let result = tenant.access(&app).await.and_then(|access| {
-                let entry = find(&access, &name)?;
+            with_access(options, &tenant, |access| {
+                let entry = find(access, &name)?;
                 let active = View::from(&**access.snapshot()).is_available(&entry);
-                if json {
-                    print::json(&entry.view(None).with_active(active))
-                } else {
-                    print::result(&show::text(&entry))
-                }
-            });
-            app.stop().await;
-            result.map(|()| Exit::Success)
+                if json { print::json(&entry.view(None, active)) } else { print::result(&show::text(&entry)) }
+            })
+            .await
         }
         Command::Validate { files, json } => validate::run(&files, json, options).await,
     }
 }
 
-/// Starts the library and waits a limited time for the tools of upstream servers.
-async fn started(options: &Options) -> Result<App, CliError> {
-    let app = super::start_command_line(options.quiet_settings()?).await?;
-    app.upstreams.start();
-    app.upstreams.wait_first_attempt(Duration::from_millis(app.config.mcp_servers.start_wait_ms)).await;
-    Ok(app)
+/// Runs a command on a tenant's tools, including those of upstream servers, for which it waits a limited time.
+async fn with_access(
+    options: &Options,
+    tenant: &TenantArg,
+    work: impl FnOnce(&Access) -> Result<(), CliError>,
+) -> Result<Exit, CliError> {
+    let run = async |app: &App| {
+        app.upstreams.start();
+        app.upstreams.wait_first_attempt(Duration::from_millis(app.config.mcp_servers.start_wait_ms)).await;
+        work(&tenant.access(app).await?)
+    };
+    super::with_app(options.quiet_settings()?, run).await?;
+    Ok(Exit::Success)
 }
 
 /// Returns the tool of this name, or an error with the nearest name.
@@ -124,8 +115,9 @@ pub fn find(access: &Access, name: &str) -> Result<Arc<Entry>, CliError> {
 
 fn list(snapshot: &Snapshot, json: bool) -> Result<(), CliError> {
     if json {
-        let tools: Vec<ToolView<'_>> = snapshot.list().iter().map(|entry| entry.view(None)).collect();
-        return print::json(&List { total: tools.len(), tools });
+        let tools = snapshot.list().iter().map(|entry| NativeItem { tool: entry.view(None, true), score: None });
+        let tools: Vec<NativeItem<'_>> = tools.collect();
+        return print::json(&NativeList { total: tools.len(), tools });
     }
     let rows = snapshot.all().iter().map(|entry| {
         let mark = if View::from(snapshot).is_available(entry) { "" } else { " (inactive)" };

@@ -1,7 +1,5 @@
 //! The catalog of all limits, from which `docs/limits.md` is generated.
 
-use std::fmt::Write;
-
 use serde_json::Value;
 
 use super::Config;
@@ -109,96 +107,16 @@ pub const CATALOG: &[Limit] = &[
     limit("process.limits.open_files", "Open files of each process of a tool", KILLED),
 ];
 
-/// Numeric settings that do not limit a resource of callers.
-pub const OTHERS: &[&str] = &[
-    "node.heartbeat_ms",
-    "node.lease_ms",
-    "pause.cooldown_ms",
-    "retention.calls_ms",
-    "retention.events_ms",
-    "retention.batch",
-    "retention.pause_ms",
-    "auth.jwt.leeway_s",
-    "mcp_servers.start_wait_ms",
-    "mcp_servers.start_timeout_ms",
-    "mcp_servers.call_wait_ms",
-    "mcp_servers.poll_ms",
-    "mcp_servers.initial_backoff_ms",
-    "mcp_servers.max_backoff_ms",
-    "mcp_servers.give_up_after",
-];
-
-/// Fixed limits: the resource, its maximum, and the effect of exceeding it.
-const FIXED: &[(&str, &str, &str)] = &[
-    ("Nesting of a JSON body", "128 levels", "400 `INVALID_JSON`"),
-    ("Headers of a request", "100", "431 `REQUEST_HEAD_TOO_LARGE`"),
-    ("Part of a body that is read after its response", "256 KiB and 10 s", "the response has `Connection: close`"),
-    ("Id, session name, idempotency key", "512 characters", "422 `INVALID_REQUEST`"),
-    (
-        "Schema",
-        "256 KiB, 64 levels, 10,000 nodes, and 10,000 nodes after references are resolved",
-        "422 `INVALID_REQUEST`",
-    ),
-    ("Streamed arguments", "1 MiB", "413 `PAYLOAD_TOO_LARGE`"),
-    ("Unrecorded progress reports of a running call", "4 MiB", "503 `OVERLOADED`"),
-    (
-        "Model stream that is piped in",
-        "256 MiB, 1,024 calls, 15 minutes without data",
-        "the stream ends with `stream_error`",
-    ),
-    ("Concurrent imports", "2", "503 `OVERLOADED`"),
-    (
-        "Imported document, in a body or from its URL",
-        "32 MiB; 2,000,000 values in YAML",
-        "413 `PAYLOAD_TOO_LARGE`; 422 `INVALID_REQUEST`",
-    ),
-    ("Operations of an imported document", "2,000", "422 `INVALID_REQUEST`"),
-    ("Response of an external tool", "16 MiB", "the call ends as `TOOL_EXECUTION_ERROR`"),
-    (
-        "Image in a result",
-        "2,000 pixels a side and 5 MiB; 64 million pixels before it is decoded",
-        "the image is scaled down or replaced by text",
-    ),
-    (
-        "Lag of an event subscriber",
-        "256 commits, or 256 events of one call",
-        "the subscriber is disconnected and can resume",
-    ),
-    ("Concurrent callbacks", "64, 8 to a host, 4 to a URL", "further callbacks wait"),
-    (
-        "Page of calls",
-        "500 calls, and 8 MiB of arguments and results",
-        "the page has fewer calls, and `next_cursor` continues",
-    ),
-    (
-        "Concurrent hooks after calls",
-        "64, and 32 MiB of waiting notifications",
-        "further notifications are dropped, counted and logged",
-    ),
-    ("Upstream MCP servers; tools of each server", "100; 2,000", "409; further tools are skipped"),
-    ("Metric series by tool", "1,000 tools", "further tools share one series"),
-];
-
 /// Renders `docs/limits.md`.
 #[must_use]
 pub fn reference() -> String {
-    let mut text = include_str!("limits.md").to_owned();
     let defaults = defaults();
-    text.push_str("\n| setting | default | limited resource | effect beyond it |\n|---|---|---|---|\n");
-    for Limit { setting, bounds, beyond } in CATALOG {
-        let default = value_at(&defaults, setting).map_or_else(|| "none".to_owned(), ToString::to_string);
-        let _ = writeln!(text, "| `{setting}` | {default} | {bounds} | {} |", action_text(*beyond));
-    }
-    text.push_str(
-        "\nIf `src/defaults.toml` says so, 0 disables a limit. Keys, and token subjects through the claims \
-        named in `auth.jwt`, can override their\nlimits. `limits` of tools, calls and sessions take precedence over \
-        `[limits]`.\n",
-    );
-    text.push_str("\n## Fixed\n\n| limited resource | maximum | effect beyond it |\n|---|---|---|\n");
-    for (resource, maximum, beyond) in FIXED {
-        let _ = writeln!(text, "| {resource} | {maximum} | {beyond} |");
-    }
-    text
+    let rows = CATALOG.iter().map(|Limit { setting, bounds, beyond }| {
+        let default = defaults.pointer(&format!("/{}", setting.replace('.', "/")));
+        let default = default.map_or_else(|| "none".to_owned(), ToString::to_string);
+        format!("| `{setting}` | {default} | {bounds} | {} |\n", action_text(*beyond))
+    });
+    include_str!("limits.md").replace("{settings}\n", &rows.collect::<String>())
 }
 
 fn action_text(beyond: LimitAction) -> String {
@@ -211,16 +129,9 @@ fn action_text(beyond: LimitAction) -> String {
 }
 
 /// Returns the default settings as JSON.
-#[must_use]
-pub fn defaults() -> Value {
+fn defaults() -> Value {
     let built = Config::defaults_source().build().and_then(config::Config::try_deserialize);
     built.unwrap_or_default()
-}
-
-/// Returns the value of a setting, or `None` if it is unknown.
-#[must_use]
-pub fn value_at<'v>(settings: &'v Value, setting: &str) -> Option<&'v Value> {
-    settings.pointer(&format!("/{}", setting.replace('.', "/")))
 }
 
 #[cfg(test)]
@@ -228,6 +139,25 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// Numeric settings that do not limit a resource of callers.
+    const OTHERS: &[&str] = &[
+        "node.heartbeat_ms",
+        "node.lease_ms",
+        "pause.cooldown_ms",
+        "retention.calls_ms",
+        "retention.events_ms",
+        "retention.batch",
+        "retention.pause_ms",
+        "auth.jwt.leeway_s",
+        "mcp_servers.start_wait_ms",
+        "mcp_servers.start_timeout_ms",
+        "mcp_servers.call_wait_ms",
+        "mcp_servers.poll_ms",
+        "mcp_servers.initial_backoff_ms",
+        "mcp_servers.max_backoff_ms",
+        "mcp_servers.give_up_after",
+    ];
 
     /// Collects the paths of all numbers.
     fn numbers(value: &Value, place: &str, found: &mut BTreeSet<String>) {

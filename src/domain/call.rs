@@ -5,23 +5,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
-use super::{Failure, JsonText, Limits, Moment, Outcome, Time, json};
+use super::{Failure, JsonText, Limits, Moment, Outcome, json};
 
-mod counted;
-mod json_cache;
 mod record;
 mod request;
 mod stopwatch;
-mod update;
 
-pub use counted::Counted;
-pub use json_cache::JsonCache;
-pub use record::CallRecord;
+pub use record::{CallRecord, Counted, JsonCache, Progress, StatusUpdate};
 pub use request::{CacheControl, CallRequest};
-pub use stopwatch::Stopwatch;
-pub use update::{Progress, StatusUpdate};
+pub use stopwatch::{Measured, Stopwatch};
 
 /// The metadata member with the name that the caller used, if it differs from the tool's own name.
 pub const CALLED_AS: &str = "called_as";
@@ -121,18 +114,6 @@ impl From<CallRecord> for Call {
     }
 }
 
-/// The measured durations of a stored call, in milliseconds. A duration is present only if it differs from the
-/// timestamps.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Measured {
-    /// From acceptance to the start of the tool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queued_ms: Option<u64>,
-    /// From the start of the tool to the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duration_ms: Option<u64>,
-}
-
 /// An error returned by a method of [`Call`] that would cause a forbidden status change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a call cannot change from {} to {}", from.as_str(), to.as_str())]
@@ -145,19 +126,6 @@ pub struct ForbiddenTransition {
 const ESTIMATED: &str = "estimated";
 
 impl Call {
-    /// Creates an accepted call with the status `WAIT`.
-    #[must_use]
-    pub fn accepted(
-        id: Uuid,
-        request_name: Arc<str>,
-        call_id: Option<&str>,
-        arguments: Arc<Value>,
-        now: impl Into<Moment>,
-        node: Arc<str>,
-    ) -> Self {
-        CallRecord::accepted(id, request_name, call_id, arguments, now, node).into()
-    }
-
     /// Returns the record of the call.
     #[must_use]
     pub fn into_record(self) -> CallRecord {
@@ -324,41 +292,19 @@ impl Call {
         }
     }
 
-    /// Returns the number of attempts that have run the tool.
-    #[must_use]
-    pub fn runs(&self) -> u32 {
-        self.record.attempts - u32::from(self.record.unrun_start.is_some()).min(self.record.attempts)
-    }
-
-    /// Returns the start time that was published in the `status` event.
-    #[must_use]
-    pub fn announced_start(&self) -> Option<Time> {
-        self.record.started_at.or(self.record.unrun_start)
-    }
-
     /// Resumes, in this process, a call that was read from the database.
     pub fn resume(&mut self, now: Moment) {
         self.record.stopwatch.resume(now, self.record.attempts);
     }
 
-    /// Returns the milliseconds from acceptance until now.
-    #[must_use]
-    pub fn waited_ms(&self, now: Moment) -> u64 {
-        self.record.stopwatch.waited(self.record.created_at, now) / 1000
-    }
-
-    /// Adds the durations that span a restart, and are therefore estimated, to the metadata.
+    /// Adds the duration that spans a restart, and is therefore estimated, to the metadata.
     fn note_estimated(&mut self) {
-        let estimated = self.record.stopwatch.estimated(self.record.started_at);
-        if estimated.is_empty() {
-            return;
+        let Some(estimated) = self.record.stopwatch.estimated(self.record.started_at) else { return };
+        match self.record.metadata.entry(ESTIMATED).or_insert_with(|| Value::Array(Vec::new())) {
+            Value::Array(names) if names.iter().any(|name| name == estimated) => {}
+            Value::Array(names) => names.push(estimated.into()),
+            other => *other = vec![estimated].into(),
         }
-        let noted = self.record.metadata.entry(ESTIMATED).or_insert_with(|| Value::Array(Vec::new()));
-        let Value::Array(names) = noted else {
-            *noted = estimated.into();
-            return;
-        };
-        names.extend(estimated.into_iter().map(Value::from).filter(|name| !names.contains(name)).collect::<Vec<_>>());
     }
 
     /// Applies an update from the running tool.
@@ -418,42 +364,6 @@ impl Call {
         self.record.progress = None;
         self.record.params.clear();
         self.record.metadata.clear();
-    }
-
-    /// Returns the milliseconds from the start of the tool to the end: 0 if the tool never ran, `None` before the end.
-    #[must_use]
-    pub fn duration_ms(&self) -> Option<u64> {
-        self.ran_micros().map(|micros| micros / 1000)
-    }
-
-    /// Returns the duration of [`Call::duration_ms`] in microseconds.
-    #[must_use]
-    pub fn ran_micros(&self) -> Option<u64> {
-        let ended = self.record.ended_at?;
-        let started = self.record.started_at.unwrap_or(ended);
-        Some(self.record.stopwatch.ran.unwrap_or_else(|| Moment::from(ended).micros_since(started.into())))
-    }
-
-    /// Returns the milliseconds from acceptance to the start of the tool, or to the end if it never ran; 0 while the
-    /// call waits.
-    #[must_use]
-    pub fn queued_ms(&self) -> u64 {
-        let Some(end) = self.record.started_at.or(self.record.ended_at) else { return 0 };
-        self.record.stopwatch.queued.unwrap_or_else(|| Moment::from(end).micros_since(self.record.created_at.into()))
-            / 1000
-    }
-
-    /// Returns the measured durations that differ from the timestamps. They are stored in addition to the timestamps.
-    #[must_use]
-    pub fn measured(&self) -> Measured {
-        let between = |from: Option<Time>, to: Option<Time>| Some(to?.millis_since(from?));
-        let queued =
-            between(Some(self.record.created_at), self.record.started_at.or(self.record.ended_at)).unwrap_or(0);
-        let ran = between(self.record.started_at.or(self.record.ended_at), self.record.ended_at);
-        Measured {
-            queued_ms: Some(self.queued_ms()).filter(|ms| *ms != queued),
-            duration_ms: self.duration_ms().filter(|ms| Some(*ms) != ran),
-        }
     }
 }
 

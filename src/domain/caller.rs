@@ -1,6 +1,5 @@
 //! The identity and permissions of a caller: tenant, scopes and permitted tools.
 
-use std::fmt;
 use std::sync::Arc;
 
 use globset::{GlobSet, GlobSetBuilder};
@@ -98,6 +97,12 @@ impl Scopes {
     }
 }
 
+impl Serialize for Scopes {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
 impl FromIterator<Scope> for Scopes {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
         Self(scopes.into_iter().fold(0, |all, scope| all | 1 << scope as u8))
@@ -105,16 +110,10 @@ impl FromIterator<Scope> for Scopes {
 }
 
 /// The tools that a caller may use, as globs over tool names.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct AllowList {
     globs: Vec<String>,
     set: GlobSet,
-}
-
-impl fmt::Debug for AllowList {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("AllowList").field(&self.globs).finish()
-    }
 }
 
 impl PartialEq for AllowList {
@@ -181,6 +180,34 @@ impl Caller {
     pub fn may_have(&self, tool: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.has(tool))
     }
+}
+
+/// Settings of tokens of an external issuer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JwtConfig {
+    /// Required `iss`; empty to accept only keys.
+    pub issuer: String,
+    /// Audience that `aud` must equal or contain.
+    pub audience: String,
+    /// URL of the issuer's public keys.
+    pub jwks_url: String,
+    /// Accepted signature algorithms.
+    pub algorithms: Vec<String>,
+    /// Claim that names the tenant; empty if all tokens belong to the default tenant.
+    pub tenant_claim: String,
+    /// Claim that lists the scopes.
+    pub scope_claim: String,
+    /// Maximum clock difference, in seconds.
+    pub leeway_s: u64,
+    /// Maximum number of requests per minute for each subject; 0 disables the limit.
+    pub rate: u32,
+    /// Maximum number of concurrent requests for each subject; 0 disables the limit.
+    pub concurrency: u32,
+    /// Claim whose value overrides `rate`; empty to disable overrides.
+    pub rate_claim: String,
+    /// Claim whose value overrides `concurrency`; empty to disable overrides.
+    pub concurrency_claim: String,
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
-use super::Time;
-use super::moment::{Moment, Tick};
+use super::time::{Moment, Tick, Time};
 
 /// A source of wall-clock time and of monotonic readings for durations. Clones are cheap and share the same time.
 #[derive(Clone, Debug)]

@@ -107,7 +107,18 @@ pub struct Failure {
 }
 
 impl Failure {
-    fn new(code: Code, message: String, text: String) -> Self {
+    fn new(code: Code, message: impl Into<String>) -> Self {
+        Self::explained(code, message, "")
+    }
+
+    /// Creates a failure whose text for the model continues after the message.
+    fn explained(code: Code, message: impl Into<String>, rest: &str) -> Self {
+        let message = message.into();
+        let text = format!("Error: {message}{rest}");
+        Self::with_text(code, message, text)
+    }
+
+    fn with_text(code: Code, message: String, text: String) -> Self {
         Self { code, message, retryable: false, retry_after_ms: None, details: None, text, not_sent: false }
     }
 
@@ -129,13 +140,12 @@ impl Failure {
     /// Creates a `TOOL_NOT_FOUND` failure with the available names and the nearest name.
     #[must_use]
     pub fn not_found(name: &str, available: &[&str], nearest: Option<&str>) -> Self {
-        let message = format!("Tool not found: {name}");
-        let mut text = format!("Error: {message}\nAvailable tools: {}", available.join(", "));
+        let mut rest = format!("\nAvailable tools: {}", available.join(", "));
         if let Some(nearest) = nearest {
-            text.push_str(&format!("\nDid you mean: {nearest}?"));
+            rest.push_str(&format!("\nDid you mean: {nearest}?"));
         }
         let details = serde_json::json!({ "available_tools": available, "did_you_mean": nearest });
-        Self { details: Some(details), ..Self::new(Code::ToolNotFound, message, text) }
+        Self::explained(Code::ToolNotFound, format!("Tool not found: {name}"), &rest).with_details(details)
     }
 
     /// Adds the number of omitted names to a `TOOL_NOT_FOUND` failure, and how to find them. `finder` is the search
@@ -157,80 +167,71 @@ impl Failure {
     /// Creates a `TOOL_UNAVAILABLE` failure: the tool exists, but cannot be called now.
     #[must_use]
     pub fn unavailable(name: &str) -> Self {
-        let message = format!("Tool \"{name}\" is not available");
-        let text = format!("Error: {message}");
-        Self::new(Code::ToolUnavailable, message, text)
+        Self::new(Code::ToolUnavailable, format!("Tool \"{name}\" is not available"))
     }
 
     /// Creates an `ARGUMENTS_MALFORMED` failure. `reason` contains the line and the column.
     #[must_use]
     pub fn malformed(name: &str, reason: &super::json::JsonError, received: &str) -> Self {
-        let message = format!("Invalid JSON in arguments for tool \"{name}\": {reason}");
         let details = serde_json::json!({
             "line": reason.line, "column": reason.column, "reason": reason.reason,
             "received": super::json::shorten(received, 2000),
         });
-        let text = format!("Error: {message}");
-        Self { details: Some(details), ..Self::new(Code::ArgumentsMalformed, message, text) }
+        let message = format!("Invalid JSON in arguments for tool \"{name}\": {reason}");
+        Self::new(Code::ArgumentsMalformed, message).with_details(details)
     }
 
     /// Creates an `ARGUMENTS_TRUNCATED` failure: the model's output ended at its token limit.
     #[must_use]
     pub fn truncated(name: &str) -> Self {
         let message = format!("Tool call \"{name}\" was not executed: the response hit the output token limit");
-        let text = format!(
-            "Error: {message}, so its arguments may be incomplete. Send the call again with shorter arguments, \
-             or in several smaller calls."
-        );
-        Self::new(Code::ArgumentsTruncated, message, text)
+        let rest = ", so its arguments may be incomplete. Send the call again with shorter arguments, or in several \
+            smaller calls.";
+        Self::explained(Code::ArgumentsTruncated, message, rest)
     }
 
     /// Creates an `ARGUMENTS_TRUNCATED` failure: streamed arguments ended before they were complete.
     #[must_use]
     pub fn broken_off(name: &str, reason: &str) -> Self {
         let message = format!("Tool call \"{name}\" was not executed: the response hit the output token limit");
-        let text = format!(
-            "Error: {message} or was interrupted before its arguments were complete ({reason}). Send the call again."
-        );
+        let rest = format!(" or was interrupted before its arguments were complete ({reason}). Send the call again.");
         let details = serde_json::json!({ "reason": reason });
-        Self { details: Some(details), ..Self::new(Code::ArgumentsTruncated, message, text) }
+        Self::explained(Code::ArgumentsTruncated, message, &rest).with_details(details)
     }
 
     /// Creates a `TOOL_VALIDATION_ERROR` failure with one `(pointer, message)` line per violation; `details` as in
     /// docs/reference/contract.md, section 4.
     #[must_use]
     pub fn validation<'a>(name: &str, lines: impl IntoIterator<Item = (&'a str, &'a str)>, details: Value) -> Self {
-        let message = format!("Invalid parameters for tool \"{name}\"");
-        let mut text = format!("Error: {message}");
+        let mut rest = String::new();
         for (pointer, line) in lines {
-            text.push_str(&format!("\n- {}: {line}", super::json::place(pointer)));
+            rest.push_str(&format!("\n- {}: {line}", super::json::place(pointer)));
         }
-        Self { details: Some(details), ..Self::new(Code::ToolValidationError, message, text) }
+        let message = format!("Invalid parameters for tool \"{name}\"");
+        Self::explained(Code::ToolValidationError, message, &rest).with_details(details)
     }
 
     /// Creates a `TOOL_BLOCKED` failure with the reason of the hook, if it gave one.
     #[must_use]
     pub fn blocked(reason: Option<&str>, hook: &str) -> Self {
-        let message = reason.unwrap_or("Tool call blocked by hook").to_owned();
-        let text = format!("Error: {message}");
-        Self::new(Code::ToolBlocked, message, text).with_details(serde_json::json!({ "hook": hook }))
+        let message = reason.unwrap_or("Tool call blocked by hook");
+        Self::new(Code::ToolBlocked, message).with_details(serde_json::json!({ "hook": hook }))
     }
 
     /// Creates a `HOOK_FAILED` failure for a hook with the failure policy `closed`.
     #[must_use]
     pub fn hook_failed(fault: &super::HookFault) -> Self {
         let message = format!("Tool call blocked because {} hook failed", fault.event.as_str());
-        let text = format!("Error: {message}");
-        Self::new(Code::HookFailed, message, text).with_details(serde_json::json!({ "hook": fault.hook }))
+        Self::new(Code::HookFailed, message).with_details(serde_json::json!({ "hook": fault.hook }))
     }
 
     /// Creates a `TOOL_TIMEOUT` failure. `clock` is the limit that expired, for example `timeout_ms`.
     #[must_use]
     pub fn timeout(after_ms: u64, clock: &str) -> Self {
         let message = format!("Tool execution timeout after {after_ms}ms");
-        let text = format!("Error: {message} ({clock})");
         let details = serde_json::json!({ "clock": clock, "after_ms": after_ms });
-        Self { retryable: true, details: Some(details), ..Self::new(Code::ToolTimeout, message, text) }
+        let failure = Self::explained(Code::ToolTimeout, message, &format!(" ({clock})"));
+        failure.with_details(details).retryable(None)
     }
 
     /// Creates a `TOOL_EXECUTION_ERROR` failure with the tool's own message.
@@ -238,60 +239,49 @@ impl Failure {
     pub fn execution(name: &str, message: impl Into<String>) -> Self {
         let message = message.into();
         let text = format!("Error executing tool \"{name}\": {message}");
-        Self::new(Code::ToolExecutionError, message, text)
+        Self::with_text(Code::ToolExecutionError, message, text)
     }
 
     /// Creates a `RESULT_INVALID` failure with the first violations of the output schema.
     #[must_use]
     pub fn result_invalid(name: &str, violations: Value) -> Self {
         let message = format!("Tool \"{name}\" returned a result that does not match its output schema");
-        let text = format!("Error: {message}");
-        let details = serde_json::json!({ "validation_errors": violations });
-        Self { details: Some(details), ..Self::new(Code::ResultInvalid, message, text) }
+        Self::new(Code::ResultInvalid, message).with_details(serde_json::json!({ "validation_errors": violations }))
     }
 
     /// Creates a `TOOL_PAUSED` failure. `left_ms` is the remaining time of the pause.
     #[must_use]
     pub fn paused(name: &str, timeouts: u32, left_ms: u64) -> Self {
         let message = format!("Tool \"{name}\" is paused after {timeouts} timeouts in a row");
-        let text = format!("Error: {message}");
         let details = serde_json::json!({ "timeouts_in_a_row": timeouts, "resumes_in_ms": left_ms });
-        let failure = Self { details: Some(details), ..Self::new(Code::ToolPaused, message, text) };
-        failure.retryable(Some(left_ms))
+        Self::new(Code::ToolPaused, message).with_details(details).retryable(Some(left_ms))
     }
 
     /// Creates a `CANCELLED` failure.
     #[must_use]
     pub fn cancelled() -> Self {
-        let message = "Operation aborted".to_owned();
-        let text = format!("Error: {message}");
-        Self::new(Code::Cancelled, message, text)
+        Self::new(Code::Cancelled, "Operation aborted")
     }
 
     /// Creates an `OUTCOME_UNKNOWN` failure: the node was lost during the run, and running the tool again is not safe.
     #[must_use]
     pub fn outcome_unknown(name: &str) -> Self {
         let message = format!("The outcome of tool \"{name}\" is unknown");
-        let text = format!(
-            "Error: {message}: the service stopped while the tool was running, and running it again is not safe. Check \
-             what it has done before you call it again."
-        );
-        Self::new(Code::OutcomeUnknown, message, text)
+        let rest = ": the service stopped while the tool was running, and running it again is not safe. Check what it \
+            has done before you call it again.";
+        Self::explained(Code::OutcomeUnknown, message, rest)
     }
 
     /// Creates an `OVERLOADED` failure of a call that did not run.
     #[must_use]
     pub fn overloaded(message: &str) -> Self {
-        let text = format!("Error: {message}");
-        Self { retryable: true, ..Self::new(Code::Overloaded, message.to_owned(), text) }
+        Self::new(Code::Overloaded, message).retryable(None)
     }
 
     /// Creates a `SHUTTING_DOWN` failure of a stopped run.
     #[must_use]
     pub fn shutting_down() -> Self {
-        let message = "The service is shutting down and stopped this call".to_owned();
-        let text = format!("Error: {message}");
-        Self { retryable: true, ..Self::new(Code::ShuttingDown, message, text) }
+        Self::new(Code::ShuttingDown, "The service is shutting down and stopped this call").retryable(None)
     }
 
     /// Marks the request as provably not sent.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Time;
 
 /// A group. A tool can be in several groups, and is active if one of them is active.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Group {
     /// The name, with the same characters as a tool name.
     pub name: String,
@@ -31,14 +31,6 @@ impl Group {
     /// Returns the group that exists because a definition names it.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            description: String::new(),
-            active: true,
-            manageable: false,
-            is_stored: false,
-            created_at: Time(0),
-            updated_at: Time(0),
-        }
+        Self { name: name.to_owned(), active: true, ..Self::default() }
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::schemas::{Glob, HttpUrl};
+use super::secret::SecretString;
 
 /// The event at which a hook runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -65,25 +66,12 @@ pub struct HookMatch {
     pub groups: Vec<String>,
 }
 
-/// A signing secret of a hook. It is never shown.
-#[derive(Clone, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
-#[serde(transparent)]
-#[schema(value_type = String)]
-pub struct HookSecret(pub String);
-
-impl std::fmt::Debug for HookSecret {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("HookSecret(…)")
-    }
-}
-
-/// Default `timeout_ms`.
-pub const USUAL_TIMEOUT_MS: u64 = 5_000;
 /// Maximum `timeout_ms`.
 pub const LONGEST_TIMEOUT_MS: u64 = 60_000;
 
+/// Returns the default `timeout_ms`.
 fn usual_timeout_ms() -> u64 {
-    USUAL_TIMEOUT_MS
+    5_000
 }
 
 /// A declared hook: a webhook with its `url`, or a `builtin` with its `options`.
@@ -133,7 +121,8 @@ pub struct HookDefinition {
     /// The secret that signs the requests of the hook: `whsec_…`. Default: the secret of the service. It is never
     /// returned.
     #[serde(default, skip_serializing)]
-    pub secret: Option<HookSecret>,
+    #[schema(value_type = Option<String>)]
+    pub secret: Option<SecretString>,
 }
 
 impl HookDefinition {
@@ -147,7 +136,7 @@ impl HookDefinition {
             options: None,
             matches: HookMatch::default(),
             priority: 0,
-            timeout_ms: USUAL_TIMEOUT_MS,
+            timeout_ms: usual_timeout_ms(),
             failure_policy: FailurePolicy::Open,
             secret: None,
         }

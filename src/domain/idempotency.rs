@@ -4,6 +4,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::json::write_value;
+
 /// An idempotency key and the fingerprint of its request. The key is stored as a hash, because it can be any text and
 /// can be secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,40 +58,11 @@ pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
 /// Returns the SHA-256 of a value, independent of white space and member order.
 #[must_use]
 pub fn fingerprint(value: &Value) -> [u8; 32] {
-    let mut text = String::new();
-    canonical(value, &mut text);
-    hash(&[text.as_bytes()])
-}
-
-/// Writes JSON with sorted members and without white space.
-fn canonical(value: &Value, text: &mut String) {
-    match value {
-        Value::Object(members) => {
-            let mut sorted: Vec<_> = members.iter().collect();
-            sorted.sort_unstable_by_key(|(name, _)| name.as_str());
-            text.push('{');
-            for (place, (name, value)) in sorted.into_iter().enumerate() {
-                if place > 0 {
-                    text.push(',');
-                }
-                text.push_str(&Value::String(name.clone()).to_string());
-                text.push(':');
-                canonical(value, text);
-            }
-            text.push('}');
-        }
-        Value::Array(items) => {
-            text.push('[');
-            for (place, item) in items.iter().enumerate() {
-                if place > 0 {
-                    text.push(',');
-                }
-                canonical(item, text);
-            }
-            text.push(']');
-        }
-        other => text.push_str(&other.to_string()),
-    }
+    let mut sorted = value.clone();
+    sorted.sort_all_objects();
+    let mut text = Vec::new();
+    write_value(&mut text, &sorted);
+    hash(&[&text])
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Lossless JSON: at most 128 levels, and numbers as 64-bit integers or doubles. An integer is never rounded.
 
+use std::ops::Range;
+
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
@@ -34,21 +36,18 @@ pub struct JsonError {
     pub column: usize,
 }
 
-impl JsonError {
-    /// Returns `true` if the error is a number that cannot be represented. The text may still be valid JSON.
-    fn is_of_number(&self) -> bool {
-        self.reason == BEYOND_64_BITS || self.reason == BEYOND_DOUBLES
-    }
-}
-
 /// Returns a description of the number if the text is valid JSON with a number that cannot be represented. Returns
 /// `None` for any other error.
 #[must_use]
 pub fn unkept_number(text: &str, error: &JsonError) -> Option<String> {
+    let what = match error.reason.as_str() {
+        BEYOND_64_BITS => "an integer beyond 64 bits",
+        BEYOND_DOUBLES => "a number beyond a double",
+        _ => return None,
+    };
     // Numbers are checked before the syntax.
-    let is_json = || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
-    let what = if error.reason == BEYOND_64_BITS { "an integer beyond 64 bits" } else { "a number beyond a double" };
-    (error.is_of_number() && is_json()).then(|| format!("{what} (line {}, column {})", error.line, error.column))
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    is_json.then(|| format!("{what} (line {}, column {})", error.line, error.column))
 }
 
 /// Parses a JSON document.
@@ -117,25 +116,49 @@ fn may_hold_long_integer(bytes: &[u8]) -> bool {
 
 /// Checks depth and integers in one pass over the raw text. Syntax errors are left to the parser.
 fn check_depth_and_integers(bytes: &[u8]) -> Result<(), JsonError> {
-    let (mut depth, mut at) = (0_usize, 0_usize);
+    scan(bytes, |_, integer| Err(error_at(bytes, integer.start, BEYOND_64_BITS.to_owned())))
+}
+
+/// A step of the path to a value in a raw text.
+enum RawToken {
+    /// The index in an array.
+    Index(usize),
+    /// The last key of an object with its quotes, and whether the next string is a key.
+    Key(Range<usize>, bool),
+}
+
+/// Calls `on_rounded` with the path and the range of each integer that would be rounded. Syntax errors are left to the
+/// parser.
+fn scan(
+    bytes: &[u8],
+    mut on_rounded: impl FnMut(&[RawToken], Range<usize>) -> Result<(), JsonError>,
+) -> Result<(), JsonError> {
+    let (mut path, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
+        let start = at;
         match bytes[at] {
-            b'"' => at = end_of_string(bytes, at + 1),
-            b'[' | b'{' => {
-                depth += 1;
-                if depth > MAX_DEPTH {
-                    return Err(error_at(bytes, at, format!("nested deeper than {MAX_DEPTH} levels")));
+            b'"' => {
+                at = end_of_string(bytes, at + 1);
+                if let Some(RawToken::Key(key, is_key @ true)) = path.last_mut() {
+                    (*key, *is_key) = (start..bytes.len().min(at + 1), false);
                 }
             }
-            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'[' | b'{' if path.len() >= MAX_DEPTH => {
+                return Err(error_at(bytes, at, format!("nested deeper than {MAX_DEPTH} levels")));
+            }
+            b'[' => path.push(RawToken::Index(0)),
+            b'{' => path.push(RawToken::Key(0..0, true)),
+            b']' | b'}' => drop(path.pop()),
+            b',' => match path.last_mut() {
+                Some(RawToken::Index(index)) => *index += 1,
+                Some(RawToken::Key(_, is_key)) => *is_key = true,
+                None => {}
+            },
             b'0'..=b'9' | b'-' => {
-                let start = at;
-                while at + 1 < bytes.len() && matches!(bytes[at + 1], b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') {
-                    at += 1;
-                }
+                at = end_of_number(bytes, at);
                 let token = &bytes[start..=at];
                 if token.len() >= LONG_INTEGER && !is_exact(token) {
-                    return Err(error_at(bytes, start, BEYOND_64_BITS.to_owned()));
+                    on_rounded(&path, start..at + 1)?;
                 }
             }
             _ => {}
@@ -151,6 +174,12 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
         at += if bytes[at] == b'\\' { 2 } else { 1 };
     }
     at
+}
+
+/// Returns the index of the last byte of the number that begins at `start`.
+fn end_of_number(bytes: &[u8], start: usize) -> usize {
+    let rest = bytes[start + 1..].iter();
+    start + rest.take_while(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')).count()
 }
 
 /// Returns `true` if an integer keeps its value as `i64`, `u64` or `f64`. Fractions and exponents are doubles by

@@ -134,6 +134,16 @@ pub struct ServerLimits {
     pub truncate: Truncate,
 }
 
+/// The rule that pauses tools that time out repeatedly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PauseRule {
+    /// Number of consecutive timeouts that pause a tool; 0 disables pauses.
+    pub after_timeouts: u32,
+    /// Duration of a pause, in milliseconds.
+    pub cooldown_ms: u64,
+}
+
 impl Limits {
     /// Returns the effective limits, in the order call, tool, server. `timeout_ms` is at most the server's maximum, and
     /// a call can only reduce `max_concurrency` of its tool.

@@ -1,10 +1,9 @@
-//! Naming schemes for the tools that callers see.
+//! Names of tools: the naming schemes that callers see, and globs over names.
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-
-use super::Vendor;
+use globset::Glob;
+use serde::{Deserialize, Serialize};
 
 /// The naming scheme of listed tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,6 +54,54 @@ impl TryFrom<String> for NameSeparator {
     }
 }
 
+/// A vendor's format of messages and streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+pub enum Vendor {
+    /// OpenAI Chat Completions, and compatible APIs.
+    #[serde(rename = "openai", alias = "openai-strict")]
+    OpenAi,
+    /// OpenAI Responses.
+    #[serde(rename = "openai-responses")]
+    OpenAiResponses,
+    /// Anthropic Messages.
+    #[serde(rename = "anthropic")]
+    Anthropic,
+    /// Google `generateContent`.
+    #[serde(rename = "gemini")]
+    Gemini,
+}
+
+impl Vendor {
+    /// Returns the name of the `format`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::OpenAiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+        }
+    }
+}
+
+/// Maximum length of a glob, in characters.
+const MAX_CHARS: usize = 256;
+
+/// Parses a glob. A character that no tool name contains is rejected, because the glob would never match.
+///
+/// # Errors
+/// Returns the reason if the glob is invalid.
+pub fn glob(text: &str) -> Result<Glob, String> {
+    if !(1..=MAX_CHARS).contains(&text.chars().count()) {
+        return Err(format!("a glob must have 1 to {MAX_CHARS} characters"));
+    }
+    let is_known = |letter: char| letter.is_ascii_alphanumeric() || "_.-*?[]!^{},".contains(letter);
+    if let Some(other) = text.chars().find(|letter| !is_known(*letter)) {
+        return Err(format!("is not a valid glob: tool names cannot contain {other:?}"));
+    }
+    Glob::new(text).map_err(|error| format!("is not a valid glob: {}", error.kind()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +113,16 @@ mod tests {
         }
         for illegal in ["", ".", "a b", "é", "123456789"] {
             assert!(NameSeparator::try_from(illegal.to_owned()).is_err(), "{illegal}");
+        }
+    }
+
+    #[test]
+    fn glob_accepts_only_characters_of_names() {
+        for good in ["*", "mail_*", "a?c", "[a-z]x", "[!a]", "{mail,post}.*", "get-weather"] {
+            assert!(glob(good).is_ok(), "{good}");
+        }
+        for bad in ["", "mail *", "a\\*", "[", "ä", &"a".repeat(257)] {
+            assert!(glob(bad).is_err(), "{bad}");
         }
     }
 }

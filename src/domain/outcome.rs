@@ -74,21 +74,15 @@ impl ContentBlock {
 
 impl Serialize for ContentBlock {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeMap;
+        #[derive(Serialize)]
+        #[serde(tag = "type", rename_all = "lowercase")]
+        enum Tagged<'a> {
+            Text { text: &'a str },
+            Image { data: &'a str, mime_type: &'a str },
+        }
         match self {
-            Self::Text(text) => {
-                let mut map = serializer.serialize_map(Some(2))?;
-                map.serialize_entry("type", "text")?;
-                map.serialize_entry("text", text)?;
-                map.end()
-            }
-            Self::Image { data, mime_type } => {
-                let mut map = serializer.serialize_map(Some(3))?;
-                map.serialize_entry("type", "image")?;
-                map.serialize_entry("data", data)?;
-                map.serialize_entry("mime_type", mime_type)?;
-                map.end()
-            }
+            Self::Text(text) => Tagged::Text { text }.serialize(serializer),
+            Self::Image { data, mime_type } => Tagged::Image { data, mime_type }.serialize(serializer),
             Self::Other(block) => block.serialize(serializer),
         }
     }
@@ -122,7 +116,7 @@ pub struct FullText {
 }
 
 /// The result of a call, independent of its executor.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// The text for the model: the text blocks of `content`, joined by newlines.
     pub output: String,
@@ -160,11 +154,8 @@ impl Outcome {
     /// Creates a success with data whose compact JSON is already known.
     #[must_use]
     pub fn data_as(value: Arc<Value>, text: JsonText) -> Self {
-        Self { structured: Some(value), ..Self::text(text.get()) }.with_structured_text(text)
-    }
-
-    fn with_structured_text(self, text: JsonText) -> Self {
-        Self { structured_text: Some(text), ..self }
+        let shown = Self::text(text.get());
+        Self { structured: Some(value), structured_text: Some(text), ..shown }
     }
 
     /// Creates a success with typed blocks. `output` is the text of the text blocks.
@@ -236,24 +227,6 @@ impl Outcome {
             (None, Some(value)) => value.to_string().into(),
             (None, None) => "".into(),
         }
-    }
-}
-
-/// Ignores `structured_text`, which is derived from `structured`.
-impl PartialEq for Outcome {
-    fn eq(&self, other: &Self) -> bool {
-        let Self { output, content, structured, structured_text: _, full_output: whole, details, metadata, error } =
-            self;
-        (output, content, structured, whole, details, metadata, error)
-            == (
-                &other.output,
-                &other.content,
-                &other.structured,
-                &other.full_output,
-                &other.details,
-                &other.metadata,
-                &other.error,
-            )
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Presets by argument name.
 pub type Presets = BTreeMap<String, Preset>;
@@ -108,19 +108,13 @@ impl Preset {
 
     /// Returns the declared form with its value, for the storage of definitions.
     #[must_use]
-    pub fn told(&self) -> Value {
+    pub fn to_stored(&self) -> Value {
         match &self.origin {
             PresetSource::Value(value) => json!({"value": value, "overridable": self.overridable}),
             PresetSource::Secret(name) => json!({"secret": name, "overridable": self.overridable}),
             PresetSource::Stored(_) => json!({"overridable": self.overridable}),
         }
     }
-}
-
-/// Returns the declared forms of all presets with their values.
-#[must_use]
-pub fn told(presets: &Presets) -> Map<String, Value> {
-    presets.iter().map(|(name, preset)| (name.clone(), preset.told())).collect()
 }
 
 impl std::fmt::Debug for PresetSource {
@@ -178,7 +172,7 @@ mod tests {
             let preset = read(declared).unwrap();
             assert_eq!(serde_json::to_value(&preset).unwrap(), shown);
             assert!(!format!("{preset:?}").contains("hidden"));
-            assert_eq!(read(preset.told()).unwrap(), preset, "the stored form is the same preset");
+            assert_eq!(read(preset.to_stored()).unwrap(), preset, "the stored form is the same preset");
         }
         assert!(read(json!({"value": 1, "secret": "X"})).is_err());
         assert!(read(json!({"vlaue": 1})).is_err());

@@ -86,3 +86,23 @@ macro_rules! described_as {
 }
 
 pub(crate) use described_as;
+
+/// The JSON Schema of a tool's arguments.
+pub enum ArgumentsSchema {}
+
+described_as!(ArgumentsSchema as "ArgumentsSchema", [], {
+    "type": "object",
+    "description": "JSON Schema (2020-12, or what `$schema` says) of the arguments: an object. At most 256 KiB, 64 levels and 10,000 nodes; it refers to nothing outside itself.",
+    "properties": {
+        "type": {
+            "anyOf": [
+                {"type": "string", "const": "object"},
+                {"type": "array", "items": {"type": "string", "const": "object"}, "minItems": 1, "maxItems": 1}
+            ]
+        },
+        "properties": {"type": "object", "additionalProperties": {"type": ["object", "boolean"]}},
+        "required": {"type": "array", "items": {"type": "string"}, "uniqueItems": true},
+        "description": {"type": "string"}, "title": {"type": "string"}
+    },
+    "required": ["type"]
+});

@@ -1,4 +1,4 @@
-//! References to secrets of the service in declarations.
+//! Secrets in settings and declarations, and references to secrets of the service.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,4 +11,15 @@ pub struct SecretRef {
     /// The name in upper case.
     #[schema(value_type = SecretName)]
     pub secret: String,
+}
+
+/// A secret, which `Debug` does not print.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct SecretString(pub String);
+
+impl std::fmt::Debug for SecretString {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(if self.0.is_empty() { "\"\"" } else { "…" })
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -22,38 +22,47 @@ pub enum SessionState {
     Aborted,
 }
 
-/// A stored session.
-#[derive(Debug, Clone, PartialEq)]
+/// A session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Session {
-    /// The caller's id, or a generated id.
+    /// The id of the session.
+    #[schema(value_type = String)]
     pub id: Arc<str>,
-    /// The state.
+    /// The state of the session. A new call reactivates a session that has ended.
     pub state: SessionState,
-    /// The session whose call created this session for a task.
+    /// The parent session.
     pub parent: Option<String>,
     /// The call of the parent that waits for the end of this session.
     pub parent_call: Option<Uuid>,
-    /// Context objects for tools that list them. They are never shown.
-    pub context: Map<String, Value>,
-    /// The group switches that differ from the tenant's.
-    pub groups: BTreeMap<String, bool>,
-    /// Limits of its calls. The limits of a call and a tool take precedence.
-    pub limits: LimitsSpec,
-    /// The tools of the session; `None` for all tools. System tools are active only if they are listed.
-    pub tools: Option<Vec<String>>,
-    /// A URL that receives every ended call.
-    pub callback_url: Option<Arc<str>>,
-    /// The task, if a call of the parent created the session.
+    /// The task of the session, if it was created by a call of its parent.
     pub task: Option<Task>,
-    /// The result of the task.
+    /// The completion of the task.
     pub completion: Option<Completion>,
-    /// The position of the newest event at its creation. Calls of this session have later positions; calls of a deleted
-    /// session with the same id have earlier ones.
-    pub since_pos: i64,
+    /// The names of the context objects. Their values are never returned.
+    #[serde(serialize_with = "names")]
+    #[schema(value_type = Vec<String>)]
+    pub context: Map<String, Value>,
+    /// Groups that are active or inactive in this session, overriding their global state.
+    pub groups: BTreeMap<String, bool>,
+    /// Limits of the session's calls.
+    pub limits: LimitsSpec,
+    /// The tools of the session; `null` if they are not restricted.
+    pub tools: Option<Vec<String>>,
+    /// Receives each call that has ended.
+    #[schema(value_type = Option<String>)]
+    pub callback_url: Option<Arc<str>>,
     /// The time of creation.
     pub created_at: Time,
-    /// The time of the last change.
+    /// The time of the last change or recorded use.
     pub updated_at: Time,
+    /// The position of the newest event at its creation. Calls of this session have later positions; calls of a deleted
+    /// session with the same id have earlier ones.
+    #[serde(skip)]
+    pub since_pos: i64,
+}
+
+fn names<S: Serializer>(objects: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(objects.keys())
 }
 
 impl SessionState {
@@ -78,22 +87,7 @@ impl Session {
     /// Creates a session, for its first use. The store sets its position.
     #[must_use]
     pub fn new(id: Arc<str>, now: Time) -> Self {
-        Self {
-            id,
-            state: SessionState::Active,
-            parent: None,
-            parent_call: None,
-            context: Map::new(),
-            groups: BTreeMap::new(),
-            limits: LimitsSpec::default(),
-            tools: None,
-            callback_url: None,
-            task: None,
-            completion: None,
-            since_pos: 0,
-            created_at: now,
-            updated_at: now,
-        }
+        Self { id, created_at: now, updated_at: now, ..Self::default() }
     }
 }
 

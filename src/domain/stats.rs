@@ -46,7 +46,7 @@ pub struct ToolStats {
 }
 
 /// The statistics of one minute.
-#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct MinuteStats {
     /// Start of the minute.
     pub minute: Time,
@@ -101,22 +101,6 @@ impl<'a> Sample<'a> {
             retries: call.runs().saturating_sub(1),
             at,
         })
-    }
-}
-
-impl MinuteStats {
-    /// Creates the statistics of a minute without calls.
-    #[must_use]
-    pub fn empty(minute: Time) -> Self {
-        Self {
-            minute,
-            execution_count: 0,
-            success_count: 0,
-            failure_count: 0,
-            cache_hit_count: 0,
-            rejected_count: 0,
-            total_duration_ms: 0,
-        }
     }
 }
 

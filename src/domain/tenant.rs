@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Maximum length of a tenant's name, in characters.
 pub const LONGEST_NAME: usize = 128;
 
 /// The owner of keys, tools, sessions and calls. The operator's tenant is `default`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Tenant(Arc<str>);
 
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));

@@ -10,10 +10,6 @@ use super::limits::{Bounds, Truncate};
 use super::outcome::{FullOutput, FullText, joined_text};
 use super::{ContentBlock, Outcome};
 
-mod notice;
-
-pub use notice::{grouped, lines};
-
 /// Returns the part of a text to omit so that the rest is within the bounds, or `None` if the whole text is.
 ///
 /// The part begins and ends at line breaks unless that would keep less than half of the permitted bytes, and never
@@ -78,7 +74,7 @@ impl Outcome {
     /// Truncates the outcome of the call `id` in place.
     pub fn truncate(&mut self, bounds: &Bounds, id: Uuid) {
         let Some(gap) = left_out(&self.output, bounds) else { return };
-        let notice = notice::of(&self.output, &gap, id);
+        let notice = notice_of(&self.output, &gap, id);
         let left = &self.output[gap.clone()];
         let note = json!({
             "bytes": self.output.len(), "lines": lines(&self.output),
@@ -143,7 +139,7 @@ fn cut_blocks(content: &mut Vec<ContentBlock>, gap: &Range<usize>, notice: &str)
             let before = &text[..gap.start.saturating_sub(start).min(text.len())];
             let after = &text[gap.end.saturating_sub(start).min(text.len())..];
             let noted = (!std::mem::replace(&mut is_noted, true)).then_some(notice);
-            notice::between(before, noted, after)
+            join_around(before, noted, after)
         } else {
             text.clone()
         };
@@ -156,6 +152,69 @@ fn cut_blocks(content: &mut Vec<ContentBlock>, gap: &Range<usize>, notice: &str)
     }
     *content = shown;
     texts
+}
+
+/// Returns the number of lines. A newline ends a line.
+#[must_use]
+pub fn lines(text: &str) -> usize {
+    let newlines = text.bytes().filter(|byte| *byte == b'\n').count();
+    newlines + usize::from(!text.is_empty() && !text.ends_with('\n'))
+}
+
+/// Returns the notice for a gap in the text of the call `id`.
+fn notice_of(text: &str, gap: &Range<usize>, id: Uuid) -> String {
+    let left = &text[gap.clone()];
+    let (count, before) = (lines(left), &text[..gap.start]);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let offset = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    let column = match before[line_start..].chars().count() {
+        0 => String::new(),
+        chars => format!(",\"column\":{}", chars + 1),
+    };
+    let word = if count == 1 { "line" } else { "lines" };
+    format!(
+        "[… {} {word} ({}) left out; read_result {{\"call_id\":\"{id}\",\"offset\":{offset}{column}}} or GET \
+         /tool-calls/{id}/output]",
+        grouped(count),
+        size(left.len())
+    )
+}
+
+/// Joins the kept texts with the notice on its own line.
+fn join_around(before: &str, notice: Option<&str>, after: &str) -> String {
+    let Some(notice) = notice else { return [before, after].concat() };
+    let newline = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
+    let next = if after.is_empty() { "" } else { "\n" };
+    [before, newline, notice, next, after].concat()
+}
+
+/// Formats a number with thousands separators: `1,234`.
+#[must_use]
+pub fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn size(bytes: usize) -> String {
+    const KIB: usize = 1024;
+    const MIB: usize = KIB * KIB;
+    let tenth = |unit: usize| {
+        let tenths = bytes.saturating_mul(10) / unit;
+        if tenths.is_multiple_of(10) { (tenths / 10).to_string() } else { format!("{}.{}", tenths / 10, tenths % 10) }
+    };
+    match bytes {
+        1 => "1 byte".to_owned(),
+        ..KIB => format!("{bytes} bytes"),
+        KIB..MIB => format!("{} KiB", tenth(KIB)),
+        _ => format!("{} MiB", tenth(MIB)),
+    }
 }
 
 #[cfg(test)]

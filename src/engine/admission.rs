@@ -32,7 +32,6 @@ pub struct AdmissionControl {
 impl AdmissionControl {
     /// Creates admission control. At most `most` calls may wait to be recorded, or up to `burst` calls for the duration
     /// `max_burst_duration`. A `most` of 0 disables the limit.
-    #[must_use]
     pub fn new(most: usize, burst: usize, max_burst_duration: Duration) -> Self {
         let most = if most == 0 { usize::MAX } else { most };
         Self {

@@ -43,14 +43,8 @@ struct State {
     covered: usize,
 }
 
-/// The end of the stream.
-#[derive(Debug)]
-pub(super) enum ArgumentsEnd {
-    /// The arguments are complete.
-    Complete(CompleteArguments),
-    /// The stream ended before the arguments were complete, for this reason.
-    CutOff(String),
-}
+/// The end of the stream: the arguments, or the reason why it ended before they were complete.
+type ArgumentsEnd = Result<CompleteArguments, String>;
 
 /// The complete arguments of a call.
 #[derive(Debug, Default)]
@@ -85,7 +79,13 @@ pub enum ArgumentStreamError {
 
 impl ArgumentStream {
     /// Creates a stream that begins with the given text.
-    pub(super) fn new(is_concurrency_safe: bool, is_asynchronous: bool, beginning: &str, room: Arc<Semaphore>) -> Self {
+    pub(super) fn new(
+        is_concurrency_safe: bool,
+        is_asynchronous: bool,
+        is_last: bool,
+        beginning: &str,
+        room: Arc<Semaphore>,
+    ) -> Self {
         let mut state = State {
             text: Partial::default(),
             value: None,
@@ -99,38 +99,24 @@ impl ArgumentStream {
             covered: beginning.len().max(STEP),
         };
         if state.text.push(beginning).is_err() {
-            (state.end, state.is_over) = (Some(ArgumentsEnd::CutOff("they are too long".to_owned())), true);
+            (state.end, state.is_over) = (Some(Err("they are too long".to_owned())), true);
         }
         let state = Mutex::new(state);
-        Self(Arc::new(Shared {
-            state,
-            changed: Notify::new(),
-            room,
-            is_concurrency_safe,
-            is_asynchronous,
-            is_last: false,
-        }))
-    }
-
-    /// Sets whether the call must wait for the other calls of its stream.
-    pub(super) fn last(self, is_last: bool) -> Self {
-        Self(Arc::try_unwrap(self.0).map_or_else(|shared| shared, |shared| Arc::new(Shared { is_last, ..shared })))
+        let changed = Notify::new();
+        Self(Arc::new(Shared { state, changed, room, is_concurrency_safe, is_asynchronous, is_last }))
     }
 
     /// Returns `true` if the call may run only after all other calls of its stream are known.
-    #[must_use]
     pub fn is_last(&self) -> bool {
         self.0.is_last
     }
 
     /// Returns `true` if the call may run concurrently with the other calls of its stream.
-    #[must_use]
     pub fn is_concurrency_safe(&self) -> bool {
         self.0.is_concurrency_safe
     }
 
     /// Returns `true` if the other calls of the stream do not wait for this call.
-    #[must_use]
     pub fn is_asynchronous(&self) -> bool {
         self.0.is_asynchronous
     }
@@ -193,13 +179,13 @@ impl ArgumentStream {
     /// # Errors
     /// Returns [`ArgumentStreamError::Closed`] if the arguments were complete before, or the call has ended.
     pub fn complete(&self, complete: CompleteArguments) -> Result<(), ArgumentStreamError> {
-        self.end(ArgumentsEnd::Complete(complete))
+        self.end(Ok(complete))
     }
 
     /// Ends the stream before the arguments are complete.
     pub fn cut_off(&self, reason: &str) {
         // Has no effect on arguments that are complete.
-        let _ = self.end(ArgumentsEnd::CutOff(reason.to_owned()));
+        let _ = self.end(Err(reason.to_owned()));
     }
 
     fn end(&self, end: ArgumentsEnd) -> Result<(), ArgumentStreamError> {
@@ -256,7 +242,7 @@ mod tests {
     use super::*;
 
     fn draft() -> ArgumentStream {
-        ArgumentStream::new(true, false, "", Arc::new(Semaphore::new(1024)))
+        ArgumentStream::new(true, false, false, "", Arc::new(Semaphore::new(1024)))
     }
 
     #[tokio::test]
@@ -270,14 +256,14 @@ mod tests {
         draft.complete(CompleteArguments::default()).unwrap();
         assert_eq!(draft.push(Some(4), " "), Err(ArgumentStreamError::Closed));
         assert_eq!(draft.complete(CompleteArguments::default()), Err(ArgumentStreamError::Closed));
-        assert!(matches!(draft.take_outcome(), Some(ArgumentsEnd::Complete(_))));
+        assert!(matches!(draft.take_outcome(), Some(Ok(_))));
         assert_eq!(draft.arguments(), Value::String("{\"a\":1} ".into()));
     }
 
     #[tokio::test]
     async fn long_arguments_acquire_memory_and_release_it() {
         let room = Arc::new(Semaphore::new(256));
-        let draft = ArgumentStream::new(true, false, "", room.clone());
+        let draft = ArgumentStream::new(true, false, false, "", room.clone());
         let chunk = "x".repeat(STEP);
         assert_eq!(draft.push(None, &chunk), Ok(1), "covered by the memory of the request that opened the stream");
         assert_eq!(draft.push(None, &chunk), Ok(2));
@@ -296,7 +282,7 @@ mod tests {
         assert!(!draft.poll_changes().0);
         draft.complete(CompleteArguments::default()).unwrap();
         draft.cut_off("late");
-        assert!(matches!(draft.take_outcome(), Some(ArgumentsEnd::Complete(_))));
+        assert!(matches!(draft.take_outcome(), Some(Ok(_))));
         assert_eq!(draft.arguments(), serde_json::json!({"a": "x"}));
     }
 }

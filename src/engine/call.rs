@@ -22,7 +22,6 @@ pub(super) mod accept;
 pub(super) mod admit;
 pub(super) mod arguments;
 mod attempt;
-mod backoff;
 pub(super) mod cached;
 mod collect_arguments;
 mod execute;
@@ -32,19 +31,17 @@ mod inject;
 mod instrument;
 pub(super) mod interrupt;
 mod last_result;
-mod output;
 pub(super) mod plan;
 mod prepare;
 pub(super) mod recorder;
-mod restore_arguments;
 mod retry;
 mod settle;
 pub(super) mod state;
+mod wait;
 
 use super::{Engine, Settings};
 use admit::Admitter;
 use attempt::Attempts;
-use backoff::Backoff;
 use cached::{CacheResult, Lookup};
 use collect_arguments::ArgumentCollector;
 use execute::Execution;
@@ -56,9 +53,9 @@ use prepare::{Prepared, Preparer};
 use recorder::Recorded;
 use settle::Settler;
 use state::{Executed, Planned, RunExit};
+use wait::Waiter;
 
 /// The steps of a call after its acceptance, each with the parts of the engine that it uses.
-#[derive(Debug)]
 pub(super) struct Steps<'a> {
     prepare: Preparer<'a>,
     lookup: Lookup<'a>,
@@ -67,7 +64,25 @@ pub(super) struct Steps<'a> {
     settle: Settler<'a>,
 }
 
-impl Steps<'_> {
+impl<'a> Steps<'a> {
+    /// Builds the steps of an engine.
+    pub fn new(engine: &'a Engine) -> Self {
+        let Engine { settings, stores, room, slots, pauses, live, results, tasks, shutdown, clock, ids, .. } = engine;
+        let Settings { node, limits, store_patience, rates, silence, callbacks_kick, .. } = settings;
+        let Settings { hooks, secrets, vault, metrics, tracer, .. } = settings;
+        let waiter = Waiter { clock, live, shutdown };
+        let hooks = CallHooks { hooks, waiter, tasks };
+        let collector = ArgumentCollector { room, limits, silence: *silence, shutdown };
+        let last_result = LastResult { stores, ids, node, patience: *store_patience, shutdown };
+        Self {
+            prepare: Preparer { collector, hooks, injector: InputInjector { secrets, vault } },
+            lookup: Lookup { results, waiter },
+            admit: Admitter { rates, slots, pauses, metrics, waiter },
+            execute: Execution { attempts: Attempts { waiter, tasks, metrics, tracer }, waiter, pauses, ids },
+            settle: Settler { last_result, hooks, clock, callbacks_kick },
+        }
+    }
+
     /// Runs a call to its end. Returns whether the caller still waited for it.
     pub async fn run(&self, mut planned: Planned) -> Recorded {
         let mut span = call_span(self.execute.attempts.tracer, &planned);
@@ -111,35 +126,6 @@ impl Steps<'_> {
         match self.admit.admit(prepared).await {
             Ok(admitted) => self.execute.execute(admitted).await,
             Err(executed) => executed,
-        }
-    }
-}
-
-impl<'a> From<&'a Engine> for Steps<'a> {
-    fn from(engine: &'a Engine) -> Self {
-        let Engine { settings, stores, room, slots, pauses, live, results, tasks, shutdown, clock, ids, .. } = engine;
-        let Settings { node, limits, store_patience, rates, silence, callbacks_kick, .. } = settings;
-        let Settings { hooks, secrets, vault, metrics, tracer, .. } = settings;
-        let call_hooks = CallHooks { hooks, clock, live, shutdown, tasks };
-        let collector = ArgumentCollector { room, limits, silence: *silence, shutdown };
-        Self {
-            prepare: Preparer { collector, hooks: call_hooks, injector: InputInjector { secrets, vault } },
-            lookup: Lookup { results, clock, live, shutdown },
-            admit: Admitter { rates, slots, pauses, clock, metrics, live, shutdown },
-            execute: Execution {
-                attempts: Attempts { clock, live, shutdown, tasks, metrics, tracer },
-                backoff: Backoff { clock, live, shutdown },
-                pauses,
-                clock,
-                ids,
-                live,
-            },
-            settle: Settler {
-                last_result: LastResult { stores, ids, node, patience: *store_patience, shutdown },
-                hooks: call_hooks,
-                clock,
-                callbacks_kick,
-            },
         }
     }
 }

@@ -1,61 +1,54 @@
 //! The order of calls that arrive one after another: concurrency-safe calls share a turn, any other call has its own.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use futures_util::future::{BoxFuture, FutureExt, ready};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::submission::Mode;
 
-/// A queue of calls. The lock is fair: a call waits for all earlier calls that must run exclusively.
+/// The number of permits. A call that runs exclusively acquires all of them.
+const ALL: u32 = u32::MAX >> 4;
+
+/// A queue of calls. The semaphore is fair: a call waits for all earlier calls that must run exclusively.
 #[derive(Debug, Clone)]
 pub struct CallOrder {
-    lock: Arc<RwLock<()>>,
+    turns: Arc<Semaphore>,
     mode: Mode,
 }
 
 /// A place in the queue.
-pub struct OrderTicket(Pin<Box<dyn Future<Output = OrderGuard> + Send>>);
+pub struct OrderTicket(BoxFuture<'static, Option<OrderGuard>>);
 
 /// The turn of a call, which ends when the guard is dropped.
-#[derive(Debug)]
-pub enum OrderGuard {
-    /// A turn shared with other concurrency-safe calls.
-    Shared(OwnedRwLockReadGuard<()>),
-    /// A turn of a single call.
-    Exclusive(OwnedRwLockWriteGuard<()>),
-}
+pub type OrderGuard = OwnedSemaphorePermit;
 
 impl CallOrder {
     /// Creates an empty queue.
-    #[must_use]
     pub fn new(mode: Mode) -> Self {
-        Self { lock: Arc::default(), mode }
+        Self { turns: Arc::new(Semaphore::new(ALL as usize)), mode }
     }
 
     /// Enters the queue. Returns `None` if the call does not need to wait for others.
     pub async fn enqueue(&self, is_concurrency_safe: bool) -> Option<OrderTicket> {
-        let lock = self.lock.clone();
-        let mut turn = match self.mode {
+        let permits = match self.mode {
             Mode::Parallel => return None,
-            Mode::Auto if is_concurrency_safe => {
-                OrderTicket(Box::pin(async { OrderGuard::Shared(lock.read_owned().await) }))
-            }
-            Mode::Auto | Mode::Serial => {
-                OrderTicket(Box::pin(async { OrderGuard::Exclusive(lock.write_owned().await) }))
-            }
+            Mode::Auto if is_concurrency_safe => 1,
+            Mode::Auto | Mode::Serial => ALL,
         };
-        // The lock assigns the place on the first poll.
-        if let std::task::Poll::Ready(permit) = futures_util::poll!(&mut turn.0) {
-            turn.0 = Box::pin(std::future::ready(permit));
+        // The semaphore is never closed.
+        let mut turn = self.turns.clone().acquire_many_owned(permits).map(Result::ok).boxed();
+        // The semaphore assigns the place on the first poll.
+        if let std::task::Poll::Ready(guard) = futures_util::poll!(&mut turn) {
+            turn = ready(guard).boxed();
         }
-        Some(turn)
+        Some(OrderTicket(turn))
     }
 }
 
 impl OrderTicket {
     /// Waits for the turn of the call.
-    pub async fn acquire(self) -> OrderGuard {
+    pub async fn acquire(self) -> Option<OrderGuard> {
         self.0.await
     }
 }

@@ -26,7 +26,6 @@ impl std::fmt::Debug for ContextObjects {
 
 impl ContextObjects {
     /// Adds the objects of a session and a request. An object replaces another of the same name as a unit.
-    #[must_use]
     pub(super) fn with(&self, submission: &Submission) -> Self {
         let session = submission.conversation.as_ref().map(|session| &session.context);
         let session = session.filter(|context| !context.is_empty());

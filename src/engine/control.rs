@@ -3,15 +3,15 @@
 //! A message is acknowledged only after it is stored in the inbox or recorded by its call. It therefore reaches the
 //! node that owns the call, even if the node that received the message has lost the call without knowing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::control_message::ControlMessage;
 use super::inbox::Inbox;
-use super::live::{CallHandle, LiveCalls};
+use super::live::{CallHandle, LiveCalls, accepts_posted_result};
 use crate::domain::{Call, IdGenerator, Phase, Status, Tenant, ToolOutput};
 use crate::executor::report::Report;
 use crate::registry::{Entry, Registry};
@@ -64,13 +64,13 @@ enum CallLocation {
 
 /// Sends messages to calls on any node.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ControlPlane<'a> {
-    pub registry: &'a Registry,
-    pub stores: &'a Stores,
-    pub ids: &'a IdGenerator,
-    pub node: &'a Arc<str>,
-    pub live: &'a LiveCalls,
-    pub inbox: &'a Inbox,
+pub struct ControlPlane<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) stores: &'a Stores,
+    pub(super) ids: &'a IdGenerator,
+    pub(super) node: &'a str,
+    pub(super) live: &'a LiveCalls,
+    pub(super) inbox: &'a Inbox,
 }
 
 impl ControlPlane<'_> {
@@ -126,12 +126,7 @@ impl ControlPlane<'_> {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn report(
-        &self,
-        id: Uuid,
-        report: Report,
-        value: serde_json::Value,
-    ) -> Result<ControlOutcome, StoreError> {
+    pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<ControlOutcome, StoreError> {
         if let Some(handle) = self.live.get(id)
             && handle.emitter.is_recorded()
             && !report.is_empty()
@@ -146,8 +141,7 @@ impl ControlPlane<'_> {
         }
         self.wait_committed(id).await?;
         let message = ControlMessage::Progress { report: value }.message(id)?;
-        let is_taken = self.stores.leave_message(self.ids.next(), &message).await?;
-        if is_taken {
+        if self.stores.leave_message(self.ids.next(), &message).await? {
             self.inbox.process_messages_of(id).await;
             return Ok(ControlOutcome::Delivered);
         }
@@ -227,8 +221,7 @@ impl ControlPlane<'_> {
 
     /// Returns `true` if the call may accept a posted result.
     async fn is_for_outside(&self, call: &Call) -> Result<bool, StoreError> {
-        let may_post = |entry: &Entry| entry.works_outside() || entry.definition.has_token();
-        Ok(call.phase == Phase::External || self.has_tool(call, may_post).await?)
+        Ok(call.phase == Phase::External || self.has_tool(call, accepts_posted_result).await?)
     }
 
     /// Returns `true` if a posted result is the only result that the call can have.
@@ -242,8 +235,7 @@ impl ControlPlane<'_> {
         let catalog = self.registry.open(&store).await?;
         let matches = || {
             let snapshot = catalog.snapshot();
-            let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
-            entry.map(|entry| is_so(entry))
+            snapshot.get(&call.name).or_else(|| snapshot.system(&call.name)).map(|entry| is_so(entry))
         };
         if let Some(known) = matches() {
             return Ok(known);
@@ -260,7 +252,7 @@ impl ControlPlane<'_> {
             (None, None) => CallLocation::Missing,
             (None, Some(_)) => CallLocation::Uncommitted,
             (Some(call), _) if call.status.is_terminal() => CallLocation::Ended,
-            (Some(call), Some(handle)) if call.node == *self.node => CallLocation::Here(Box::new(handle)),
+            (Some(call), Some(handle)) if *call.node == *self.node => CallLocation::Here(Box::new(handle)),
             (Some(call), _) => CallLocation::Elsewhere(Box::new(call)),
         })
     }

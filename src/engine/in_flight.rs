@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::sync::oneshot;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
 use super::call::accept::AcceptError;
@@ -22,9 +22,10 @@ pub struct InFlightCalls {
     /// The calls, in request order.
     pub calls: Vec<PendingCall>,
     work: DetachOnDrop,
-    accepted: Option<oneshot::Receiver<Result<(), AcceptError>>>,
+    /// Receives the result of the acceptance, if the calls are accepted first.
+    pub(super) accepted: Option<oneshot::Receiver<Result<(), AcceptError>>>,
     /// Cancel the calls when the caller disconnects.
-    guards: Vec<DropGuard>,
+    pub(super) guards: Vec<DropGuard>,
 }
 
 /// The result of waiting for a call.
@@ -41,16 +42,7 @@ impl InFlightCalls {
         Self { batch_id, calls, work, accepted: None, guards: Vec::new() }
     }
 
-    pub(super) fn accepted_first(self, accepted: oneshot::Receiver<Result<(), AcceptError>>) -> Self {
-        Self { accepted: Some(accepted), ..self }
-    }
-
-    pub(super) fn cancelled_with_caller(self, calls: Vec<CancellationToken>) -> Self {
-        Self { guards: calls.into_iter().map(CancellationToken::drop_guard).collect(), ..self }
-    }
-
     /// Returns `true` if the calls are not accepted first, so that the caller waits for all of them.
-    #[must_use]
     pub fn is_plain(&self) -> bool {
         self.accepted.is_none()
     }
@@ -61,11 +53,10 @@ impl InFlightCalls {
     /// Returns an [`AcceptError`] if they were not committed, or another request has claimed one of their keys.
     pub async fn accepted(&mut self) -> Result<(), AcceptError> {
         let Some(accepted) = &mut self.accepted else { return Ok(()) };
-        let lost = AcceptError::NotRecorded(RecordError { accepted: false });
         let accepted = tokio::select! {
             biased;
-            accepted = &mut *accepted => accepted.unwrap_or(Err(lost)),
-            () = &mut self.work => accepted.await.unwrap_or(Err(lost)),
+            accepted = &mut *accepted => accepted.unwrap_or(Err(AcceptError::NotRecorded)),
+            () = &mut self.work => accepted.await.unwrap_or(Err(AcceptError::NotRecorded)),
         };
         self.accepted = None;
         accepted
@@ -145,7 +136,6 @@ impl InFlightCalls {
     }
 
     /// Moves the calls to a task of their own. Dropping a returned guard cancels its call.
-    #[must_use]
     pub fn detach(self) -> (Vec<PendingCall>, Vec<DropGuard>) {
         (self.calls, self.guards)
     }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::argument_stream::ArgumentStream;
 use crate::domain::Tenant;
 use crate::executor::{Emitter, ResultSlot};
+use crate::registry::Entry;
 
 /// A handle to a reachable call. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -29,52 +30,59 @@ pub struct CallHandle {
     pub may_be_outside: bool,
 }
 
-/// All reachable calls of this node. Cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub struct LiveCalls(Arc<Mutex<HashMap<Uuid, CallHandle>>>);
+/// All reachable calls of this node.
+pub type LiveCalls = CallTable<CallHandle>;
 
-/// The registration of a reachable call, removed when dropped.
+/// Values of calls on this node. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct CallTable<T>(Arc<Mutex<HashMap<Uuid, T>>>);
+
+/// The entry of a call in a table, removed when dropped.
 #[derive(Debug)]
-pub struct Registration {
-    live: LiveCalls,
+pub struct CallEntry<T> {
+    table: CallTable<T>,
     id: Uuid,
 }
 
-impl LiveCalls {
-    fn calls(&self) -> MutexGuard<'_, HashMap<Uuid, CallHandle>> {
+/// Returns `true` if calls of the tool may end with a posted result.
+pub(super) fn accepts_posted_result(entry: &Entry) -> bool {
+    entry.works_outside() || entry.definition.has_token()
+}
+
+impl<T> Default for CallTable<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T> CallTable<T> {
+    /// Locks the table.
+    pub fn calls(&self) -> MutexGuard<'_, HashMap<Uuid, T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call reachable. Must precede any message that shows the call's id to a client.
-    #[must_use]
-    pub fn enter(&self, id: Uuid, handle: CallHandle) -> Registration {
-        self.calls().insert(id, handle);
-        Registration { live: self.clone(), id }
+    /// Enters a call until the returned value is dropped.
+    pub fn enter(&self, id: Uuid, value: T) -> CallEntry<T> {
+        self.calls().insert(id, value);
+        CallEntry { table: Self(self.0.clone()), id }
     }
+}
 
-    /// Returns the ids of all reachable calls.
-    #[must_use]
-    pub fn ids(&self) -> Vec<Uuid> {
-        self.calls().keys().copied().collect()
-    }
-
+impl LiveCalls {
     /// Returns the handle to a tenant's call, if it is reachable on this node.
-    #[must_use]
     pub fn of(&self, tenant: &Tenant, id: Uuid) -> Option<CallHandle> {
         self.get(id).filter(|handle| handle.tenant == *tenant)
     }
 
     /// Returns the handle to a call of any tenant, if it is reachable on this node.
-    #[must_use]
     pub fn get(&self, id: Uuid) -> Option<CallHandle> {
         self.calls().get(&id).cloned()
     }
 }
 
-impl Drop for Registration {
+impl<T> Drop for CallEntry<T> {
     fn drop(&mut self) {
-        let gone = self.live.calls().remove(&self.id);
-        // Drop the handle after the lock is released.
-        drop(gone);
+        // The value is dropped after the lock is released.
+        let _value = self.table.calls().remove(&self.id);
     }
 }

@@ -4,16 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::domain::limits::PauseRule;
 use crate::domain::{Clock, Paused, Tenant};
-
-/// The rule that pauses a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PauseRule {
-    /// Number of consecutive timeouts after which a tool is paused; 0 means never.
-    pub after_timeouts: u32,
-    /// Duration of a pause, in milliseconds.
-    pub cooldown_ms: u64,
-}
 
 /// The timeouts and pauses of tools on this node.
 #[derive(Debug)]
@@ -38,7 +30,6 @@ enum Count {
 
 impl Pauses {
     /// Creates a table without paused tools.
-    #[must_use]
     pub fn new(rule: PauseRule, clock: Clock) -> Self {
         Self { rule, clock, tools: Mutex::default(), counted: AtomicUsize::new(0), paused: AtomicU64::new(0) }
     }
@@ -48,7 +39,6 @@ impl Pauses {
     }
 
     /// Returns the pause of a tool for a tenant, if it is paused.
-    #[must_use]
     pub fn of(&self, tenant: &Tenant, tool: &str) -> Option<Paused> {
         if self.counted.load(Ordering::Relaxed) == 0 {
             return None;
@@ -64,13 +54,11 @@ impl Pauses {
     }
 
     /// Returns `true` if a tool of this tenant is paused or has counted timeouts.
-    #[must_use]
     pub fn any(&self, tenant: &Tenant) -> bool {
         self.counted.load(Ordering::Relaxed) > 0 && self.tools().contains_key(tenant)
     }
 
     /// Returns the number of paused tools of all tenants.
-    #[must_use]
     pub fn resting(&self) -> usize {
         if self.counted.load(Ordering::Relaxed) == 0 {
             return 0;
@@ -80,13 +68,11 @@ impl Pauses {
     }
 
     /// Returns the number of pauses since the start.
-    #[must_use]
     pub fn paused(&self) -> u64 {
         self.paused.load(Ordering::Relaxed)
     }
 
     /// Returns the remaining time of a pause, in milliseconds.
-    #[must_use]
     pub fn left_ms(&self, paused: &Paused) -> u64 {
         paused.until.millis_since(self.clock.now())
     }

@@ -23,7 +23,6 @@ pub struct Rates(HashMap<String, (NonZeroU32, Limiter)>);
 
 impl Rates {
     /// Creates rate limits from the maximum number of calls per minute of each tool; 0 means no limit.
-    #[must_use]
     pub fn new(rates: impl IntoIterator<Item = (String, u32)>) -> Self {
         let limiter = |rate| RateLimiter::hashmap(Quota::per_minute(rate));
         let rates = rates.into_iter().filter_map(|(name, rate)| Some((name, NonZeroU32::new(rate)?)));

@@ -11,14 +11,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::call::Steps;
 use super::call::recorder::Recorder;
-use super::call::state::{Disposition, Planned, StartMode};
+use super::call::state::{Planned, StartMode};
 use super::sessions::SessionKey;
 use super::submission::Mode;
 use super::{Engine, schedule};
 use crate::access::Access;
 use crate::domain::call::StatusUpdate;
 use crate::domain::{Call, Caller, Failure, Phase, Scopes, Session, Status};
+use crate::registry::Entry;
 use crate::store::StoreError;
 use crate::store::nodes::Beaten;
 
@@ -73,7 +75,6 @@ impl GracePeriod {
 }
 
 /// Runs the heartbeat of this node and adopts the calls of lost nodes.
-#[derive(Debug)]
 pub(super) struct Recovery<'a> {
     pub engine: &'a Arc<Engine>,
     pub lease: Lease,
@@ -85,11 +86,15 @@ impl Recovery<'_> {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn register(&self) -> Result<(), StoreError> {
-        self.engine.stores.beat(&self.engine.settings.node, self.lease.lease).await?;
+        self.beat().await?;
         if self.lease.is_alone && self.lease.adopts_calls {
-            self.engine.stores.strike_off_servers(&self.engine.settings.node).await?;
+            self.engine.stores.strike_off_servers(self.engine.node()).await?;
         }
         Ok(())
+    }
+
+    async fn beat(&self) -> Result<(), StoreError> {
+        self.engine.stores.beat(self.engine.node(), self.lease.lease).await
     }
 
     /// Records heartbeats and adopts the calls of lost nodes, until `stop` fires.
@@ -117,63 +122,60 @@ impl Recovery<'_> {
             if last_cleanup.elapsed() > CLEANUP_INTERVAL {
                 last_cleanup = Instant::now();
                 // A failed deletion is repeated after the next interval.
-                let _ = self.engine.stores.forget_keys(self.engine.clock.now()).await;
-                let _ = self.engine.stores.delete_ended_tickets(self.engine.clock.now()).await;
+                let now = self.engine.clock.now();
+                let _ = self.engine.stores.forget_keys(now).await;
+                let _ = self.engine.stores.delete_ended_tickets(now).await;
             }
         }
     }
 
     async fn beat_and_adopt(&self, grace: &mut GracePeriod, has_unknown_calls: &mut bool) -> Result<(), StoreError> {
+        let (stores, own) = (&self.engine.stores, self.engine.node());
         // Read before the own heartbeat, because this node's row shows whether its lease has lasted.
-        let nodes = self.engine.stores.nodes(self.lease.lease).await;
-        self.engine.stores.beat(&self.engine.settings.node, self.lease.lease).await?;
+        let nodes = stores.nodes(self.lease.lease).await;
+        self.beat().await?;
         let nodes = nodes?;
         // Without its row, this node was declared lost, and other nodes may have adopted its calls.
-        *has_unknown_calls |= !nodes.iter().any(|node| *node.node == *self.engine.settings.node);
-        if !self.lease.adopts_calls || self.engine.shutdown.drain.is_cancelled() {
+        *has_unknown_calls |= !nodes.iter().any(|node| *node.node == **own);
+        if !self.lease.adopts_calls || self.engine.is_draining() {
             return Ok(());
         }
-        for Beaten { node, beat, .. } in grace.lost(nodes, &self.engine.settings.node, self.lease.lease) {
+        for Beaten { node, beat, .. } in grace.lost(nodes, own, self.lease.lease) {
             tracing::warn!(node, "node lost; adopting its calls");
-            self.engine.stores.expire_node(&node, beat).await?;
+            stores.expire_node(&node, beat).await?;
         }
-        if *has_unknown_calls {
-            *has_unknown_calls = false;
+        if std::mem::take(has_unknown_calls) {
             self.stop_adopted().await?;
-            let resumed = self.resume(self.orphaned().await?).await;
-            resumed?;
+            self.resume(self.orphaned().await?).await?;
         }
         let mut left = Vec::new();
-        loop {
+        let done = loop {
             // Calls beyond the free permits stay orphaned until a later heartbeat.
             let places = self.engine.queue.available_permits().saturating_sub(left.len());
-            let calls = match places {
-                0 => Ok(Vec::new()),
-                places => self.engine.stores.adopt(&self.engine.settings.node, places).await,
-            };
-            // Calls adopted before a failure are resumed anyway.
-            let is_last = calls.as_ref().map_or(true, Vec::is_empty);
-            let done = calls.map(|calls| left.extend(calls));
-            if is_last {
-                if !left.is_empty() {
-                    tracing::info!(calls = left.len(), "adopting orphaned calls");
-                }
-                let resumed = self.resume(left).await;
-                return done.and(resumed);
+            if places == 0 {
+                break Ok(());
+            }
+            match stores.adopt(own, places).await {
+                Ok(calls) if calls.is_empty() => break Ok(()),
+                Ok(calls) => left.extend(calls),
+                Err(error) => break Err(error),
             }
             // A long recovery must not cost this node its lease.
-            self.engine
-                .stores
-                .beat(&self.engine.settings.node, self.lease.lease)
-                .await
-                .unwrap_or_else(|error| tracing::debug!(%error, "no heartbeat"));
+            self.beat().await.unwrap_or_else(|error| tracing::debug!(%error, "no heartbeat"));
+        };
+        if !left.is_empty() {
+            tracing::info!(calls = left.len(), "adopting orphaned calls");
         }
+        // Calls adopted before a failure are resumed anyway.
+        let resumed = self.resume(left).await;
+        done.and(resumed)
     }
 
     /// Ends the runs of calls that other nodes have adopted: publishes a status of each call, which the fence rejects.
     async fn stop_adopted(&self) -> Result<(), StoreError> {
-        for page in self.engine.live.ids().chunks(PAGE) {
-            for id in self.engine.stores.not_of(&self.engine.settings.node, page).await? {
+        let ids: Vec<Uuid> = self.engine.live.calls().keys().copied().collect();
+        for page in ids.chunks(PAGE) {
+            for id in self.engine.stores.not_of(self.engine.node(), page).await? {
                 if let Some(handle) = self.engine.live.get(id) {
                     let phase = Some(Phase::Running);
                     handle.emitter.status(StatusUpdate { phase, ..StatusUpdate::default() });
@@ -186,7 +188,7 @@ impl Recovery<'_> {
     /// Returns the calls of this node that do not run here. Each running call is reachable before it is committed, so
     /// it is excluded.
     async fn orphaned(&self) -> Result<Vec<Call>, StoreError> {
-        let mut ids = self.engine.stores.under_way(&self.engine.settings.node).await?;
+        let mut ids = self.engine.stores.under_way(self.engine.node()).await?;
         ids.retain(|id| self.engine.live.get(*id).is_none());
         let mut calls = Vec::with_capacity(ids.len());
         for page in ids.chunks(PAGE) {
@@ -224,20 +226,17 @@ impl Recovery<'_> {
             if let Ok(place) = self.engine.queue.clone().try_acquire_owned() {
                 job.ongoing.permits.push(Arc::new(place));
             }
+            // External work continues independently of the other calls of the batch.
+            let is_outside = matches!(job.ongoing.begin, StartMode::AwaitResult | StartMode::Lost);
             match job.ongoing.call.batch_id {
-                // External work continues independently of the other calls of the batch.
-                Some(batch)
-                    if !matches!(job.ongoing.begin, StartMode::AwaitResult | StartMode::Lost)
-                        && !job.is_concurrency_safe() =>
-                {
+                Some(batch) if !is_outside && !job.is_concurrency_safe() => {
                     batches.entry(batch).or_default().push(job);
                 }
                 _ => {
                     if job.ongoing.begin != StartMode::Lost {
                         self.enqueue(&mut job);
                     }
-                    let engine = self.engine.clone();
-                    self.engine.tasks.spawn(async move { engine.steps().run(job).await });
+                    schedule::spawn(self.engine, job);
                 }
             }
         }
@@ -259,8 +258,8 @@ impl Recovery<'_> {
 
     /// Enters a call in the queue. Must be called in the order in which the calls run.
     fn enqueue(&self, job: &mut Planned) {
-        if let Disposition::Run(entry) = &job.next {
-            job.place = self.engine.steps().admit.queue(&job.ongoing, entry);
+        if let Ok(entry) = &job.next {
+            job.place = Steps::new(self.engine).admit.queue(&job.ongoing, entry);
         }
     }
 
@@ -281,42 +280,33 @@ impl Recovery<'_> {
         call.resume(self.engine.clock.moment());
         let snapshot = access.snapshot();
         let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
-        let (next, begin) = match (call.status, entry) {
+        let run = |entry: &Arc<Entry>, begin| (entry.clone(), begin);
+        let start = match (call.status, entry) {
             (Status::Wait, _) if call.phase == Phase::Arguments => {
-                (Disposition::Reject(Failure::broken_off(&call.name, "the service stopped").into()), StartMode::Start)
+                Err(Failure::broken_off(&call.name, "the service stopped"))
             }
-            (Status::Wait, None) => {
-                (Disposition::Reject(snapshot.not_found(&call.name, None).into()), StartMode::Start)
-            }
+            (Status::Wait, None) => Err(snapshot.not_found(&call.name, None)),
             (Status::Wait, Some(_)) if call.effective_arguments.is_none() => {
-                let failure = Failure::execution(&call.name, "the service stopped before the call was run");
-                (Disposition::Reject(failure.into()), StartMode::Start)
+                Err(Failure::execution(&call.name, "the service stopped before the call was run"))
             }
-            (Status::Wait, Some(entry)) => (Disposition::Run(entry.clone()), StartMode::Start),
-            (_, Some(entry)) if call.phase == Phase::External => {
-                (Disposition::Run(entry.clone()), StartMode::AwaitResult)
-            }
-            (_, Some(entry)) if call.phase == Phase::Retrying => (Disposition::Run(entry.clone()), StartMode::Rerun),
+            (Status::Wait, Some(entry)) => Ok(run(entry, StartMode::Start)),
+            (_, Some(entry)) if call.phase == Phase::External => Ok(run(entry, StartMode::AwaitResult)),
+            (_, Some(entry)) if call.phase == Phase::Retrying => Ok(run(entry, StartMode::Rerun)),
             // The call may have been handed out before its phase was committed. No work of it runs here.
-            (_, Some(entry)) if entry.definition.is_external() => {
-                (Disposition::Run(entry.clone()), StartMode::AwaitResult)
-            }
-            (_, Some(entry)) if entry.may_repeat() => (Disposition::Run(entry.clone()), StartMode::Rerun),
-            (_, Some(entry)) if entry.definition.has_token() => (Disposition::Run(entry.clone()), StartMode::Lost),
-            _ => (Disposition::Reject(Failure::outcome_unknown(&call.name).into()), StartMode::Start),
+            (_, Some(entry)) if entry.definition.is_external() => Ok(run(entry, StartMode::AwaitResult)),
+            (_, Some(entry)) if entry.may_repeat() => Ok(run(entry, StartMode::Rerun)),
+            (_, Some(entry)) if entry.definition.has_token() => Ok(run(entry, StartMode::Lost)),
+            _ => Err(Failure::outcome_unknown(&call.name)),
         };
-        let recorder = Recorder::resumed(
-            self.engine.journal.clone(),
-            self.engine.stores.clone(),
-            self.engine.settings.store_patience,
-            &call,
-        );
+        let (next, begin) = match start {
+            Ok((entry, begin)) => (Ok(entry), begin),
+            Err(failure) => (Err(failure.into()), StartMode::Start),
+        };
+        let Engine { journal, stores, settings, .. } = &**self.engine;
+        let recorder = Recorder::resumed(journal.clone(), stores.clone(), settings.store_patience, &call);
         let mut job = Planned::new(access.clone(), call, next, recorder);
         job.ongoing.conversation = session_key(&job.ongoing.call).and_then(|place| sessions.get(&place)).cloned();
-        job.ongoing.session_guard = session_key(&job.ongoing.call).filter(|_| job.is_runnable()).map(|session| {
-            let (tool, cancel) = (job.ongoing.call.name.clone(), job.ongoing.handle.cancel.clone());
-            self.engine.sessions.enter(session, job.ongoing.call.id, tool, cancel)
-        });
+        job.enter_session(&self.engine.sessions);
         (job.ongoing.begin, job.ongoing.is_queued, job.ongoing.is_accepted_first) = (begin, true, true);
         if begin != StartMode::Start && job.ongoing.handle.may_be_outside {
             // The call was handed out before the restart, so its result may arrive before its turn.

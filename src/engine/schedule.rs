@@ -7,9 +7,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::Engine;
+use super::call::Steps;
 use super::call::interrupt::{Interrupt, Race};
 use super::call::recorder::Recorded;
-use super::call::state::{Disposition, Planned};
+use super::call::state::Planned;
 use super::submission::Mode;
 use crate::domain::Failure;
 
@@ -25,9 +26,7 @@ pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Planned>, mode: Mode)
     for turn in turns {
         let mut gates = Vec::new();
         for mut job in turn {
-            if !job.ongoing.recorder.has_announced() {
-                job.ongoing.publish_status(&engine.live).await;
-            }
+            job.ongoing.announce(&engine.live).await;
             let (gate, opened) = oneshot::channel();
             gates.push((gate, engine.tasks.spawn(run_in_turn(engine.clone(), job, opened))));
         }
@@ -44,15 +43,23 @@ pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Planned>, mode: Mode)
     }
 }
 
+/// Runs a call in a task of its own.
+pub(super) fn spawn(engine: &Arc<Engine>, job: Planned) -> JoinHandle<Recorded> {
+    let runner = engine.clone();
+    engine.tasks.spawn(async move { Steps::new(&runner).run(job).await })
+}
+
 /// Runs calls concurrently. Returns `true` if a call could not be recorded in time.
 async fn run_together(engine: &Arc<Engine>, mut jobs: Vec<Planned>) -> bool {
     match jobs.pop() {
-        Some(alone) if jobs.is_empty() && !alone.is_asynchronous() => engine.steps().run(alone).await == Recorded::Late,
+        Some(alone) if jobs.is_empty() && !alone.is_asynchronous() => {
+            Steps::new(engine).run(alone).await == Recorded::Late
+        }
         last => {
             let mut awaited = Vec::new();
             for job in jobs.into_iter().chain(last) {
-                let (runner, is_asynchronous) = (engine.clone(), job.is_asynchronous());
-                let task = engine.tasks.spawn(async move { runner.steps().run(job).await });
+                let is_asynchronous = job.is_asynchronous();
+                let task = spawn(engine, job);
                 if !is_asynchronous {
                     awaited.push(task);
                 }
@@ -67,28 +74,22 @@ async fn run_in_turn(engine: Arc<Engine>, mut job: Planned, opened: oneshot::Rec
     let cancel = job.ongoing.handle.cancel.clone();
     let race = Race::new(&cancel, &engine.shutdown).left_on_drain(job.ongoing.is_queued, &engine.shutdown).work_first();
     match race.run(opened).await {
-        Ok(opened) => {
-            if opened.unwrap_or(false) {
-                job.reject_late();
-            }
-        }
+        Ok(Ok(true)) => job.reject_late(),
+        Ok(_) => {}
         // The call is committed, and its caller does not wait: the next start continues it.
         Err(Interrupt::Drained) => {
             job.ongoing.recorder.leave();
             return Recorded::InTime;
         }
-        Err(Interrupt::Stopping) => job.next = Disposition::Reject(Failure::shutting_down().into()),
-        Err(Interrupt::Cancelled | Interrupt::TimedOut(..)) => {
-            job.next = Disposition::Reject(Failure::cancelled().into())
-        }
+        Err(Interrupt::Stopping) => job.next = Err(Failure::shutting_down().into()),
+        Err(Interrupt::Cancelled | Interrupt::TimedOut(..)) => job.next = Err(Failure::cancelled().into()),
     }
     if job.is_asynchronous() {
         // Other calls of the batch do not wait for an asynchronous call.
-        let runner = engine.clone();
-        engine.tasks.spawn(async move { runner.steps().run(job).await });
+        spawn(&engine, job);
         return Recorded::InTime;
     }
-    engine.steps().run(job).await
+    Steps::new(&engine).run(job).await
 }
 
 /// Groups calls into turns, in order. The calls of a turn run together.

@@ -1,7 +1,7 @@
 //! The end of a session and of all its calls, and the deletion of idle sessions.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::control::{ControlOutcome, ControlPlane};
+use super::live::CallTable;
 use crate::domain::{Clock, Completion, Session, SessionState, Tenant, Time, ToolOutput};
 use crate::registry::Registry;
 use crate::store::{Store, StoreError, Stores};
@@ -21,67 +22,35 @@ const STEP: u32 = 64;
 /// Maximum and minimum interval between two checks for idle sessions.
 const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
 
-/// The calls of sessions on this node, from planning to their end, including calls that are not published yet. Cheap to
-/// clone.
-#[derive(Debug, Clone, Default)]
-pub(super) struct SessionCalls(Arc<Mutex<Present>>);
-
-/// The tool and the cancellation token of each call, by session.
-type Present = HashMap<SessionKey, HashMap<Uuid, (Arc<str>, CancellationToken)>>;
+/// The calls of sessions on this node, from planning to their end, including calls that are not published yet.
+pub(super) type SessionCalls = CallTable<SessionCall>;
 
 /// A session: its tenant and its id.
 pub(super) type SessionKey = (Tenant, Arc<str>);
 
-/// The entry of a call in its session, removed when dropped.
-#[derive(Debug)]
-pub(super) struct SessionGuard {
-    all: SessionCalls,
-    session: SessionKey,
-    call: Uuid,
+/// A call of a session.
+#[derive(Debug, Clone)]
+pub struct SessionCall {
+    pub(super) session: SessionKey,
+    pub(super) tool: Arc<str>,
+    pub(super) cancel: CancellationToken,
 }
 
 impl SessionCalls {
-    fn present(&self) -> MutexGuard<'_, Present> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn enter(&self, session: SessionKey, call: Uuid, tool: Arc<str>, cancel: CancellationToken) -> SessionGuard {
-        self.present().entry(session.clone()).or_default().insert(call, (tool, cancel));
-        SessionGuard { all: self.clone(), session, call }
-    }
-
-    fn cancel(&self, session: &SessionKey) {
-        let calls: Vec<(Arc<str>, CancellationToken)> =
-            self.present().get(session).into_iter().flat_map(HashMap::values).cloned().collect();
-        calls.into_iter().for_each(|(_, cancel)| cancel.cancel());
-    }
-
-    fn tools(&self, session: &SessionKey) -> Vec<Arc<str>> {
-        let present = self.present();
-        present.get(session).into_iter().flat_map(HashMap::values).map(|(tool, _)| tool.clone()).collect()
-    }
-}
-
-impl Drop for SessionGuard {
-    fn drop(&mut self) {
-        let mut present = self.all.present();
-        if let Some(calls) = present.get_mut(&self.session) {
-            calls.remove(&self.call);
-            if calls.is_empty() {
-                present.remove(&self.session);
-            }
-        }
+    /// Returns the calls of a session. Looks at all calls, because sessions rarely end.
+    fn of(&self, session: &SessionKey) -> Vec<SessionCall> {
+        self.calls().values().filter(|call| call.session == *session).cloned().collect()
     }
 }
 
 /// Ends sessions and their calls.
 #[derive(Debug)]
-pub(super) struct Sessions<'a> {
-    pub calls: &'a SessionCalls,
-    pub control: ControlPlane<'a>,
-    pub registry: &'a Registry,
-    pub stores: &'a Stores,
-    pub clock: &'a Clock,
+pub struct Sessions<'a> {
+    pub(super) calls: &'a SessionCalls,
+    pub(super) control: ControlPlane<'a>,
+    pub(super) registry: &'a Registry,
+    pub(super) stores: &'a Stores,
+    pub(super) clock: &'a Clock,
 }
 
 impl Sessions<'_> {
@@ -96,7 +65,7 @@ impl Sessions<'_> {
         let mut left: Vec<String> = seen.iter().cloned().collect();
         while let Some(id) = left.pop() {
             let place = (store.tenant().clone(), id.as_str().into());
-            tools.extend(self.calls.tools(&place).iter().map(|tool| tool.to_string()));
+            tools.extend(self.calls.of(&place).iter().map(|call| call.tool.to_string()));
             tools.extend(store.session_pending_tools(&id).await?);
             left.extend(store.session_tasks(&id).await?.into_iter().filter(|task| seen.insert(task.clone())));
         }
@@ -144,7 +113,8 @@ impl Sessions<'_> {
     }
 
     async fn cancel_calls_of(&self, store: &Store, session: &str) -> Result<(), StoreError> {
-        self.calls.cancel(&(store.tenant().clone(), session.into()));
+        let here = self.calls.of(&(store.tenant().clone(), session.into()));
+        here.iter().for_each(|call| call.cancel.cancel());
         let mut after = Uuid::nil();
         loop {
             let page = store.session_pending(session, after, PAGE).await?;
@@ -171,7 +141,7 @@ impl Sessions<'_> {
     }
 
     /// Deletes sessions that have been idle for `idle`, until `stop` fires. Every node does so, in small steps.
-    pub async fn run_cleanup(&self, idle: Duration, stop: CancellationToken) {
+    pub(super) async fn run_cleanup(&self, idle: Duration, stop: CancellationToken) {
         if idle.is_zero() {
             return;
         }
@@ -197,7 +167,9 @@ impl Sessions<'_> {
             loop {
                 let idle = store.idle_sessions(cutoff, STEP).await?;
                 let is_last = idle.len() < STEP as usize;
-                self.delete_unused(&store, idle.into_iter().map(|(id, _)| id), cutoff, now).await?;
+                for (id, _) in idle {
+                    self.delete_unused(&store, &id, cutoff, now).await?;
+                }
                 if is_last {
                     break;
                 }
@@ -206,27 +178,19 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    async fn delete_unused(
-        &self,
-        store: &Store,
-        idle: impl IntoIterator<Item = String>,
-        cutoff: Time,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        for id in idle {
-            let (newest, is_busy) = store.session_use(&id).await?;
-            if is_busy {
-                store.touch_session(&id, now).await?;
-            } else if let Some(used) = newest.filter(|used| *used > cutoff) {
-                store.touch_session(&id, used).await?;
-            } else if let Some(session) = store.session(&id).await?
-                // A concurrent use of the session has updated its time, which makes this delete fail.
-                && store.delete_session(&id, Some(cutoff)).await?
-            {
-                self.registry.instances().release_session(store.tenant(), &id);
-                if let Some(call) = session.parent_call {
-                    self.control.cancel(store.tenant(), call).await?;
-                }
+    async fn delete_unused(&self, store: &Store, id: &str, cutoff: Time, now: Time) -> Result<(), StoreError> {
+        let (newest, is_busy) = store.session_use(id).await?;
+        if is_busy {
+            store.touch_session(id, now).await?;
+        } else if let Some(used) = newest.filter(|used| *used > cutoff) {
+            store.touch_session(id, used).await?;
+        } else if let Some(session) = store.session(id).await?
+            // A concurrent use of the session has updated its time, which makes this delete fail.
+            && store.delete_session(id, Some(cutoff)).await?
+        {
+            self.registry.instances().release_session(store.tenant(), id);
+            if let Some(call) = session.parent_call {
+                self.control.cancel(store.tenant(), call).await?;
             }
         }
         Ok(())

@@ -7,9 +7,8 @@ use tokio::sync::Notify;
 
 use super::admission::AdmissionControl;
 use super::context::ContextObjects;
-use super::pauses::PauseRule;
 use super::rates::Rates;
-use crate::domain::limits::ServerLimits;
+use crate::domain::limits::{PauseRule, ServerLimits};
 use crate::executor::{Secrets, Vault};
 use crate::hooks::Hooks;
 use crate::telemetry::{Metrics, Tracer};

@@ -40,7 +40,7 @@ pub enum Wait {
 }
 
 /// The calls of one request.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Submission {
     /// The calls, in request order.
     pub calls: Vec<CallRequest>,
@@ -112,8 +112,6 @@ pub enum KeyedError {
     /// The calls could not be recorded in time.
     #[error("the calls could not be recorded in time")]
     NotRecorded {
-        /// `true` if the calls may have been accepted anyway.
-        accepted: bool,
         /// The batch of the calls, if they are one.
         batch_id: Option<Uuid>,
         /// The first call.
@@ -132,30 +130,7 @@ impl From<StoreError> for KeyedError {
 
 impl Submission {
     /// Returns `true` if the request or one of its calls has an idempotency key.
-    #[must_use]
     pub fn is_keyed(&self) -> bool {
         self.idempotency_key.is_some() || self.calls.iter().any(|call| call.idempotency_key.is_some())
-    }
-
-    /// Returns a copy of the call at `index`. The copy keeps this index.
-    pub(super) fn call_at(&self, index: usize) -> CallRequest {
-        CallRequest { index: u32::try_from(index).ok(), ..self.calls[index].clone() }
-    }
-
-    /// Returns a copy of the submission with its new calls `calls`; the calls `known` exist already.
-    #[must_use]
-    pub fn with_calls(&self, calls: Vec<CallRequest>, known: Vec<(usize, Uuid)>) -> Self {
-        Self {
-            calls,
-            known,
-            session: self.session.clone(),
-            conversation: self.conversation.clone(),
-            context: self.context.clone(),
-            agent: self.agent.clone(),
-            callback_url: self.callback_url.clone(),
-            traceparent: self.traceparent.clone(),
-            limits: self.limits.clone(),
-            ..*self
-        }
     }
 }

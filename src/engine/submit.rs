@@ -10,21 +10,19 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::call::accept::{AcceptError, Acceptor, KeyLookup, KnownCalls};
+use super::call::arguments::MAX_INLINE_CHECK;
 use super::call::plan::Planner;
-use super::call::recorder::RecordError;
 use super::call::state::Planned;
 use super::detach::DetachOnDrop;
-use super::holding::{Holding, hold};
 use super::in_flight::InFlightCalls;
-use super::memory_budget::Footprint;
+use super::memory_budget::{self, Footprint, MemoryPermit};
 use super::submission::{KeyedError, Submission, SubmitError, Wait};
 use super::{Engine, Settings, schedule};
 use crate::access::Access;
+use crate::domain::call::Counted;
 use crate::domain::{Session, SessionState};
 use crate::telemetry::Context;
 
-/// Maximum size of a request whose arguments are checked on the caller's thread, in bytes.
-const MAX_INLINE_CHECK: usize = 64 * 1024;
 /// Maximum number of lookups of a key or session that concurrent requests create or delete.
 const MAX_ATTEMPTS: usize = 5;
 /// A session is recorded as used after this fraction of its idle time, so that not every call writes.
@@ -93,23 +91,23 @@ pub(super) async fn submit_keyed(
             KnownCalls::Some(known) => known,
         };
         let is_new = |index: usize| known.iter().all(|(place, _)| *place != index);
-        let indices = || (0..submission.calls.len()).filter(|index| is_new(*index));
-        let new: Vec<_> = indices().map(|index| submission.call_at(index)).collect();
-        let ids: Vec<Uuid> = indices().filter_map(|index| ids.get(index).copied()).collect();
+        let ids: Vec<Uuid> = ids.iter().enumerate().filter(|(index, _)| is_new(*index)).map(|(_, id)| *id).collect();
+        let mut new = Box::new(Submission { known: known.clone(), ..submission.clone() });
+        let mut index = 0..;
+        new.calls.retain_mut(|call| {
+            // The copy keeps its position in the request.
+            call.index = index.next();
+            call.index.is_some_and(|index| is_new(index as usize))
+        });
         // The first attempt consumes the memory permit of the request; later attempts acquire it again.
         let request = Footprint { is_kept: true, held: footprint.held.take(), ..footprint };
-        let submission = submission.with_calls(new, known.clone()).into();
-        let mut submitted = submit(engine, access, submission, ids.clone(), request).await?;
+        let mut submitted = submit(engine, access, new, ids.clone(), request).await?;
         match submitted.accepted().await {
             Ok(()) => return Ok(Keyed::New { submitted, ids, known }),
             // A concurrent request has claimed one of the keys. No call was accepted; look the keys up again.
             Err(AcceptError::Claimed) => {}
-            Err(AcceptError::NotRecorded(RecordError { accepted })) => {
-                return Err(KeyedError::NotRecorded {
-                    accepted,
-                    batch_id: submitted.batch_id,
-                    call: ids.first().copied(),
-                });
+            Err(AcceptError::NotRecorded) => {
+                return Err(KeyedError::NotRecorded { batch_id: submitted.batch_id, call: ids.first().copied() });
             }
         }
     }
@@ -140,9 +138,12 @@ pub(super) fn plan(
         };
         return Ok(InFlightCalls::new(batch_id, calls, DetachOnDrop::new(work, &tasks)));
     }
-    let room = room.map(Holding::shared);
-    let handles = jobs.iter().map(|job| job.ongoing.handle.cancel.clone()).collect::<Vec<_>>();
-    for job in jobs.iter_mut().filter(|job| job.is_runnable()) {
+    let room = room.map(Arc::new);
+    let mut guards = Vec::new();
+    if is_cancelled_with_caller {
+        guards.extend(jobs.iter().map(|job| job.ongoing.handle.cancel.clone().drop_guard()));
+    }
+    for job in jobs.iter_mut().filter(|job| job.next.is_ok()) {
         job.ongoing.permits.extend(room.clone());
         if is_detached || wait == Wait::AsDeclared && job.is_asynchronous() {
             job.ongoing.is_queued = true;
@@ -157,8 +158,30 @@ pub(super) fn plan(
         schedule::run_all(engine, jobs, mode).await;
         drop(room);
     };
-    let submitted = InFlightCalls::new(batch_id, calls, DetachOnDrop::new(work, &tasks)).accepted_first(accepted);
-    Ok(if is_cancelled_with_caller { submitted.cancelled_with_caller(handles) } else { submitted })
+    let mut submitted = InFlightCalls::new(batch_id, calls, DetachOnDrop::new(work, &tasks));
+    (submitted.accepted, submitted.guards) = (Some(accepted), guards);
+    Ok(submitted)
+}
+
+/// Releases memory that is not needed after planning. The rest is returned, or attached to all copies of the calls of a
+/// large request. `texts` is the memory of arguments that were parsed from text.
+fn hold(jobs: &mut [Planned], request: Footprint, texts: Option<MemoryPermit>) -> Option<MemoryPermit> {
+    let is_large = request.is_large() || texts.is_some();
+    let has_copies = || request.is_kept || jobs.iter().any(Planned::has_copies);
+    let least = (request.is_large() && !has_copies()).then(|| request.least_kib_with(jobs.len()));
+    let mut held = request.held;
+    if let Some(least) = least {
+        memory_budget::shrink(&mut held, least);
+    }
+    if let (Some(held), Some(texts)) = (&mut held, texts) {
+        held.merge(texts);
+    }
+    if !is_large {
+        return held;
+    }
+    let counted = Counted(held.map(|held| Arc::new(held) as _));
+    jobs.iter_mut().for_each(|job| job.ongoing.call.keep_counted(counted.clone()));
+    None
 }
 
 /// Acquires the memory of a request, unless the service drains or the backlog is too large.

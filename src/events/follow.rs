@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use uuid::Uuid;
 
-use super::frame::FramedEvent;
+use super::frame::{self, FramedEvent};
 use crate::domain::event::{Event, Stage};
 use crate::store::{Store, StoreError};
 
@@ -107,13 +107,14 @@ impl Followers {
 
 impl ReadBack {
     /// Returns the frames of all events in order.
+    pub fn frames(self) -> impl Iterator<Item = Bytes> {
+        self.events.into_iter().map(|event| FramedEvent::from(event).bytes())
+    }
+
+    /// Returns the joined frames of all events.
     #[must_use]
     pub fn bytes(self) -> Bytes {
-        let mut joined = BytesMut::new();
-        for event in self.events {
-            joined.extend_from_slice(&FramedEvent::from(event).bytes());
-        }
-        joined.freeze()
+        frame::join(self.frames())
     }
 }
 
@@ -122,10 +123,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::domain::call::CallRecord;
     use crate::domain::{Call, Time};
 
     fn event(pos: i64, seq: u32, stage: Stage) -> Event {
-        let call = Call::accepted(Uuid::nil(), "echo".into(), None, Arc::default(), Time(0), "n".into());
+        let call =
+            Call::from(CallRecord::accepted(Uuid::nil(), "echo".into(), None, Arc::default(), Time(0), "n".into()));
         Event { pos, seq, call: Arc::new(call), stage }
     }
 

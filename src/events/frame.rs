@@ -52,6 +52,15 @@ pub fn last_id(frames: &[u8]) -> Option<i64> {
     std::str::from_utf8(id).ok()?.parse().ok()
 }
 
+/// Joins frames.
+pub fn join(frames: impl IntoIterator<Item = Bytes>) -> Bytes {
+    let mut joined = BytesMut::new();
+    for frame in frames {
+        joined.extend_from_slice(&frame);
+    }
+    joined.freeze()
+}
+
 /// The events of a commit and their joined frames.
 #[derive(Debug)]
 pub struct CommitFrames {
@@ -101,9 +110,9 @@ impl CommitFrames {
             let event = Event { pos: *pos, seq: *seq, call: Arc::new(call.outline()), stage: stage.clone() };
             Arc::new(FramedEvent { event, frame: framed.bytes().into() })
         };
-        let events = self.events.iter().map(light).collect();
-        let Self { first_pos, last_pos, .. } = *self;
-        Self { first_pos, last_pos, tenant: self.tenant.clone(), events, joined: OnceLock::new(), counted: None }
+        let mut copy = self.positions();
+        (copy.tenant, copy.events) = (self.tenant.clone(), self.events.iter().map(light).collect());
+        copy
     }
 
     /// Adds the size of the frames to `count` until this value is dropped.
@@ -125,14 +134,7 @@ impl CommitFrames {
 
     /// Returns all frames in order.
     pub fn bytes(&self) -> Bytes {
-        let join = || {
-            let mut joined = BytesMut::new();
-            for event in &self.events {
-                joined.extend_from_slice(&event.bytes());
-            }
-            joined.freeze()
-        };
-        self.joined.get_or_init(join).clone()
+        self.joined.get_or_init(|| join(self.events.iter().map(|event| event.bytes()))).clone()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::domain::call::{Call, Phase, Progress, Status};
 use crate::domain::event::{Emission, Event, Stage};
 use crate::domain::{Failure, HookFault, Outcome, Time};
 use crate::formats::cut::{self, ShortContent, ShortFailure, ShortMap, ShortValue};
-use crate::formats::details::Details;
+use crate::formats::native::Details;
 
 /// The identity of the call of an event.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -133,7 +133,7 @@ fn result<'a>(call: &'a Call, outcome: &'a Outcome) -> ResultData<'a> {
     ResultData {
         output: cut::text(&outcome.output),
         content: ShortContent { call: Some(call.id), blocks: &outcome.content },
-        details: Details::short(call, outcome),
+        details: Details { call, outcome, is_short: true },
         is_error: outcome.is_error(),
         output_url: cut::is_long(&outcome.output).then(|| format!("/tool-calls/{}/output", call.id)),
     }

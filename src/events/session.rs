@@ -4,21 +4,20 @@ use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, Stream};
 use serde::Serialize;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Bus;
 use super::frame::{self, FramedEvent};
-use super::stream::{EventFilter, HEARTBEAT, of_all};
+use super::stream::{EventFilter, FrameSource, body, heartbeat, of_all};
 use crate::domain::event::EventKind;
 use crate::domain::{AllowList, Completion, Session, SessionState, Tenant, Time};
 use crate::store::{Store, StoreError};
@@ -61,39 +60,29 @@ pub async fn of_session(
     let changes = store.session_changes();
     let until = store.last_pos().await?;
     let positions: VecDeque<(i64, Uuid)> = store.session_positions(&session, after, until).await?.into();
-    let is_broken = Arc::<AtomicBool>::default();
     let filter = EventFilter { session: Some(session.id.to_string()), tools, ..EventFilter::default() };
-    let history = History { positions, store: store.clone(), filter: filter.clone(), is_broken: is_broken.clone() };
+    let history = History { positions, store: store.clone(), filter: filter.clone() };
     let history =
-        stream::unfold(history, |mut history| async move { history.page().await.map(|page| (page, history)) });
+        stream::unfold(history, |mut history| async move { history.page().await.map(|page| (Ok(page), history)) });
     let (bus, live_store, live_closing) = (bus.clone(), store.clone(), closing.clone());
     // Events committed while the history is sent are read from the store here.
     let live = stream::once(async move {
-        if is_broken.load(Ordering::Relaxed) {
-            return stream::empty().boxed();
-        }
         match of_all(&live_store, &bus, Some(until.max(after)), filter, live_closing).await {
             Ok(live) => live.boxed(),
             Err(_) => stream::once(std::future::ready(Ok(frame::CUT_OFF))).boxed(),
         }
     });
-    let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut session_stream = SessionStream {
-        calls: Box::pin(history.map(Ok).chain(live.flatten())),
-        opening: VecDeque::from([frame::OPENING]),
+    let source = SessionStream {
+        calls: Box::pin(history.chain(live.flatten())),
         session,
         changes,
         store: store.clone(),
-        heartbeat,
-        closing,
+        heartbeat: heartbeat(),
         last: after,
         is_over: false,
     };
-    session_stream.opening.push_back(session_stream.session_frame(true));
-    Ok(stream::unfold(session_stream, |mut session_stream| async move {
-        session_stream.next().await.map(|piece| (Ok(piece), session_stream))
-    }))
+    let opening = vec![frame::OPENING, source.session_frame(true)];
+    Ok(body(opening, source, closing))
 }
 
 /// The past events, in pages.
@@ -101,17 +90,14 @@ struct History {
     positions: VecDeque<(i64, Uuid)>,
     store: Store,
     filter: EventFilter,
-    /// Whether the history could not be sent completely.
-    is_broken: Arc<AtomicBool>,
 }
 
 impl History {
+    /// Returns the next page. If the store fails, the client must resume, so the page ends the stream.
     async fn page(&mut self) -> Option<Bytes> {
         let count = self.positions.len().min(PAGE);
-        let Ok(count) = self.store.fitting_calls(self.positions.iter().take(count).map(|(_, id)| vec![*id])).await
-        else {
-            return Some(self.break_off());
-        };
+        let groups = self.positions.iter().take(count).map(|(_, id)| vec![*id]);
+        let Ok(count) = self.store.fitting_calls(groups).await else { return Some(frame::CUT_OFF) };
         let page: Vec<(i64, Uuid)> = self.positions.drain(..count).collect();
         let positions: BTreeSet<i64> = page.iter().map(|(pos, _)| *pos).collect();
         if positions.is_empty() {
@@ -119,51 +105,31 @@ impl History {
         }
         let ids: BTreeSet<Uuid> = page.into_iter().map(|(_, id)| id).collect();
         let ids: Vec<Uuid> = ids.into_iter().collect();
-        let Ok(events) = self.store.events_of_calls(&ids).await else {
-            return Some(self.break_off());
-        };
-        let mut joined = BytesMut::new();
-        for event in events.into_iter().filter(|event| positions.contains(&event.pos) && self.filter.matches(event)) {
-            joined.extend_from_slice(&FramedEvent::from(event).bytes());
-        }
-        Some(joined.freeze())
-    }
-
-    /// Ends the stream before its next event, so that the client resumes it.
-    fn break_off(&mut self) -> Bytes {
-        self.positions.clear();
-        self.is_broken.store(true, Ordering::Relaxed);
-        frame::CUT_OFF
+        let Ok(events) = self.store.events_of_calls(&ids).await else { return Some(frame::CUT_OFF) };
+        let sent = events.into_iter().filter(|event| positions.contains(&event.pos) && self.filter.matches(event));
+        Some(frame::join(sent.map(|event| FramedEvent::from(event).bytes())))
     }
 }
 
 /// The state of an open session stream.
 struct SessionStream {
-    opening: VecDeque<Bytes>,
     calls: Frames,
     session: Session,
     changes: broadcast::Receiver<(Tenant, Arc<str>)>,
     store: Store,
     heartbeat: Interval,
-    closing: CancellationToken,
     /// The position up to which events of calls were sent.
     last: i64,
     is_over: bool,
 }
 
-impl SessionStream {
+impl FrameSource for SessionStream {
     async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            if let Some(piece) = self.opening.pop_front() {
-                return Some(piece);
-            }
-            if self.is_over {
-                return None;
-            }
+        while !self.is_over {
             let has_changed = tokio::select! {
-                () = self.closing.cancelled() => return None,
                 piece = self.calls.next() => {
                     let Ok(piece) = piece?;
+                    self.is_over = piece == frame::CUT_OFF;
                     self.last = frame::last_id(&piece).unwrap_or(self.last);
                     return Some(piece);
                 }
@@ -176,23 +142,24 @@ impl SessionStream {
                 _ = self.heartbeat.tick() => true,
             };
             if has_changed && let Ok(now) = self.store.session(&self.session.id).await {
-                return Some(match now {
-                    Some(now) if (now.state, &now.completion) == (self.session.state, &self.session.completion) => {
-                        continue;
-                    }
+                match now {
+                    Some(now) if (now.state, &now.completion) == (self.session.state, &self.session.completion) => {}
                     Some(now) => {
                         self.session = now;
-                        self.session_frame(true)
+                        return Some(self.session_frame(true));
                     }
                     None => {
                         self.is_over = true;
-                        self.session_frame(false)
+                        return Some(self.session_frame(false));
                     }
-                });
+                }
             }
         }
+        None
     }
+}
 
+impl SessionStream {
     fn session_frame(&self, is_there: bool) -> Bytes {
         let session = &self.session;
         let event = SessionEvent {

@@ -1,12 +1,11 @@
 //! Resumable streams: subscribe first, read stored events, then switch to live events and drop duplicates.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use futures_util::stream::{self, Stream};
+use bytes::Bytes;
+use futures_util::stream::{self, Stream, StreamExt};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -14,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::bus::{Bus, COMMITS_BEHIND, CallSubscription};
-use super::follow::{Follower, ReadBack, Step};
+use super::follow::{Follower, Step};
 use super::frame::{self, CommitFrames, FramedEvent};
 use super::throttle::ReadThrottle;
 use crate::domain::AllowList;
@@ -29,22 +28,29 @@ const PAGE: u32 = 16;
 /// Delay before a failed read from the store is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The next frames of a stream.
-type Piece = Option<Bytes>;
-
 /// A source of the frames of one SSE body.
-trait FrameSource: Send + 'static {
+pub(super) trait FrameSource: Send + 'static {
     /// Returns the next frames; `None` ends the stream.
-    fn next(&mut self) -> impl Future<Output = Piece> + Send;
+    fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
 
-fn body(pieces: impl FrameSource) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
-    let opening = stream::once(std::future::ready(Ok(frame::OPENING)));
-    let rest = stream::unfold(pieces, |mut pieces| async move { pieces.next().await.map(|piece| (Ok(piece), pieces)) });
-    futures_util::StreamExt::chain(opening, rest)
+/// Streams `opening`, then the frames of `source` until `closing` is cancelled.
+pub(super) fn body(
+    opening: Vec<Bytes>,
+    source: impl FrameSource,
+    closing: CancellationToken,
+) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
+    let rest = stream::unfold((source, closing), |(mut source, closing)| async move {
+        let frames = tokio::select! {
+            () = closing.cancelled() => None,
+            frames = source.next() => frames,
+        };
+        Some((Ok(frames?), (source, closing)))
+    });
+    stream::iter(opening.into_iter().map(Ok)).chain(rest)
 }
 
-fn heartbeat() -> Interval {
+pub(super) fn heartbeat() -> Interval {
     let mut interval = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
@@ -62,21 +68,14 @@ pub async fn of_call(
     closing: CancellationToken,
 ) -> Result<Option<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static>, StoreError> {
     let reader = bus.subscribe(vec![id]);
-    let Some(events) = store.events_of(id).await? else { return Ok(None) };
-    let mut pieces = CallStream {
-        id,
-        follower: Follower::after(after),
-        ended: false,
-        is_behind: false,
-        stored: VecDeque::new(),
-        reader,
-        store: store.clone(),
-        heartbeat: heartbeat(),
-        closing,
-    };
-    let known = pieces.follower.read(events);
-    pieces.append(known);
-    Ok(Some(body(pieces)))
+    let mut follower = Follower::after(after);
+    let Some(stored) = follower.read_back(store, id).await? else { return Ok(None) };
+    let ended = stored.has_ended;
+    let mut opening = vec![frame::OPENING];
+    opening.extend(stored.frames());
+    let (store, heartbeat) = (store.clone(), heartbeat());
+    let source = CallStream { id, follower, ended, is_behind: false, reader, store, heartbeat };
+    Ok(Some(body(opening, source, closing)))
 }
 
 struct CallStream {
@@ -85,94 +84,68 @@ struct CallStream {
     ended: bool,
     /// Whether events of another node are missing.
     is_behind: bool,
-    stored: VecDeque<Bytes>,
     reader: CallSubscription,
     store: Store,
     heartbeat: Interval,
-    closing: CancellationToken,
 }
 
 impl CallStream {
-    fn append(&mut self, ReadBack { events, has_ended }: ReadBack) {
-        self.stored.extend(events.into_iter().map(|event| FramedEvent::from(event).bytes()));
-        self.ended = self.ended || has_ended;
-    }
-
-    /// Fills a gap from the store. The event after the gap was not sent and is among the events that are read.
-    async fn catch_up(&mut self) -> Piece {
-        match self.follower.read_back(&self.store, self.id).await {
-            Ok(Some(known)) => {
-                self.is_behind = false;
-                self.append(known);
-                self.stored.pop_front()
-            }
-            // The call was deleted, or its row is corrupt.
-            Ok(None) | Err(StoreError::Corrupt(_)) => {
-                self.ended = true;
-                None
-            }
-            Err(_) => {
-                tokio::time::sleep(RETRY_DELAY).await;
-                Some(frame::HEARTBEAT)
-            }
-        }
+    /// Returns the new events from the store; `None` if the call was deleted.
+    async fn read_back(&mut self) -> Result<Option<Bytes>, StoreError> {
+        let Some(known) = self.follower.read_back(&self.store, self.id).await? else { return Ok(None) };
+        self.ended |= known.has_ended;
+        Ok(Some(known.bytes()))
     }
 }
 
 impl FrameSource for CallStream {
-    async fn next(&mut self) -> Piece {
-        loop {
-            if let Some(piece) = self.stored.pop_front() {
-                return Some(piece);
-            }
-            if self.ended {
-                return None;
-            }
+    async fn next(&mut self) -> Option<Bytes> {
+        while !self.ended {
             if self.is_behind {
-                let closing = self.closing.clone();
-                let caught_up = tokio::select! {
-                    () = closing.cancelled() => return None,
-                    piece = self.catch_up() => piece,
-                };
-                match caught_up {
-                    Some(piece) => return Some(piece),
-                    None => continue,
+                // Fills the gap. The event after it was not sent and is among the events that are read.
+                match self.read_back().await {
+                    Ok(Some(frames)) => {
+                        self.is_behind = false;
+                        if !frames.is_empty() {
+                            return Some(frames);
+                        }
+                        continue;
+                    }
+                    // The call was deleted, or its row is corrupt.
+                    Ok(None) | Err(StoreError::Corrupt(_)) => return None,
+                    Err(_) => {
+                        tokio::time::sleep(RETRY_DELAY).await;
+                        return Some(frame::HEARTBEAT);
+                    }
                 }
             }
             tokio::select! {
-                () = self.closing.cancelled() => return None,
-                event = self.reader.events.recv() => match event {
-                    Some(event) => {
-                        let is_last = event.event.stage == Stage::Result;
-                        match self.follower.step(&event.event) {
-                            Step::Next => {
-                                self.ended = is_last;
-                                return Some(event.bytes());
-                            }
-                            Step::Gap => self.is_behind = true,
-                            // The end was sent from the store already.
-                            Step::Seen if is_last => return None,
-                            Step::Seen => {}
-                        }
-                    }
-                    None => {
+                event = self.reader.events.recv() => {
+                    let Some(event) = event else {
                         self.ended = true;
                         return Some(frame::CUT_OFF);
-                    }
-                },
-                // Events of other nodes are not published here, so the store is read regularly.
-                _ = self.heartbeat.tick() => match self.follower.read_back(&self.store, self.id).await {
-                    Ok(Some(known)) => {
-                        self.append(known);
-                        if self.stored.is_empty() {
-                            return Some(frame::HEARTBEAT);
+                    };
+                    let is_last = event.event.stage == Stage::Result;
+                    match self.follower.step(&event.event) {
+                        Step::Next => {
+                            self.ended = is_last;
+                            return Some(event.bytes());
                         }
+                        Step::Gap => self.is_behind = true,
+                        // The end was sent from the store already.
+                        Step::Seen if is_last => return None,
+                        Step::Seen => {}
                     }
-                    Ok(None) => return None,
-                    Err(_) => return Some(frame::HEARTBEAT),
+                }
+                // Events of other nodes are not published here, so the store is read regularly.
+                _ = self.heartbeat.tick() => return match self.read_back().await {
+                    Ok(Some(frames)) if !frames.is_empty() => Some(frames),
+                    Ok(None) => None,
+                    Ok(Some(_)) | Err(_) => Some(frame::HEARTBEAT),
                 },
             }
         }
+        None
     }
 }
 
@@ -218,7 +191,7 @@ pub async fn of_all(
         Some(after) => after.max(store.forgotten_until().await?).min(now),
         None => now,
     };
-    Ok(body(GlobalStream {
+    let source = GlobalStream {
         bus: bus.clone(),
         rest_until: None,
         last,
@@ -228,9 +201,9 @@ pub async fn of_all(
         filter,
         store: store.clone(),
         heartbeat: heartbeat(),
-        closing,
         ended: false,
-    }))
+    };
+    Ok(body(vec![frame::OPENING], source, closing))
 }
 
 struct GlobalStream {
@@ -245,22 +218,57 @@ struct GlobalStream {
     filter: EventFilter,
     store: Store,
     heartbeat: Interval,
-    closing: CancellationToken,
     ended: bool,
 }
 
 impl GlobalStream {
-    /// Reads a page from the store; returns `None` if no event in it matches.
-    async fn read_back(&mut self) -> Result<Piece, StoreError> {
+    /// Reads a page from the store; returns no frames if no event in it matches.
+    async fn read_back(&mut self) -> Result<Bytes, StoreError> {
         let (events, until) = self.store.events_after(self.last, PAGE).await?;
         self.is_behind = until > self.last;
         self.is_live |= !self.is_behind;
         self.last = until;
-        let mut joined = BytesMut::new();
-        for event in events.into_iter().filter(|event| self.filter.matches(event)) {
-            joined.extend_from_slice(&FramedEvent::from(event).bytes());
+        let events = events.into_iter().filter(|event| self.filter.matches(event));
+        Ok(frame::join(events.map(|event| FramedEvent::from(event).bytes())))
+    }
+
+    /// Returns the next frames from the store; `None` ends the stream.
+    async fn next_stored(&mut self) -> Option<Bytes> {
+        let (throttle, readers) = (self.bus.throttle.clone(), self.bus.readers());
+        match throttle.page(readers, self.read_back()).await {
+            Ok(frames) => Some(frames),
+            // A corrupt row ends the stream; other errors are retried.
+            Err(StoreError::Corrupt(_)) => None,
+            Err(_) => {
+                self.rest_until = Some(Instant::now() + RETRY_DELAY);
+                Some(frame::HEARTBEAT)
+            }
         }
-        Ok((!joined.is_empty()).then(|| joined.freeze()))
+    }
+
+    /// Returns the next live frames; `None` ends the stream.
+    async fn next_live(&mut self) -> Option<Bytes> {
+        tokio::select! {
+            chunk = self.live.recv() => match chunk {
+                // Another node has committed in between, or the commit came without its events: read the store.
+                Ok(chunk) if chunk.first_pos > self.last + 1 || (chunk.events.is_empty() && chunk.last_pos > self.last) => {
+                    self.is_behind = true;
+                    Some(Bytes::new())
+                }
+                Ok(chunk) => {
+                    let frames = self.new_frames(&chunk);
+                    self.rest_until = ReadThrottle::next(frames.len(), self.bus.readers());
+                    Some(frames)
+                }
+                Err(RecvError::Lagged(_)) => Some(self.cut_off()),
+                Err(RecvError::Closed) => None,
+            },
+            // Finds commits of other nodes.
+            _ = self.heartbeat.tick() => {
+                self.is_behind = self.store.last_pos().await.is_ok_and(|pos| pos > self.last);
+                Some(frame::HEARTBEAT)
+            }
+        }
     }
 
     /// Ends the stream of a slow subscriber.
@@ -271,79 +279,36 @@ impl GlobalStream {
     }
 
     /// Returns the frames of new matching events of a commit.
-    fn new_frames(&mut self, chunk: &CommitFrames) -> Piece {
+    fn new_frames(&mut self, chunk: &CommitFrames) -> Bytes {
         if chunk.last_pos <= self.last {
-            return None;
+            return Bytes::new();
         }
         let seen = std::mem::replace(&mut self.last, chunk.last_pos);
         let fresh = chunk.events.first().is_some_and(|event| event.event.pos > seen);
         let tenant = self.store.tenant();
         if fresh && self.filter.matches_all() && chunk.tenant.as_ref() == Some(tenant) {
-            return Some(chunk.bytes());
+            return chunk.bytes();
         }
-        let mut joined = BytesMut::new();
         let is_own = |event: &Event| event.call.tenant == *tenant && event.pos > seen;
         let is_match = |event: &&Arc<FramedEvent>| is_own(&event.event) && self.filter.matches(&event.event);
-        for event in chunk.events.iter().filter(is_match) {
-            joined.extend_from_slice(&event.bytes());
-        }
-        (!joined.is_empty()).then(|| joined.freeze())
+        frame::join(chunk.events.iter().filter(is_match).map(|event| event.bytes()))
     }
 }
 
 impl FrameSource for GlobalStream {
-    async fn next(&mut self) -> Piece {
-        loop {
-            if self.ended {
-                return None;
-            }
+    async fn next(&mut self) -> Option<Bytes> {
+        while !self.ended {
             if let Some(until) = self.rest_until.take() {
-                tokio::select! {
-                    () = self.closing.cancelled() => return None,
-                    () = tokio::time::sleep_until(until) => {}
-                }
+                tokio::time::sleep_until(until).await;
             }
             if self.is_behind && self.is_live && self.live.len() > COMMITS_BEHIND {
                 return Some(self.cut_off());
             }
-            if self.is_behind {
-                let (throttle, readers) = (self.bus.throttle.clone(), self.bus.readers());
-                let closing = self.closing.clone();
-                let page = tokio::select! {
-                    () = closing.cancelled() => return None,
-                    page = throttle.page(readers, self.read_back()) => page,
-                };
-                match page {
-                    Ok(Some(piece)) => return Some(piece),
-                    Ok(None) => continue,
-                    // A corrupt row ends the stream; other errors are retried.
-                    Err(StoreError::Corrupt(_)) => return None,
-                    Err(_) => {
-                        self.rest_until = Some(Instant::now() + RETRY_DELAY);
-                        return Some(frame::HEARTBEAT);
-                    }
-                }
-            }
-            tokio::select! {
-                () = self.closing.cancelled() => return None,
-                chunk = self.live.recv() => match chunk {
-                    // Another node has committed in between, or the commit came without its events: read the store.
-                    Ok(chunk) if chunk.first_pos > self.last + 1 || (chunk.events.is_empty() && chunk.last_pos > self.last) => {
-                        self.is_behind = true;
-                    }
-                    Ok(chunk) => if let Some(piece) = self.new_frames(&chunk) {
-                        self.rest_until = ReadThrottle::next(piece.len(), self.bus.readers());
-                        return Some(piece);
-                    },
-                    Err(RecvError::Lagged(_)) => return Some(self.cut_off()),
-                    Err(RecvError::Closed) => return None,
-                },
-                // Finds commits of other nodes.
-                _ = self.heartbeat.tick() => {
-                    self.is_behind = self.store.last_pos().await.is_ok_and(|pos| pos > self.last);
-                    return Some(frame::HEARTBEAT);
-                }
+            let frames = if self.is_behind { self.next_stored().await? } else { self.next_live().await? };
+            if !frames.is_empty() {
+                return Some(frames);
             }
         }
+        None
     }
 }

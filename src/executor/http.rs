@@ -12,23 +12,18 @@ use super::{BoxFuture, Executor, Invocation};
 use crate::domain::tool::HttpSpec;
 use crate::domain::{Failure, ToolOutput};
 
-mod answer;
 pub(super) mod argument_names;
 mod body;
 mod client;
-mod deliver;
 pub mod egress;
 mod exchange;
 pub(super) mod fault;
 mod fetch;
-mod fields;
 mod headers;
-mod limits;
 mod multipart;
-mod page;
 mod payload;
 mod plan;
-mod read;
+pub(super) mod read;
 pub mod reporting;
 mod status;
 mod stream;
@@ -42,12 +37,13 @@ mod tests;
 pub mod webhook;
 
 pub use client::{HttpClient, install_crypto_provider};
-pub use deliver::Delivered;
 pub use egress::Egress;
-pub use limits::MAX_ANSWER_BYTES;
-pub use page::{Page, PageError};
+pub use fault::Fault;
+pub use fetch::Page;
+pub use read::MAX_ANSWER_BYTES;
 pub use reporting::Reporting;
-pub use webhook::{WebhookAnswer, check_url, webhook_headers};
+pub use target::check_url;
+pub use webhook::{Delivered, WebhookAnswer, webhook_headers};
 
 use plan::Plan;
 

@@ -74,7 +74,9 @@ fn image(data: String, pixels_left: &mut u64) -> Result<ContentBlock, String> {
     let bytes = STANDARD.decode(&data).map_err(|_| "its data is not base64".to_owned())?;
     let format = format_of(&bytes)?;
     let block = |data, format: ImageFormat| ContentBlock::Image { data, mime_type: format.to_mime_type().to_owned() };
-    let (width, height) = dimensions(&bytes, format)?;
+    // The header alone is read.
+    let dimensions = ImageReader::with_format(Cursor::new(&bytes), format).into_dimensions();
+    let (width, height) = dimensions.map_err(|error| unreadable(format, &error))?;
     let pixels = u64::from(width) * u64::from(height);
     if pixels > MAX_PIXELS_PER_IMAGE {
         return Err(format!("{width} × {height} pixels exceed the limit"));
@@ -96,11 +98,6 @@ fn format_of(bytes: &[u8]) -> Result<ImageFormat, String> {
         Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::WebP | ImageFormat::Gif)) => Ok(format),
         _ => Err(format!("its {} bytes are neither PNG, JPEG, WebP nor GIF", bytes.len())),
     }
-}
-
-/// Reads width and height from the header alone.
-fn dimensions(bytes: &[u8], format: ImageFormat) -> Result<(u32, u32), String> {
-    ImageReader::with_format(Cursor::new(bytes), format).into_dimensions().map_err(|error| unreadable(format, &error))
 }
 
 /// Decodes the pixels and applies the orientation that the camera recorded.

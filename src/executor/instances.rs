@@ -117,16 +117,10 @@ impl Instances {
 
 /// A guard that releases the instance of a call when dropped.
 pub struct CallInstanceGuard {
-    pool: Arc<dyn Pool>,
-    call: Uuid,
-}
-
-impl CallInstanceGuard {
-    /// Creates a guard for a call.
-    #[must_use]
-    pub fn of(pool: Arc<dyn Pool>, call: Uuid) -> Self {
-        Self { pool, call }
-    }
+    /// The pool of the tool.
+    pub pool: Arc<dyn Pool>,
+    /// The id of the call.
+    pub call: Uuid,
 }
 
 impl std::fmt::Debug for CallInstanceGuard {

@@ -2,8 +2,8 @@
 //! module uses the client of rmcp.
 //!
 //! `server` supervises a server (start, list tools, restart, stop). `connection` is one connection, over the pipes of a
-//! program (`child`, `lines`) or over HTTP (`http`, `http_client`). `tap` handles notifications of the server. `call`
-//! is one call. `convert` and `fault` convert its result, and `listed_tool` converts definitions of tools.
+//! program (`child`, `lines`) or over HTTP (`http`, `http_client`). `progress` handles notifications of the server.
+//! `call` is one call. `convert` and `fault` convert its result, and `listed_tool` converts definitions of tools.
 
 use std::sync::Arc;
 
@@ -29,16 +29,13 @@ mod ring;
 mod server;
 mod servers;
 mod status;
-mod tap;
-mod timing;
 
 pub use self::http::header_fault;
-pub use context::ServerContext;
+pub use context::{ServerContext, ServerTiming};
 pub use listed_tool::{ListedTool, definition};
 pub use server::Server;
 pub use servers::Servers;
 pub use status::{ServerState, ToolList, ToolListObserver};
-pub use timing::ServerTiming;
 
 /// An executor for calls of one tool of an upstream server.
 #[derive(Debug, Clone)]

@@ -17,7 +17,6 @@ use crate::domain::{Failure, ToolOutput};
 
 mod call;
 mod confine;
-mod exec;
 mod init;
 mod landlock;
 mod namespace;
@@ -29,23 +28,20 @@ mod protocol;
 mod run;
 mod seccomp;
 mod signals;
-mod status_pipe;
-mod supervised;
 mod supervisor;
 mod tail;
 mod tree;
-mod verdict;
 mod workdir;
 
-pub use program::Program;
-pub use protocol::{ExitKind, ExitReport, WorkDirSpec};
-pub use run::ProcessEvent;
+pub use program::{Confinement, Program, WorkDirSpec};
+pub use protocol::{ExitKind, ExitReport};
 #[cfg(feature = "internals")]
 pub use run::RunningProcess;
-pub use supervised::supervised_command;
+pub use run::{ProcessEvent, supervised_command};
 
 use plan::Plan;
-use protocol::{CONFINE, INIT, ISOLATED, RunAs, SUPERVISE};
+use program::RunAs;
+use protocol::{CONFINE, INIT, ISOLATED, OWN_FILE, SUPERVISE};
 
 /// Whether this executable can act as its own helper, because its `main` calls [`run_helper_if_asked`].
 static IS_HELPER: AtomicBool = AtomicBool::new(false);
@@ -68,7 +64,7 @@ impl Processes {
     #[must_use]
     pub fn new(helper: &str, registration: bool, limits: ResourceLimits, secrets: Secrets) -> Self {
         // This path stays valid when the file of the executable is replaced.
-        let own = || IS_HELPER.load(Ordering::Relaxed).then_some(exec::OWN_FILE);
+        let own = || IS_HELPER.load(Ordering::Relaxed).then_some(OWN_FILE);
         let helper = if helper.is_empty() { own() } else { Some(helper) };
         let helper = helper.map(|helper| Arc::from(Path::new(helper)));
         Self { helper, registration, limits, secrets: Some(secrets), user: None }

@@ -19,19 +19,10 @@ pub const REDACTED: &str = "[redacted]";
 /// Minimum length of a redacted secret, in bytes. Shorter ones occur in ordinary words.
 const MIN_LENGTH: usize = 6;
 
-/// The characters that `encodeURIComponent` leaves as they are; other encoders leave fewer.
-const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'!')
-    .remove(b'~')
-    .remove(b'*')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')');
-/// The unreserved characters of RFC 3986 (section 2.3).
+/// All characters except the unreserved ones of RFC 3986 (section 2.3).
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// The same without the further characters that `encodeURIComponent` leaves as they are.
+const COMPONENT: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'*').remove(b'\'').remove(b'(').remove(b')');
 
 /// A search for secrets in plain form, as base64 at any offset, percent-encoded and JSON-escaped.
 pub struct Redaction(AhoCorasick);
@@ -72,6 +63,13 @@ impl Redaction {
             true
         });
         Cow::Owned(clean)
+    }
+
+    /// Redacts a text if there are secrets.
+    #[must_use]
+    pub fn apply(redaction: Option<&Self>, mut text: String) -> String {
+        redaction.into_iter().for_each(|redaction| redaction.string(&mut text));
+        text
     }
 
     fn string(&self, text: &mut String) {

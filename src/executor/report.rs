@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -75,11 +76,8 @@ impl Report {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { tip, params, metadata, progress, content, details } = self;
-        let is_empty = |members: &Option<Map<String, Value>>| members.as_ref().is_none_or(Map::is_empty);
-        tip.is_none()
-            && progress.is_none()
-            && content.is_empty()
-            && [params, metadata, details].into_iter().all(is_empty)
+        let has_no_members = [params, metadata, details].into_iter().flatten().all(Map::is_empty);
+        tip.is_none() && progress.is_none() && content.is_empty() && has_no_members
     }
 
     /// Creates a replacement for an invalid report that shows the error to subscribers.
@@ -134,23 +132,15 @@ fn content<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContentBloc
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            self.visit_string(text.to_owned())
-        }
-
-        fn visit_string<E: de::Error>(self, text: String) -> Result<Self::Value, E> {
-            Ok(vec![ContentBlock::Text(text)])
+            Ok(vec![ContentBlock::Text(text.to_owned())])
         }
 
         fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
             Ok(Vec::new())
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut blocks: A) -> Result<Self::Value, A::Error> {
-            let mut content = Vec::new();
-            while let Some(block) = blocks.next_element()? {
-                content.push(block);
-            }
-            Ok(content)
+        fn visit_seq<A: SeqAccess<'de>>(self, blocks: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(blocks))
         }
     }
 

@@ -1,6 +1,5 @@
 //! The slot for a result that is posted over the API. The first result wins.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -13,12 +12,15 @@ pub struct ResultSlot(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    slot: Mutex<Slot>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    state: State,
     /// Number of posts in progress.
-    posters: AtomicUsize,
-    posted: Notify,
-    opened: Notify,
-    left: Notify,
+    posters: usize,
 }
 
 #[derive(Debug, Default)]
@@ -38,15 +40,27 @@ enum State {
     Closed,
 }
 
+impl State {
+    /// Ends the slot: consumes the posted result, or rejects later ones.
+    fn end(&mut self, end: Self) -> Option<ToolOutput> {
+        let (after, answer) = match std::mem::take(self) {
+            Self::Posted(answer) => (Self::Taken, Some(*answer)),
+            Self::Inactive | Self::Open => (end, None),
+            before => (before, None),
+        };
+        *self = after;
+        answer
+    }
+}
+
 /// A guard for a post in progress. The run does not end without a result while it exists.
 #[derive(Debug)]
 pub struct Posting(ResultSlot);
 
 impl Drop for Posting {
     fn drop(&mut self) {
-        if self.0.0.posters.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.0.left.notify_waiters();
-        }
+        self.0.slot().posters -= 1;
+        self.0.0.changed.notify_waiters();
     }
 }
 
@@ -62,73 +76,76 @@ pub enum PostOutcome {
 }
 
 impl ResultSlot {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.0.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `check`, which is called after each change, returns a value.
+    async fn wait<T>(&self, mut check: impl FnMut(&mut Slot) -> Option<T>) -> T {
+        loop {
+            let mut changed = std::pin::pin!(self.0.changed.notified());
+            // Registers before the check, so that a change between check and wait is not missed.
+            changed.as_mut().enable();
+            if let Some(value) = check(&mut self.slot()) {
+                return value;
+            }
+            changed.await;
+        }
     }
 
     /// Allows a result to be posted.
     pub fn open(&self) {
-        let mut state = self.state();
-        if matches!(*state, State::Inactive) {
-            *state = State::Open;
-            self.0.opened.notify_waiters();
-        }
-    }
-
-    /// Waits until a result may be posted or the run has ended.
-    pub async fn opened(&self) {
-        let mut opened = std::pin::pin!(self.0.opened.notified());
-        // Registers before the check, so that an `open` between check and wait is not missed.
-        opened.as_mut().enable();
-        if matches!(*self.state(), State::Inactive) {
-            opened.await;
+        let mut slot = self.slot();
+        if matches!(slot.state, State::Inactive) {
+            slot.state = State::Open;
         }
     }
 
     /// Returns `true` if the slot has not been opened.
     #[must_use]
     pub fn is_shut(&self) -> bool {
-        matches!(*self.state(), State::Inactive)
+        matches!(self.slot().state, State::Inactive)
     }
 
     /// Returns `true` if a result is awaited, or was posted and not consumed.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
-        matches!(*self.state(), State::Open | State::Posted(_))
+        matches!(self.slot().state, State::Open | State::Posted(_))
     }
 
     /// Returns `true` if the run produced its own result, so that posted results are rejected.
     #[must_use]
     pub fn is_answered(&self) -> bool {
-        matches!(*self.state(), State::Answered)
+        matches!(self.slot().state, State::Answered)
     }
 
     /// Returns `true` if a posted result was consumed and ends the call.
     #[must_use]
     pub fn is_taken(&self) -> bool {
-        matches!(*self.state(), State::Taken)
+        matches!(self.slot().state, State::Taken)
     }
 
     /// Keeps the run from ending without a result while the guard exists; `None` if the run accepts no result.
     #[must_use]
     pub fn posting(&self) -> Option<Posting> {
-        let state = self.state();
-        if matches!(*state, State::Inactive | State::Answered | State::Closed) {
+        let mut slot = self.slot();
+        if matches!(slot.state, State::Inactive | State::Answered | State::Closed) {
             return None;
         }
-        self.0.posters.fetch_add(1, Ordering::SeqCst);
+        slot.posters += 1;
         Some(Posting(self.clone()))
     }
 
     /// Posts a result.
     #[must_use]
     pub fn post(&self, answer: ToolOutput) -> PostOutcome {
-        let mut state = self.state();
-        match *state {
+        let mut slot = self.slot();
+        match slot.state {
             State::Inactive => PostOutcome::NotAwaited,
             State::Open => {
-                *state = State::Posted(Box::new(answer));
-                self.0.posted.notify_one();
+                slot.state = State::Posted(Box::new(answer));
+                drop(slot);
+                self.0.changed.notify_waiters();
                 PostOutcome::Accepted
             }
             State::Posted(_) | State::Taken | State::Answered | State::Closed => PostOutcome::TooLate,
@@ -138,60 +155,27 @@ impl ResultSlot {
     /// Records that the run produced its own result. Returns the result that was posted before, which takes precedence.
     #[must_use]
     pub fn answered(&self) -> Option<ToolOutput> {
-        self.end(State::Answered)
+        self.slot().state.end(State::Answered)
     }
 
     /// Closes the slot. Returns the posted result that was not consumed, if any.
     #[must_use]
     pub fn close(&self) -> Option<ToolOutput> {
-        self.end(State::Closed)
+        self.slot().state.end(State::Closed)
     }
 
     /// Closes the slot like [`ResultSlot::close`] after all posts in progress have finished.
     pub async fn close_after_posters(&self) -> Option<ToolOutput> {
-        loop {
-            let mut left = std::pin::pin!(self.0.left.notified());
-            // Registers before the check, so that the end of a post between check and wait is not missed.
-            left.as_mut().enable();
-            {
-                let state = self.state();
-                if self.0.posters.load(Ordering::SeqCst) == 0 {
-                    return self.ended(state, State::Closed);
-                }
-            }
-            left.await;
-        }
-    }
-
-    fn end(&self, end: State) -> Option<ToolOutput> {
-        self.ended(self.state(), end)
-    }
-
-    fn ended(&self, mut state: MutexGuard<'_, State>, end: State) -> Option<ToolOutput> {
-        let (after, answer) = match std::mem::take(&mut *state) {
-            State::Posted(answer) => (State::Taken, Some(*answer)),
-            State::Inactive | State::Open => (end, None),
-            before @ (State::Taken | State::Answered | State::Closed) => (before, None),
-        };
-        *state = after;
-        drop(state);
-        self.0.opened.notify_waiters();
-        answer
+        self.wait(|slot| (slot.posters == 0).then(|| slot.state.end(State::Closed))).await
     }
 
     /// Waits for the posted result and consumes it.
     pub async fn result(&self) -> ToolOutput {
-        loop {
-            {
-                let mut state = self.state();
-                if matches!(*state, State::Posted(_))
-                    && let State::Posted(answer) = std::mem::replace(&mut *state, State::Taken)
-                {
-                    return *answer;
-                }
-            }
-            self.0.posted.notified().await;
-        }
+        let posted = |slot: &mut Slot| match slot.state {
+            State::Posted(_) => slot.state.end(State::Taken),
+            _ => None,
+        };
+        self.wait(posted).await
     }
 }
 
@@ -245,20 +229,5 @@ mod tests {
         slot.open();
         assert_eq!((slot.answered(), slot.is_answered()), (None, true));
         assert_eq!((slot.post(ToolOutput::Nothing), slot.close()), (PostOutcome::TooLate, None));
-    }
-
-    #[tokio::test]
-    async fn opened_returns_after_open() {
-        let slot = ResultSlot::default();
-        let mut early = std::pin::pin!(slot.opened());
-        assert!(futures_util::poll!(early.as_mut()).is_pending());
-        slot.open();
-        early.await;
-        slot.opened().await;
-        let shut = ResultSlot::default();
-        let mut early = std::pin::pin!(shut.opened());
-        assert!(futures_util::poll!(early.as_mut()).is_pending());
-        assert_eq!(shut.close(), None);
-        early.await;
     }
 }

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use sha2::Sha256;
 use uuid::Uuid;
+
+use crate::domain::Time;
 
 /// Prefix of a signing secret (Standard Webhooks).
 const PREFIX: &str = "whsec_";
@@ -64,6 +67,20 @@ impl SigningKey {
     pub fn signature(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
         let mac = self.mac(&[id.as_bytes(), b".", timestamp.to_string().as_bytes(), b".", body]);
         format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+    }
+
+    /// Creates the headers that sign a message (Standard Webhooks).
+    pub(super) fn headers(&self, id: &str, now: Time, body: &[u8]) -> HeaderMap {
+        let timestamp = now.0.div_euclid(1_000_000);
+        let mut signature = HeaderValue::try_from(self.signature(id, timestamp, body));
+        signature.iter_mut().for_each(|signature| signature.set_sensitive(true));
+        let named = [
+            ("webhook-id", HeaderValue::try_from(id)),
+            ("webhook-timestamp", Ok(HeaderValue::from(timestamp))),
+            ("webhook-signature", signature),
+        ];
+        // Ids, digits and base64 are always valid header values.
+        named.into_iter().filter_map(|(name, value)| Some((HeaderName::from_static(name), value.ok()?))).collect()
     }
 
     /// Derives the token by which a tool reports on one call. It is valid for that call only and is not stored.

@@ -1,7 +1,7 @@
 //! Limits for the size of events: long texts are truncated and images omitted, each with the URL of the full content
 //! (docs/reference/contract.md, section 6).
 
-use serde::ser::{SerializeMap, SerializeSeq};
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -91,45 +91,42 @@ pub struct ShortContent<'a> {
 
 impl Serialize for ShortContent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut blocks = serializer.serialize_seq(Some(self.blocks.len()))?;
-        for (index, block) in self.blocks.iter().enumerate() {
-            blocks.serialize_element(&ShortBlock { call: self.call, index, block })?;
-        }
-        blocks.end()
+        serializer.collect_seq(self.blocks.iter().enumerate().map(|(index, block)| {
+            let url = || self.call.map(|call| format!("/tool-calls/{call}/content/{index}"));
+            match block {
+                ContentBlock::Text(whole) if is_long(whole) => {
+                    ShortBlock::Text { text: text(whole), truncated: true, url: url() }
+                }
+                ContentBlock::Image { data, mime_type } => {
+                    ShortBlock::Image { mime_type, omitted: true, bytes: decoded_length(data), url: url() }
+                }
+                ContentBlock::Other(members) => ShortBlock::Other(ShortMap(members)),
+                whole @ ContentBlock::Text(_) => ShortBlock::Whole(whole),
+            }
+        }))
     }
 }
 
-struct ShortBlock<'a> {
-    call: Option<Uuid>,
-    index: usize,
-    block: &'a ContentBlock,
-}
-
-impl Serialize for ShortBlock<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let url = self.call.map(|call| format!("/tool-calls/{call}/content/{}", self.index));
-        match self.block {
-            ContentBlock::Text(whole) if is_long(whole) => {
-                let mut map = serializer.serialize_map(Some(4))?;
-                map.serialize_entry("type", "text")?;
-                map.serialize_entry("text", text(whole))?;
-                map.serialize_entry("truncated", &true)?;
-                url.iter().try_for_each(|url| map.serialize_entry("url", url))?;
-                map.end()
-            }
-            ContentBlock::Image { data, mime_type } => {
-                let mut map = serializer.serialize_map(Some(5))?;
-                map.serialize_entry("type", "image")?;
-                map.serialize_entry("mime_type", mime_type)?;
-                map.serialize_entry("omitted", &true)?;
-                map.serialize_entry("bytes", &decoded_length(data))?;
-                url.iter().try_for_each(|url| map.serialize_entry("url", url))?;
-                map.end()
-            }
-            ContentBlock::Other(members) => ShortMap(members).serialize(serializer),
-            whole @ ContentBlock::Text(_) => whole.serialize(serializer),
-        }
-    }
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ShortBlock<'a> {
+    Text {
+        text: &'a str,
+        truncated: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        url: Option<String>,
+    },
+    Image {
+        mime_type: &'a str,
+        omitted: bool,
+        bytes: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        url: Option<String>,
+    },
+    #[serde(untagged)]
+    Other(ShortMap<'a>),
+    #[serde(untagged)]
+    Whole(&'a ContentBlock),
 }
 
 /// Returns the decoded length of a base64 text, in bytes.

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use crate::domain::{Naming, ToolDefinition, Vendor, json};
 use crate::schema::lower::{Loss, Target};
 
-pub mod anthropic;
-pub mod gemini;
 pub mod mcp;
-pub mod openai;
 pub mod parameters;
 pub mod prompt;
+
+/// Maximum length of a description for OpenAI, in characters.
+const MAX_DESCRIPTION_CHARS: usize = 1024;
 
 /// The format of a list of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum, utoipa::ToSchema)]
@@ -43,17 +43,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats.
-    pub const ALL: [Self; 8] = [
-        Self::Native,
-        Self::OpenAi,
-        Self::OpenAiResponses,
-        Self::OpenAiStrict,
-        Self::Anthropic,
-        Self::Gemini,
-        Self::Mcp,
-        Self::Prompt,
-    ];
+    /// Number of formats.
+    pub const COUNT: usize = Self::Prompt as usize + 1;
 
     /// Returns the target to which schemas are lowered; `None` if schemas stay unchanged.
     #[must_use]
@@ -92,41 +83,40 @@ pub struct PresentedTool<'a> {
     pub schema: &'a Value,
 }
 
-/// A part of a definition that the format cannot express.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = Loss)]
-pub struct DefinitionLoss {
-    /// JSON Pointer (RFC 6901) into the definition: `/input_schema/properties/n/default`.
-    pub pointer: String,
-    /// The affected JSON Schema keyword or member of the definition.
-    pub keyword: String,
-    /// Description of the loss.
-    pub message: String,
-    /// `true` if a model may now send arguments that the tool rejects.
-    pub widens: bool,
-}
-
-impl From<&Loss> for DefinitionLoss {
-    fn from(loss: &Loss) -> Self {
-        Self {
-            pointer: format!("/input_schema{}", loss.pointer),
-            keyword: loss.keyword.clone(),
-            message: loss.message.clone(),
-            widens: loss.widens,
-        }
-    }
-}
-
 /// Converts a definition to a format, and returns the losses of the format itself, without those of lowering the
 /// schema. Native lists and prompts are created elsewhere; here they are like MCP.
 #[must_use]
-pub fn definition(format: Format, presented: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
+pub fn definition(format: Format, presented: &PresentedTool<'_>) -> (Value, Vec<Loss>) {
+    let PresentedTool { name, definition, schema } = *presented;
     match format {
-        Format::OpenAi => openai::chat(presented),
-        Format::OpenAiStrict => openai::strict(presented),
-        Format::OpenAiResponses => openai::responses(presented),
-        Format::Anthropic => (anthropic::tool(presented), Vec::new()),
-        Format::Gemini => (gemini::declaration(presented), Vec::new()),
+        Format::OpenAi | Format::OpenAiStrict => {
+            let (description, losses) = bounded(definition);
+            let mut function = json!({ "name": name, "description": description, "parameters": schema });
+            if format == Format::OpenAiStrict {
+                function["strict"] = true.into();
+            }
+            (json!({ "type": "function", "function": function }), losses)
+        }
+        Format::OpenAiResponses => {
+            let (description, losses) = bounded(definition);
+            // Responses are strict by default.
+            let tool = json!({
+                "type": "function", "name": name, "description": description, "parameters": schema, "strict": false,
+            });
+            (tool, losses)
+        }
+        Format::Anthropic => {
+            (json!({ "name": name, "description": description(definition), "input_schema": schema }), Vec::new())
+        }
+        Format::Gemini => {
+            let mut declaration = json!({ "name": name, "description": description(definition) });
+            let properties = schema.get("properties").and_then(Value::as_object);
+            // Gemini rejects an object without properties, so a tool without arguments has no `parameters`.
+            if properties.is_some_and(|properties| !properties.is_empty()) {
+                declaration["parameters"] = schema.clone();
+            }
+            (declaration, Vec::new())
+        }
         Format::Native | Format::Mcp | Format::Prompt => mcp::tool(presented),
     }
 }
@@ -146,20 +136,20 @@ fn description(definition: &ToolDefinition) -> &str {
     if description.trim().is_empty() { definition.display_name() } else { description }
 }
 
-/// Truncates the description to the given number of characters.
-fn bounded(definition: &ToolDefinition, most: usize) -> (String, Vec<DefinitionLoss>) {
+/// Truncates the description to [`MAX_DESCRIPTION_CHARS`].
+fn bounded(definition: &ToolDefinition) -> (String, Vec<Loss>) {
+    const MOST: usize = MAX_DESCRIPTION_CHARS - 1;
     let whole = description(definition);
-    let shown = json::shorten(whole, most);
-    if shown == whole {
-        return (shown, Vec::new());
+    if whole.chars().count() <= MAX_DESCRIPTION_CHARS {
+        return (whole.to_owned(), Vec::new());
     }
-    let loss = DefinitionLoss {
+    let loss = Loss {
         pointer: "/description".to_owned(),
         keyword: "description".to_owned(),
-        message: format!("truncated to {} characters, because longer descriptions are rejected", most - 1),
+        message: format!("truncated to {MOST} characters, because longer descriptions are rejected"),
         widens: false,
     };
-    (json::shorten(whole, most - 1), vec![loss])
+    (json::shorten(whole, MOST), vec![loss])
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Messages of model vendors: parsing their calls, and the messages that return the results.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use crate::domain::decode::DecodeError;
 use crate::domain::{Call, Vendor};
@@ -56,6 +56,8 @@ pub enum Kind {
     Custom,
     /// OpenAI's `function_call`: at most one per message, without an id.
     Legacy,
+    /// A call in a stream that the provider runs. It is only displayed.
+    Provider,
 }
 
 /// Reasons with which vendors report that the output ended at the token limit.
@@ -147,15 +149,18 @@ impl Continuation {
     /// be in the order in which they were added.
     #[must_use]
     pub fn messages(&self, calls: &[&Call]) -> Value {
-        let results = self.shown.iter().zip(calls.iter().copied());
-        Value::Array(match self.vendor {
-            Vendor::OpenAi => results.map(|(shown, call)| openai::result(shown, call)).collect(),
-            Vendor::OpenAiResponses => results.map(|(shown, call)| responses::result(shown, call)).collect(),
-            Vendor::Anthropic => {
-                one_message("content", results.map(|(shown, call)| anthropic::result(shown, call)).collect())
-            }
-            Vendor::Gemini => one_message("parts", results.map(|(shown, call)| gemini::result(shown, call)).collect()),
-        })
+        let result = match self.vendor {
+            Vendor::OpenAi => openai::result,
+            Vendor::OpenAiResponses => responses::result,
+            Vendor::Anthropic => anthropic::result,
+            Vendor::Gemini => gemini::result,
+        };
+        let results: Vec<Value> = self.shown.iter().zip(calls).map(|(shown, call)| result(shown, call)).collect();
+        match self.vendor {
+            Vendor::Anthropic if !results.is_empty() => json!([{ "role": "user", "content": results }]),
+            Vendor::Gemini if !results.is_empty() => json!([{ "role": "user", "parts": results }]),
+            _ => results.into(),
+        }
     }
 }
 
@@ -167,17 +172,6 @@ impl From<&ParsedMessage> for Continuation {
         }
         continuation
     }
-}
-
-/// Creates one user message with all results; an empty list becomes no message.
-fn one_message(member: &str, results: Vec<Value>) -> Vec<Value> {
-    if results.is_empty() {
-        return Vec::new();
-    }
-    let mut message = Map::new();
-    message.insert("role".to_owned(), "user".into());
-    message.insert(member.to_owned(), results.into());
-    vec![message.into()]
 }
 
 #[cfg(test)]

@@ -3,20 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::cut;
-use super::data::Data;
-use super::details::Details;
+use super::cut::{self, ShortContent, ShortFailure, ShortValue};
 use crate::domain::call::{Call, Coercion, Phase, Progress, Status};
-use crate::domain::{ContentBlock, Failure, JsonText, Limits, Time};
+use crate::domain::{ContentBlock, Failure, JsonText, Limits, Outcome, Time};
 
-mod pieces;
 mod write;
 
-pub use pieces::Pieces;
+pub use write::Pieces;
 
 /// A tool call with its status, arguments and result.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -42,10 +40,10 @@ pub struct ToolCall<'a> {
     phase: Phase,
     /// Arguments as given.
     #[schema(value_type = Value)]
-    arguments: Effective<'a>,
+    arguments: Data<'a>,
     /// Arguments after coercion and defaults; `null` if they were invalid.
     #[schema(value_type = Option<Object>)]
-    effective_arguments: Option<Effective<'a>>,
+    effective_arguments: Option<Data<'a>>,
     /// Line about the current activity, for people.
     tip: Option<&'a str>,
     /// Progress reported by the tool.
@@ -54,7 +52,7 @@ pub struct ToolCall<'a> {
     output: Option<&'a str>,
     /// Typed content blocks for the model.
     #[schema(value_type = Vec<Object>)]
-    content: Content<'a>,
+    content: FullOrShort<&'a [ContentBlock], ShortContent<'a>>,
     /// Result as data, for programs.
     #[schema(value_type = Option<Value>)]
     structured: Option<Data<'a>>,
@@ -65,7 +63,7 @@ pub struct ToolCall<'a> {
     is_error: bool,
     /// Reason of the failure.
     #[schema(value_type = Option<Failure>)]
-    error: Option<Fault<'a>>,
+    error: Option<FullOrShort<&'a Failure, ShortFailure<'a>>>,
     /// Number of started attempts, including those lost with their process.
     attempts: u32,
     /// `true` if the result comes from the cache.
@@ -98,26 +96,69 @@ pub struct ToolCall<'a> {
     written: Option<&'a Bytes>,
 }
 
+/// A part of a call, in full or with long texts truncated.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Effective<'a> {
-    AsGiven(&'a JsonText),
-    Mended(&'a Value),
-    Short(cut::ShortValue<'a>),
+enum FullOrShort<F, S> {
+    Full(F),
+    Short(S),
 }
 
-#[derive(Debug, Serialize)]
+/// A JSON value of a call.
+#[derive(Debug, Clone, Copy, Serialize)]
 #[serde(untagged)]
-enum Fault<'a> {
-    Whole(&'a Failure),
-    Short(cut::ShortFailure<'a>),
+pub enum Data<'a> {
+    /// Already serialized.
+    Text(&'a JsonText),
+    /// Not yet serialized.
+    Value(&'a Value),
+    /// With long texts truncated.
+    Short(ShortValue<'a>),
 }
 
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Content<'a> {
-    Whole(&'a [ContentBlock]),
-    Short(cut::ShortContent<'a>),
+impl<'a> Data<'a> {
+    /// Returns the `structured` of an outcome, if it has any.
+    #[must_use]
+    pub fn of(outcome: &'a Outcome) -> Option<Self> {
+        let text = outcome.structured_text.as_ref().map(Self::Text);
+        text.or_else(|| outcome.structured.as_deref().map(Self::Value))
+    }
+
+    fn short(value: &'a Value) -> Self {
+        Self::Short(ShortValue(value))
+    }
+}
+
+/// The `details` of an ended call for people: the tool's own details, and facts that every call has. The facts replace
+/// a tool's own members of the same name.
+#[derive(Debug, Clone, Copy)]
+pub struct Details<'a> {
+    /// The call.
+    pub call: &'a Call,
+    /// Its outcome.
+    pub outcome: &'a Outcome,
+    /// `true` if long texts are truncated.
+    pub is_short: bool,
+}
+
+/// The names of the facts, which are reserved.
+const FACTS: [&str; 3] = ["execution_time_ms", "tool_name", "success"];
+
+impl Serialize for Details<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let own = self.outcome.details.iter().filter(|(name, _)| !FACTS.contains(&name.as_str()));
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in own {
+            match self.is_short {
+                true => map.serialize_entry(name, &ShortValue(value))?,
+                false => map.serialize_entry(name, value)?,
+            }
+        }
+        map.serialize_entry(FACTS[0], &self.call.duration_ms().unwrap_or(0))?;
+        map.serialize_entry(FACTS[1], &*self.call.name)?;
+        map.serialize_entry(FACTS[2], &!self.outcome.is_error())?;
+        map.end()
+    }
 }
 
 impl<'a> From<&'a Call> for ToolCall<'a> {
@@ -133,22 +174,22 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
             index: call.index,
             status: call.status,
             phase: call.phase,
-            arguments: Effective::AsGiven(&call.arguments_text),
+            arguments: Data::Text(&call.arguments_text),
+            // Most arguments need no coercion, and their JSON text already exists.
             effective_arguments: call.effective_arguments.as_ref().map(|effective| {
-                // Most arguments need no coercion, and their JSON text already exists.
                 match Arc::ptr_eq(effective, &call.arguments) {
-                    true => Effective::AsGiven(&call.arguments_text),
-                    false => Effective::Mended(effective),
+                    true => Data::Text(&call.arguments_text),
+                    false => Data::Value(effective),
                 }
             }),
             tip: call.tip.as_deref(),
             progress: call.progress.as_ref(),
             output: outcome.map(|outcome| outcome.output.as_str()),
-            content: Content::Whole(outcome.map_or(&[], |outcome| outcome.content.as_slice())),
+            content: FullOrShort::Full(outcome.map_or(&[], |outcome| outcome.content.as_slice())),
             structured: outcome.and_then(Data::of),
-            details: outcome.map(|outcome| Details::whole(call, outcome)),
-            is_error: outcome.is_some_and(crate::domain::Outcome::is_error),
-            error: outcome.and_then(|outcome| outcome.error.as_ref()).map(Fault::Whole),
+            details: outcome.map(|outcome| Details { call, outcome, is_short: false }),
+            is_error: outcome.is_some_and(Outcome::is_error),
+            error: outcome.and_then(|outcome| outcome.error.as_ref()).map(FullOrShort::Full),
             attempts: call.runs(),
             cached: call.cached,
             coerced: &call.coerced,
@@ -172,20 +213,16 @@ impl<'a> ToolCall<'a> {
         let whole = Self::from(call);
         let outcome = call.outcome.as_deref();
         let blocks = outcome.map_or(&[][..], |outcome| outcome.content.as_slice());
+        let error = outcome.and_then(|outcome| outcome.error.as_ref());
         Self {
             written: None,
             output: whole.output.map(cut::text),
-            content: Content::Short(cut::ShortContent { call: Some(call.id), blocks }),
-            details: call.outcome.as_deref().map(|outcome| Details::short(call, outcome)),
-            arguments: Effective::Short(cut::ShortValue(&call.arguments)),
-            effective_arguments: call
-                .effective_arguments
-                .as_deref()
-                .map(|value| Effective::Short(cut::ShortValue(value))),
-            structured: outcome.and_then(|outcome| outcome.structured.as_deref()).map(Data::Short),
-            error: outcome
-                .and_then(|outcome| outcome.error.as_ref())
-                .map(|error| Fault::Short(cut::ShortFailure(error))),
+            content: FullOrShort::Short(ShortContent { call: Some(call.id), blocks }),
+            details: outcome.map(|outcome| Details { call, outcome, is_short: true }),
+            arguments: Data::short(&call.arguments),
+            effective_arguments: call.effective_arguments.as_deref().map(Data::short),
+            structured: outcome.and_then(|outcome| outcome.structured.as_deref()).map(Data::short),
+            error: error.map(|error| FullOrShort::Short(ShortFailure(error))),
             ..whole
         }
     }

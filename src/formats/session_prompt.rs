@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::definitions::prompt;
+use super::one_line;
 use crate::domain::{Call, Status, ToolDefinition};
 
 /// Number of calls of a session, by outcome.
@@ -100,8 +101,4 @@ fn describe(text: &mut String, call: &Call) {
     }
     let arguments = crate::domain::json::shorten(call.arguments_text.get(), MAX_ARGUMENT_CHARS);
     let _ = writeln!(text, "\n  Arguments: {}", one_line(&arguments));
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<&str>>().join(" ")
 }

@@ -20,6 +20,7 @@ use self::calls::Calls;
 use self::dialect::Dialect;
 pub use self::error::StreamError;
 use self::framing::Framing;
+pub use super::messages::Kind;
 use crate::domain::{Vendor, json};
 
 /// An event about the tool calls of a model's stream.
@@ -68,21 +69,8 @@ pub enum StreamEvent {
     Ended,
 }
 
-/// The kind of a call, which determines who runs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A call that Toolpost runs.
-    Function,
-    /// A custom tool call of OpenAI, which Toolpost runs. Its arguments are `{"input": text}`.
-    Custom,
-    /// A call that the provider runs. It is only displayed.
-    Provider,
-    /// OpenAI's legacy `function_call` without an id, which Toolpost runs.
-    Legacy,
-}
-
 /// A parser for a model's stream that accepts chunks of any size.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Parser {
     expected: Option<Vendor>,
     framing: Framing,
@@ -98,8 +86,7 @@ impl Parser {
     /// Creates a parser. Without a vendor, the format of the first event determines it.
     #[must_use]
     pub fn new(vendor: Option<Vendor>) -> Self {
-        let (framing, calls) = (Framing::new(), Calls::default());
-        Self { expected: vendor, framing, dialect: None, calls, is_done: false, broken: None }
+        Self { expected: vendor, ..Self::default() }
     }
 
     /// Parses more of the body. Events before an error remain valid.

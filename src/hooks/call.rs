@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::ser::{SerializeMap, SerializeSeq};
+use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::domain::{Agent, Call, ContentBlock, Failure, HookEvent, Outcome};
@@ -89,7 +89,8 @@ struct Subject<'a> {
 #[derive(Serialize)]
 struct OutcomePayload<'a> {
     output: &'a str,
-    content: WithoutImages<'a>,
+    #[serde(serialize_with = "without_images")]
+    content: &'a [ContentBlock],
     structured: Option<&'a Value>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     details: &'a Map<String, Value>,
@@ -101,7 +102,7 @@ impl<'a> OutcomePayload<'a> {
     fn of(outcome: &'a Outcome) -> Self {
         Self {
             output: &outcome.output,
-            content: WithoutImages(&outcome.content),
+            content: &outcome.content,
             structured: outcome.structured.as_deref(),
             details: &outcome.details,
             is_error: outcome.is_error(),
@@ -110,34 +111,18 @@ impl<'a> OutcomePayload<'a> {
     }
 }
 
-/// Content blocks with the data of images left out.
-struct WithoutImages<'a>(&'a [ContentBlock]);
-
-impl Serialize for WithoutImages<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut blocks = serializer.serialize_seq(Some(self.0.len()))?;
-        for block in self.0 {
-            match block {
-                ContentBlock::Image { data, mime_type } => blocks.serialize_element(&Omitted { data, mime_type })?,
-                other => blocks.serialize_element(other)?,
+/// Serializes content blocks without the data of images.
+fn without_images<S: Serializer>(content: &&[ContentBlock], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut blocks = serializer.serialize_seq(Some(content.len()))?;
+    for block in *content {
+        match block {
+            ContentBlock::Image { data, mime_type } => {
+                let bytes = data.trim_end_matches('=').len() * 3 / 4;
+                let omitted = json!({"type": "image", "mime_type": mime_type, "omitted": true, "bytes": bytes});
+                blocks.serialize_element(&omitted)?;
             }
+            other => blocks.serialize_element(other)?,
         }
-        blocks.end()
     }
-}
-
-struct Omitted<'a> {
-    data: &'a str,
-    mime_type: &'a str,
-}
-
-impl Serialize for Omitted<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
-        map.serialize_entry("type", "image")?;
-        map.serialize_entry("mime_type", self.mime_type)?;
-        map.serialize_entry("omitted", &true)?;
-        map.serialize_entry("bytes", &(self.data.trim_end_matches('=').len() * 3 / 4))?;
-        map.end()
-    }
+    blocks.end()
 }

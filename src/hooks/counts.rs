@@ -39,13 +39,10 @@ impl HookOutcome {
     }
 }
 
-/// Counters of one node. They never decrease.
+/// Counters of one node, or of one hook on it. They never decrease.
 #[derive(Debug, Default)]
 pub struct Counts {
     asked: AtomicU64,
-    failed: AtomicU64,
-    blocked: AtomicU64,
-    dropped: AtomicU64,
     /// Runs by event and outcome.
     ended: [[AtomicU64; HookOutcome::ALL.len()]; HookEvent::ALL.len()],
 }
@@ -60,19 +57,19 @@ impl Counts {
     /// Returns the number of runs that failed or timed out.
     #[must_use]
     pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
+        self.total(HookOutcome::Failed) + self.total(HookOutcome::Timeout) + self.total(HookOutcome::Unreadable)
     }
 
     /// Returns the number of calls blocked by a hook.
     #[must_use]
     pub fn blocked(&self) -> u64 {
-        self.blocked.load(Ordering::Relaxed)
+        self.total(HookOutcome::Blocked)
     }
 
     /// Returns the number of after-hooks that were not run, because too many notifications waited.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.total(HookOutcome::Dropped)
     }
 
     /// Returns the number of runs with this event and outcome.
@@ -81,24 +78,16 @@ impl Counts {
         self.ended[event as usize][outcome as usize].load(Ordering::Relaxed)
     }
 
-    pub(super) fn count_ended(&self, event: HookEvent, outcome: HookOutcome) {
-        self.ended[event as usize][outcome as usize].fetch_add(1, Ordering::Relaxed);
+    fn total(&self, outcome: HookOutcome) -> u64 {
+        HookEvent::ALL.into_iter().map(|event| self.ended(event, outcome)).sum()
     }
 
     pub(super) fn count_asked(&self) {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn count_failed(&self) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_blocked(&self) {
-        self.blocked.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a dropped notification, and returns the new total.
-    pub(super) fn count_dropped(&self) -> u64 {
-        self.dropped.fetch_add(1, Ordering::Relaxed) + 1
+    /// Counts the end of a run, and returns the number of runs with this event and outcome.
+    pub(super) fn count_ended(&self, event: HookEvent, outcome: HookOutcome) -> u64 {
+        self.ended[event as usize][outcome as usize].fetch_add(1, Ordering::Relaxed) + 1
     }
 }

@@ -1,15 +1,22 @@
-//! One compiled hook, and the calls that it matches.
+//! One compiled hook: the calls that it matches, and the code that it runs.
 
 use std::fmt;
 use std::sync::Arc;
 
 use globset::{GlobSet, GlobSetBuilder};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
+use super::call::HookCall;
 use super::counts::Counts;
-use super::target::{Target, target};
-use crate::domain::hook::LONGEST_TIMEOUT_MS;
+use super::redact::Redact;
+use super::response::{BeforeDecision, Rewrite};
+use super::truncate::Truncate;
+use crate::domain::hook::{BuiltinHook, LONGEST_TIMEOUT_MS};
 use crate::domain::{HookDefinition, HookEvent, Time, glob};
+use crate::executor::BoxFuture;
+use crate::executor::http::check_url;
+use crate::executor::signing_key::SigningKey;
 
 /// Maximum number of globs, and of groups, of one hook.
 const MAX_MATCHES: usize = 256;
@@ -26,17 +33,59 @@ pub enum HookSource {
     Rust,
 }
 
-/// A registered hook.
+/// The code that a hook runs.
+#[derive(Clone)]
+pub(super) enum Target {
+    Webhook { url: String, key: Option<SigningKey> },
+    Redact(Redact),
+    Truncate(Truncate),
+    Before(HookFn<BeforeDecision>),
+    After(HookFn<()>),
+    Persist(HookFn<Rewrite>),
+}
+
+/// An error returned by a hook: the reason of its failure.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HookError(pub String);
+
+impl From<&str> for HookError {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl From<String> for HookError {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+/// The function of a hook for one event.
+pub(super) type HookFn<T> = Arc<dyn Fn(HookCall) -> BoxFuture<Result<T, HookError>> + Send + Sync>;
+
+/// A registered hook. It is serialized without its secret.
+#[derive(Serialize, utoipa::ToSchema)]
 pub struct Hook {
-    id: Arc<str>,
-    definition: HookDefinition,
+    /// The id of the hook.
+    pub id: String,
+    /// The definition.
+    #[serde(flatten)]
+    pub definition: HookDefinition,
+    /// Whether the hook has its own signing secret.
+    has_secret: bool,
+    /// The source of the hook.
+    pub source: HookSource,
+    /// The time of registration. For hooks of the settings or the program, the start of the service.
+    created_at: Time,
+    #[serde(skip)]
     pub(super) target: Target,
     /// `None` matches every tool.
+    #[serde(skip)]
     globs: Option<GlobSet>,
-    source: HookSource,
-    created_at: Time,
     /// The counters of this hook on this node.
-    pub(super) counts: Counts,
+    #[serde(skip)]
+    pub counts: Counts,
 }
 
 impl fmt::Debug for Hook {
@@ -45,29 +94,13 @@ impl fmt::Debug for Hook {
     }
 }
 
-/// A hook without its secret.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = Hook)]
-pub struct HookView<'a> {
-    /// The id of the hook.
-    id: &'a str,
-    #[serde(flatten)]
-    definition: &'a HookDefinition,
-    /// Whether the hook has its own signing secret.
-    has_secret: bool,
-    /// The source of the hook.
-    source: HookSource,
-    /// The time of registration. For hooks of the settings or the program, the start of the service.
-    created_at: Time,
-}
-
 impl Hook {
     /// Creates a webhook or a built-in hook from its definition.
     ///
     /// # Errors
     /// Returns JSON pointers and reasons if the definition is invalid.
     pub(crate) fn declared(
-        id: Arc<str>,
+        id: String,
         definition: HookDefinition,
         source: HookSource,
         created_at: Time,
@@ -77,7 +110,7 @@ impl Hook {
     }
 
     pub(super) fn new(
-        id: Arc<str>,
+        id: String,
         definition: HookDefinition,
         target: Target,
         source: HookSource,
@@ -96,19 +129,8 @@ impl Hook {
         if !faults.is_empty() {
             return Err(faults);
         }
-        Ok(Self { id, definition, target, globs, source, created_at, counts: Counts::default() })
-    }
-
-    /// Returns the id.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// Returns the counters of this hook on this node.
-    #[must_use]
-    pub fn counts(&self) -> &Counts {
-        &self.counts
+        let has_secret = definition.secret.is_some();
+        Ok(Self { id, definition, has_secret, source, created_at, target, globs, counts: Counts::default() })
     }
 
     /// Returns the event at which the hook runs.
@@ -117,22 +139,10 @@ impl Hook {
         self.definition.event
     }
 
-    /// Returns the definition.
-    #[must_use]
-    pub fn definition(&self) -> &HookDefinition {
-        &self.definition
-    }
-
     /// Returns `true` for a built-in hook, which never fails and does no I/O.
     #[must_use]
     pub fn is_builtin(&self) -> bool {
         self.definition.builtin.is_some()
-    }
-
-    /// Returns the source.
-    #[must_use]
-    pub fn source(&self) -> HookSource {
-        self.source
     }
 
     /// Returns `true` if the hook matches calls of this tool.
@@ -142,24 +152,9 @@ impl Hook {
         self.globs.as_ref().is_none_or(|globs| globs.is_match(tool))
             && (wanted.is_empty() || wanted.iter().any(|group| groups.contains(group)))
     }
-
-    /// Returns the hook without its secret.
-    #[must_use]
-    pub fn view(&self) -> HookView<'_> {
-        HookView {
-            id: &self.id,
-            definition: &self.definition,
-            has_secret: self.definition.secret.is_some(),
-            source: self.source,
-            created_at: self.created_at,
-        }
-    }
 }
 
 fn globs(texts: &[String]) -> Result<Option<GlobSet>, Vec<(String, String)>> {
-    if texts.is_empty() {
-        return Ok(None);
-    }
     let (mut builder, mut faults) = (GlobSetBuilder::new(), Vec::new());
     for (place, text) in texts.iter().enumerate() {
         match glob(text) {
@@ -167,9 +162,51 @@ fn globs(texts: &[String]) -> Result<Option<GlobSet>, Vec<(String, String)>> {
             Err(fault) => faults.push((format!("/match/tools/{place}"), fault)),
         }
     }
-    if faults.is_empty() {
-        let built = builder.build().map_err(|error| vec![("/match/tools".to_owned(), error.kind().to_string())])?;
-        return Ok(Some(built));
+    if !faults.is_empty() {
+        return Err(faults);
     }
-    Err(faults)
+    let built = (!texts.is_empty()).then(|| builder.build()).transpose();
+    built.map_err(|error| vec![("/match/tools".to_owned(), error.kind().to_string())])
+}
+
+/// Compiles the target of a declared hook.
+///
+/// # Errors
+/// Returns JSON pointers and reasons if the definition is invalid.
+fn target(definition: &HookDefinition) -> Result<Target, Vec<(String, String)>> {
+    let fault = |pointer: &str, text: &str| Err(vec![(pointer.to_owned(), text.to_owned())]);
+    let key = match definition.secret.as_ref().map(|secret| SigningKey::parse(&secret.0)).transpose() {
+        Ok(key) => key,
+        Err(error) => return fault("/secret", &error.to_string()),
+    };
+    match (&definition.url, definition.builtin) {
+        (Some(_), Some(_)) => fault("/builtin", "a hook must have either url or builtin, not both"),
+        (None, None) => fault("/url", "a hook must have url or builtin"),
+        (Some(url), None) => {
+            if definition.options.is_some() {
+                return fault("/options", "options are valid only for a builtin");
+            }
+            check_url(url).map_err(|reason| vec![("/url".to_owned(), reason)])?;
+            Ok(Target::Webhook { url: url.clone(), key })
+        }
+        (None, Some(builtin)) => {
+            if definition.event != HookEvent::ToolResultPersist {
+                return fault("/event", "a builtin requires the event tool_result_persist");
+            }
+            if key.is_some() {
+                return fault("/secret", "a builtin does not use a secret");
+            }
+            let options = definition.options.clone().unwrap_or_else(|| Value::Object(Map::new()));
+            if !options.is_object() {
+                return fault("/options", "must be an object");
+            }
+            let read = match builtin {
+                BuiltinHook::Redact => Redact::read(&options).map(Target::Redact),
+                BuiltinHook::Truncate => Truncate::read(&options).map(Target::Truncate),
+            };
+            read.map_err(|faults| {
+                faults.into_iter().map(|(pointer, text)| (format!("/options{pointer}"), text)).collect()
+            })
+        }
+    }
 }

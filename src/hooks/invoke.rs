@@ -9,9 +9,8 @@ use futures_util::FutureExt;
 use super::Hooks;
 use super::call::HookCall;
 use super::counts::HookOutcome;
-use super::hook::Hook;
+use super::hook::{Hook, HookFn, Target};
 use super::response::{BeforeDecision, Rewrite};
-use super::target::{HookFn, Target};
 use crate::domain::{Call, HookEvent, HookFault, HookFaultKind, json};
 use crate::executor::http::{WebhookAnswer, webhook_headers};
 use crate::executor::signing_key::SigningKey;
@@ -39,11 +38,7 @@ impl Hooks {
         });
         let decision = decision.await?;
         let is_blocked = matches!(decision, BeforeDecision::Block(_));
-        if is_blocked {
-            self.counts.count_blocked();
-            hook.counts.count_blocked();
-        }
-        self.counts.count_ended(hook.event(), if is_blocked { HookOutcome::Blocked } else { HookOutcome::Ok });
+        self.count_ended(hook, if is_blocked { HookOutcome::Blocked } else { HookOutcome::Ok });
         Ok(decision)
     }
 
@@ -52,20 +47,15 @@ impl Hooks {
     /// # Errors
     /// Returns a [`HookFault`] if the hook fails or times out. Nothing changes then.
     pub async fn persist(&self, hook: &Hook, image: &mut Call) -> Result<bool, HookFault> {
-        match &hook.target {
-            Target::Redact(redact) => {
-                self.counts.count_asked();
-                hook.counts.count_asked();
-                self.counts.count_ended(hook.event(), HookOutcome::Ok);
-                return Ok(image.rewrite(|record| redact.apply(record)));
-            }
-            Target::Truncate(truncate) => {
-                self.counts.count_asked();
-                hook.counts.count_asked();
-                self.counts.count_ended(hook.event(), HookOutcome::Ok);
-                return Ok(image.rewrite(|record| truncate.apply(record)));
-            }
-            _ => {}
+        let changed = match &hook.target {
+            Target::Redact(redact) => Some(image.rewrite(|record| redact.apply(record))),
+            Target::Truncate(truncate) => Some(image.rewrite(|record| truncate.apply(record))),
+            _ => None,
+        };
+        if let Some(changed) = changed {
+            self.count_asked(hook);
+            self.count_ended(hook, HookOutcome::Ok);
+            return Ok(changed);
         }
         let call = HookCall::of(HookEvent::ToolResultPersist, image);
         let rewrite = self.within(hook, async {
@@ -76,7 +66,7 @@ impl Hooks {
             }
         });
         let rewrite = rewrite.await?;
-        self.counts.count_ended(hook.event(), HookOutcome::Ok);
+        self.count_ended(hook, HookOutcome::Ok);
         let changes = !rewrite.is_empty();
         if changes {
             image.rewrite(|record| rewrite.apply(record));
@@ -94,29 +84,37 @@ impl Hooks {
             }
         })
         .await?;
-        self.counts.count_ended(hook.event(), HookOutcome::Ok);
+        self.count_ended(hook, HookOutcome::Ok);
         Ok(())
     }
 
     async fn within<T>(&self, hook: &Hook, run: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
-        self.counts.count_asked();
-        hook.counts.count_asked();
-        let timeout_ms = hook.definition().timeout_ms;
+        self.count_asked(hook);
+        let timeout_ms = hook.definition.timeout_ms;
         let result = tokio::time::timeout(Duration::from_millis(timeout_ms), run).await;
         let late = |_| Err((HookFaultKind::Timeout, format!("no answer within {timeout_ms} ms")));
         result.unwrap_or_else(late).map_err(|(kind, reason)| {
-            self.counts.count_failed();
-            hook.counts.count_failed();
-            self.counts.count_ended(hook.event(), outcome_of(kind));
+            self.count_ended(hook, outcome_of(kind));
             let reason = json::shorten(&reason, MAX_REASON);
-            tracing::warn!(hook = hook.id(), event = hook.event().as_str(), ?kind, reason, "a hook failed");
-            HookFault { hook: hook.id().to_owned(), event: hook.event(), kind, reason }
+            tracing::warn!(hook = hook.id, event = hook.event().as_str(), ?kind, reason, "a hook failed");
+            HookFault { hook: hook.id.clone(), event: hook.event(), kind, reason }
         })
+    }
+
+    fn count_asked(&self, hook: &Hook) {
+        self.counts.count_asked();
+        hook.counts.count_asked();
+    }
+
+    /// Counts the end of a run, and returns the number of runs on this node with the same event and outcome.
+    pub(super) fn count_ended(&self, hook: &Hook, outcome: HookOutcome) -> u64 {
+        hook.counts.count_ended(hook.event(), outcome);
+        self.counts.count_ended(hook.event(), outcome)
     }
 
     async fn post(&self, url: &str, key: Option<&SigningKey>, body: Bytes) -> Result<WebhookAnswer, Failed> {
         let id = self.ids.next().to_string();
-        let headers = webhook_headers(key.unwrap_or(&self.key), &id, self.now(), &body);
+        let headers = webhook_headers(key.unwrap_or(&self.key), &id, self.clock.now(), &body);
         self.client.ask(url, headers, body).await.map_err(|reason| (HookFaultKind::Failed, reason))
     }
 }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -14,27 +13,11 @@ use super::hook::Hook;
 use crate::domain::{Call, HookEvent, Outcome, json};
 
 /// Maximum number of after-hooks that run at once.
-const MAX_RUNNING: usize = 64;
+pub(super) const MAX_RUNNING: usize = 64;
 /// Maximum memory of waiting notifications, in KiB. A larger call acquires all of it.
-const MAX_WAITING_KIB: u32 = 32 * 1024;
+pub(super) const MAX_WAITING_KIB: u32 = 32 * 1024;
 /// Minimum memory counted for a notification, in KiB, so that at most 4096 wait.
 const MIN_KIB: u32 = 8;
-
-/// The bounds of notifications.
-#[derive(Debug)]
-pub(super) struct Notifier {
-    memory: Arc<Semaphore>,
-    slots: Arc<Semaphore>,
-}
-
-impl Default for Notifier {
-    fn default() -> Self {
-        Self {
-            memory: Arc::new(Semaphore::new(MAX_WAITING_KIB as usize)),
-            slots: Arc::new(Semaphore::new(MAX_RUNNING)),
-        }
-    }
-}
 
 impl Hooks {
     /// Runs after-hooks of an ended call in tasks of `tasks`, until `stop` fires. Never waits.
@@ -46,14 +29,12 @@ impl Hooks {
         stop: &CancellationToken,
     ) {
         let kib = u32::try_from(size_of(call) / 1024).unwrap_or(u32::MAX).clamp(MIN_KIB, MAX_WAITING_KIB);
-        let Ok(memory) = self.notifier.memory.clone().try_acquire_many_owned(kib) else {
+        let Ok(memory) = self.notification_memory.clone().try_acquire_many_owned(kib) else {
             for hook in hooks {
-                let dropped = self.counts.count_dropped();
-                hook.counts.count_dropped();
-                self.counts.count_ended(hook.event(), HookOutcome::Dropped);
+                let dropped = self.count_ended(&hook, HookOutcome::Dropped);
                 // Logged at each power of two, so that an overload does not flood the log.
                 if dropped.is_power_of_two() {
-                    tracing::warn!(hook = hook.id(), dropped, "after-hooks are too slow; notifications are dropped");
+                    tracing::warn!(hook = hook.id, dropped, "after-hooks are too slow; notifications are dropped");
                 }
             }
             return;
@@ -70,7 +51,7 @@ impl Hooks {
                         () = stop.cancelled() => {}
                         () = async {
                             // The semaphore is never closed.
-                            let _slot = all.notifier.slots.acquire().await;
+                            let _slot = all.notification_slots.acquire().await;
                             // A failure is logged and counted inside; the call has ended, so its events cannot report
                             // it.
                             let _ = all.after(&hook, view, body).await;
@@ -95,6 +76,7 @@ mod tests {
     use super::super::{AfterToolCall, HookError, RustHook};
     use super::*;
     use crate::domain::Time;
+    use crate::domain::call::CallRecord;
 
     struct Hangs;
 
@@ -107,7 +89,8 @@ mod tests {
     #[tokio::test]
     async fn overflow_is_dropped_and_counted() {
         let hooks = Arc::new(super::super::tests::hooks_of(vec![RustHook::after(Hangs)], &[]));
-        let call = Call::accepted(uuid::Uuid::nil(), "t".into(), None, Arc::default(), Time(0), "n".into());
+        let call =
+            Call::from(CallRecord::accepted(uuid::Uuid::nil(), "t".into(), None, Arc::default(), Time(0), "n".into()));
         let (call, tasks, stop) = (Arc::new(call), TaskTracker::new(), CancellationToken::new());
         let most = MAX_WAITING_KIB / MIN_KIB;
         for _ in 0..most + 3 {
@@ -126,6 +109,6 @@ mod tests {
         tasks.close();
         tasks.wait().await;
         assert_eq!(hooks.counts().asked(), MAX_RUNNING as u64, "no further hook was run");
-        assert_eq!(hooks.notifier.memory.available_permits(), MAX_WAITING_KIB as usize);
+        assert_eq!(hooks.notification_memory.available_permits(), MAX_WAITING_KIB as usize);
     }
 }

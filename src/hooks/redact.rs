@@ -2,7 +2,6 @@
 //! Regular expressions run in linear time.
 
 use std::cell::Cell;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
@@ -97,23 +96,15 @@ impl Redact {
 
     /// Redacts the stored form of an ended call. Returns `true` if anything changed.
     pub fn apply(&self, call: &mut CallRecord) -> bool {
-        Pass { what: self, growth: Cell::new(MAX_GROWTH) }.call(call)
+        Pass { redact: self, growth: Cell::new(MAX_GROWTH) }.call(call)
     }
 }
 
 /// The redaction of one call.
 struct Pass<'a> {
-    what: &'a Redact,
+    redact: &'a Redact,
     /// The number of bytes by which the call may still grow.
     growth: Cell<usize>,
-}
-
-impl Deref for Pass<'_> {
-    type Target = Redact;
-
-    fn deref(&self) -> &Redact {
-        self.what
-    }
 }
 
 impl Pass<'_> {
@@ -219,14 +210,14 @@ impl Pass<'_> {
 
     fn at_pointers(&self, value: &mut Value, part: &str) -> bool {
         let mut changed = false;
-        for (_, path) in self.pointers.iter().filter(|(of, _)| of == part) {
+        for (_, path) in self.redact.pointers.iter().filter(|(of, _)| of == part) {
             let found = path.iter().try_fold(&mut *value, |value, token| match value {
                 Value::Object(members) => members.get_mut(token),
                 Value::Array(items) => token.parse::<usize>().ok().and_then(|place| items.get_mut(place)),
                 _ => None,
             });
             if let Some(found) = found {
-                *found = Value::String(self.replacement.clone());
+                *found = Value::String(self.redact.replacement.clone());
                 changed = true;
             }
         }
@@ -257,7 +248,7 @@ impl Pass<'_> {
 
     fn text(&self, text: &mut String) -> bool {
         let mut changed = false;
-        for pattern in &self.patterns {
+        for pattern in &self.redact.patterns {
             if let Some(replaced) = self.replace(pattern, text) {
                 changed |= replaced != *text;
                 *text = replaced;
@@ -273,10 +264,10 @@ impl Pass<'_> {
         for found in pattern.find_iter(text).filter(|found| !found.is_empty()) {
             replaced.push_str(&text[rest..found.start()]);
             rest = found.end();
-            let growth = self.replacement.len().saturating_sub(found.len());
+            let growth = self.redact.replacement.len().saturating_sub(found.len());
             if let Some(left) = self.growth.get().checked_sub(growth) {
                 self.growth.set(left);
-                replaced.push_str(&self.replacement);
+                replaced.push_str(&self.redact.replacement);
             }
         }
         replaced.push_str(&text[rest..]);

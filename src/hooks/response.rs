@@ -1,12 +1,19 @@
-//! The responses of hooks, and the parsing of webhook responses.
+//! The responses of hooks: how webhooks send them, and how they change the stored form of an ended call. Text removed
+//! from the output is not stored in any other form.
 
-use serde::Deserialize;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::domain::{ContentBlock, decode, json};
+use crate::domain::call::CallRecord;
+use crate::domain::{ContentBlock, Outcome, decode, json, outcome};
 
 /// Maximum length of a reason shown to a model, in characters.
 const MAX_REASON: usize = 2000;
+
+/// Stored instead of a result whose persist hook failed.
+const WITHHELD: &str = "[The result is not stored: a tool_result_persist hook failed]";
 
 /// The response of a before-hook.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +27,8 @@ pub enum BeforeDecision {
 }
 
 /// The response of a persist hook. Members that are `None` stay unchanged.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Rewrite {
     /// Replaces the text. Blocks of other types stay.
     pub output: Option<String>,
@@ -29,7 +37,13 @@ pub struct Rewrite {
     /// Replaces the details.
     pub details: Option<Map<String, Value>>,
     /// Merged into the metadata of the call.
+    #[serde(deserialize_with = "or_empty")]
     pub metadata: Map<String, Value>,
+}
+
+/// Deserializes an object; `null` is empty.
+fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 #[derive(Default, Deserialize)]
@@ -38,15 +52,6 @@ struct BeforeResponse {
     arguments: Option<Map<String, Value>>,
     block: bool,
     reason: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct PersistResponse {
-    output: Option<String>,
-    content: Option<Vec<ContentBlock>>,
-    details: Option<Map<String, Value>>,
-    metadata: Option<Map<String, Value>>,
 }
 
 impl BeforeDecision {
@@ -78,10 +83,9 @@ impl Rewrite {
     /// # Errors
     /// Returns the expected form. It does not repeat the response, which may contain secrets.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
-        let answer: PersistResponse =
-            read(body).ok_or("the response must be empty or an object with output, content, details and metadata")?;
-        let PersistResponse { output, content, details, metadata } = answer;
-        Ok(Self { output, content, details, metadata: metadata.unwrap_or_default() })
+        read(body).ok_or_else(|| {
+            "the response must be empty or an object with output, content, details and metadata".to_owned()
+        })
     }
 
     /// Returns `true` if the rewrite changes nothing.
@@ -89,6 +93,50 @@ impl Rewrite {
     pub fn is_empty(&self) -> bool {
         let Self { output, content, details, metadata } = self;
         output.is_none() && content.is_none() && details.is_none() && metadata.is_empty()
+    }
+
+    /// Applies the rewrite to the stored form of an ended call.
+    pub(super) fn apply(self, call: &mut CallRecord) {
+        let Self { output, content, details, metadata } = self;
+        json::merge_deep(&mut call.metadata, metadata);
+        let Some(outcome) = &mut call.outcome else { return };
+        let outcome = Arc::make_mut(outcome);
+        match (output, content) {
+            // The blocks determine the text.
+            (_, Some(content)) => set_content(outcome, content),
+            (Some(output), None) => set_text(outcome, output),
+            (None, None) => {}
+        }
+        if let Some(details) = details {
+            outcome.details = details;
+        }
+    }
+}
+
+/// Removes the result from the stored form of a call.
+pub fn withhold(call: &mut CallRecord) {
+    let Some(outcome) = &mut call.outcome else { return };
+    let outcome = Arc::make_mut(outcome);
+    outcome.details.clear();
+    set_content(outcome, vec![ContentBlock::Text(WITHHELD.to_owned())]);
+}
+
+/// Replaces all text blocks with one; other blocks stay.
+pub(super) fn set_text(outcome: &mut Outcome, text: String) {
+    let others =
+        std::mem::take(&mut outcome.content).into_iter().filter(|block| !matches!(block, ContentBlock::Text(_)));
+    let content = std::iter::once(ContentBlock::Text(text)).chain(others).collect();
+    set_content(outcome, content);
+}
+
+fn set_content(outcome: &mut Outcome, content: Vec<ContentBlock>) {
+    outcome.output = outcome::joined_text(&content);
+    outcome.content = content;
+    (outcome.structured, outcome.structured_text, outcome.full_output) = (None, None, None);
+    if let Some(error) = &mut outcome.error {
+        error.text.clone_from(&outcome.output);
+        error.message.clone_from(&outcome.output);
+        error.details = None;
     }
 }
 

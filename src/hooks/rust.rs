@@ -5,9 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::call::HookCall;
-use super::hook::{Hook, HookSource};
+use super::hook::{Hook, HookError, HookFn, HookSource, Target};
 use super::response::{BeforeDecision, Rewrite};
-use super::target::{HookError, HookFn, Target};
 use crate::domain::{FailurePolicy, HookDefinition, HookEvent, Time};
 
 /// A hook that runs before a tool.
@@ -50,34 +49,31 @@ impl fmt::Debug for RustHook {
     }
 }
 
+/// Returns the function that runs a hook.
+fn function<H: Send + Sync + 'static, T, R: Future<Output = Result<T, HookError>> + Send + 'static>(
+    hook: H,
+    run: impl Fn(Arc<H>, HookCall) -> R + Send + Sync + 'static,
+) -> HookFn<T> {
+    let hook = Arc::new(hook);
+    Arc::new(move |call| Box::pin(run(hook.clone(), call)))
+}
+
 impl RustHook {
     /// Creates a hook that runs before tools.
     pub fn before(hook: impl BeforeToolCall) -> Self {
-        let hook = Arc::new(hook);
-        let function: HookFn<BeforeDecision> = Arc::new(move |call| {
-            let hook = hook.clone();
-            Box::pin(async move { hook.before_tool_call(call).await })
-        });
+        let function = function(hook, |hook, call| async move { hook.before_tool_call(call).await });
         Self { definition: HookDefinition::of(HookEvent::BeforeToolCall), target: Target::Before(function) }
     }
 
     /// Creates a hook that runs after calls have ended.
     pub fn after(hook: impl AfterToolCall) -> Self {
-        let hook = Arc::new(hook);
-        let function: HookFn<()> = Arc::new(move |call| {
-            let hook = hook.clone();
-            Box::pin(async move { hook.after_tool_call(call).await })
-        });
+        let function = function(hook, |hook, call| async move { hook.after_tool_call(call).await });
         Self { definition: HookDefinition::of(HookEvent::AfterToolCall), target: Target::After(function) }
     }
 
     /// Creates a hook that runs before outcomes are stored.
     pub fn persist(hook: impl ToolResultPersist) -> Self {
-        let hook = Arc::new(hook);
-        let function: HookFn<Rewrite> = Arc::new(move |call| {
-            let hook = hook.clone();
-            Box::pin(async move { hook.tool_result_persist(call).await })
-        });
+        let function = function(hook, |hook, call| async move { hook.tool_result_persist(call).await });
         Self { definition: HookDefinition::of(HookEvent::ToolResultPersist), target: Target::Persist(function) }
     }
 
@@ -116,7 +112,7 @@ impl RustHook {
         self
     }
 
-    pub(super) fn register(self, id: Arc<str>, now: Time) -> Result<Hook, Vec<(String, String)>> {
+    pub(super) fn register(self, id: String, now: Time) -> Result<Hook, Vec<(String, String)>> {
         Hook::new(id, self.definition, self.target, HookSource::Rust, now)
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::domain::decode;
+use crate::domain::{Time, decode};
 use crate::executor::{Egress, Reporting, Secrets};
 
 fn definition(value: serde_json::Value) -> HookDefinition {
@@ -31,7 +31,7 @@ async fn hooks_are_ordered_by_priority_and_registration() {
     let of = |priority: i32| definition(json!({"event": "before_tool_call", "url": "http://h/", "priority": priority}));
     let hooks = hooks(&[of(0), of(5), of(0), of(-1), of(5)]);
     let asked = hooks.matching(HookEvent::BeforeToolCall, &Tenant::default(), "t", &[]);
-    let ids: Vec<&str> = asked.iter().map(|hook| hook.id()).collect();
+    let ids: Vec<&str> = asked.iter().map(|hook| &*hook.id).collect();
     assert_eq!(ids, ["config-2", "config-5", "config-1", "config-3", "config-4"]);
     assert!(hooks.has(HookEvent::BeforeToolCall) && !hooks.has(HookEvent::AfterToolCall));
 }
@@ -84,7 +84,7 @@ fn secret_is_neither_shown_nor_stored() {
     assert!(!format!("{definition:?}").contains(&secret));
     assert!(!serde_json::to_string(&definition).unwrap().contains("secret"));
     let hook = Hook::declared("x".into(), definition, HookSource::Api, Time(0)).unwrap();
-    let view = serde_json::to_value(hook.view()).unwrap();
+    let view = serde_json::to_value(&hook).unwrap();
     assert_eq!(view["has_secret"], true);
     assert!(!view.to_string().contains(&secret));
 }

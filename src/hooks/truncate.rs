@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::rewrite::set_text;
+use super::response::set_text;
 use crate::domain::call::CallRecord;
 use crate::domain::decode;
 use crate::domain::limits::Bounds;

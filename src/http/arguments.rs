@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::extract::{self, JsonBody};
-use super::openapi_common::BodyErrors;
-use super::preference::Preference;
-use super::problem::Problem;
-use super::{AppState, reply, wait};
+use super::request_headers::Preference;
+use super::responses::{InvalidBody, Unavailable, UnknownCall};
+use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, Problem, extract, reply, wait};
 use crate::access::Access;
 use crate::domain::{Phase, Status};
 use crate::engine::{ArgumentStream, ArgumentStreamError, CompleteArguments, Wait};
@@ -72,19 +69,15 @@ enum PatchAnswer<'a> {
     responses((status = 200, description = "The call has ended", body = ToolCall),
         (status = 202, description = "Accepted. With `final`: the arguments are recorded, and the call continues at `Location`", body = PatchAnswer,
             headers(("Location" = String, description = "With `final`: `/tool-calls/{id}`"))),
-        BodyErrors,
-        (status = 404, description = "Unknown call"),
         (status = 409, description = "`SEQUENCE_GAP`: a chunk is missing. `ARGUMENTS_COMPLETE`: the arguments are already complete"),
         (status = 421, description = "Another node runs the call; send the chunks to that node"),
-        (status = 422, description = "The body does not match the schema"),
-        (status = 503, description = "The database is unavailable")))]
+        BodyErrors, UnknownCall, InvalidBody, Unavailable))]
 pub(super) async fn patch(
-    State(state): State<AppState>,
-    access: Access,
+    Api { state, access }: Api,
     Path(id): Path<String>,
     headers: HeaderMap,
     mut body: JsonBody,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let id = extract::call_id(&id)?;
     let ArgumentChunk { delta, seq, r#final } = body.read()?;
     if seq == Some(0) {
@@ -102,14 +95,14 @@ pub(super) async fn patch(
         return complete(&state, &access, id, &draft, &headers).await;
     }
     let taken = ChunkAccepted { id, status: Status::Wait, phase: Phase::Arguments, seq: taken };
-    Ok(reply::json(StatusCode::ACCEPTED, &taken))
+    Ok(reply::accepted(&taken))
 }
 
 /// Checks that the caller may use the call's tool.
 ///
 /// If the arguments can name another tool, the call must have been made with the caller's allow-list, because the call
 /// can reach any tool on that list.
-async fn check_may_supply(access: &Access, id: Uuid) -> Result<(), Problem> {
+async fn check_may_supply(access: &Access, id: Uuid) -> HttpResult<()> {
     if access.allowed().is_none() {
         return Ok(());
     }
@@ -127,7 +120,7 @@ async fn complete(
     id: Uuid,
     draft: &ArgumentStream,
     headers: &HeaderMap,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let (recorded, is_recorded) = oneshot::channel();
     draft.complete(CompleteArguments { recorded: Some(recorded), ..CompleteArguments::default() }).map_err(refused)?;
     let patience = Duration::from_millis(state.config.store.patience_ms);
@@ -149,7 +142,7 @@ fn refused(error: ArgumentStreamError) -> Problem {
     match error {
         ArgumentStreamError::Gap { .. } => Problem::conflict("SEQUENCE_GAP", error.to_string()),
         ArgumentStreamError::Closed => arguments_complete(),
-        ArgumentStreamError::NoRoom => Problem::overloaded(),
+        ArgumentStreamError::NoRoom => Problem::too_many_calls(),
         ArgumentStreamError::TooLong => Problem::arguments_too_large(partial::LIMIT),
     }
 }
@@ -159,16 +152,14 @@ fn arguments_complete() -> Problem {
 }
 
 /// Returns the reason why this node accepts no arguments for the call.
-async fn problem_of_closed(state: &AppState, access: &Access, id: Uuid) -> Result<Problem, Problem> {
-    let call = access.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
+async fn problem_of_closed(state: &AppState, access: &Access, id: Uuid) -> HttpResult<Problem> {
+    let call = extract::find_call(access, id).await?;
     if call.phase == Phase::Arguments
         && state.engine.draft(access.tenant(), id).is_none()
         && call.node != *state.engine.node()
     {
-        return Ok(Problem::misdirected(format!(
-            "the call runs on node \"{}\"; send its arguments to that node",
-            call.node
-        )));
+        let detail = format!("the call runs on node \"{}\"; send its arguments to that node", call.node);
+        return Ok(Problem::misdirected(detail));
     }
     Ok(arguments_complete())
 }

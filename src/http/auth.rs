@@ -1,7 +1,6 @@
 //! Authentication and authorization of requests. [`requirements`] defines what each route requires.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,18 +9,15 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, Either};
 use http_body_util::BodyExt;
-use hyper::body::Frame;
-use tokio_util::sync::WaitForCancellationFutureOwned;
-use tower::{Layer, Service};
+use tower::Service;
 use utoipa::openapi::OpenApi;
 
-use super::problem::Problem;
-use super::{AppState, fast_path};
+use super::{AppState, HttpResult, Problem, fast_path};
 use crate::access::Access;
-use crate::auth::{AdmitError, Admitted, AuthError, Credential, Limits};
+use crate::auth::{Admitted, AuthError, Credential, Limits};
 use crate::domain::Scopes;
 
 pub(super) mod events_path;
@@ -51,16 +47,13 @@ impl Gate {
         Self { calls: Some(self.needs.of_route(fast_path::PATH, &fast_path::METHOD)), ..self.clone() }
     }
 
+    /// Wraps a service.
+    pub fn service<S>(&self, inner: S) -> GateService<S> {
+        GateService { inner, gate: self.clone() }
+    }
+
     fn need(&self, request: &Request) -> Requirement {
         self.calls.unwrap_or_else(|| self.needs.of(request))
-    }
-}
-
-impl<S> Layer<S> for Gate {
-    type Service = GateService<S>;
-
-    fn layer(&self, inner: S) -> GateService<S> {
-        GateService { inner, gate: self.clone() }
     }
 }
 
@@ -90,7 +83,7 @@ where
             return Either::Left(self.inner.call(request));
         }
         if self.gate.calls.is_some() && !self.gate.state.engine.takes_calls() {
-            return Either::Right(Box::pin(std::future::ready(Ok(Problem::overloaded().into_response()))));
+            return Either::Right(Box::pin(std::future::ready(Ok(Problem::too_many_calls().into_response()))));
         }
         let ticket = ShownTicket::take(&mut request);
         if ticket.is_none()
@@ -121,7 +114,9 @@ where
             if response.body().size_hint().exact().is_some() {
                 return Ok(response);
             }
-            Ok(held(response, permit).map(|body| Body::new(UntilEnded::new(body, credential))))
+            // The credential stays in use until then, because only credentials in use are ended.
+            let ended = async move { credential.ended().await };
+            Ok(held(response, permit).map(|body| Body::from_stream(body.into_data_stream().take_until(ended))))
         }))
     }
 }
@@ -143,41 +138,11 @@ pub(super) fn held<T: Send + 'static>(response: Response, what: T) -> Response {
         return response;
     }
     response.map(|body| {
-        Body::new(body.map_frame(move |frame| {
+        Body::new(body.map_err(move |error| {
             let _ = &what;
-            frame
+            error
         }))
     })
-}
-
-/// A body that ends early when the credential ends.
-struct UntilEnded {
-    body: Body,
-    ended: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Keeps the credential in use, because only credentials in use are ended.
-    _credential: Arc<Credential>,
-}
-
-impl UntilEnded {
-    fn new(body: Body, credential: Arc<Credential>) -> Self {
-        Self { body, ended: Box::pin(credential.end().clone().cancelled_owned()), _credential: credential }
-    }
-}
-
-impl HttpBody for UntilEnded {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        // Checked first, so that a stream that always has data ends, too.
-        if self.ended.as_mut().poll(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        Pin::new(&mut self.body).poll_frame(context)
-    }
 }
 
 /// Authenticates the caller and checks its scopes. Returns `None` if the route is public or the request has a call's
@@ -187,7 +152,7 @@ async fn admit_request(
     headers: &HeaderMap,
     ticket: Option<ShownTicket>,
     need: Requirement,
-) -> Result<Option<Admitted>, Problem> {
+) -> HttpResult<Option<Admitted>> {
     let bearer = bearer(headers);
     let scopes = match need {
         Requirement::Public => return Ok(None),
@@ -208,22 +173,22 @@ async fn admit_request(
     Ok(Some(admitted))
 }
 
-fn refused(refused: AdmitError) -> Problem {
+fn refused(refused: AuthError) -> Problem {
     match refused {
-        AdmitError::Denied(AuthError::Invalid(reason)) => Problem::invalid_key(reason),
-        AdmitError::Denied(AuthError::Unknown(reason)) => Problem::issuer_unavailable(reason),
-        AdmitError::Denied(AuthError::Store(error)) => error.into(),
-        AdmitError::Busy(busy) => Problem::too_many_requests(busy.what, busy.retry_after_s),
+        AuthError::Invalid(reason) => Problem::invalid_key(reason),
+        AuthError::Unknown(reason) => Problem::unavailable("ISSUER_UNAVAILABLE", reason),
+        AuthError::Store(error) => error.into(),
+        AuthError::Busy(busy) => Problem::too_many("TOO_MANY_REQUESTS", busy.what, busy.retry_after_s),
     }
 }
 
 /// Checks that the caller has one of these scopes.
-pub(super) fn require(access: &Access, scopes: Scopes) -> Result<(), Problem> {
+pub(super) fn require(access: &Access, scopes: Scopes) -> HttpResult<()> {
     if access.caller().scopes.allow(scopes) { Ok(()) } else { Err(Problem::scope_missing(scopes)) }
 }
 
 /// Checks that the caller may use all tools. Keys for some tools cannot do what affects every tool.
-pub(super) fn require_all_tools(access: &Access) -> Result<(), Problem> {
+pub(super) fn require_all_tools(access: &Access) -> HttpResult<()> {
     match access.allowed() {
         None => Ok(()),
         Some(_) => Err(Problem::forbidden("this affects all tools, but the key is restricted to some of them")),
@@ -231,7 +196,7 @@ pub(super) fn require_all_tools(access: &Access) -> Result<(), Problem> {
 }
 
 /// Checks that the caller may use all of these tools.
-pub(super) fn require_tools(access: &Access, tools: impl IntoIterator<Item = String>) -> Result<(), Problem> {
+pub(super) fn require_tools(access: &Access, tools: impl IntoIterator<Item = String>) -> HttpResult<()> {
     match tools.into_iter().all(|tool| access.caller().may_have(&tool)) {
         true => Ok(()),
         false => Err(Problem::forbidden("this would end a call of a tool that the key may not use")),
@@ -239,7 +204,7 @@ pub(super) fn require_tools(access: &Access, tools: impl IntoIterator<Item = Str
 }
 
 /// Checks that the caller may see data of all tenants: it belongs to the default tenant and may use all tools.
-pub(super) fn require_operator(access: &Access) -> Result<(), Problem> {
+pub(super) fn require_operator(access: &Access) -> HttpResult<()> {
     if !access.tenant().is_default() {
         return Err(Problem::forbidden("this requires a key of the tenant `default`, because it covers all tenants"));
     }
@@ -252,45 +217,26 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The credential of the caller; `None` if authentication is disabled.
-#[derive(Debug, Clone, Default)]
-pub(super) struct CallerCredential(pub Option<Arc<Credential>>);
-
-impl CallerCredential {
-    /// Waits until the credential ends. Never completes without a credential.
-    pub async fn ended(&self) {
-        match &self.0 {
-            Some(credential) => credential.ended().await,
-            None => std::future::pending().await,
-        }
-    }
+/// The service and the caller of a request, for its handler.
+pub(super) struct Api {
+    pub state: AppState,
+    pub access: Access,
 }
 
-impl FromRequestParts<AppState> for CallerCredential {
-    type Rejection = Infallible;
+impl FromRequestParts<AppState> for Api {
+    type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
-        Ok(Self(parts.extensions.get::<CallerLimits>().map(|share| share.credential.clone())))
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> HttpResult<Self> {
+        let access = Access::from_request_parts(parts, state).await?;
+        Ok(Self { state: state.clone(), access })
     }
 }
 
 impl FromRequestParts<AppState> for Access {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> HttpResult<Self> {
         // The gate sets the extension, so a route outside the gate rejects all requests.
         parts.extensions.get::<Self>().cloned().ok_or_else(Problem::missing_key)
-    }
-}
-
-/// The caller, for routes that also accept unauthenticated requests.
-#[derive(Debug)]
-pub(super) struct MaybeCaller(pub Option<Access>);
-
-impl FromRequestParts<AppState> for MaybeCaller {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
-        Ok(Self(parts.extensions.get::<Access>().cloned()))
     }
 }

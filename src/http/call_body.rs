@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::problem::{FieldError, Problem};
+use super::{HttpResult, Problem};
 use crate::domain::{CallRequest, IdempotencyKey, Vendor, json};
 use crate::engine::{Submission, Wait};
 use crate::formats::messages::{self, Continuation};
@@ -18,8 +18,8 @@ mod options;
 mod schema;
 mod unknown;
 
-pub(super) use options::{OnDisconnect, check_limits, check_session, check_session_at};
-pub(super) use schema::CallBody;
+pub(super) use options::{OnDisconnect, check_limits, check_session};
+pub(super) use schema::{CallBody, describe_bodies};
 
 /// A parsed body.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl MessageFormat {
     }
 
     /// Returns the `format` of a body. The other options are parsed later.
-    fn of(body: &Value) -> Result<Option<Self>, Problem> {
+    fn of(body: &Value) -> HttpResult<Option<Self>> {
         let Some(format) = body.get("format").filter(|format| !format.is_null()) else { return Ok(None) };
         let read = format.as_str().and_then(|_| serde_json::from_value(format.clone()).ok());
         read.map(Some).ok_or_else(|| {
@@ -100,7 +100,7 @@ impl MessageFormat {
 }
 
 /// Parses a body of at most `most_calls` calls. The calls name tools by their names or aliases in `tools`.
-pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> Result<ParsedBody, Problem> {
+pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> HttpResult<ParsedBody> {
     let format = MessageFormat::of(&body)?;
     let vendor = format.and_then(MessageFormat::vendor);
     let is_own = body.as_object().is_some_and(messages::is_own) || format == Some(MessageFormat::Native);
@@ -112,7 +112,7 @@ pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> Result<P
 }
 
 /// Parses one call or a batch in the native format. With a vendor, the response has its messages, too.
-fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize) -> Result<ParsedBody, Problem> {
+fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize) -> HttpResult<ParsedBody> {
     let Value::Object(mut body) = body else {
         let found = json::type_name(&body);
         return Err(Problem::field("", format!("the body must be an object or a model's message, not {found}")));
@@ -138,7 +138,7 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize)
 }
 
 /// Parses a model's message. The result is always a batch, also for one call or none.
-fn message(vendor: Vendor, body: Value, most_calls: usize) -> Result<ParsedBody, Problem> {
+fn message(vendor: Vendor, body: Value, most_calls: usize) -> HttpResult<ParsedBody> {
     let options = Options::beside(&body)?;
     let spoken = messages::read(vendor, body)?;
     if spoken.calls.len() > most_calls {
@@ -168,7 +168,7 @@ fn finish(
     said: Option<Continuation>,
     is_batch: bool,
     id_places: IdLocation,
-) -> Result<ParsedBody, Problem> {
+) -> HttpResult<ParsedBody> {
     if let Some(session) = options.dedupes_in() {
         let mut seen = HashSet::new();
         for (index, request) in requests.iter_mut().enumerate() {

@@ -7,8 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use uuid::Uuid;
 
-use super::problem::Problem;
-use super::reply;
+use super::{HttpResult, Problem, reply};
 use crate::access::Access;
 use crate::domain::Call;
 use crate::engine::WaitOutcome;
@@ -22,7 +21,7 @@ pub(super) fn ended(batch_id: Option<Uuid>, calls: &[Arc<Call>], said: Option<&C
 
 /// Returns the response for a message without calls.
 pub(super) fn nothing() -> Response {
-    reply::json(StatusCode::OK, &BatchAnswer::nothing())
+    reply::ok(&BatchAnswer::nothing())
 }
 
 fn of(
@@ -53,7 +52,7 @@ pub(super) async fn seen(
     batch_id: Option<Uuid>,
     seen: Vec<WaitOutcome>,
     said: Option<&Continuation>,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let going: Vec<Uuid> = seen
         .iter()
         .filter_map(|seen| match seen {
@@ -108,7 +107,7 @@ fn location(batch_id: Option<Uuid>, call: Option<Uuid>) -> String {
 pub(super) fn not_recorded(accepted: bool, batch_id: Option<Uuid>, call: Option<Uuid>) -> Problem {
     if accepted {
         let detail = "the end could not be recorded in time; accepted calls will be at `Location` once it is recorded";
-        return Problem::store_unavailable(detail).at(location(batch_id, call));
+        return Problem::store_unavailable(detail).with(header::LOCATION, location(batch_id, call));
     }
     Problem::store_unavailable("the call could not be recorded in time; it was not run unless its tool is read-only")
 }

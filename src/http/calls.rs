@@ -1,20 +1,14 @@
 //! `POST /tool-calls`: submits a model's calls.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::extract::Request;
 
 use super::call_body::{self, CallBody, ParsedBody};
-use super::extract::JsonRequest;
-use super::openapi_common::{BodyErrors, Event};
-use super::preference::Preference;
-use super::problem::Problem;
-use super::request_metrics::TRACEPARENT;
+use super::openapi_common::Event;
+
+use super::request_headers::{Preference, cache_control, prefers_events, traceparent};
+use super::requests::Client;
 use super::subscribers::{self, StreamLimits};
-use super::turns::Client;
-use super::{AppState, accept, cache_control, call_response, event_response, idempotency};
+use super::{Api, AppState, BodyErrors, HttpResult, Problem, call_response, event_response, extract, idempotency};
 use crate::access::Access;
 use crate::engine::{AcceptError, Footprint, InFlightCalls, RecordError};
 use crate::formats::native::{BatchAnswer, ToolCall};
@@ -70,22 +64,21 @@ enum CallAnswer<'a> {
             headers(("Location" = String, description = "The location of the calls: `/tool-calls/{id}`, or `/tool-calls?batch_id=…`"),
                 ("Preference-Applied" = String, description = "The preferences that were applied"),
                 ("Idempotency-Replayed" = String, description = "`true`: the key was used before, and these are the calls of the first request"))),
-        BodyErrors,
         (status = 422, description = "The body does not match the schema; `errors` say where. Or `IDEMPOTENCY_KEY_REUSED`: the key came with another body"),
         (status = 429, description = "`TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded. `TOO_MANY_STREAMS`: the caller has reached its limit of event streams. `TOO_MANY_SESSIONS`: the limit of the tenant is reached"),
         (status = 503, description = "`OVERLOADED`: the service is at capacity. `STORE_UNAVAILABLE`: the database is unavailable; calls that were accepted are at `Location`. `SHUTTING_DOWN`: the service is shutting down",
-            headers(("Location" = String, description = "The location of the accepted calls, if there are any")))))]
+            headers(("Location" = String, description = "The location of the accepted calls, if there are any"))),
+        BodyErrors))]
 pub(super) async fn execute(
-    State(state): State<AppState>,
-    access: Access,
+    Api { state, access }: Api,
     seats: StreamLimits,
     client: Client,
-    request: JsonRequest,
-) -> Result<Response, Problem> {
-    let JsonRequest { headers, value, footprint } = request;
+    request: Request,
+) -> HttpResult {
+    let (headers, value, footprint) = extract::json(request, &state, state.engine.room()).await?;
     let once = idempotency::of(&headers, &value)?;
     let mut asked = call_body::read(value, &access.snapshot(), state.config.server.max_batch_calls)?;
-    let wants_events = accept::prefers_events(&headers);
+    let wants_events = prefers_events(&headers);
     let submission = &mut asked.submission;
     if submission.cancel_on_disconnect {
         client.ends_request();
@@ -102,7 +95,7 @@ pub(super) async fn execute(
     let preference = Preference::of(&headers).filter(|_| asked.wait.is_none());
     submission.wait = asked.wait.or(preference.map(Preference::wait)).unwrap_or_default();
     submission.traceparent = traceparent(&headers);
-    submission.cache_control = cache_control::of(&headers);
+    submission.cache_control = cache_control(&headers);
     submission.idempotency_key = once;
     let mut response = if submission.is_keyed() {
         // Rare paths are boxed, because a future is as large as its largest branch.
@@ -123,7 +116,7 @@ async fn execute_unkeyed(
     asked: ParsedBody,
     footprint: Footprint,
     wants_events: bool,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let ParsedBody { submission, message: said, .. } = asked;
     let (ids, wait) = (state.engine.ids(submission.calls.len()), submission.wait);
     if wants_events {
@@ -147,21 +140,11 @@ async fn execute_unkeyed(
 }
 
 /// Waits until calls that require acceptance are on disk.
-async fn accepted(submitted: &mut InFlightCalls) -> Result<(), Problem> {
+async fn accepted(submitted: &mut InFlightCalls) -> HttpResult<()> {
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     submitted.accepted().await.map_err(|not| match not {
-        AcceptError::NotRecorded(not) => call_response::not_recorded(not.accepted, batch_id, first),
+        AcceptError::NotRecorded => call_response::not_recorded(false, batch_id, first),
         // Only idempotency keys can be claimed, and these calls have none.
         AcceptError::Claimed => Problem::internal(),
     })
-}
-
-/// Returns the `traceparent` header unchanged if it is well-formed (W3C Trace Context, section 3.2).
-pub(super) fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
-    let text = headers.get(TRACEPARENT)?.to_str().ok()?;
-    let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-    let parts: Vec<&str> = text.split('-').collect();
-    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
-    let is_one = lengths.starts_with(&[2, 32, 16, 2]) && parts.iter().take(4).all(|part| is_hex(part));
-    is_one.then(|| text.into())
 }

@@ -2,20 +2,18 @@
 
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::Response;
+use axum::http::{HeaderMap, header};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::auth::{MaybeCaller, bearer};
-use super::extract::{self, JsonBody};
-use super::openapi_common::BodyErrors;
-use super::problem::Problem;
-use super::{AppState, reply, wait};
+use super::auth::bearer;
+use super::responses::{InvalidBody, Unavailable, UnknownCall};
+use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, Problem, extract, reply, wait};
 use crate::access::Access;
-use crate::domain::{Call, Caller, Scopes, Status, ToolOutput};
+use crate::domain::{Caller, Scopes, Status, ToolOutput};
 use crate::engine::{ControlOutcome, Footprint};
 use crate::executor::report::Report;
 use crate::formats::native::ToolCall;
@@ -29,22 +27,15 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
     security(("api_key" = ["call"])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
     responses((status = 202, description = "The call in its current status", body = ToolCall),
-        (status = 404, description = "Unknown call"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn cancel(
-    State(state): State<AppState>,
-    access: Access,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+        UnknownCall, Unavailable))]
+pub(super) async fn cancel(Api { state, access }: Api, Path(id): Path<String>) -> HttpResult {
     let id = extract::call_id(&id)?;
-    if !access.may_reach_id(id).await? {
+    extract::check_reach(&access, id).await?;
+    if state.engine.control().cancel(access.tenant(), id).await? == ControlOutcome::NoSuchCall {
         return Err(extract::no_such_call(&id.to_string()));
     }
-    if state.engine.cancel(access.tenant(), id).await? == ControlOutcome::NoSuchCall {
-        return Err(extract::no_such_call(&id.to_string()));
-    }
-    let call = wait_until_settled(&state, &access, id).await?;
-    Ok(reply::json(StatusCode::ACCEPTED, &ToolCall::from(&call)))
+    let call = wait::wait(&state, &access, id, Some(SETTLE_TIMEOUT)).await?;
+    Ok(reply::accepted(&ToolCall::from(&call)))
 }
 
 /// Reports progress of a running call on behalf of its tool.
@@ -55,24 +46,22 @@ pub(super) async fn cancel(
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
     request_body(content = Report, example = json!({"tip": "Asking the weather station", "progress": {"current": 1, "total": 2}})),
     responses((status = 202, description = "The report is recorded and sent to subscribers"),
-        BodyErrors,
         (status = 401, description = "The token is not valid for this call"),
-        (status = 404, description = "Unknown call"),
         (status = 409, description = "The call has ended"),
-        (status = 422, description = "The body does not match the schema"),
-        (status = 503, description = "The database is unavailable, or too many reports of the call wait to be recorded")))]
+        (status = 503, description = "The database is unavailable, or too many reports of the call wait to be recorded"),
+        BodyErrors, UnknownCall, InvalidBody))]
 pub(super) async fn progress(
     State(state): State<AppState>,
-    asking: MaybeCaller,
+    asking: Option<Extension<Access>>,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: JsonBody,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let id = extract::call_id(&id)?;
     authorize(&state, asking, id, &headers).await?;
     let report = Report::read(body.value.clone())?;
-    match state.engine.report(id, report, body.value).await? {
-        ControlOutcome::Delivered => Ok(reply::json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id }))),
+    match state.engine.control().report(id, report, body.value).await? {
+        ControlOutcome::Delivered => Ok(reply::accepted(&serde_json::json!({ "id": id }))),
         ControlOutcome::NoSuchCall => Err(extract::no_such_call(&id.to_string())),
         ControlOutcome::TooLate | ControlOutcome::NotExternal => {
             Err(Problem::conflict("CALL_ENDED", "the call has ended"))
@@ -104,24 +93,24 @@ struct ResultReceipt {
     responses((status = 200, description = "The result is recorded, or `ignored` because another result or the end of the call came first", body = ResultReceipt),
         (status = 400, description = "The body does not match its Content-Type"),
         (status = 401, description = "The token is not valid for this call"),
-        (status = 404, description = "Unknown call"),
         (status = 408, description = "The body did not arrive in time"),
         (status = 409, description = "The call does not accept a posted result"),
         (status = 413, description = "The body is too large"),
         (status = 415, description = "The Content-Type is not supported"),
-        (status = 503, description = "The database is unavailable, or the call cannot accept a result yet; retry later")))]
+        (status = 503, description = "The database is unavailable, or the call cannot accept a result yet; retry later"),
+        UnknownCall))]
 pub(super) async fn result(
     State(state): State<AppState>,
-    asking: MaybeCaller,
+    asking: Option<Extension<Access>>,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let id = extract::call_id(&id)?;
     let access = authorize(&state, asking, id, &headers).await?;
     // The footprint counts the body's memory until the result is recorded.
     let (answer, _footprint) = read_output(&headers, body, &state).await?;
-    let ignored = match state.engine.post_result(id, answer).await? {
+    let ignored = match state.engine.control().post_result(id, answer).await? {
         ControlOutcome::Delivered => false,
         ControlOutcome::TooLate => true,
         ControlOutcome::Busy => return Err(Problem::report_backlog_full()),
@@ -131,11 +120,11 @@ pub(super) async fn result(
             return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
         }
     };
-    let status = wait_until_settled(&state, &access, id).await?.status;
-    Ok(reply::json(StatusCode::OK, &ResultReceipt { id, status, ignored }))
+    let status = wait::wait(&state, &access, id, Some(SETTLE_TIMEOUT)).await?.status;
+    Ok(reply::ok(&ResultReceipt { id, status, ignored }))
 }
 
-async fn read_output(headers: &HeaderMap, body: Body, state: &AppState) -> Result<(ToolOutput, Footprint), Problem> {
+async fn read_output(headers: &HeaderMap, body: Body, state: &AppState) -> HttpResult<(ToolOutput, Footprint)> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let room = state.engine.room_of_others();
@@ -160,15 +149,20 @@ async fn read_output(headers: &HeaderMap, body: Body, state: &AppState) -> Resul
 
 /// Authorizes a report or result. The request needs the call's token; if the tool was sent none, any caller that may
 /// reach the call is accepted.
-async fn authorize(state: &AppState, asking: MaybeCaller, id: Uuid, headers: &HeaderMap) -> Result<Access, Problem> {
-    let owner = state.engine.owner_of(id).await?;
+async fn authorize(
+    state: &AppState,
+    asking: Option<Extension<Access>>,
+    id: Uuid,
+    headers: &HeaderMap,
+) -> HttpResult<Access> {
+    let owner = state.engine.control().owner_of(id).await?;
     let shown = bearer(headers);
     if shown.is_some_and(|token| state.signing_key.is_token(id, token)) {
         let owner = owner.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
         let caller = Caller { tenant: owner, scopes: Scopes::default(), tools: None, key: None };
         return Ok(Access::open(caller, &state.stores, state.engine.registry()).await?);
     }
-    let Some(access) = asking.0 else { return Err(Problem::wrong_token()) };
+    let Some(Extension(access)) = asking else { return Err(Problem::wrong_token()) };
     // Without authentication, an `Authorization` header can only be meant as the call's token.
     if state.auth.operator().is_some() && headers.contains_key(header::AUTHORIZATION) {
         return Err(Problem::wrong_token());
@@ -176,10 +170,5 @@ async fn authorize(state: &AppState, asking: MaybeCaller, id: Uuid, headers: &He
     if owner.as_ref() != Some(access.tenant()) || !access.may_reach_id(id).await? {
         return Err(extract::no_such_call(&id.to_string()));
     }
-    if state.engine.has_token(id).await? { Err(Problem::wrong_token()) } else { Ok(access) }
-}
-
-/// Waits briefly for the call to end, and returns it.
-async fn wait_until_settled(state: &AppState, access: &Access, id: Uuid) -> Result<Call, Problem> {
-    wait::wait(state, access, id, Some(SETTLE_TIMEOUT)).await
+    if state.engine.control().has_token(id).await? { Err(Problem::wrong_token()) } else { Ok(access) }
 }

@@ -16,7 +16,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use url::Url;
 
-use super::problem::Problem;
+use super::Problem;
 use super::security::RESOURCE_POLICY;
 
 /// Fetch Metadata: the relation between the page's origin and this service.

@@ -15,7 +15,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::auth::requirements;
-use super::{AppState, openapi_common, openapi_patches, problem, security};
+use super::{AppState, call_body, openapi_common, openapi_patches, problem, security};
 use crate::domain::failure::Code;
 use crate::domain::schemas::Json;
 use crate::domain::{ContentBlock, Status};
@@ -61,22 +61,17 @@ pub(super) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi:
     openapi_common::describe_failures(&mut document);
     if let Some(components) = &mut document.components {
         openapi_common::describe_token(components);
-        replace_one_of(components, "CallBody");
-        // An empty tool list matches every format.
-        replace_one_of(components, "ToolListAnswer");
+        call_body::describe_bodies(components);
+        // An empty tool list matches every format, so `oneOf` would reject it.
+        if let Some(RefOr::T(schema)) = components.schemas.get_mut("ToolListAnswer")
+            && let Schema::OneOf(one) = schema
+        {
+            let mut any = AnyOf::new();
+            (any.items, any.description) = (std::mem::take(&mut one.items), one.description.take());
+            *schema = Schema::AnyOf(any);
+        }
     }
     document
-}
-
-/// Turns `oneOf` into `anyOf`, because a value with additional members can match several alternatives.
-fn replace_one_of(components: &mut utoipa::openapi::Components, name: &str) {
-    let Some(RefOr::T(schema)) = components.schemas.get_mut(name) else { return };
-    if let Schema::OneOf(one) = schema {
-        let mut any = AnyOf::new();
-        any.items = std::mem::take(&mut one.items);
-        any.description = one.description.take();
-        *schema = Schema::AnyOf(any);
-    }
 }
 
 /// The served document. Built on first use, because it takes some milliseconds and megabytes, and most services never

@@ -1,7 +1,9 @@
 //! Extractors for JSON bodies, queries and ids. Memory limits apply, and invalid input becomes a [`Problem`].
 
+use std::fmt::Display;
 use std::time::Duration;
 
+use axum::BoxError;
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -13,9 +15,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::AppState;
-use super::problem::Problem;
-use crate::domain::{decode, json, tool};
+use super::{AppState, HttpResult, Problem};
+use crate::access::Access;
+use crate::domain::{Call, Session, decode, json, tool};
 use crate::engine::{Footprint, MemoryBudget, NoRoom, Unread};
 
 /// The memory estimate for a definition whose values are not counted, as a multiple of its size in bytes.
@@ -33,44 +35,26 @@ pub(super) struct JsonBody {
     _footprint: Footprint,
 }
 
-/// The headers and JSON body of a request for calls, with the memory footprint of the body.
-#[derive(Debug)]
-pub(super) struct JsonRequest {
-    pub headers: HeaderMap,
-    pub value: Value,
-    pub footprint: Footprint,
-}
-
-impl FromRequest<AppState> for JsonRequest {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
-        let (Parts { headers, .. }, body) = request.into_parts();
-        let (value, footprint) = json_of(&headers, body, state, state.engine.room()).await?;
-        Ok(Self { headers, value, footprint })
-    }
-}
-
 impl FromRequest<AppState> for JsonBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
-        let (Parts { headers, .. }, body) = request.into_parts();
-        let (value, footprint) = json_of(&headers, body, state, state.engine.room_of_others()).await?;
+    async fn from_request(request: Request, state: &AppState) -> HttpResult<Self> {
+        let (_, value, footprint) = json(request, state, state.engine.room_of_others()).await?;
         Ok(Self { value, _footprint: footprint })
     }
 }
 
-async fn json_of(
-    headers: &HeaderMap,
-    body: Body,
+/// Reads a JSON body. Returns it with the headers of the request and the memory footprint of the body.
+pub(super) async fn json(
+    request: Request,
     state: &AppState,
     room: &MemoryBudget,
-) -> Result<(Value, Footprint), Problem> {
-    check_content_type(headers)?;
-    let (bytes, mut footprint) = read(headers, body, state, room).await?;
+) -> HttpResult<(HeaderMap, Value, Footprint)> {
+    let (Parts { headers, .. }, body) = request.into_parts();
+    check_content_type(&headers)?;
+    let (bytes, mut footprint) = read(&headers, body, state, room).await?;
     let value = footprint.parse(room, &bytes).map_err(unread)?;
-    Ok((value, footprint))
+    Ok((headers, value, footprint))
 }
 
 /// Converts the reason why a body was not read to a problem.
@@ -83,12 +67,20 @@ pub(super) fn unread(unread: Unread) -> Problem {
 
 /// Returns the problem for an exceeded memory budget. A body that can never fit gets a different one.
 pub(super) fn no_room(why: NoRoom) -> Problem {
-    if why.ever { Problem::too_heavy() } else { Problem::no_room() }
+    if why.ever {
+        Problem::too_large("the decoded request body exceeds the memory available for all requests together")
+    } else {
+        memory_exhausted()
+    }
+}
+
+fn memory_exhausted() -> Problem {
+    Problem::overloaded("the memory for request bodies is exhausted; nothing was accepted, retry later")
 }
 
 impl JsonBody {
     /// Decodes the value, which must be an object, and leaves `null` in its place.
-    pub fn read<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
+    pub fn read<T: DeserializeOwned>(&mut self) -> HttpResult<T> {
         decode::expect_objects(&self.value, &[""])?;
         Ok(decode::read(self.value.take())?)
     }
@@ -105,7 +97,7 @@ pub(super) struct DefinitionBody {
 impl FromRequest<AppState> for DefinitionBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &AppState) -> HttpResult<Self> {
         let (Parts { headers, .. }, body) = request.into_parts();
         check_content_type(&headers)?;
         let room = state.engine.room_of_others();
@@ -125,7 +117,7 @@ impl FromRequest<AppState> for DefinitionBody {
     }
 }
 
-pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_content_type(headers: &HeaderMap) -> HttpResult<()> {
     let given = headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?")).unwrap_or_default();
     let media_type = given.split(';').next().unwrap_or_default().trim();
     let is_json = media_type.eq_ignore_ascii_case("application/json")
@@ -136,12 +128,14 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Rejects a body that is compressed or otherwise encoded (RFC 9110, section 8.4).
-pub(super) fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_content_encoding(headers: &HeaderMap) -> HttpResult<()> {
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let codings = value.to_str().unwrap_or("?").split(',').map(str::trim);
         let mut others = codings.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"));
         if let Some(coding) = others.next() {
-            return Err(Problem::encoded(&json::shorten(coding, 64)));
+            let coding = json::shorten(coding, 64);
+            let detail = format!("the Content-Encoding {coding} is not supported; send the body unencoded");
+            return Err(Problem::unsupported(detail).with(header::ACCEPT_ENCODING, "identity"));
         }
     }
     Ok(())
@@ -153,7 +147,7 @@ pub(super) async fn read(
     body: Body,
     state: &AppState,
     room: &MemoryBudget,
-) -> Result<(Bytes, Footprint), Problem> {
+) -> HttpResult<(Bytes, Footprint)> {
     read_up_to(state.config.server.max_body_bytes, headers, body, state, room).await
 }
 
@@ -164,41 +158,23 @@ pub(super) async fn read_up_to(
     body: Body,
     state: &AppState,
     room: &MemoryBudget,
-) -> Result<(Bytes, Footprint), Problem> {
+) -> HttpResult<(Bytes, Footprint)> {
     check_content_encoding(headers)?;
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let too_large = || Problem::too_large(format!("the request body is larger than {limit} bytes"));
     if declared.is_some_and(|length| length > limit) {
-        return Err(Problem::too_large(limit));
+        return Err(too_large());
     }
-    let patience = state.config.server.body_timeout_ms;
+    let broken = |error: BoxError| match error.is::<LengthLimitError>() {
+        true => too_large(),
+        false => Problem::bad_json("the request body ended early"),
+    };
+    let patience = Duration::from_millis(state.config.server.body_timeout_ms);
     tokio::select! {
         biased;
-        received = collect(Limited::new(body, limit), declared, room) => match received {
-            Ok(body) => Ok(body),
-            Err(ReceiveError::NoRoom) => Err(Problem::no_room()),
-            Err(ReceiveError::Broken(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(limit)),
-            Err(ReceiveError::Broken(_)) => Err(Problem::bad_json("the request body ended early")),
-        },
+        received = collect(Limited::new(body, limit), declared, room, broken) => received,
         // The timer is created lazily, because most bodies have already been received.
-        () = async { tokio::time::sleep(Duration::from_millis(patience)).await } => Err(Problem::body_timeout(patience)),
-    }
-}
-
-/// An error while receiving a body.
-enum ReceiveError {
-    Broken(axum::BoxError),
-    NoRoom,
-}
-
-impl From<axum::BoxError> for ReceiveError {
-    fn from(error: axum::BoxError) -> Self {
-        Self::Broken(error)
-    }
-}
-
-impl From<NoRoom> for ReceiveError {
-    fn from(_: NoRoom) -> Self {
-        Self::NoRoom
+        () = async { tokio::time::sleep(patience).await } => Err(Problem::timeout("body", patience)),
     }
 }
 
@@ -207,10 +183,12 @@ async fn collect(
     mut body: Limited<Body>,
     declared: Option<usize>,
     room: &MemoryBudget,
-) -> Result<(Bytes, Footprint), ReceiveError> {
+    broken: impl Fn(BoxError) -> Problem,
+) -> HttpResult<(Bytes, Footprint)> {
+    let full = |_| memory_exhausted();
     let mut footprint = Footprint::default();
     let Some(frame) = body.frame().await else { return Ok((Bytes::new(), footprint)) };
-    let first = frame?.into_data().unwrap_or_default();
+    let first = frame.map_err(&broken)?.into_data().unwrap_or_default();
     if body.is_end_stream() {
         return Ok((first, footprint));
     }
@@ -223,16 +201,16 @@ async fn collect(
             let capacity = declared.unwrap_or(0).max(length * 2);
             // Reserved memory that was not written yet uses no physical memory, so a declared length is counted as it
             // arrives.
-            footprint.arrive(room, if declared.is_some() { length } else { capacity })?;
+            footprint.arrive(room, if declared.is_some() { length } else { capacity }).map_err(full)?;
             all.reserve_exact(capacity - all.len());
         } else if declared.is_some() {
-            footprint.arrive(room, length)?;
+            footprint.arrive(room, length).map_err(full)?;
         }
         all.extend_from_slice(&next);
         drop(next);
         next = loop {
             let Some(frame) = body.frame().await else { return Ok((all.into(), footprint)) };
-            if let Ok(data) = frame?.into_data() {
+            if let Ok(data) = frame.map_err(&broken)?.into_data() {
                 break data;
             }
         };
@@ -246,18 +224,27 @@ pub(super) struct Params<T>(pub T);
 impl<T: DeserializeOwned> FromRequestParts<AppState> for Params<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> HttpResult<Self> {
         let parsed: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
         parsed.map(|Query(value)| Self(value)).map_err(|rejection| {
             let text = rejection.body_text();
             let reason = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-            Problem::field("", format!("query: {reason}"))
+            Problem::query(reason)
         })
     }
 }
 
+/// Returns the `limit` of a query, which must be from 1 to `most`.
+pub(super) fn limit<N: PartialOrd + Display + From<u8>>(given: Option<N>, default: N, most: N) -> HttpResult<N> {
+    let limit = given.unwrap_or(default);
+    if limit < N::from(1) || limit > most {
+        return Err(Problem::query(format!("limit must be 1 to {most}")));
+    }
+    Ok(limit)
+}
+
 /// Parses the id of a call in a path. An invalid UUID gets the same 404 as an unknown call.
-pub(super) fn call_id(text: &str) -> Result<Uuid, Problem> {
+pub(super) fn call_id(text: &str) -> HttpResult<Uuid> {
     text.parse().map_err(|_| no_such_call(text))
 }
 
@@ -266,14 +253,35 @@ pub(super) fn no_such_call(id: &str) -> Problem {
     Problem::not_found(format!("unknown call {}", json::shorten(id, 64)))
 }
 
+/// Returns a call that the caller may reach.
+pub(super) async fn find_call(access: &Access, id: Uuid) -> HttpResult<Call> {
+    access.call(id).await?.ok_or_else(|| no_such_call(&id.to_string()))
+}
+
+/// Returns a session of the caller's tenant.
+pub(super) async fn find_session(access: &Access, id: &str) -> HttpResult<Session> {
+    // PostgreSQL rejects U+0000, and no session id contains it.
+    let found = if id.contains('\0') { None } else { access.store().session(id).await? };
+    found.ok_or_else(|| Problem::unknown("session", id))
+}
+
+/// Checks that the caller may reach a call. Without an allow-list, the operation that follows finds out.
+pub(super) async fn check_reach(access: &Access, id: Uuid) -> HttpResult<()> {
+    if access.may_reach_id(id).await? { Ok(()) } else { Err(no_such_call(&id.to_string())) }
+}
+
 /// Returns the position after which a stream resumes: `Last-Event-ID`, else `?after=`.
-pub(super) fn resume_from(headers: &HeaderMap, after: Option<&str>) -> Result<Option<i64>, Problem> {
+pub(super) fn resume_from(headers: &HeaderMap, after: Option<&str>) -> HttpResult<Option<i64>> {
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
     let given = last.filter(|text| !text.is_empty()).or(after).filter(|text| !text.is_empty());
     let Some(text) = given else { return Ok(None) };
-    let is_id = text.len() <= MAX_EVENT_ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_id).map(Some).ok_or_else(|| {
+    text.parse().ok().filter(|_| is_event_id(text)).map(Some).ok_or_else(|| {
         let message = format!("\"{}\" is not a valid event id; use the `id:` of an event", json::shorten(text, 64));
         Problem::field("", message)
     })
+}
+
+/// Returns `true` for an event id or an empty string.
+pub(super) fn is_event_id(text: &str) -> bool {
+    text.len() <= MAX_EVENT_ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,25 +1,20 @@
 //! `/tool-groups`: groups of tools that are activated or deactivated together, globally or in one session.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::extract::Path;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
-use super::auth::require_all_tools;
-use super::extract::{JsonBody, Params};
-use super::openapi_common::BodyErrors;
-use super::problem::Problem;
-use super::{AppState, reply};
+use super::auth::{require, require_all_tools};
+use super::responses::{InvalidBody, InvalidQuery, Unavailable, UnknownSession};
+use super::{Api, BodyErrors, HttpResult, JsonBody, NoContent, Params, Problem, Shared, extract, reply};
 use crate::access::Access;
 use crate::domain::schemas::ToolName;
-use crate::domain::{Group, Groups, Session, Time, json, tool};
+use crate::domain::{Group, Groups, Scope, Scopes, Session, Time, json, tool};
 use crate::registry::View;
-
-mod switch;
-
-pub(super) use switch::{__path_change, __path_switch, change, switch};
+use crate::store::groups::GroupChange;
 
 /// Maximum length of a description, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 10_000;
@@ -91,10 +86,8 @@ fn yes() -> bool {
     responses((status = 200, description = "The groups", body = GroupList,
             example = json!({"groups": [{"name": "mail", "description": "Reads and sends mail.", "active": false, "manageable": true,
                 "tools": ["mail.read", "mail.send"], "created_at": "2026-01-31T12:00:00.000Z", "updated_at": "2026-01-31T12:00:00.000Z"}], "total": 1})),
-        (status = 404, description = "Unknown session"),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable (with `session`)")))]
-pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> Result<Response, Problem> {
+        (status = 503, description = "The database is unavailable (with `session`)"), UnknownSession, InvalidQuery))]
+pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> HttpResult {
     let session = find_session(&access, params.session.as_deref()).await?;
     Ok(listed(&access, session.as_ref()))
 }
@@ -104,16 +97,11 @@ pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> 
     request_body(content = GroupBody, example = json!({"name": "mail", "description": "Reads and sends mail.", "active": true})),
     security(("api_key" = ["tools"])),
     responses((status = 201, description = "Created; `Location` is the path of the group", body = GroupView, headers(("Location" = String))),
-        BodyErrors,
         (status = 409, description = "A group of this name already exists"),
         (status = 429, description = "`TOO_MANY_GROUPS`: the limit of the tenant is reached. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 422, description = "The body does not match the schema, or the name is invalid"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn create(
-    State(state): State<AppState>,
-    access: Access,
-    mut body: JsonBody,
-) -> Result<Response, Problem> {
+        BodyErrors, Unavailable))]
+pub(super) async fn create(Api { state, access }: Api, mut body: JsonBody) -> HttpResult {
     let GroupBody { name, description, active, manageable } = body.read()?;
     if !tool::is_valid_name(&name) {
         return Err(Problem::field("/name", "must be 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`"));
@@ -130,7 +118,7 @@ pub(super) async fn create(
         return Err(Problem::conflict("GROUP_EXISTS", detail));
     }
     registry.reload(access.store()).await?;
-    Ok(reply::at(&format!("/tool-groups/{}", group.name), shown(&access, &group.name, None, StatusCode::CREATED)?))
+    Ok(reply::created(&format!("/tool-groups/{}", group.name), shown(&access, &group.name, None)?))
 }
 
 /// Returns a group.
@@ -139,15 +127,10 @@ pub(super) async fn create(
     params(("name" = String, Path, example = "mail", description = "The group's name"), ViewParams),
     responses((status = 200, description = "The group", body = GroupView),
         (status = 404, description = "Unknown group or session"),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable (with `session`)")))]
-pub(super) async fn read(
-    access: Access,
-    Path(name): Path<String>,
-    Params(params): Params<ViewParams>,
-) -> Result<Response, Problem> {
+        (status = 503, description = "The database is unavailable (with `session`)"), InvalidQuery))]
+pub(super) async fn read(access: Access, Path(name): Path<String>, Params(params): Params<ViewParams>) -> HttpResult {
     let session = find_session(&access, params.session.as_deref()).await?;
-    shown(&access, &name, session.as_ref(), StatusCode::OK)
+    shown(&access, &name, session.as_ref())
 }
 
 /// Deletes a group and the registered tools that are in no other group. Registered tools in other groups stay, without
@@ -157,13 +140,8 @@ pub(super) async fn read(
     params(("name" = String, Path, example = "mail", description = "The group's name")),
     responses((status = 204, description = "Deleted"),
         (status = 404, description = "Unknown group"),
-        (status = 409, description = "Built-in tools or tools in files name the group"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn delete(
-    State(state): State<AppState>,
-    access: Access,
-    Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
+        (status = 409, description = "Built-in tools or tools in files name the group"), Unavailable))]
+pub(super) async fn delete(Api { state, access }: Api, Path(name): Path<String>) -> HttpResult<NoContent> {
     require_all_tools(&access)?;
     let registry = state.engine.registry();
     registry.reload(access.store()).await?;
@@ -176,10 +154,10 @@ pub(super) async fn delete(
     }
     access.store().delete_group(&name, state.clock.now()).await?;
     registry.reload(access.store()).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
-fn check_description(description: &str) -> Result<(), Problem> {
+fn check_description(description: &str) -> HttpResult<()> {
     match description.chars().nth(MAX_DESCRIPTION_CHARS) {
         Some(_) => Err(Problem::field("/description", format!("must have at most {MAX_DESCRIPTION_CHARS} characters"))),
         None => Ok(()),
@@ -187,21 +165,16 @@ fn check_description(description: &str) -> Result<(), Problem> {
 }
 
 /// Returns the session that a request names, if any.
-pub(super) async fn find_session(access: &Access, id: Option<&str>) -> Result<Option<Session>, Problem> {
-    let Some(id) = id else { return Ok(None) };
-    // PostgreSQL rejects U+0000, and no session id contains it.
-    let found = if id.contains('\0') { None } else { access.store().session(id).await? };
-    found.map(Some).ok_or_else(|| no_such_session(id))
-}
-
-/// Returns the 404 for an unknown session.
-fn no_such_session(id: &str) -> Problem {
-    Problem::not_found(format!("unknown session \"{}\"", json::shorten(id, 128)))
+pub(super) async fn find_session(access: &Access, id: Option<&str>) -> HttpResult<Option<Session>> {
+    match id {
+        Some(id) => extract::find_session(access, id).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Returns the group of this name, or a 404.
-pub(super) fn known_group<'a>(groups: &'a Groups, name: &str) -> Result<&'a Arc<Group>, Problem> {
-    groups.get(name).ok_or_else(|| Problem::not_found(format!("unknown group \"{}\"", json::shorten(name, 128))))
+pub(super) fn known_group<'a>(groups: &'a Groups, name: &str) -> HttpResult<&'a Arc<Group>> {
+    groups.get(name).ok_or_else(|| Problem::unknown("group", name))
 }
 
 /// Returns all groups as seen in the session, or globally.
@@ -209,15 +182,15 @@ fn listed(access: &Access, session: Option<&Session>) -> Response {
     let snapshot = access.snapshot().clone();
     let view = access.view(&snapshot, session);
     let groups: Vec<GroupView<'_>> = view.groups().map(|(group, active)| group_view(view, group, active)).collect();
-    reply::json(StatusCode::OK, &GroupList { total: groups.len(), groups })
+    reply::ok(&GroupList { total: groups.len(), groups })
 }
 
 /// Returns one group as seen in the session, or globally.
-fn shown(access: &Access, name: &str, session: Option<&Session>, status: StatusCode) -> Result<Response, Problem> {
+fn shown(access: &Access, name: &str, session: Option<&Session>) -> HttpResult {
     let snapshot = access.snapshot().clone();
     let view = access.view(&snapshot, session);
     let group = known_group(snapshot.groups(), name)?;
-    Ok(reply::json(status, &group_view(view, group, view.is_active(name))))
+    Ok(reply::ok(&group_view(view, group, view.is_active(name))))
 }
 
 fn group_view<'a>(view: View<'a>, group: &'a Group, active: bool) -> GroupView<'a> {
@@ -231,4 +204,151 @@ fn group_view<'a>(view: View<'a>, group: &'a Group, active: bool) -> GroupView<'
         created_at: is_stored.then_some(*created_at),
         updated_at: is_stored.then_some(*updated_at),
     }
+}
+
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ToolGroupSwitches)]
+pub(super) struct Switches {
+    /// The groups to activate.
+    #[serde(default)]
+    activate: Vec<String>,
+    /// The groups to deactivate.
+    #[serde(default)]
+    deactivate: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ToolGroupChange)]
+pub(super) struct ChangeBody {
+    /// The purpose of its tools.
+    #[schema(max_length = 10_000)]
+    description: Option<String>,
+    /// Whether its tools can be called.
+    active: Option<bool>,
+    /// Whether a model may activate or deactivate it in its own session.
+    manageable: Option<bool>,
+}
+
+/// Activates and deactivates groups. If one of them is unknown, nothing changes. With `session`, the change applies to
+/// that session only and takes precedence over the global state. Calls that are already accepted are not affected.
+#[utoipa::path(patch, path = "/tool-groups", operation_id = "switch_tool_groups", tag = "tool groups", params(ViewParams),
+    request_body(content = Switches, example = json!({"deactivate": ["mail"]})),
+    security(("api_key" = ["call"]), ("api_key" = ["tools"])),
+    responses((status = 200, description = "All groups after the change", body = GroupList),
+        (status = 404, description = "Unknown group or session; nothing was changed"),
+        (status = 422, description = "The body does not match the schema, or a group is in both lists"),
+        BodyErrors, Unavailable))]
+pub(super) async fn switch(
+    Api { state, access }: Api,
+    Params(params): Params<ViewParams>,
+    mut body: JsonBody,
+) -> HttpResult {
+    let Switches { activate, deactivate } = body.read()?;
+    let mut switches: BTreeMap<String, bool> = activate.into_iter().map(|name| (name, true)).collect();
+    for (place, name) in deactivate.into_iter().enumerate() {
+        if switches.get(&name) == Some(&true) {
+            // Unknown names are reported first, because the caller must remove them from both lists.
+            check_all_known(&access, params.session.as_deref(), switches.keys()).await?;
+            let message = format!("\"{}\" is also in `activate`", json::shorten(&name, 128));
+            return Err(Problem::field(format!("/deactivate/{place}"), message));
+        }
+        switches.insert(name, false);
+    }
+    let session = match params.session {
+        Some(id) => Some(switch_in_session(&state, &access, &id, &switches).await?),
+        None => {
+            let change = |(name, active)| GroupChange { name, active: Some(active), ..GroupChange::default() };
+            apply(&state, &access, switches.into_iter().map(change).collect()).await?;
+            None
+        }
+    };
+    Ok(listed(&access, session.as_ref()))
+}
+
+/// Changes a group; missing members keep their values. With `session`, only `active` can be changed, for that session
+/// only.
+#[utoipa::path(patch, path = "/tool-groups/{name}", operation_id = "change_tool_group", tag = "tool groups",
+    request_body(content = ChangeBody, example = json!({"description": "Reads and sends mail.", "active": false})),
+    security(("api_key" = ["call"]), ("api_key" = ["tools"])),
+    params(("name" = String, Path, example = "mail", description = "The group's name"), ViewParams),
+    responses((status = 200, description = "The group after the change", body = GroupView),
+        (status = 404, description = "Unknown group or session"), BodyErrors, InvalidBody, Unavailable))]
+pub(super) async fn change(
+    Api { state, access }: Api,
+    Path(name): Path<String>,
+    Params(params): Params<ViewParams>,
+    mut body: JsonBody,
+) -> HttpResult {
+    let ChangeBody { description, active, manageable } = body.read()?;
+    description.as_deref().map_or(Ok(()), check_description)?;
+    let Some(id) = params.session else {
+        let change = GroupChange { name: name.clone(), description, active, manageable, is_named: false };
+        apply(&state, &access, vec![change]).await?;
+        return shown(&access, &name, None);
+    };
+    if description.is_some() || manageable.is_some() {
+        check_all_known(&access, Some(&id), [&name]).await?;
+    }
+    for (pointer, is_given) in [("/description", description.is_some()), ("/manageable", manageable.is_some())] {
+        if is_given {
+            return Err(Problem::field(pointer, "is the same in all sessions; omit it, or omit `session`"));
+        }
+    }
+    known_group(access.snapshot().groups(), &name)?;
+    let switches = active.map(|active| (name.clone(), active)).into_iter().collect();
+    let session = switch_in_session(&state, &access, &id, &switches).await?;
+    shown(&access, &name, Some(&session))
+}
+
+/// Checks that the session, if any, and all groups exist.
+async fn check_all_known(
+    access: &Access,
+    session: Option<&str>,
+    names: impl IntoIterator<Item = &String>,
+) -> HttpResult<()> {
+    find_session(access, session).await?;
+    let snapshot = access.snapshot();
+    names.into_iter().try_for_each(|name| known_group(snapshot.groups(), name).map(drop))
+}
+
+/// Changes groups globally. Returns after the change applies to this node.
+async fn apply(state: &Shared, access: &Access, mut changes: Vec<GroupChange>) -> HttpResult<()> {
+    require(access, Scopes::of([Scope::Tools]))?;
+    require_all_tools(access)?;
+    let registry = state.engine.registry();
+    // Another node may just have created the group.
+    registry.reload(access.store()).await?;
+    for change in &mut changes {
+        change.is_named = !known_group(access.snapshot().groups(), &change.name)?.is_stored;
+    }
+    let changed = changes.is_empty() || access.store().change_groups(&changes, state.clock.now()).await?;
+    registry.reload(access.store()).await?;
+    if !changed {
+        return Err(Problem::not_found("one of the groups was deleted in the meantime; nothing was changed"));
+    }
+    Ok(())
+}
+
+/// Switches groups in one session and returns the changed session.
+async fn switch_in_session(
+    state: &Shared,
+    access: &Access,
+    id: &str,
+    switches: &BTreeMap<String, bool>,
+) -> HttpResult<Session> {
+    let registry = state.engine.registry();
+    let session = extract::find_session(access, id).await?;
+    registry.reload(access.store()).await?;
+    for name in switches.keys() {
+        known_group(access.snapshot().groups(), name)?;
+    }
+    if switches.is_empty() {
+        return Ok(session);
+    }
+    if !access.store().switch_session_groups(id, switches).await? {
+        return Err(Problem::unknown("session", id));
+    }
+    extract::find_session(access, id).await
 }

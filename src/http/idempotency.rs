@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::Response;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
@@ -13,8 +12,7 @@ use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
 use super::call_body::{IdLocation, ParsedBody};
-use super::problem::Problem;
-use super::{AppState, call_response, event_response, wait};
+use super::{AppState, HttpResult, Problem, call_response, event_response, wait};
 use crate::access::Access;
 use crate::domain::{Call, IdempotencyKey};
 use crate::engine::{Footprint, Keyed, KeyedError, Submission, Wait, WaitOutcome};
@@ -25,7 +23,7 @@ pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 const MAX_KEY_CHARS: usize = 512;
 
 /// Returns the request's `Idempotency-Key`, if it has one.
-pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<IdempotencyKey>, Problem> {
+pub(super) fn of(headers: &HeaderMap, body: &Value) -> HttpResult<Option<IdempotencyKey>> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default().trim();
     if key.is_empty() || key.chars().count() > MAX_KEY_CHARS {
@@ -42,7 +40,7 @@ pub(super) async fn execute(
     asked: ParsedBody,
     footprint: Footprint,
     wants_events: bool,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let submission = &asked.submission;
     let ids = state.engine.ids(submission.calls.len());
     // Subscribed before the calls are accepted, so that no event is missed.
@@ -83,7 +81,7 @@ pub(super) async fn execute(
 fn problem_of(error: KeyedError, id_places: &IdLocation) -> Problem {
     match error {
         KeyedError::Reused { call } => Problem::key_reused(&call.map(|index| id_places.of(index)).unwrap_or_default()),
-        KeyedError::NotRecorded { accepted, batch_id, call } => call_response::not_recorded(accepted, batch_id, call),
+        KeyedError::NotRecorded { batch_id, call } => call_response::not_recorded(false, batch_id, call),
         KeyedError::Refused(refusal) => refusal.into(),
     }
 }
@@ -96,7 +94,7 @@ async fn replay(
     batch_id: Option<Uuid>,
     ids: Vec<Uuid>,
     wants_events: bool,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let Submission { is_batch, wait, .. } = *asked.submission;
     let mut response = if wants_events {
         replay_events(state, access, asked, batch_id, ids, Vec::new()).await?
@@ -112,7 +110,7 @@ async fn replay(
 }
 
 /// Waits for an existing call as this request asks to wait.
-async fn join(state: &AppState, access: &Access, id: Uuid, wait: Wait) -> Result<Call, Problem> {
+async fn join(state: &AppState, access: &Access, id: Uuid, wait: Wait) -> HttpResult<Call> {
     let longest = match wait {
         Wait::Result => None,
         Wait::Accepted => Some(Duration::ZERO),
@@ -138,7 +136,7 @@ async fn replay_events(
     batch_id: Option<Uuid>,
     ids: Vec<Uuid>,
     guards: Vec<DropGuard>,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let mut streams = Vec::with_capacity(ids.len());
     for id in &ids {
         let found = events::of_call(access.store(), &state.bus, *id, 0, state.closing.clone()).await?;

@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
-use axum::response::Response;
+use axum::extract::Request;
+use axum::http::header;
 use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
-use super::openapi_common::BodyErrors;
-use super::problem::{FieldError, Problem};
-use super::{AppState, extract, reply};
-use crate::access::Access;
+use super::{Api, AppState, BodyErrors, HttpResult, Problem, extract, reply};
 use crate::domain::{decode, json};
 use crate::engine::Footprint;
 use crate::import::document::{self, Bounds, Document};
@@ -77,6 +73,12 @@ struct ImportRequest {
     is_bare: bool,
 }
 
+impl ImportRequest {
+    fn bare(document: Document) -> Self {
+        Self { document, options: Options::default(), how: ImportMode::default(), is_bare: true }
+    }
+}
+
 /// Creates an `http` tool for each operation of an OpenAPI document (2.0, 3.0 or 3.1). Operations that cannot be
 /// imported are listed with the reason.
 ///
@@ -90,32 +92,29 @@ struct ImportRequest {
         "responses": {"200": {"description": "The pets"}}}}}}})), 
         (String = "application/yaml", example = "openapi: 3.1.0\ninfo:\n  title: Pets\n  version: 1.0.0\nservers:\n  - url: https://pets.example.com\npaths:\n  /pets:\n    get:\n      operationId: list_pets\n      summary: Lists pets\n      parameters:\n        - name: limit\n          in: query\n          schema:\n            type: integer\n      responses:\n        '200':\n          description: The pets\n"))),
     responses((status = 200, description = "The registered tools, and the operations that were not imported", body = Report),
-        BodyErrors,
         (status = 422, description = "The body does not match the schema, the document cannot be read or fetched, or none of it can be imported; see `errors`"),
-        (status = 503, description = "The database is unavailable, or too many documents are being imported")))]
-pub(super) async fn openapi(
-    State(state): State<AppState>,
-    access: Access,
-    request: Request,
-) -> Result<Response, Problem> {
+        (status = 503, description = "The database is unavailable, or too many documents are being imported"),
+        BodyErrors))]
+pub(super) async fn openapi(Api { state, access }: Api, request: Request) -> HttpResult {
     let (parts, body) = request.into_parts();
     let is_yaml = is_yaml(parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()));
-    if !is_yaml {
-        extract::check_content_type(&parts.headers)
-            .map_err(|_| Problem::neither_json_nor_yaml(parts.headers.get(header::CONTENT_TYPE)))?;
+    if !is_yaml && extract::check_content_type(&parts.headers).is_err() {
+        let found = parts.headers.get(header::CONTENT_TYPE).map_or("none", |value| value.to_str().unwrap_or("?"));
+        let detail = format!("the Content-Type must be application/json or application/yaml, not {found}");
+        return Err(Problem::unsupported(detail));
     }
     let room = state.engine.room();
     let (bytes, mut footprint) = extract::read_up_to(MAX_BODY_BYTES, &parts.headers, body, &state, room).await?;
     footprint.take(room, bytes.len()).map_err(extract::no_room)?;
-    let _place = state.imports.try_acquire().map_err(|_| Problem::imports_busy())?;
+    let busy = |_| Problem::overloaded("other documents are being imported; nothing was imported, retry later");
+    let _place = state.imports.try_acquire().map_err(busy)?;
     let asked = if is_yaml {
         let document = parse(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
-        ImportRequest { document, options: Options::default(), how: ImportMode::default(), is_bare: true }
+        ImportRequest::bare(document)
     } else {
         // The number of tokens that lead to the document: it is either the body or its member `document`.
         let within = |path: &[String]| usize::from(path.first().is_some_and(|token| token == "document"));
-        let parsed = tokio::task::spawn_blocking(move || document::parse_json(&bytes, within)).await;
-        let parsed = parsed.map_err(|_| Problem::internal())?;
+        let parsed = tokio::task::spawn_blocking(move || document::parse_json(&bytes, within)).await?;
         let body = parsed.map_err(|error| Problem::bad_json(error.to_string()))?;
         read(&state, body, &mut footprint).await?
     };
@@ -124,28 +123,25 @@ pub(super) async fn openapi(
     let made = tokio::task::spawn_blocking(move || {
         document.import(&options).map(|imported| registry.check_imported(&tenant, imported))
     });
-    let imported = made.await.map_err(|_| Problem::internal())?.map_err(|error| refused(error, is_bare))?;
+    let imported = made.await?.map_err(|error| refused(error, is_bare))?;
     let report: Report = imports::register(state.engine.registry(), access.store(), imported, how).await?;
-    Ok(reply::json(StatusCode::OK, &report))
+    Ok(reply::ok(&report))
 }
 
 /// Parses a JSON body: the document itself, or an object with the document and options.
-async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Result<ImportRequest, Problem> {
+async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> HttpResult<ImportRequest> {
     let Document { value, warnings } = body;
     if ["openapi", "swagger"].iter().any(|name| value.get(name).is_some()) {
-        let document = Document { value, warnings };
-        return Ok(ImportRequest { document, options: Options::default(), how: ImportMode::default(), is_bare: true });
+        return Ok(ImportRequest::bare(Document { value, warnings }));
     }
     decode::expect_objects(&value, &[""])?;
     let body: ImportBody = decode::read(value)?;
     let document_url = body.url.as_deref().map(document_url).transpose()?;
-    let options = Options {
-        server: body.server,
-        credentials: credentials(&body.auth)?,
-        only: check_count(body.only, "/only")?,
-        prefix: body.prefix,
-        document_url,
-    };
+    let credentials = credentials(&body.auth)?;
+    if body.only.len() > MAX_ELEMENTS {
+        return Err(Problem::field("/only", format!("must have at most {MAX_ELEMENTS} elements")));
+    }
+    let options = Options { server: body.server, credentials, only: body.only, prefix: body.prefix, document_url };
     let document = match body.document {
         value @ Value::Object(_) => Document { value, warnings },
         Value::String(text) => parse(text.into_bytes()).await.map_err(|error| refused(error, false))?,
@@ -155,44 +151,27 @@ async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Re
             return Err(Problem::field("/document", message));
         }
     };
-    Ok(ImportRequest {
-        document,
-        options,
-        how: ImportMode { replace: body.replace, dry_run: body.dry_run },
-        is_bare: false,
-    })
+    let how = ImportMode { replace: body.replace, dry_run: body.dry_run };
+    Ok(ImportRequest { document, options, how, is_bare: false })
 }
 
-fn document_url(text: &str) -> Result<Url, Problem> {
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    let url = url.filter(|_| text.len() <= MAX_URL_BYTES);
-    url.ok_or_else(|| {
-        Problem::field("/url", format!("must be an http:// or https:// URL of at most {MAX_URL_BYTES} bytes"))
-    })
+fn document_url(text: &str) -> HttpResult<Url> {
+    let is_good = |url: &Url| matches!(url.scheme(), "http" | "https") && text.len() <= MAX_URL_BYTES;
+    let fault = || format!("must be an http:// or https:// URL of at most {MAX_URL_BYTES} bytes");
+    Url::parse(text).ok().filter(is_good).ok_or_else(|| Problem::field("/url", fault()))
 }
 
-fn credentials(texts: &[String]) -> Result<Vec<Credential>, Problem> {
+fn credentials(texts: &[String]) -> HttpResult<Vec<Credential>> {
     let parse = |(place, text): (usize, &String)| {
         text.parse::<Credential>().map_err(|error| Problem::field(format!("/auth/{place}"), error.to_string()))
     };
     texts.iter().take(MAX_ELEMENTS).enumerate().map(parse).collect()
 }
 
-fn check_count(words: Vec<String>, pointer: &str) -> Result<Vec<String>, Problem> {
-    if words.len() > MAX_ELEMENTS {
-        return Err(Problem::field(pointer, format!("must have at most {MAX_ELEMENTS} elements")));
-    }
-    Ok(words)
-}
-
 /// Fetches a document through the egress guard.
-async fn fetch(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -> Result<Document, Problem> {
+async fn fetch(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -> HttpResult<Document> {
     let Some(url) = url else {
-        let message = "is missing; set `document` or `url`";
-        return Err(Problem::invalid(vec![FieldError {
-            pointer: "/document".to_owned(),
-            message: message.to_owned(),
-        }]));
+        return Err(Problem::field("/document", "is missing; set `document` or `url`"));
     };
     let client = state.engine.registry().http_client();
     let bytes =

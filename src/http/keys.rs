@@ -1,19 +1,16 @@
 //! `/keys`: API keys and their permissions. Only the response to the creation of a key contains the key.
 
-use axum::extract::{Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::extract::Path;
+use axum::http::{HeaderValue, header};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::extract::{JsonBody, Params};
-use super::openapi_common::BodyErrors;
-use super::problem::Problem;
-use super::{AppState, reply};
+use super::responses::{InvalidQuery, Unavailable};
+use super::{Api, BodyErrors, HttpResult, JsonBody, NoContent, Params, Problem, extract, reply};
 use crate::access::Access;
 use crate::auth::create::NewKey;
 use crate::domain::schemas::Glob;
-use crate::domain::{Caller, Scope, Scopes, Tenant, Time, json};
+use crate::domain::{Caller, Scope, Tenant, json};
 use crate::store::keys::StoredKey;
 
 /// Default number of keys per page.
@@ -55,61 +52,12 @@ pub(super) struct KeyBody {
     concurrency: Option<u32>,
 }
 
-/// The key's metadata, without the secret.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = ApiKey)]
-pub(super) struct KeyView<'a> {
-    /// The id of the key.
-    id: Uuid,
-    /// The name for display.
-    name: &'a str,
-    /// The first characters of the key.
-    prefix: &'a str,
-    /// The tenant of the key.
-    tenant: &'a str,
-    /// The scopes of the key.
-    scopes: Vec<Scope>,
-    /// The tools that the key may use; an empty list means all tools.
-    tools: &'a [String],
-    /// Maximum number of requests per minute; `null` means as configured.
-    rate: Option<u32>,
-    /// Maximum number of concurrent requests; `null` means as configured.
-    concurrency: Option<u32>,
-    /// When the key was created.
-    created_at: Time,
-    /// When the key expires; `null` means never.
-    expires_at: Option<Time>,
-    /// When the key was revoked; `null` if it was not.
-    revoked_at: Option<Time>,
-    /// When the key was last used, accurate to about a minute.
-    last_used_at: Option<Time>,
-}
-
-impl<'a> From<&'a StoredKey> for KeyView<'a> {
-    fn from(key: &'a StoredKey) -> Self {
-        Self {
-            id: key.id,
-            name: &key.name,
-            prefix: &key.prefix,
-            tenant: key.tenant.as_str(),
-            scopes: key.scopes.iter().collect(),
-            tools: &key.tools,
-            rate: key.rate,
-            concurrency: key.concurrency,
-            created_at: key.created_at,
-            expires_at: key.expires_at,
-            revoked_at: key.revoked_at,
-            last_used_at: key.last_used_at,
-        }
-    }
-}
-
 /// A newly created key.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = MadeKey)]
 struct CreatedKey<'a> {
     #[serde(flatten)]
-    view: KeyView<'a>,
+    stored: &'a StoredKey,
     /// The key itself. No other response contains it.
     #[schema(example = "tp_…")]
     key: String,
@@ -118,9 +66,9 @@ struct CreatedKey<'a> {
 /// A page of keys.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ApiKeyPage)]
-struct Page<'a> {
+struct Page {
     /// The keys, newest first, including revoked ones.
-    keys: Vec<KeyView<'a>>,
+    keys: Vec<StoredKey>,
     /// The cursor of the next page; `null` on the last page.
     next_cursor: Option<Uuid>,
 }
@@ -143,15 +91,10 @@ pub(super) struct PageParams {
     request_body(content = KeyBody, example = json!({"name": "agent", "scopes": ["call"], "expires": "30d"})),
     security(("api_key" = ["admin"])),
     responses((status = 201, description = "Created. Only this response contains the key", body = CreatedKey, headers(("Location" = String))),
-        BodyErrors,
         (status = 422, description = "The body does not match the schema, or a property of the key is invalid"),
         (status = 429, description = "`TOO_MANY_KEYS`: the limit of the tenant is reached. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn create(
-    State(state): State<AppState>,
-    access: Access,
-    mut body: JsonBody,
-) -> Result<Response, Problem> {
+        BodyErrors, Unavailable))]
+pub(super) async fn create(Api { state, access }: Api, mut body: JsonBody) -> HttpResult {
     let KeyBody { name, scopes, tools, tenant, expires, rate, concurrency } = body.read()?;
     let tenant = match tenant {
         None => access.tenant().clone(),
@@ -167,91 +110,71 @@ pub(super) async fn create(
     })?;
     access.store().insert_key(&stored).await?;
     state.auth.look().await?;
-    let mut response = reply::json(StatusCode::CREATED, &CreatedKey { view: (&stored).into(), key });
+    let mut response = reply::ok(&CreatedKey { stored: &stored, key });
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(reply::at(&format!("/keys/{id}"), response))
+    Ok(reply::created(&format!("/keys/{id}"), response))
 }
 
 /// Checks that the caller has all permissions that it grants.
-fn check_within(caller: &Caller, new: &NewKey) -> Result<(), Problem> {
+fn check_within(caller: &Caller, new: &NewKey) -> HttpResult<()> {
     if new.tenant != caller.tenant && !caller.tenant.is_default() {
         return Err(Problem::forbidden("only a key of the default tenant can create keys of other tenants"));
     }
     if !new.scopes.are_within(caller.scopes) {
-        let scopes: Scopes = caller.scopes;
-        return Err(Problem::forbidden(format!(
-            "cannot grant a scope that your key does not have; yours are {}",
-            scopes.to_text()
-        )));
+        let own = caller.scopes.to_text();
+        return Err(Problem::forbidden(format!("cannot grant a scope that your key does not have; yours are {own}")));
     }
     let Some(own) = &caller.tools else { return Ok(()) };
-    let is_within = !new.tools.is_empty() && new.tools.iter().all(|glob| own.globs().contains(glob));
-    if is_within {
+    if !new.tools.is_empty() && new.tools.iter().all(|glob| own.globs().contains(glob)) {
         return Ok(());
     }
-    Err(Problem::forbidden(format!(
-        "cannot grant a tool that your key may not use; name some of {}",
-        json::shorten(&own.globs().join(", "), 500)
-    )))
+    let own = own.globs().join(", ");
+    let own = json::shorten(&own, 500);
+    Err(Problem::forbidden(format!("cannot grant a tool that your key may not use; name some of {own}")))
 }
 
 /// Lists the keys of the caller's tenant. The default tenant sees the keys of all tenants.
 #[utoipa::path(get, path = "/keys", operation_id = "list_keys", tag = "keys", params(PageParams),
     security(("api_key" = ["admin"])),
-    responses((status = 200, description = "A page", body = Page),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn list(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
-    let limit = params.limit.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_PAGE}")));
-    }
+    responses((status = 200, description = "A page", body = Page), InvalidQuery, Unavailable))]
+pub(super) async fn list(access: Access, Params(params): Params<PageParams>) -> HttpResult {
+    let limit = extract::limit(params.limit, PAGE, MAX_PAGE)?;
     // One more key shows whether there is a next page.
     let mut keys = access.store().keys(seen_by(&access), params.cursor, limit + 1).await?;
     let more = keys.len() > limit as usize;
     keys.truncate(limit as usize);
     let next_cursor = keys.last().filter(|_| more).map(|key| key.id);
-    Ok(reply::json(StatusCode::OK, &Page { keys: keys.iter().map(KeyView::from).collect(), next_cursor }))
+    Ok(reply::ok(&Page { keys, next_cursor }))
 }
 
 /// Returns a key's metadata.
 #[utoipa::path(get, path = "/keys/{id}", operation_id = "read_key", tag = "keys", params(("id" = String, Path, description = "The key's id")),
     security(("api_key" = ["admin"])),
-    responses((status = 200, description = "The key's metadata, without the secret", body = KeyView),
-        (status = 404, description = "Unknown key"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn read(access: Access, Path(id): Path<String>) -> Result<Response, Problem> {
-    let known: Uuid = id.parse().map_err(|_| no_such_key(&id))?;
+    responses((status = 200, description = "The key's metadata, without the secret", body = StoredKey),
+        (status = 404, description = "Unknown key"), Unavailable))]
+pub(super) async fn read(access: Access, Path(id): Path<String>) -> HttpResult {
+    let known: Uuid = id.parse().map_err(|_| Problem::unknown("key", &id))?;
     let behind = known.as_u128().checked_add(1).map(Uuid::from_u128);
     let newest = access.store().keys(seen_by(&access), behind, 1).await?;
-    let key = newest.first().filter(|key| key.id == known).ok_or_else(|| no_such_key(&id))?;
-    Ok(reply::json(StatusCode::OK, &KeyView::from(key)))
+    let key = newest.first().filter(|key| key.id == known).ok_or_else(|| Problem::unknown("key", &id))?;
+    Ok(reply::ok(key))
 }
 
 /// Revokes a key. All nodes reject it after at most 5 s. Revoking a key again changes nothing.
 #[utoipa::path(delete, path = "/keys/{id}", operation_id = "revoke_key", tag = "keys", params(("id" = String, Path, description = "The key's id")),
     security(("api_key" = ["admin"])),
     responses((status = 204, description = "Revoked"),
-        (status = 404, description = "Unknown key"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn revoke(
-    State(state): State<AppState>,
-    access: Access,
-    Path(id): Path<String>,
-) -> Result<StatusCode, Problem> {
-    let known: Uuid = id.parse().map_err(|_| no_such_key(&id))?;
+        (status = 404, description = "Unknown key"), Unavailable))]
+pub(super) async fn revoke(Api { state, access }: Api, Path(id): Path<String>) -> HttpResult<NoContent> {
+    let known: Uuid = id.parse().map_err(|_| Problem::unknown("key", &id))?;
     if !access.store().revoke_key(seen_by(&access), known, state.clock.now()).await? {
-        return Err(no_such_key(&id));
+        return Err(Problem::unknown("key", &id));
     }
     state.auth.look().await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 /// Returns the tenant whose keys the caller sees; `None` means all tenants.
 fn seen_by(access: &Access) -> Option<&Tenant> {
     Some(access.tenant()).filter(|tenant| !tenant.is_default())
-}
-
-fn no_such_key(id: &str) -> Problem {
-    Problem::not_found(format!("unknown key \"{}\"", json::shorten(id, 64)))
 }

@@ -19,9 +19,8 @@ use tower::Service;
 
 use super::client_address::ClientAddress;
 use super::cors::Cors;
-use super::problem::Problem;
 use super::security::REQUEST_ID;
-use super::{AppState, host, security};
+use super::{AppState, Problem, request_headers, security};
 use crate::telemetry::Context;
 
 /// Maximum length of a request id that is accepted from a client, in bytes.
@@ -61,7 +60,8 @@ where
         let client = request.extensions().get::<ClientAddress>().map(|client| client.0);
         let cors = self.cors.clone();
         let named = cors.named(&request);
-        let refusal = host::check(request.version(), request.headers()).err().map(Problem::into_response);
+        let refusal =
+            request_headers::check_host(request.version(), request.headers()).err().map(Problem::into_response);
         if let Some(answer) = refusal.or_else(|| cors.answer(&request, named.as_ref())) {
             let mut response = finish(answer, id);
             cors.open(response.headers_mut(), named);
@@ -138,14 +138,4 @@ fn bytes_of(response: Response) -> bytes::Bytes {
     bytes.extend_from_slice(format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len()).as_bytes());
     bytes.extend_from_slice(&body);
     bytes.into()
-}
-
-/// Returns the problem for an unknown path.
-pub(super) async fn no_such_path() -> Problem {
-    Problem::not_found("no such path; see /openapi.json")
-}
-
-/// Returns the problem for a method that the path does not support.
-pub(super) async fn no_such_method() -> Problem {
-    Problem::method_not_allowed()
 }

@@ -3,22 +3,18 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::extract::{self, Params};
-use super::problem::Problem;
-use super::{AppState, range, reply, wait};
+use super::responses::{InvalidQuery, Unavailable, UnknownCall};
+use super::{Api, HttpResult, Params, Problem, extract, range, reply, wait};
 use crate::access::Access;
-use crate::domain::{Call, ContentBlock, Status, Time};
+use crate::domain::{AllowList, Call, ContentBlock, Status, Time};
 use crate::formats::native::ToolCall;
 use crate::store::calls::CallFilter;
-
-mod pages;
 
 /// Default number of calls per page.
 const PAGE: u32 = 50;
@@ -67,16 +63,11 @@ struct Page<'a> {
 /// the calls of some tools only. Continue until `next_cursor` is `null`.
 #[utoipa::path(get, path = "/tool-calls", operation_id = "list_tool_calls", tag = "tool calls", params(PageParams),
     security(("api_key" = ["read"])),
-    responses((status = 200, description = "A page", body = Page),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
-    let limit = params.limit.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_PAGE}")));
-    }
+    responses((status = 200, description = "A page", body = Page), InvalidQuery, Unavailable))]
+pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> HttpResult {
+    let limit = extract::limit(params.limit, PAGE, MAX_PAGE)?;
     if params.session.as_deref().is_some_and(|session| session.contains('\0')) {
-        return Err(Problem::field("", "query: session must not contain U+0000"));
+        return Err(Problem::query("session must not contain U+0000"));
     }
     let filter = CallFilter {
         session: params.session,
@@ -88,9 +79,9 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
         before: params.cursor,
         limit,
     };
-    let (calls, next_cursor) = pages::page(&access, filter).await?;
+    let (calls, next_cursor) = visible_page(&access, filter).await?;
     let tool_calls = calls.iter().map(ToolCall::from).collect();
-    Ok(reply::json(StatusCode::OK, &Page { tool_calls, next_cursor }))
+    Ok(reply::ok(&Page { tool_calls, next_cursor }))
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -106,18 +97,15 @@ pub(super) struct WaitParams {
 #[utoipa::path(get, path = "/tool-calls/{id}", operation_id = "read_tool_call", tag = "tool calls", params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), WaitParams),
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     responses((status = 200, description = "The call in its current status", body = ToolCall),
-        (status = 404, description = "Unknown call"),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable")))]
+        UnknownCall, InvalidQuery, Unavailable))]
 pub(super) async fn one(
-    State(state): State<AppState>,
-    access: Access,
+    Api { state, access }: Api,
     Path(id): Path<String>,
     Params(params): Params<WaitParams>,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let wait_ms = params.wait_ms.unwrap_or(0);
     if wait_ms > MAX_WAIT_MS {
-        return Err(Problem::field("", format!("query: wait_ms must be at most {MAX_WAIT_MS}")));
+        return Err(Problem::query(format!("wait_ms must be at most {MAX_WAIT_MS}")));
     }
     let (id, wait) = (extract::call_id(&id)?, Duration::from_millis(wait_ms));
     let call = wait::wait(&state, &access, id, Some(wait)).await?;
@@ -136,10 +124,9 @@ pub(super) async fn one(
             headers(("Content-Range" = String, description = "The range of the part and the total number of bytes"))),
         (status = 404, description = "Unknown call, or the call has not ended"),
         (status = 416, description = "The range is past the end; `Content-Range` has the total number of bytes",
-            headers(("Content-Range" = String, description = "`bytes */LENGTH`"))),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn output(access: Access, Path(id): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
-    let call = find(&access, extract::call_id(&id)?).await?;
+            headers(("Content-Range" = String, description = "`bytes */LENGTH`"))), Unavailable))]
+pub(super) async fn output(access: Access, Path(id): Path<String>, headers: HeaderMap) -> HttpResult {
+    let call = extract::find_call(&access, extract::call_id(&id)?).await?;
     let Some(outcome) = &call.outcome else { return Err(Problem::not_found("the call has not ended yet")) };
     let text = outcome.whole_output().into_owned();
     range::answer(&headers, &tag(&call, None), "text/plain; charset=utf-8", text.into_bytes())
@@ -158,14 +145,9 @@ pub(super) async fn output(access: Access, Path(id): Path<String>, headers: Head
             headers(("Content-Range" = String, description = "The range of the part and the total number of bytes"))),
         (status = 404, description = "Unknown call or block"),
         (status = 416, description = "The range is past the end; `Content-Range` has the total number of bytes",
-            headers(("Content-Range" = String, description = "`bytes */LENGTH`"))),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn content(
-    access: Access,
-    Path((id, n)): Path<(String, String)>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let call = find(&access, extract::call_id(&id)?).await?;
+            headers(("Content-Range" = String, description = "`bytes */LENGTH`"))), Unavailable))]
+pub(super) async fn content(access: Access, Path((id, n)): Path<(String, String)>, headers: HeaderMap) -> HttpResult {
+    let call = extract::find_call(&access, extract::call_id(&id)?).await?;
     let block = n.parse::<usize>().ok().and_then(|number| {
         let outcome = call.outcome.as_deref()?;
         Some((number, outcome, outcome.content.get(number)?))
@@ -184,7 +166,7 @@ pub(super) async fn content(
             let bytes = base64::engine::general_purpose::STANDARD.decode(data).map_err(|_| Problem::internal())?;
             range::answer(&headers, &tag, mime_type, bytes)
         }
-        other @ ContentBlock::Other(_) => Ok(reply::json(StatusCode::OK, other)),
+        other @ ContentBlock::Other(_) => Ok(reply::ok(other)),
     }
 }
 
@@ -196,6 +178,58 @@ fn tag(call: &Call, block: Option<usize>) -> String {
     }
 }
 
-async fn find(access: &Access, id: Uuid) -> Result<Call, Problem> {
-    access.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))
+/// Number of calls whose tools one query returns, for callers that may see some tools only.
+const SCAN_SIZE: u32 = 1000;
+/// Maximum number of such queries per page.
+const MAX_SCANS: usize = 10;
+
+/// Returns a page of calls that match the filter, newest first, and the cursor of the next page.
+async fn visible_page(access: &Access, filter: CallFilter) -> HttpResult<(Vec<Call>, Option<Uuid>)> {
+    if let Some(allowed) = access.allowed() {
+        return filtered_page(access, allowed, filter).await;
+    }
+    let limit = filter.limit;
+    // One more call shows whether there is a next page.
+    let (mut calls, is_cut) = access.store().calls(&CallFilter { limit: limit + 1, ..filter }).await?;
+    let has_more = is_cut || calls.len() > limit as usize;
+    calls.truncate(limit as usize);
+    let next = calls.last().filter(|_| has_more).map(|call| call.id);
+    Ok((calls, next))
+}
+
+/// Returns a page for a caller with an allow-list. Databases cannot evaluate its globs, so the calls' tool names are
+/// queried first and filtered here.
+async fn filtered_page(
+    access: &Access,
+    allowed: &AllowList,
+    filter: CallFilter,
+) -> HttpResult<(Vec<Call>, Option<Uuid>)> {
+    if filter.name.as_deref().is_some_and(|name| !allowed.has(name)) {
+        return Ok((Vec::new(), None));
+    }
+    let limit = filter.limit as usize;
+    let mut filter = CallFilter { limit: SCAN_SIZE, ..filter };
+    let (mut found, mut next) = (Vec::new(), None);
+    for _ in 0..MAX_SCANS {
+        let scanned = access.store().call_tools(&filter).await?;
+        next = scanned.last().map(|(id, _)| *id).filter(|_| scanned.len() == SCAN_SIZE as usize);
+        found.extend(scanned.into_iter().filter(|(_, tool)| allowed.has(tool)).map(|(id, _)| id));
+        if found.len() > limit {
+            found.truncate(limit);
+            next = found.last().copied();
+        }
+        if found.len() == limit || next.is_none() {
+            break;
+        }
+        filter.before = next;
+    }
+    let fitting = access.store().fitting_calls(found.iter().map(|id| vec![*id])).await?;
+    if fitting < found.len() {
+        found.truncate(fitting);
+        next = found.last().copied();
+    }
+    let mut calls = access.store().calls_in_order(&found).await?;
+    // A call's tool can become known only after the call was recorded.
+    calls.retain(|call| allowed.has(&call.name));
+    Ok((calls, next))
 }

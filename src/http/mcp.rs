@@ -12,13 +12,12 @@ use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::AppState;
-use super::calls::traceparent;
 use super::extract;
-use super::openapi_common::BodyErrors;
-use super::problem::Problem;
+use super::request_headers::traceparent;
+use super::requests::Client;
+use super::responses::UnknownSession;
 use super::subscribers::{self, StreamLimits, StreamPermit};
-use super::turns::Client;
+use super::{AppState, BodyErrors, HttpResult, Problem};
 use crate::app::App;
 use crate::domain::schemas::described_as;
 use crate::engine::Footprint;
@@ -93,7 +92,6 @@ described_as!(JsonRpcEvent as "JsonRpcEvent", [], {
     responses((status = 200, description = "A JSON-RPC message, or messages as events",
             content((JsonRpcAnswer = "application/json"), (inline(JsonRpcEvent) = "text/event-stream"))),
         (status = 202, description = "The notification was accepted"),
-        BodyErrors,
         (status = 403, description = "The `Host` or the `Origin` is not allowed; see `allowed_hosts` and \
             `allowed_origins` in the `[mcp]` section of the settings"),
         (status = 404, description = "Unknown session or, as a JSON-RPC error, unknown method", body = JsonRpcAnswer),
@@ -101,13 +99,14 @@ described_as!(JsonRpcEvent as "JsonRpcEvent", [], {
         (status = 422, description = "The message belongs to a session but lacks the session id"),
         (status = 429, description = "`TOO_MANY_STREAMS` (`subscriptions/listen`): the caller has reached its limit of \
             open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
-        (status = 503, description = "`OVERLOADED` (`subscriptions/listen`): the limit on open streams is reached")))]
+        (status = 503, description = "`OVERLOADED` (`subscriptions/listen`): the limit on open streams is reached"),
+        BodyErrors))]
 pub(super) async fn post(
     State(state): State<AppState>,
     seats: StreamLimits,
     client: Client,
     request: Request,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     // In this protocol, a client cancels a request by closing the connection.
     client.ends_request();
     let (parts, body) = request.into_parts();
@@ -137,12 +136,11 @@ fn is_subscription(body: &[u8]) -> bool {
     security(("api_key" = ["call"])),
     responses((status = 200, description = "JSON-RPC messages as events", content_type = "text/event-stream", body = inline(JsonRpcEvent)),
         (status = 403, description = "The `Host` or the `Origin` is not allowed"),
-        (status = 404, description = "Unknown session"),
         (status = 405, description = "`Mcp-Session-Id` is missing"),
         (status = 406, description = "`Accept` must include text/event-stream"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
-        (status = 503, description = "`OVERLOADED`: the limit on open streams is reached")))]
-pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: Request) -> Result<Response, Problem> {
+        (status = 503, description = "`OVERLOADED`: the limit on open streams is reached"), UnknownSession))]
+pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: Request) -> HttpResult {
     Ok(seat.attach_to(answer_session_request(state, request).await?))
 }
 
@@ -151,13 +149,12 @@ pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: 
     security(("api_key" = ["call"])),
     responses((status = 200, description = "The session has ended"),
         (status = 403, description = "The `Host` or the `Origin` is not allowed"),
-        (status = 404, description = "Unknown session"),
-        (status = 405, description = "`Mcp-Session-Id` is missing")))]
-pub(super) async fn end(state: State<AppState>, request: Request) -> Result<Response, Problem> {
+        (status = 405, description = "`Mcp-Session-Id` is missing"), UnknownSession))]
+pub(super) async fn end(state: State<AppState>, request: Request) -> HttpResult {
     answer_session_request(state, request).await
 }
 
-async fn answer_session_request(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
+async fn answer_session_request(State(state): State<AppState>, request: Request) -> HttpResult {
     let (parts, _) = request.into_parts();
     let is_end = parts.method == Method::DELETE;
     let mut answer =
@@ -171,7 +168,7 @@ async fn answer_session_request(State(state): State<AppState>, request: Request)
 }
 
 /// Converts a plain-text rejection by the MCP server to a problem. JSON-RPC errors are returned unchanged.
-async fn convert_rejection(answer: Response<Body>) -> Result<Response, Problem> {
+async fn convert_rejection(answer: Response<Body>) -> HttpResult {
     let status = answer.status();
     let is_json = answer.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/json");
     if is_json || status.is_success() {

@@ -1,21 +1,16 @@
 //! `POST /tool-calls/stream`: the caller sends the event stream of a model and receives the events of its calls.
 
+use axum::Extension;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::Response;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::auth::CallerCredential;
+use super::auth::CallerLimits;
 use super::call_body::{self, OnDisconnect};
-use super::calls;
-use super::extract::Params;
 use super::openapi_common::Event;
-use super::problem::Problem;
 use super::subscribers::StreamPermit;
-use super::{AppState, cache_control, event_response, extract, idempotency};
-use crate::access::Access;
+use super::{Api, HttpResult, Params, Problem, event_response, extract, idempotency, request_headers};
 use crate::callbacks;
 use crate::domain::schemas::HttpUrl;
 use crate::domain::{LimitsSpec, Vendor};
@@ -82,14 +77,13 @@ pub(super) struct ModelStreamParams {
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 503, description = "The service is shutting down. `OVERLOADED`: the limit on open streams is reached")))]
 pub(super) async fn pipe(
-    State(state): State<AppState>,
-    access: Access,
+    Api { state, access }: Api,
     seat: StreamPermit,
-    credential: CallerCredential,
+    caller: Option<Extension<CallerLimits>>,
     headers: HeaderMap,
     Params(params): Params<ModelStreamParams>,
     body: Body,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     if headers.contains_key(idempotency::IDEMPOTENCY_KEY) {
         let message =
             "header Idempotency-Key: not supported for streams, whose content is unknown until they end; omit it";
@@ -103,10 +97,10 @@ pub(super) async fn pipe(
     let limits = LimitsSpec { timeout_ms, ..LimitsSpec::default() };
     call_body::check_limits(&limits)?;
     if let Some(session) = &session {
-        call_body::check_session(session)?;
+        call_body::check_session(session, "/session")?;
     }
     if let Some(url) = &callback_url {
-        callbacks::check_url(url).map_err(|fault| Problem::field("", format!("query: callback_url {fault}")))?;
+        callbacks::check_url(url).map_err(|fault| Problem::query(format!("callback_url {fault}")))?;
     }
     let mut template = Submission {
         is_batch: true,
@@ -117,8 +111,8 @@ pub(super) async fn pipe(
         priority,
         callback_url: callback_url.map(Into::into),
         cancel_on_disconnect: on_disconnect == OnDisconnect::Cancel,
-        traceparent: calls::traceparent(&headers),
-        cache_control: cache_control::of(&headers),
+        traceparent: request_headers::traceparent(&headers),
+        cache_control: request_headers::cache_control(&headers),
         ..Submission::default()
     };
     if template.session.is_some() {
@@ -130,7 +124,8 @@ pub(super) async fn pipe(
     let (notes, messages) = mpsc::channel(MAX_MESSAGES);
     let answer = ModelStreamResponder::new(state.clone(), access.clone(), template.batch_id, reader, messages, last);
     // The reader runs detached: complete calls run even if the client stops reading.
-    let session = ModelStreamReader::new(state, access, format, template, growing, notes).until_end_of(credential);
+    let credential = caller.map(|Extension(caller)| caller.credential);
+    let session = ModelStreamReader::new(state, access, format, template, growing, notes, credential);
     tokio::spawn(Context::current().scope(session.run(body)));
     Ok(seat.attach_to(event_response::sse(answer.frames())))
 }

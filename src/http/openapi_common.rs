@@ -1,29 +1,13 @@
 //! Parts of the OpenAPI document that many routes share.
 
 use axum::http::Method;
+use serde_json::json;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, Content, Object, OpenApi, PathItem, Ref, RefOr, Response, Type};
 
 use crate::domain::schemas::described_as;
-
-/// The problems that reject a JSON body before it is decoded.
-#[derive(utoipa::IntoResponses)]
-#[expect(dead_code, reason = "used only by the OpenAPI document")]
-pub(super) enum BodyErrors {
-    #[response(
-        status = 400,
-        description = "The body is not valid JSON, is nested too deeply, or contains an integer beyond 64 bits"
-    )]
-    NoJson,
-    #[response(status = 408, description = "The body was not received in time")]
-    Late,
-    #[response(status = 413, description = "The body is too large, or contains too many calls (`BATCH_TOO_LARGE`)")]
-    TooLarge,
-    #[response(status = 415, description = "The Content-Type is not JSON, or the body has a Content-Encoding")]
-    OfAnotherType,
-}
 
 /// An event, in the form that every stream sends.
 pub(super) enum Event {}
@@ -32,78 +16,30 @@ described_as!(Event as "Event", [], {
     "type": "object", "description": "A Server-Sent Event.", "required": ["event", "data"],
     "properties": {
         "id": {"type": "string", "description": "Resumes any stream if sent as `Last-Event-ID`.", "pattern": "^[0-9]{1,18}$"},
-        "event": {
-            "type": "string",
-            "enum": ["tool_call", "status", "progress", "hook_error", "tool_result", "batch", "session"]
-        },
+        "event": {"type": "string", "enum": EVENTS.map(|(event, _)| event)},
         "data": {"type": "string", "description": "One JSON object."}
     },
-    "anyOf": [
-        {
-            "properties": {
-                "event": {"enum": ["tool_call"]},
-                "data": {
-                    "contentMediaType": "application/json",
-                    "contentSchema": {"$ref": "#/components/schemas/ToolCallEvent"}
-                }
-            }
-        },
-        {
-            "properties": {
-                "event": {"enum": ["status"]},
-                "data": {
-                    "contentMediaType": "application/json",
-                    "contentSchema": {"$ref": "#/components/schemas/StatusEvent"}
-                }
-            }
-        },
-        {
-            "properties": {
-                "event": {"enum": ["progress"]},
-                "data": {
-                    "contentMediaType": "application/json",
-                    "contentSchema": {"$ref": "#/components/schemas/ProgressEvent"}
-                }
-            }
-        },
-        {
-            "properties": {
-                "event": {"enum": ["hook_error"]},
-                "data": {
-                    "contentMediaType": "application/json",
-                    "contentSchema": {"$ref": "#/components/schemas/HookErrorEvent"}
-                }
-            }
-        },
-        {
-            "properties": {
-                "event": {"enum": ["tool_result"]},
-                "data": {
-                    "contentMediaType": "application/json",
-                    "contentSchema": {"$ref": "#/components/schemas/ToolResultEvent"}
-                }
-            }
-        },
-        {
-            "properties": {
-                "event": {"enum": ["batch"]},
-                "data": {
-                    "contentMediaType": "application/json",
-                    "contentSchema": {"$ref": "#/components/schemas/BatchAnswer"}
-                }
-            }
-        },
-        {
-            "properties": {
-                "event": {"enum": ["session"]},
-                "data": {
-                    "contentMediaType": "application/json",
-                    "contentSchema": {"$ref": "#/components/schemas/SessionEvent"}
-                }
+    "anyOf": EVENTS.map(|(event, schema)| json!({
+        "properties": {
+            "event": {"enum": [event]},
+            "data": {
+                "contentMediaType": "application/json",
+                "contentSchema": {"$ref": format!("#/components/schemas/{schema}")}
             }
         }
-    ]
+    }))
 });
+
+/// The events of all streams, with the schemas of their data.
+const EVENTS: [(&str, &str); 7] = [
+    ("tool_call", "ToolCallEvent"),
+    ("status", "StatusEvent"),
+    ("progress", "ProgressEvent"),
+    ("hook_error", "HookErrorEvent"),
+    ("tool_result", "ToolResultEvent"),
+    ("batch", "BatchAnswer"),
+    ("session", "SessionEvent"),
+];
 
 /// Describes every error response as a problem document, and every 429 and 503 with a `Retry-After` header.
 pub(super) fn describe_failures(document: &mut OpenApi) {

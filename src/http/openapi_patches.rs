@@ -3,14 +3,20 @@
 //! `patch.json` is a merge patch (RFC 7396) for facts that attributes cannot express, such as optional bodies and
 //! read-only members. The document must match what the service accepts; Schemathesis checks this.
 
-use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 
 use crate::domain::schemas::{IS, OPTIONAL, TOGETHER};
 
 mod clients;
-mod values;
 
+/// The schema of any JSON that the service accepts: integers beyond 64 bits are rejected, never rounded.
+const ANY: &str = "Json";
+/// Keywords that constrain a value. A schema without any of them allows every value.
+const CONSTRAINTS: [&str; 8] = ["type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const", "not"];
+const SCHEMAS: &str = "/components/schemas";
 const PATCH: &str = include_str!("openapi_patches/patch.json");
 
 /// Returns the document with all patches and derived parts applied.
@@ -21,9 +27,9 @@ pub(super) fn refined(document: &OpenApi) -> Value {
     merge(&mut document, serde_json::from_str(PATCH).unwrap_or_default());
     remove_null_from_parameters(&mut document);
     describe_replacement(&mut document);
-    let schemas = document.pointer("/components/schemas").and_then(Value::as_object).cloned().unwrap_or_default();
+    let schemas = document.pointer(SCHEMAS).and_then(Value::as_object).cloned().unwrap_or_default();
     join_parts(&mut document, &schemas);
-    values::bound(&mut document);
+    change_request_schemas(&mut document, bound_values);
     clients::reshape(&mut document);
     write_summaries_as_text(&mut document);
     document
@@ -73,6 +79,77 @@ fn operations(document: &mut Value) -> impl Iterator<Item = &mut Map<String, Val
     items.flat_map(Map::values_mut).filter_map(Value::as_object_mut)
 }
 
+/// Inserts the schema of any JSON wherever a schema of a request allows arbitrary values.
+fn bound_values(schema: &mut Value, waiting: &mut Vec<String>) {
+    let Value::Object(members) = schema else { return };
+    if let Some(target) = members.get("$ref").and_then(Value::as_str) {
+        waiting.extend(target.rsplit('/').next().map(str::to_owned));
+        return;
+    }
+    let any = || json!({ "$ref": format!("#/components/schemas/{ANY}") });
+    if !CONSTRAINTS.iter().any(|word| members.contains_key(*word)) {
+        members.extend(any().as_object().cloned().unwrap_or_default());
+        return;
+    }
+    let is_open =
+        members.get("additionalProperties").is_none_or(|others| others.as_object().is_some_and(Map::is_empty));
+    if is_object(members) && is_open {
+        members.insert("additionalProperties".to_owned(), any());
+    }
+    let named = members.get_mut("properties").and_then(Value::as_object_mut);
+    named.into_iter().flat_map(Map::values_mut).for_each(|schema| bound_values(schema, waiting));
+    for word in ["anyOf", "oneOf", "allOf"] {
+        let parts = members.get_mut(word).and_then(Value::as_array_mut);
+        // Conditions on members are not schemas of their values.
+        let is_whole =
+            |part: &&mut Value| ["type", "$ref", "anyOf", "oneOf", "allOf"].iter().any(|word| part.get(word).is_some());
+        parts.into_iter().flatten().filter(is_whole).for_each(|part| bound_values(part, waiting));
+    }
+    for word in ["items", "additionalProperties"] {
+        if let Some(schema) = members.get_mut(word) {
+            bound_values(schema, waiting);
+        }
+    }
+}
+
+/// Changes the schemas of all request bodies, and the schemas that they refer to. `change` adds the names of the latter
+/// to its list.
+fn change_request_schemas(document: &mut Value, change: impl Fn(&mut Value, &mut Vec<String>)) {
+    let mut waiting = Vec::new();
+    let contents = operations(document).filter_map(|operation| operation.get_mut("requestBody")?.get_mut("content"));
+    let contents = contents.filter_map(Value::as_object_mut).flat_map(Map::values_mut);
+    for schema in contents.filter_map(|content| content.get_mut("schema")) {
+        change(schema, &mut waiting);
+    }
+    let Some(schemas) = document.pointer_mut(SCHEMAS).and_then(Value::as_object_mut) else { return };
+    let mut seen = HashSet::from([ANY.to_owned()]);
+    while let Some(name) = waiting.pop() {
+        if let Some(schema) = schemas.get_mut(&name).filter(|_| seen.insert(name)) {
+            change(schema, &mut waiting);
+        }
+    }
+}
+
+fn collect_references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect_references(item, found)),
+        Value::Object(members) => {
+            let target = members.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
+            found.extend(target.map(str::to_owned));
+            members.values().for_each(|member| collect_references(member, found));
+        }
+        _ => {}
+    }
+}
+
+/// Returns `true` for the schema of an object.
+fn is_object(schema: &Map<String, Value>) -> bool {
+    match schema.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|kind| kind == "object"),
+        kind => kind.is_some_and(|kind| kind == "object"),
+    }
+}
+
 /// Converts summaries to one line of plain text, because Markdown is not rendered there (OpenAPI 3.1, section
 /// 4.8.10.1).
 fn write_summaries_as_text(document: &mut Value) {
@@ -87,7 +164,7 @@ fn write_summaries_as_text(document: &mut Value) {
 
 /// Makes the name optional in the body of `PUT /tools/{name}`.
 fn describe_replacement(document: &mut Value) {
-    let Some(schemas) = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut) else { return };
+    let Some(schemas) = document.pointer_mut(SCHEMAS).and_then(Value::as_object_mut) else { return };
     let Some(mut definition) = schemas.get("ToolDefinition").cloned() else { return };
     if let Some(required) = definition["required"].as_array_mut() {
         required.retain(|name| name != "name");
@@ -199,7 +276,6 @@ fn merge_into(object: &mut Map<String, Value>, patch: Value) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
 

@@ -1,14 +1,18 @@
-//! Health probes for operators.
+//! Health probes and metrics for operators.
 
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::problem::Problem;
-use super::{AppState, reply};
+use super::{Api, AppState, HttpResult, Problem, Shared, auth, reply};
+use crate::domain::HookEvent;
+use crate::executor::mcp::ServerState as UpstreamState;
+use crate::hooks::HookOutcome;
+use crate::telemetry::Metrics;
+use crate::telemetry::metrics::{UpstreamStatus, process};
 
 /// Timeout of the database check.
 const PING: Duration = Duration::from_secs(1);
@@ -25,7 +29,7 @@ struct Health {
     security(()),
     responses((status = 200, description = "It lives", body = Health)))]
 pub(super) async fn healthz() -> Response {
-    reply::json(StatusCode::OK, &Health { status: "ok" })
+    reply::ok(&Health { status: "ok" })
 }
 
 /// Checks whether calls can be accepted: the database is available, and the service is not shutting down.
@@ -33,18 +37,98 @@ pub(super) async fn healthz() -> Response {
     security(()),
     responses((status = 200, description = "They can", body = Health),
         (status = 503, description = "They cannot")))]
-pub(super) async fn readyz(State(state): State<AppState>) -> Result<Response, Problem> {
+pub(super) async fn readyz(State(state): State<AppState>) -> HttpResult {
     if state.engine.is_draining() {
         return Err(Problem::shutting_down());
     }
     if !is_store_up(&state).await {
         return Err(Problem::store_unavailable("the database is unavailable"));
     }
-    Ok(reply::json(StatusCode::OK, &Health { status: "ok" }))
+    Ok(reply::ok(&Health { status: "ok" }))
 }
 
 /// Returns `true` if the database is available and accepted the last commit.
-pub(super) async fn is_store_up(state: &AppState) -> bool {
+async fn is_store_up(state: &AppState) -> bool {
     let answers = tokio::time::timeout(PING, state.stores.ping()).await;
     state.journal.is_healthy() && matches!(answers, Ok(Ok(())))
+}
+
+/// Prometheus' text format.
+const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Returns the metrics of this node in the Prometheus text format.
+///
+/// See `docs/metrics.md` for their meanings. They cover all tenants, including tool names, and are therefore for the
+/// operator only: keys of the tenant `default` that are not restricted to certain tools.
+#[utoipa::path(get, path = "/metrics", tag = "operations",
+    security(("api_key" = ["read"])),
+    responses((status = 200, description = "The metrics, even if the database is unavailable", body = String, content_type = "text/plain"),
+        (status = 403, description = "`SCOPE_MISSING`: the key lacks the required scope. `FORBIDDEN`: the key belongs \
+            to another tenant than `default`, or is restricted to certain tools")))]
+pub(super) async fn metrics(Api { state, access }: Api) -> HttpResult {
+    auth::require_operator(&access)?;
+    let is_up = is_store_up(&state).await;
+    let metrics = state.metrics.clone();
+    // Rendering takes a moment with a thousand tools.
+    let text = tokio::task::spawn_blocking(move || {
+        update_gauges(&state, &state.metrics, is_up);
+        state.metrics.render()
+    });
+    let text = text.await.unwrap_or_else(|_| metrics.render());
+    Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
+}
+
+fn update_gauges(state: &Shared, metrics: &Metrics, is_up: bool) {
+    let set = |name, value: usize| metrics.set(name, &[], value as f64);
+    let load = state.engine.load();
+    set("toolpost_queue_length", load.waiting);
+    set("toolpost_queue_accepted", load.queued);
+    set("toolpost_queue_accepted_limit", load.most_queued);
+    set("toolpost_in_flight_memory_bytes", load.room_kib * 1024);
+    set("toolpost_in_flight_memory_limit_bytes", load.most_room_kib * 1024);
+    set("toolpost_backlog_calls", load.backlog);
+    set("toolpost_journal_changes_waiting", state.journal.waiting());
+    set("toolpost_database_up", is_up.into());
+    set("toolpost_tools", state.engine.registry().default_shelf().snapshot().all().len());
+    set("toolpost_tools_paused", state.engine.pauses().resting());
+    metrics.set_count("toolpost_tool_pauses_total", &[], state.engine.pauses().paused());
+    for (stream, readers) in [("calls", state.bus.call_readers()), ("all", state.bus.readers())] {
+        metrics.set("toolpost_sse_subscribers", &[("stream", stream)], readers as f64);
+    }
+    metrics.set_count("toolpost_sse_cut_off_total", &[], state.bus.cut_off());
+    let hooks = state.engine.hooks().counts();
+    for (event, outcome) in HookEvent::ALL.into_iter().flat_map(|event| HookOutcome::ALL.map(|one| (event, one))) {
+        let labels = [("event", event.as_str()), ("outcome", outcome.as_str())];
+        metrics.set_count("toolpost_hook_calls_total", &labels, hooks.ended(event, outcome));
+    }
+    for (outcome, count) in state.callback_counts.by_outcome() {
+        metrics.set_count("toolpost_callbacks_total", &[("outcome", outcome)], count);
+    }
+    let upstreams = state.upstreams.list();
+    let standings = upstreams.iter().map(|server| UpstreamStatus {
+        name: &server.name,
+        state: server.state.as_str(),
+        available: server.tools.len(),
+        quarantined: server.quarantined.len(),
+        left_out: server.left_out.len(),
+    });
+    metrics.set_upstreams(&UpstreamState::ALL.map(UpstreamState::as_str), standings);
+    update_process_gauges(metrics);
+}
+
+fn update_process_gauges(metrics: &Metrics) {
+    let stats = process::stats();
+    let gauges = [
+        ("process_resident_memory_bytes", stats.resident_bytes),
+        ("process_open_fds", stats.open_fds),
+        ("process_max_fds", stats.max_fds),
+    ];
+    for (name, value) in gauges {
+        if let Some(value) = value {
+            metrics.set(name, &[], value as f64);
+        }
+    }
+    if let Some(seconds) = stats.cpu_seconds {
+        metrics.set_count("process_cpu_seconds_total", &[], seconds);
+    }
 }

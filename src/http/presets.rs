@@ -2,19 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::extract::Path;
 use serde_json::Value;
 
-use super::extract::JsonBody;
-use super::openapi_common::BodyErrors;
-use super::problem::{FieldError, Problem};
-use super::{AppState, Shared, reply, tools};
+use super::responses::{Unavailable, UnknownTool};
+use super::{Api, AppState, BodyErrors, FieldError, HttpResult, JsonBody, Problem, Shared, reply, tools};
 use crate::access::Access;
+use crate::domain::Preset;
 use crate::domain::json::{pointer_token, type_name};
 use crate::domain::preset::{PresetShape, PresetSource};
-use crate::domain::{Preset, Presets};
 use crate::executor::secrets::is_valid_secret_name;
 use crate::executor::vault::{SealContext, VaultError};
 use crate::registry::{Entry, presets};
@@ -42,9 +38,9 @@ enum PresetChange {
     security(("api_key" = ["tools"])),
     params(("name" = String, Path, example = "get_weather", description = "The tool's name")),
     responses((status = 200, description = "The presets by argument, without their values", body = View),
-        (status = 404, description = "Unknown tool")))]
-pub(super) async fn read(access: Access, Path(name): Path<String>) -> Result<Response, Problem> {
-    Ok(list_presets(&*tools::find(&access, &name)?))
+        UnknownTool))]
+pub(super) async fn read(access: Access, Path(name): Path<String>) -> HttpResult {
+    list_presets(&access, &name)
 }
 
 /// Stores presets. Presets that are not named stay unchanged, and `null` removes one.
@@ -57,16 +53,9 @@ pub(super) async fn read(access: Access, Path(name): Path<String>) -> Result<Res
     security(("api_key" = ["tools"])),
     params(("name" = String, Path, example = "get_weather", description = "The tool's name")),
     responses((status = 200, description = "The current presets, without their values", body = View),
-        BodyErrors,
-        (status = 404, description = "Unknown tool"),
         (status = 422, description = "A preset is invalid, or the service has no encryption key for stored values"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn put(
-    State(state): State<AppState>,
-    access: Access,
-    Path(name): Path<String>,
-    body: JsonBody,
-) -> Result<Response, Problem> {
+        BodyErrors, UnknownTool, Unavailable))]
+pub(super) async fn put(Api { state, access }: Api, Path(name): Path<String>, body: JsonBody) -> HttpResult {
     let entry = tools::find(&access, &name)?;
     let asked = parse_changes(body.value)?;
     let (mut written, mut faults) = (Vec::with_capacity(asked.len()), Vec::new());
@@ -86,11 +75,11 @@ pub(super) async fn put(
         access.store().put_presets(&entry.name, &written, state.clock.now()).await?;
         state.engine.registry().reload(access.store()).await?;
     }
-    Ok(list_presets(&*tools::find(&access, &name)?))
+    list_presets(&access, &name)
 }
 
 /// Decodes the body by hand, so that error messages never repeat a misplaced secret.
-fn parse_changes(body: Value) -> Result<Vec<(String, Option<PresetShape>)>, Problem> {
+fn parse_changes(body: Value) -> HttpResult<Vec<(String, Option<PresetShape>)>> {
     let Value::Object(members) = body else {
         return Err(Problem::field("", format!("must be an object of presets, not {}", type_name(&body))));
     };
@@ -162,7 +151,7 @@ fn to_stored(
 }
 
 /// Checks that the tool compiles with the presets. Schemas can be slow to compile, so this runs on a blocking thread.
-async fn check_compiles(state: &AppState, entry: &Entry, written: &[(String, Option<Preset>)]) -> Result<(), Problem> {
+async fn check_compiles(state: &AppState, entry: &Entry, written: &[(String, Option<Preset>)]) -> HttpResult<()> {
     let mut definition = entry.declared.clone();
     for (name, preset) in written {
         match preset {
@@ -172,11 +161,9 @@ async fn check_compiles(state: &AppState, entry: &Entry, written: &[(String, Opt
     }
     let registry = state.engine.registry().clone();
     let fetched = entry.fetched.clone();
-    let tried = tokio::task::spawn_blocking(move || registry.try_with(definition, fetched).map(drop));
-    Ok(tried.await.map_err(|_| Problem::internal())??)
+    Ok(tokio::task::spawn_blocking(move || registry.try_with(definition, fetched).map(drop)).await??)
 }
 
-fn list_presets(entry: &Entry) -> Response {
-    let presets: &Presets = &entry.definition.presets;
-    reply::json(StatusCode::OK, presets)
+fn list_presets(access: &Access, name: &str) -> HttpResult {
+    Ok(reply::ok(&tools::find(access, name)?.definition.presets))
 }

@@ -1,10 +1,9 @@
 //! `Range` requests (RFC 9110, section 14) for stored bodies.
 
+use super::{HttpResult, Problem};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-
-use super::problem::Problem;
+use axum::response::IntoResponse;
 
 /// The requested part of a body.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +20,7 @@ enum ByteRange {
 ///
 /// # Errors
 /// Returns a 416 problem if the range is outside the body.
-pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Vec<u8>) -> Result<Response, Problem> {
+pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Vec<u8>) -> HttpResult {
     let length = bytes.len();
     let bytes = Bytes::from(bytes);
     let (status, bytes, content_range) = match requested_range(headers, tag, length) {

@@ -25,6 +25,22 @@ pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     self::written(status, written.map(|()| bytes))
 }
 
+/// Creates a 200 with a JSON body.
+pub(super) fn ok(body: &impl Serialize) -> Response {
+    json(StatusCode::OK, body)
+}
+
+/// Creates a 202 with a JSON body.
+pub(super) fn accepted(body: &impl Serialize) -> Response {
+    json(StatusCode::ACCEPTED, body)
+}
+
+/// Turns the response with a new resource into a 201 with its `Location`.
+pub(super) fn created(location: &str, mut response: Response) -> Response {
+    *response.status_mut() = StatusCode::CREATED;
+    at(location, response)
+}
+
 /// Adds a `Location` header to a response.
 pub(super) fn at(location: &str, mut response: Response) -> Response {
     if let Ok(location) = HeaderValue::from_str(location) {
@@ -93,22 +109,19 @@ impl HttpBody for PiecesBody {
 }
 
 /// Creates a JSON response with an entity tag, or 304 if the client already has this version.
-pub(super) fn tagged(request: &HeaderMap, status: StatusCode, etag: &str, body: &impl Serialize) -> Response {
-    let mut response = match lists(request, header::IF_NONE_MATCH, etag) {
-        Some(true) if status == StatusCode::OK => StatusCode::NOT_MODIFIED.into_response(),
-        _ => json(status, body),
-    };
-    if let Ok(value) = HeaderValue::from_str(etag) {
-        response.headers_mut().insert(header::ETAG, value);
-    }
-    response
+pub(super) fn tagged(request: &HeaderMap, etag: &str, body: &impl Serialize) -> Response {
+    conditional(request, etag, || ok(body))
 }
 
 /// Creates a response from rendered bytes with an entity tag, or 304 if the client already has this version.
 pub(super) fn bytes(request: &HeaderMap, media_type: &'static str, etag: &str, body: Bytes) -> Response {
+    conditional(request, etag, || ([(header::CONTENT_TYPE, media_type)], body).into_response())
+}
+
+fn conditional(request: &HeaderMap, etag: &str, whole: impl FnOnce() -> Response) -> Response {
     let mut response = match lists(request, header::IF_NONE_MATCH, etag) {
         Some(true) => StatusCode::NOT_MODIFIED.into_response(),
-        _ => (StatusCode::OK, [(header::CONTENT_TYPE, media_type)], body).into_response(),
+        _ => whole(),
     };
     if let Ok(value) = HeaderValue::from_str(etag) {
         response.headers_mut().insert(header::ETAG, value);

@@ -2,30 +2,29 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as Poller, Poll, ready};
 
 use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderName, HeaderValue, Method};
+use axum::http::{HeaderValue, Method};
 use axum::response::Response;
 use pin_project_lite::pin_project;
-use tower::{Layer, Service};
+use tower::Service;
 use utoipa::openapi::OpenApi;
 
 use super::client_address::ClientAddress;
 use super::openapi_common::operations;
+use super::request_headers::TRACEPARENT;
 use crate::telemetry::Tracer;
-use crate::telemetry::metrics::{InFlightRequest, Metrics, RouteHandle, Routes};
+use crate::telemetry::metrics::{InFlightRequest, Metrics, Route, Routes};
 use crate::telemetry::trace::{Span, SpanKind};
-
-/// The header of W3C Trace Context.
-pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// A layer that wraps routes in [`MeasuredService`].
 #[derive(Debug, Clone)]
 pub(super) struct MeasureLayer {
     routes: Routes,
     /// The route, if the layer wraps a single one.
-    one: Option<RouteHandle>,
+    one: Option<Arc<Route>>,
     tracer: Tracer,
 }
 
@@ -45,22 +44,19 @@ impl MeasureLayer {
         Self { one: Some(self.routes.one(method.as_str(), Some(path))), ..self.clone() }
     }
 
+    /// Wraps a service.
+    pub fn service<S>(&self, inner: S) -> MeasuredService<S> {
+        MeasuredService { inner, measure: self.clone() }
+    }
+
     fn begin(&self, request: &Request) -> InFlightRequest {
         match &self.one {
-            Some(route) => route.begin(),
+            Some(route) => route.clone().begin(),
             None => {
                 let template = request.extensions().get::<MatchedPath>();
-                self.routes.begin(request.method().as_str(), template.map(MatchedPath::as_str))
+                self.routes.one(request.method().as_str(), template.map(MatchedPath::as_str)).begin()
             }
         }
-    }
-}
-
-impl<S> Layer<S> for MeasureLayer {
-    type Service = MeasuredService<S>;
-
-    fn layer(&self, inner: S) -> MeasuredService<S> {
-        MeasuredService { inner, measure: self.clone() }
     }
 }
 

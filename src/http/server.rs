@@ -5,16 +5,16 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::{Request, Response};
 use bytes::Bytes;
 use futures_util::future::Either;
-use hyper::body::{Frame, Incoming, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -27,11 +27,9 @@ use tower::Service;
 
 use super::client_address::Proxies;
 use super::layers::Outermost;
-use super::problem::Problem;
+use super::requests::{Client, RequestTracker, TrackedBody};
 use super::timed_io::{ConnectionTimeouts, ErrorResponder, TimedIo};
-use super::turns::{Client, RequestGuard, RequestTracker};
-use super::unread::TrackedBody;
-use super::{AppState, layers};
+use super::{AppState, Problem, layers};
 
 /// Pause after an accept error, such as running out of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -112,7 +110,8 @@ where
         let mut ending = ending.subscribe();
         let Ok(place) = self.connections.clone().try_acquire_owned() else {
             let Ok(place) = self.rejections.clone().try_acquire_owned() else { return };
-            let words = layers::last_words(&self.state, Problem::too_many_connections());
+            let problem = Problem::overloaded("too many connections are open; the request was not read, retry later");
+            let words = layers::last_words(&self.state, problem);
             connections.spawn(async move {
                 tokio::select! {
                     _ = tokio::time::timeout(REJECTION_TIMEOUT, refuse(socket, words)) => {}
@@ -152,7 +151,12 @@ where
                 if response.body().size_hint().exact().is_none() {
                     turns.end_with_client();
                 }
-                Ok::<_, Infallible>(response.map(|body| GuardedBody { body, _turn: turn }))
+                // The request ends with the body of its response.
+                let ends_request = move |error| {
+                    let _ = &turn;
+                    error
+                };
+                Ok::<_, Infallible>(response.map(|body| body.map_err(ends_request)))
             }
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(wire), answer));
@@ -199,30 +203,4 @@ async fn refuse(mut socket: TcpStream, words: Bytes) -> io::Result<()> {
 fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
-}
-
-/// A response body whose end is the end of its request.
-struct GuardedBody {
-    body: Body,
-    _turn: RequestGuard,
-}
-
-impl HttpBody for GuardedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

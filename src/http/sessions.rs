@@ -2,33 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::extract::Path;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
-use super::extract::{JsonBody, Params};
-use super::openapi_common::BodyErrors;
-use super::problem::Problem;
-use super::{AppState, call_body, groups, reply};
+use super::auth::require_tools;
+use super::responses::{InvalidBody, InvalidQuery, Unavailable, UnknownSession};
+use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, Params, Problem, call_body, extract, groups, reply};
 use crate::access::Access;
 use crate::callbacks;
 use crate::domain::schemas::{HttpUrl, SessionId, ToolName};
 use crate::domain::tool::is_valid_name;
-use crate::domain::{Completion, LimitsSpec, Session, SessionState, Task, Time, decode, json};
+use crate::domain::{Completion, LimitsSpec, Session, SessionState, Time, decode, json};
 use crate::store::sessions::{SessionCursor, SessionFilter};
 
 pub(super) mod detail;
-pub(super) mod events;
-pub(super) mod lifecycle;
 pub(super) mod render;
+
 /// Default and maximum number of sessions per page.
 const PAGE: u32 = 50;
 const MAX_PAGE: u32 = 500;
 /// Maximum number of digits of the time in a cursor.
 const MAX_TIME_DIGITS: usize = 16;
+/// The characters that are encoded in a segment of a path (RFC 3986, section 3.3).
+const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Maximum number of tools, of groups and of context objects.
 const MAX_NAMES: usize = 1024;
 
@@ -64,77 +62,19 @@ pub(super) struct NewSession {
     callback_url: Option<String>,
 }
 
-/// A session.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = Session)]
-pub(super) struct SessionView<'a> {
-    /// The id of the session.
-    id: &'a str,
-    /// The state of the session. A new call reactivates a session that has ended.
-    state: SessionState,
-    /// The parent session.
-    parent: Option<&'a str>,
-    /// The call of the parent that waits for the end of this session.
-    parent_call: Option<Uuid>,
-    /// The task of the session, if it was created by a call of its parent.
-    task: Option<&'a Task>,
-    /// The completion of the task.
-    completion: Option<&'a Completion>,
-    /// The names of the context objects. Their values are never returned.
-    context: Vec<&'a str>,
-    /// Groups that are active or inactive in this session, overriding their global state.
-    groups: &'a BTreeMap<String, bool>,
-    /// Limits of the session's calls.
-    limits: &'a LimitsSpec,
-    /// The tools of the session; `null` if they are not restricted.
-    tools: Option<&'a [String]>,
-    /// Receives each call that has ended.
-    callback_url: Option<&'a str>,
-    /// The time of creation.
-    created_at: Time,
-    /// The time of the last change or recorded use.
-    updated_at: Time,
-}
-
-impl<'a> From<&'a Session> for SessionView<'a> {
-    fn from(session: &'a Session) -> Self {
-        Self {
-            id: &session.id,
-            state: session.state,
-            parent: session.parent.as_deref(),
-            parent_call: session.parent_call,
-            task: session.task.as_ref(),
-            completion: session.completion.as_ref(),
-            context: session.context.keys().map(String::as_str).collect(),
-            groups: &session.groups,
-            limits: &session.limits,
-            tools: session.tools.as_deref(),
-            callback_url: session.callback_url.as_deref(),
-            created_at: session.created_at,
-            updated_at: session.updated_at,
-        }
-    }
-}
-
 /// Creates a session.
 ///
 /// The first call that names a session also creates it. Use this request for a session with more than an id.
 #[utoipa::path(post, path = "/sessions", operation_id = "create_session", tag = "sessions",
     request_body(content = NewSession, example = json!({"id": "chat-1", "context": {"user": {"name": "Ada"}}})),
     security(("api_key" = ["call"])),
-    responses((status = 201, description = "The new session", body = SessionView, headers(("Location" = String))),
-        BodyErrors,
+    responses((status = 201, description = "The new session", body = Session, headers(("Location" = String))),
         (status = 404, description = "Unknown parent or group"),
         (status = 409, description = "A session with this id already exists"),
         (status = 429, description = "`TOO_MANY_SESSIONS`: the tenant has reached its limit. `TOO_MANY_REQUESTS`: the \
             rate or concurrency limit of the key is exceeded"),
-        (status = 422, description = "The body does not match the schema; see `errors`"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn create(
-    State(state): State<AppState>,
-    access: Access,
-    mut body: JsonBody,
-) -> Result<Response, Problem> {
+        (status = 422, description = "The body does not match the schema; see `errors`"), BodyErrors, Unavailable))]
+pub(super) async fn create(Api { state, access }: Api, mut body: JsonBody) -> HttpResult {
     name_active_groups(&mut body.value);
     decode::expect_objects(&body.value, &["/context", "/groups", "/limits"])?;
     let new: NewSession = body.read()?;
@@ -145,7 +85,7 @@ pub(super) async fn create(
     if let Some(parent) = &new.parent
         && access.store().session(parent).await?.is_none()
     {
-        return Err(no_such_session(parent));
+        return Err(Problem::unknown("session", parent));
     }
     let id = new.id.unwrap_or_else(|| state.engine.new_id().to_string());
     let session = Session {
@@ -161,10 +101,7 @@ pub(super) async fn create(
         let detail = format!("the session {} already exists", json::shorten(&session.id, 64));
         return Err(Problem::conflict("SESSION_EXISTS", detail));
     }
-    Ok(reply::at(
-        &format!("/sessions/{}", path_segment(&session.id)),
-        reply::json(StatusCode::CREATED, &SessionView::from(&session)),
-    ))
+    Ok(reply::created(&format!("/sessions/{}", utf8_percent_encode(&session.id, PATH_SEGMENT)), reply::ok(&session)))
 }
 
 /// Expands a list of groups, the short form for active groups.
@@ -177,12 +114,11 @@ fn name_active_groups(body: &mut Value) {
     }
 }
 
-fn check(new: &NewSession) -> Result<(), Problem> {
+fn check(new: &NewSession) -> HttpResult<()> {
     for (id, pointer) in [(&new.id, "/id"), (&new.parent, "/parent")] {
-        id.as_deref().map_or(Ok(()), |id| call_body::check_session_at(id, pointer))?;
+        id.as_deref().map_or(Ok(()), |id| call_body::check_session(id, pointer))?;
     }
     call_body::check_limits(&new.limits)?;
-    let too_many = |pointer: &str| Problem::field(pointer, format!("must have at most {MAX_NAMES} members"));
     if let Some((name, value)) = new.context.iter().find(|(_, value)| !value.is_object()) {
         let place = format!("/context/{}", json::pointer_token(name));
         return Err(Problem::field(place, format!("must be an object, not {}", json::type_name(value))));
@@ -190,7 +126,7 @@ fn check(new: &NewSession) -> Result<(), Problem> {
     let tools = new.tools.as_deref().unwrap_or_default();
     for (count, pointer) in [(new.context.len(), "/context"), (new.groups.len(), "/groups"), (tools.len(), "/tools")] {
         if count > MAX_NAMES {
-            return Err(too_many(pointer));
+            return Err(Problem::field(pointer, format!("must have at most {MAX_NAMES} members")));
         }
     }
     if let Some((place, name)) = tools.iter().enumerate().find(|(_, name)| !is_valid_name(name)) {
@@ -224,9 +160,9 @@ pub(super) struct PageParams {
 /// A page of sessions.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionPage)]
-struct Page<'a> {
+struct Page {
     /// The sessions, newest first.
-    sessions: Vec<SessionView<'a>>,
+    sessions: Vec<Session>,
     /// The cursor of the next page; `null` on the last page.
     next_cursor: Option<String>,
 }
@@ -234,17 +170,12 @@ struct Page<'a> {
 /// Lists sessions, newest first.
 #[utoipa::path(get, path = "/sessions", operation_id = "list_sessions", tag = "sessions", params(PageParams),
     security(("api_key" = ["read"])),
-    responses((status = 200, description = "A page", body = Page),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
-    let limit = params.limit.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_PAGE}")));
-    }
+    responses((status = 200, description = "A page", body = Page), InvalidQuery, Unavailable))]
+pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> HttpResult {
+    let limit = extract::limit(params.limit, PAGE, MAX_PAGE)?;
     let before = params.cursor.as_deref().map(cursor).transpose()?;
     if params.parent.as_deref().is_some_and(|parent| parent.contains('\0')) {
-        return Err(Problem::field("", "query: session ids cannot contain U+0000"));
+        return Err(Problem::query("session ids cannot contain U+0000"));
     }
     // The additional session shows whether another page exists.
     let filter = SessionFilter { state: params.state, parent: params.parent, before, limit: limit + 1 };
@@ -255,11 +186,10 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
         let id: String = last.id.bytes().map(|byte| format!("{byte:02x}")).collect();
         format!("{}-{id}", last.created_at.0)
     });
-    let sessions = sessions.iter().map(SessionView::from).collect();
-    Ok(reply::json(StatusCode::OK, &Page { sessions, next_cursor }))
+    Ok(reply::ok(&Page { sessions, next_cursor }))
 }
 
-fn cursor(text: &str) -> Result<SessionCursor, Problem> {
+fn cursor(text: &str) -> HttpResult<SessionCursor> {
     let read = || {
         let (at, id) = text.split_once('-').filter(|(_, id)| !id.is_empty())?;
         let is_time = (1..=MAX_TIME_DIGITS).contains(&at.len()) && at.bytes().all(|byte| byte.is_ascii_digit());
@@ -269,32 +199,64 @@ fn cursor(text: &str) -> Result<SessionCursor, Problem> {
         let id = String::from_utf8_lossy(&id).replace('\0', "");
         Some(SessionCursor { created_at: Time(at.parse().ok().filter(|_| is_time)?), id })
     };
-    read().ok_or_else(|| Problem::field("", "query: cursor is not valid; use `next_cursor` of the previous page"))
+    read().ok_or_else(|| Problem::query("cursor is not valid; use `next_cursor` of the previous page"))
 }
 
-/// Returns the session of a path.
-async fn find(access: &Access, id: &str) -> Result<Session, Problem> {
-    if id.contains('\0') {
-        return Err(no_such_session(id));
+/// Cancels all unfinished calls of a session and of its tasks, on every node. Each call ends `CANCELLED`.
+///
+/// The session becomes `ABORTED`, unless it is completed. A parent's call that waits for it is cancelled as well. The
+/// next call reactivates the session.
+#[utoipa::path(post, path = "/sessions/{id}/abort", operation_id = "abort_session", tag = "sessions",
+    security(("api_key" = ["call"])),
+    params(("id" = String, Path, example = "chat-1", description = "The session")),
+    responses((status = 202, description = "The calls of the session are being cancelled", body = Session),
+        (status = 403, description = "`FORBIDDEN`: this would end a call of a tool that the key may not use. \
+            `SCOPE_MISSING`: the key lacks the required scope"), UnknownSession, Unavailable))]
+pub(super) async fn abort(Api { state, access }: Api, Path(id): Path<String>) -> HttpResult {
+    let session = extract::find_session(&access, &id).await?;
+    may_end(&state, &access, &session).await?;
+    state.engine.sessions().abort(access.store(), &session).await?;
+    let now = extract::find_session(&access, &id).await?;
+    Ok(reply::accepted(&now))
+}
+
+/// Checks that the caller may use all tools whose calls end with the session.
+async fn may_end(state: &AppState, access: &Access, session: &Session) -> HttpResult<()> {
+    if access.allowed().is_some() {
+        require_tools(access, state.engine.sessions().tools_that_end_with(access.store(), session).await?)?;
     }
-    access.store().session(id).await?.ok_or_else(|| no_such_session(id))
+    Ok(())
 }
 
-/// Creates the 404 problem for a session.
-pub(super) fn no_such_session(id: &str) -> Problem {
-    Problem::not_found(format!("unknown session {}", json::shorten(id, 64)))
+/// The outcome of a completion.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SessionCompleted)]
+struct CompletionReceipt<'a> {
+    #[serde(flatten)]
+    session: &'a Session,
+    /// Whether the session had already ended.
+    ignored: bool,
 }
 
-/// Encodes an id as a segment of a path (RFC 3986, section 3.3).
-fn path_segment(id: &str) -> String {
-    use std::fmt::Write;
-    let mut text = String::with_capacity(id.len());
-    for byte in id.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(byte.into()),
-            // Writing to a `String` cannot fail.
-            _ => drop(write!(text, "%{byte:02X}")),
-        }
+/// Completes a session: its task has ended.
+///
+/// If a call of `new_task` created the session, that call ends now, with `summary` as its output, or as an error if
+/// `success` is false. The first completion counts.
+#[utoipa::path(post, path = "/sessions/{id}/complete", operation_id = "complete_session", tag = "sessions",
+    security(("api_key" = ["call"])),
+    params(("id" = String, Path, example = "chat-1", description = "The session")),
+    request_body(content = Completion, example = json!({"success": true, "summary": "The forecast was sent."})),
+    responses((status = 200, description = "Completed, or `ignored` if the session had already ended", body = CompletionReceipt),
+        (status = 403, description = "`FORBIDDEN`: this would end a call of a tool that the key may not use. \
+            `SCOPE_MISSING`: the key lacks the required scope"),
+        BodyErrors, UnknownSession, InvalidBody, Unavailable))]
+pub(super) async fn complete(Api { state, access }: Api, Path(id): Path<String>, mut body: JsonBody) -> HttpResult {
+    let completion: Completion = body.read()?;
+    let session = extract::find_session(&access, &id).await?;
+    if access.allowed().is_some() {
+        require_tools(&access, state.engine.sessions().tool_that_awaits(access.store(), &session).await?)?;
     }
-    text
+    let is_heard = state.engine.sessions().complete(access.store(), &session, completion).await?;
+    let now = extract::find_session(&access, &id).await?;
+    Ok(reply::ok(&CompletionReceipt { session: &now, ignored: !is_heard }))
 }

@@ -1,14 +1,11 @@
 //! `/stats`: statistics of all tools or a single tool.
 
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::extract::Path;
 use serde::{Deserialize, Serialize};
 
 use super::auth::require_all_tools;
-use super::extract::Params;
-use super::problem::Problem;
-use super::{AppState, reply, tools};
+use super::responses::{InvalidQuery, Unavailable};
+use super::{Api, AppState, HttpResult, NoContent, Params, Problem, reply, tools};
 use crate::access::Access;
 use crate::domain::Time;
 use crate::domain::stats::{MinuteStats, ToolStats, UNKNOWN_TOOL};
@@ -63,26 +60,15 @@ struct HookStats {
     dropped_count: u64,
 }
 
-impl From<&Counts> for HookStats {
-    fn from(counts: &Counts) -> Self {
+impl HookStats {
+    fn sum<'a>(hooks: impl Iterator<Item = &'a Counts> + Clone) -> Self {
+        let sum = |count: fn(&Counts) -> u64| hooks.clone().map(count).sum();
         Self {
-            asked_count: counts.asked(),
-            failed_count: counts.failed(),
-            blocked_count: counts.blocked(),
-            dropped_count: counts.dropped(),
+            asked_count: sum(Counts::asked),
+            failed_count: sum(Counts::failed),
+            blocked_count: sum(Counts::blocked),
+            dropped_count: sum(Counts::dropped),
         }
-    }
-}
-
-impl std::iter::Sum for HookStats {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        let none = Self { asked_count: 0, failed_count: 0, blocked_count: 0, dropped_count: 0 };
-        all.fold(none, |sum, one| Self {
-            asked_count: sum.asked_count + one.asked_count,
-            failed_count: sum.failed_count + one.failed_count,
-            blocked_count: sum.blocked_count + one.blocked_count,
-            dropped_count: sum.dropped_count + one.dropped_count,
-        })
     }
 }
 
@@ -90,15 +76,12 @@ impl std::iter::Sum for HookStats {
 #[utoipa::path(get, path = "/tools/{name}/stats", operation_id = "tool_stats", tag = "stats", params(("name" = String, Path, example = "echo", description = "The tool's name"), WindowParams),
     security(("api_key" = ["read"])),
     responses((status = 200, description = "The counts", body = StatsAnswer),
-        (status = 404, description = "Unknown tool without recorded calls"),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable")))]
+        (status = 404, description = "Unknown tool without recorded calls"), InvalidQuery, Unavailable))]
 pub(super) async fn of_tool(
-    State(state): State<AppState>,
-    access: Access,
+    Api { state, access }: Api,
     Path(name): Path<String>,
     Params(params): Params<WindowParams>,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let since = since(&state, params.window.as_deref())?;
     let stored = access.store().stats(Some(&name)).await?.pop().filter(|_| access.caller().may_have(&name));
     // Deleted tools keep their counts.
@@ -107,20 +90,14 @@ pub(super) async fn of_tool(
         None => ToolStats::never_called(&tools::find(&access, &name)?.name),
     };
     let series = series(&access, &name, since).await?;
-    Ok(reply::json(StatusCode::OK, &StatsAnswer { stats, series }))
+    Ok(reply::ok(&StatsAnswer { stats, series }))
 }
 
 /// Reads the counts of all tools.
 #[utoipa::path(get, path = "/stats", operation_id = "all_stats", tag = "stats", params(WindowParams),
     security(("api_key" = ["read"])),
-    responses((status = 200, description = "The counts", body = AllStats),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn of_all(
-    State(state): State<AppState>,
-    access: Access,
-    Params(params): Params<WindowParams>,
-) -> Result<Response, Problem> {
+    responses((status = 200, description = "The counts", body = AllStats), InvalidQuery, Unavailable))]
+pub(super) async fn of_all(Api { state, access }: Api, Params(params): Params<WindowParams>) -> HttpResult {
     let since = since(&state, params.window.as_deref())?;
     let mut stored = access.store().stats(None).await?;
     let unknown = stored.iter().position(|stats| stats.tool_name == UNKNOWN_TOOL).map(|place| stored.remove(place));
@@ -138,37 +115,35 @@ pub(super) async fn of_all(
         tools.push(StatsAnswer { stats, series });
     }
     let hooks = match access.tenant().is_default() {
-        true => state.engine.hooks().counts().into(),
+        true => HookStats::sum(std::iter::once(state.engine.hooks().counts())),
         // For other tenants, the total is the sum over their own hooks.
-        false => state.engine.hooks().all(access.tenant()).iter().map(|hook| hook.counts().into()).sum(),
+        false => HookStats::sum(state.engine.hooks().all(access.tenant()).iter().map(|hook| &hook.counts)),
     };
     let unknown_tools = unknown.unwrap_or_else(|| ToolStats::never_called(UNKNOWN_TOOL));
-    Ok(reply::json(StatusCode::OK, &AllStats { tools, unknown_tools, hooks }))
+    Ok(reply::ok(&AllStats { tools, unknown_tools, hooks }))
 }
 
 /// Resets the counts of a tool to zero.
 #[utoipa::path(delete, path = "/tools/{name}/stats", operation_id = "reset_tool_stats", tag = "stats", params(("name" = String, Path, example = "echo", description = "The tool's name")),
     security(("api_key" = ["tools"])),
     responses((status = 204, description = "Reset"),
-        (status = 404, description = "Unknown tool without recorded calls"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn reset_tool(access: Access, Path(name): Path<String>) -> Result<StatusCode, Problem> {
+        (status = 404, description = "Unknown tool without recorded calls"), Unavailable))]
+pub(super) async fn reset_tool(access: Access, Path(name): Path<String>) -> HttpResult<NoContent> {
     if access.store().stats(Some(&name)).await?.is_empty() || !access.caller().may_have(&name) {
         tools::find(&access, &name)?;
     }
     access.store().reset_stats(Some(&name)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 /// Resets the counts of all tools to zero.
 #[utoipa::path(delete, path = "/stats", operation_id = "reset_all_stats", tag = "stats",
     security(("api_key" = ["tools"])),
-    responses((status = 204, description = "Reset"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn reset_all(access: Access, Params(NoParams {}): Params<NoParams>) -> Result<StatusCode, Problem> {
+    responses((status = 204, description = "Reset"), Unavailable))]
+pub(super) async fn reset_all(access: Access, Params(NoParams {}): Params<NoParams>) -> HttpResult<NoContent> {
     require_all_tools(&access)?;
     access.store().reset_stats(None).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 /// An empty query. It rejects `?tool=…`, which callers might expect to select a tool.
@@ -176,7 +151,7 @@ pub(super) async fn reset_all(access: Access, Params(NoParams {}): Params<NoPara
 #[serde(deny_unknown_fields)]
 pub(super) struct NoParams {}
 
-async fn series(access: &Access, tool: &str, since: Option<Time>) -> Result<Option<Vec<MinuteStats>>, Problem> {
+async fn series(access: &Access, tool: &str, since: Option<Time>) -> HttpResult<Option<Vec<MinuteStats>>> {
     match since {
         Some(since) => Ok(Some(access.store().stats_by_minute(tool, since).await?)),
         None => Ok(None),
@@ -184,11 +159,11 @@ async fn series(access: &Access, tool: &str, since: Option<Time>) -> Result<Opti
 }
 
 /// Returns the start of the window. The minute that contains it is included completely.
-fn since(state: &AppState, window: Option<&str>) -> Result<Option<Time>, Problem> {
+fn since(state: &AppState, window: Option<&str>) -> HttpResult<Option<Time>> {
     let Some(window) = window else { return Ok(None) };
-    let minutes = minutes(window).filter(|minutes| (1..=MAX_WINDOW_MINUTES).contains(minutes)).ok_or_else(|| {
-        Problem::field("", "query: window must be a number followed by s, m, h or d, such as `1h`, up to `7d`")
-    })?;
+    let minutes = minutes(window)
+        .filter(|minutes| (1..=MAX_WINDOW_MINUTES).contains(minutes))
+        .ok_or_else(|| Problem::query("window must be a number followed by s, m, h or d, such as `1h`, up to `7d`"))?;
     Ok(Some(Time(state.clock.now().0 - (minutes - 1) * 60_000_000)))
 }
 

@@ -8,26 +8,14 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::AppState;
 use super::auth::{CallerLimits, held};
-use super::problem::Problem;
+use super::{AppState, HttpResult, Problem};
 use crate::auth::{Limits, Permit};
-
-/// The limit on all open streams of this node.
-#[derive(Debug, Clone)]
-pub(super) struct Subscribers(Arc<Semaphore>);
-
-impl Subscribers {
-    /// Creates a limit of `most` streams.
-    pub fn new(most: usize) -> Self {
-        Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
-    }
-}
 
 /// The limits that apply to the caller of a request.
 #[derive(Debug)]
 pub(super) struct StreamLimits {
-    all: Subscribers,
+    all: Arc<Semaphore>,
     own: Option<Arc<Limits>>,
 }
 
@@ -43,10 +31,11 @@ impl StreamLimits {
     ///
     /// # Errors
     /// Returns a problem if the caller or the node has reached its limit.
-    pub fn take(&self) -> Result<StreamPermit, Problem> {
+    pub fn take(&self) -> HttpResult<StreamPermit> {
         let own = self.own.as_ref().map(|own| own.stream()).transpose();
-        let own = own.map_err(|busy| Problem::too_many_streams(busy.what, busy.retry_after_s))?.flatten();
-        let all = self.all.0.clone().try_acquire_owned().map_err(|_| Problem::no_room_for_streams())?;
+        let own = own.map_err(|busy| Problem::too_many("TOO_MANY_STREAMS", busy.what, busy.retry_after_s))?.flatten();
+        let full = |_| Problem::overloaded("too many event streams are open; nothing was accepted, retry later");
+        let all = self.all.clone().try_acquire_owned().map_err(full)?;
         Ok(StreamPermit { _all: all, _own: own })
     }
 }
@@ -79,7 +68,7 @@ impl FromRequestParts<AppState> for StreamLimits {
 impl FromRequestParts<AppState> for StreamPermit {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> HttpResult<Self> {
         let Ok(seats) = StreamLimits::from_request_parts(parts, state).await;
         seats.take()
     }

@@ -12,8 +12,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::problem::Problem;
-use super::turns::RequestTracker;
+use super::Problem;
+use super::requests::RequestTracker;
 
 /// How long, and up to how many bytes, the connection keeps reading a request that was already answered before it
 /// closes.
@@ -170,7 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         }
         ready!(self.read_alarm.poll(since + patience, context));
         if self.begun.is_some() {
-            let words = (self.last_words)(Problem::headers_timeout(patience));
+            let words = (self.last_words)(Problem::timeout("headers", patience));
             // Best effort: a slow client does not get further time to read the response.
             let _ = Pin::new(&mut self.stream).poll_write(context, &words);
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -205,7 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         let Some(status) = bare_error_status(said) else { return false };
         self.own = (self.last_words)(match status {
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => Problem::head_too_large(status),
-            _ => Problem::malformed_http(),
+            _ => Problem::bad_request("the request is not valid HTTP/1.1"),
         });
         true
     }

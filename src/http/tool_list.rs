@@ -3,21 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::Response;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::extract::Params;
-use super::problem::Problem;
-use super::{AppState, groups, reply};
+use super::responses::InvalidQuery;
+use super::{Api, AppState, HttpResult, Params, extract, groups, reply};
 use crate::access::Access;
 use crate::domain::stats::ToolStats;
 use crate::formats::definitions::{Format, prompt};
 use crate::registry::definitions::{self, DefinitionList, ListOptions, NativeItem, NativeList, ScoredEntry};
 use crate::registry::entry::etag_of;
-use crate::registry::rendered::Rendered;
+use crate::registry::snapshot::Rendered;
 use crate::registry::{Entry, Snapshot, View};
 
 const JSON: &str = "application/json";
@@ -109,17 +106,13 @@ enum ToolListAnswer<'a> {
             content((ToolListAnswer = "application/json"), (String = "text/markdown")), headers(("ETag" = String))),
         (status = 304, description = "`If-None-Match` lists the current version"),
         (status = 404, description = "Unknown session or group"),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable (with `stats` or `session`)")))]
+        (status = 503, description = "The database is unavailable (with `stats` or `session`)"), InvalidQuery))]
 pub(super) async fn list(
-    State(state): State<AppState>,
-    access: Access,
+    Api { state, access }: Api,
     headers: HeaderMap,
     Params(params): Params<ListParams>,
-) -> Result<Response, Problem> {
-    if params.limit.is_some_and(|limit| !(1..=MAX_TOOLS).contains(&limit)) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_TOOLS}")));
-    }
+) -> HttpResult {
+    extract::limit(params.limit, MAX_TOOLS, MAX_TOOLS)?;
     let snapshot = access.snapshot().clone();
     let format = params.format();
     let media_type = if format == Format::Prompt { MARKDOWN } else { JSON };
@@ -143,17 +136,16 @@ pub(super) async fn list(
         let view = access.view(&snapshot, session.as_ref());
         render_list(&state, &access, view, &params, &stats)
     });
-    let Rendered { body, etag } = made.await.map_err(|_| Problem::internal())?;
+    let Rendered { body, etag } = made.await?;
     Ok(reply::bytes(&headers, media_type, &etag, body))
 }
 
 /// Returns the cached list, shared by all callers. Lowering many schemas is slow, so it runs on a blocking thread.
-async fn cached_list(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> Result<Rendered, Problem> {
+async fn cached_list(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> HttpResult<Rendered> {
     if let Some(rendered) = snapshot.kept(format, losses) {
         return Ok(rendered.clone());
     }
-    let made = tokio::task::spawn_blocking(move || snapshot.rendered(format, losses).clone());
-    made.await.map_err(|_| Problem::internal())
+    Ok(tokio::task::spawn_blocking(move || snapshot.rendered(format, losses).clone()).await?)
 }
 
 /// Renders a list for this request only.
@@ -166,17 +158,17 @@ fn render_list(
 ) -> Rendered {
     let listed = select_tools(view, params);
     let limit = params.limit.unwrap_or(usize::MAX);
-    match params.format() {
-        Format::Native => definitions::json(&native(state, access, view, &listed, limit)).into(),
+    Rendered::new(match params.format() {
+        Format::Native => definitions::json(&native(state, access, view, &listed, limit)),
         Format::Prompt => {
             let shown: Vec<&Arc<Entry>> = listed.iter().take(limit).map(|(entry, _)| entry).collect();
-            prompt::render(shown.iter().map(|entry| &entry.definition), stats).into_bytes().into()
+            prompt::render(shown.iter().map(|entry| &entry.definition), stats).into()
         }
         format => {
             let wanted = ListOptions { limit, losses: params.losses(), scores: params.query().is_some() };
-            definitions::json(&view.snapshot().definitions(format, &listed, wanted)).into()
+            definitions::json(&view.snapshot().definitions(format, &listed, wanted))
         }
-    }
+    })
 }
 
 /// Returns the tools that match the request, regardless of its format.
@@ -205,13 +197,13 @@ fn native<'a>(
     let pauses = state.engine.pauses();
     let shown = listed.iter().take(limit);
     let items = shown.map(|(entry, score)| NativeItem {
-        tool: entry.view(pauses.of(access.tenant(), &entry.name)).with_active(view.is_available(entry)),
+        tool: entry.view(pauses.of(access.tenant(), &entry.name), view.is_available(entry)),
         score: *score,
     });
     NativeList { tools: items.collect(), total: listed.len() }
 }
 
-async fn stats(access: &Access) -> Result<HashMap<String, ToolStats>, Problem> {
+async fn stats(access: &Access) -> HttpResult<HashMap<String, ToolStats>> {
     let stored = access.store().stats(None).await?;
     Ok(stored.into_iter().map(|stats| (stats.tool_name.clone(), stats)).collect())
 }

@@ -1,19 +1,17 @@
 //! `/tools`: reading a tool, and managing tools that are registered over the API.
 
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::extract::Path;
+use axum::http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
-use super::extract::{DefinitionBody, JsonBody};
-use super::openapi_common::BodyErrors;
-use super::problem::Problem;
-use super::{AppState, Shared, reply};
+use super::extract::DefinitionBody;
+use super::responses::{InvalidBody, Unavailable, UnknownTool};
+use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Problem, Shared, reply};
 use crate::access::Access;
 use crate::domain::call::Coercion;
-use crate::domain::{ExecutorSpec, ToolDefinition, json, tool};
+use crate::domain::{ExecutorSpec, Source, ToolDefinition, json, tool};
 use crate::engine;
 use crate::registry::entry::ToolView;
 use crate::registry::fetched::{self, FetchedDefinition};
@@ -24,16 +22,11 @@ use crate::store::tools::Precondition;
 /// Resumes a paused tool. A tool that is not paused is left unchanged.
 #[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, example = "echo", description = "The tool's name")),
     security(("api_key" = ["tools"])),
-    responses((status = 200, description = "The tool, no longer paused", body = ToolView),
-        (status = 404, description = "Unknown tool")))]
-pub(super) async fn resume(
-    State(state): State<AppState>,
-    access: Access,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
+    responses((status = 200, description = "The tool, no longer paused", body = ToolView), UnknownTool))]
+pub(super) async fn resume(Api { state, access }: Api, Path(name): Path<String>) -> HttpResult {
     let entry = find(&access, &name)?;
     state.engine.pauses().resume(access.tenant(), &entry.name);
-    tool_response(&state, &access, &name, StatusCode::OK, Vec::new())
+    tool_response(&state, &access, &name, &HeaderMap::new(), Vec::new())
 }
 
 /// Registers a tool.
@@ -44,28 +37,21 @@ pub(super) async fn resume(
         "required": ["city"]}, "annotations": {"read_only": true}, "executor": {"type": "builtin", "name": "echo"}})),
     security(("api_key" = ["tools"])),
     responses((status = 201, description = "Registered, with its `Location` and `ETag`", body = ToolView, headers(("Location" = String), ("ETag" = String))),
-        BodyErrors,
         (status = 409, description = "A tool of this name is already registered"),
         (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has reached its limit. `TOO_MANY_REQUESTS`: the \
             rate or concurrency limit of the key is exceeded"),
-        (status = 422, description = "The definition is invalid; see `errors`"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn create(
-    State(state): State<AppState>,
-    access: Access,
-    body: DefinitionBody,
-) -> Result<Response, Problem> {
+        (status = 422, description = "The definition is invalid; see `errors`"), BodyErrors, Unavailable))]
+pub(super) async fn create(Api { state, access }: Api, body: DefinitionBody) -> HttpResult {
     let definition = tool::read_definition(body.value)?;
     let name = definition.name.clone();
     check_allowed(&access, &definition)?;
     let (definition, fetched) = compile(&state, &access, definition).await?;
     if !put(&state, &access, &definition, &fetched, Precondition::Absent).await? {
-        return Err(Problem::conflict(
-            "TOOL_EXISTS",
-            format!("the tool \"{name}\" is already registered; use PUT to replace it"),
-        ));
+        let detail = format!("the tool \"{name}\" is already registered; use PUT to replace it");
+        return Err(Problem::conflict("TOOL_EXISTS", detail));
     }
-    tool_response(&state, &access, &name, StatusCode::CREATED, body.warnings)
+    let tool = tool_response(&state, &access, &name, &HeaderMap::new(), body.warnings)?;
+    Ok(reply::created(&format!("/tools/{name}"), tool))
 }
 
 /// Reads a tool.
@@ -73,18 +59,9 @@ pub(super) async fn create(
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
     params(("name" = String, Path, example = "echo", description = "The tool's name"), ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the caller's version")),
     responses((status = 200, description = "The tool, with its `ETag`", body = ToolView, headers(("ETag" = String))),
-        (status = 304, description = "`If-None-Match` lists the current version"),
-        (status = 404, description = "Unknown tool")))]
-pub(super) async fn read(
-    State(state): State<AppState>,
-    access: Access,
-    headers: HeaderMap,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    let (entry, active) = find_visible(&access, &name)?;
-    let paused = state.engine.pauses().of(access.tenant(), &entry.name);
-    let view = entry.view(paused).with_active(active);
-    Ok(reply::tagged(&headers, StatusCode::OK, &entry.etag_now(paused, active), &view))
+        (status = 304, description = "`If-None-Match` lists the current version"), UnknownTool))]
+pub(super) async fn read(Api { state, access }: Api, headers: HeaderMap, Path(name): Path<String>) -> HttpResult {
+    tool_response(&state, &access, &name, &headers, Vec::new())
 }
 
 /// Registers or replaces a tool. Use `If-Match` for compare-and-swap, `If-None-Match: *` to only register.
@@ -98,28 +75,23 @@ pub(super) async fn read(
         ("If-None-Match" = Option<String>, Header, description = "`*`: only if no tool of this name exists")),
     responses((status = 200, description = "Replaced", body = ToolView, headers(("ETag" = String))),
         (status = 201, description = "Registered", body = ToolView, headers(("Location" = String), ("ETag" = String))),
-        BodyErrors,
         (status = 412, description = "`If-Match` or `If-None-Match` does not hold"),
         (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has reached its limit. `TOO_MANY_REQUESTS`: the \
             rate or concurrency limit of the key is exceeded"),
-        (status = 422, description = "The definition is invalid; see `errors`"),
-        (status = 503, description = "The database is unavailable")))]
+        (status = 422, description = "The definition is invalid; see `errors`"), BodyErrors, Unavailable))]
 pub(super) async fn replace(
-    State(state): State<AppState>,
-    access: Access,
+    Api { state, access }: Api,
     Path(name): Path<String>,
     headers: HeaderMap,
     mut body: DefinitionBody,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     if let Value::Object(members) = &mut body.value {
         members.entry("name").or_insert_with(|| name.as_str().into());
     }
     let definition = tool::read_definition(body.value)?;
     if definition.name != name {
-        return Err(Problem::field(
-            "/name",
-            format!("must be \"{}\" as in the path, or omitted", json::shorten(&name, 128)),
-        ));
+        let message = format!("must be \"{}\" as in the path, or omitted", json::shorten(&name, 128));
+        return Err(Problem::field("/name", message));
     }
     check_allowed(&access, &definition)?;
     let (definition, fetched) = compile(&state, &access, definition).await?;
@@ -131,8 +103,8 @@ pub(super) async fn replace(
     if !put(&state, &access, &definition, &fetched, expected).await? {
         return Err(stale_version(&name));
     }
-    let status = if registered.is_some() { StatusCode::OK } else { StatusCode::CREATED };
-    tool_response(&state, &access, &name, status, body.warnings)
+    let tool = tool_response(&state, &access, &name, &HeaderMap::new(), body.warnings)?;
+    Ok(if registered.is_some() { tool } else { reply::created(&format!("/tools/{name}"), tool) })
 }
 
 /// Deletes a registered tool. A file or built-in tool that it shadowed becomes visible again.
@@ -140,23 +112,18 @@ pub(super) async fn replace(
     security(("api_key" = ["tools"])),
     params(("name" = String, Path, example = "get_weather", description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Deletes the tool only if it has this `ETag`; `*` matches any")),
     responses((status = 204, description = "Removed"),
-        (status = 404, description = "Unknown tool"),
         (status = 409, description = "The tool was not registered over the API"),
-        (status = 412, description = "`If-Match` does not hold"),
-        (status = 503, description = "The database is unavailable")))]
+        (status = 412, description = "`If-Match` does not hold"), UnknownTool, Unavailable))]
 pub(super) async fn delete(
-    State(state): State<AppState>,
-    access: Access,
+    Api { state, access }: Api,
     Path(name): Path<String>,
     headers: HeaderMap,
-) -> Result<StatusCode, Problem> {
+) -> HttpResult<NoContent> {
     let shown = find(&access, &name)?;
     let Some(registered) = state.engine.registry().api_entry(access.tenant(), &name) else {
         let detail = match shown.made.source {
-            crate::domain::Source::File => format!("\"{name}\" is declared in the tools folder; remove it there"),
-            crate::domain::Source::Mcp => {
-                format!("\"{name}\" is a tool of an upstream MCP server; remove the server instead")
-            }
+            Source::File => format!("\"{name}\" is declared in the tools folder; remove it there"),
+            Source::Mcp => format!("\"{name}\" is a tool of an upstream MCP server; remove the server instead"),
             _ => format!("\"{name}\" is built in; register a tool of the same name to shadow it"),
         };
         return Err(Problem::conflict("TOOL_NOT_REGISTERED", detail));
@@ -166,7 +133,7 @@ pub(super) async fn delete(
         return Err(stale_version(&name));
     }
     state.engine.registry().reload(access.store()).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -198,14 +165,8 @@ pub(super) struct Validation {
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
     params(("name" = String, Path, example = "echo", description = "The tool's name")),
     responses((status = 200, description = "The result of the validation", body = Validation),
-        BodyErrors,
-        (status = 404, description = "Unknown tool"),
-        (status = 422, description = "The body does not match the schema")))]
-pub(super) async fn validate(
-    access: Access,
-    Path(name): Path<String>,
-    mut body: JsonBody,
-) -> Result<Response, Problem> {
+        BodyErrors, UnknownTool, InvalidBody))]
+pub(super) async fn validate(access: Access, Path(name): Path<String>, mut body: JsonBody) -> HttpResult {
     let entry = find(&access, &name)?;
     let given = Arc::new(body.read::<ValidateBody>()?.arguments);
     let validation = match engine::try_arguments(&entry, &given) {
@@ -214,24 +175,24 @@ pub(super) async fn validate(
         }
         Err(errors) => Validation { valid: false, arguments: given, coerced: Vec::new(), errors },
     };
-    Ok(reply::json(StatusCode::OK, &validation))
+    Ok(reply::ok(&validation))
 }
 
 /// Returns the tool that the caller sees under this name.
-pub(super) fn find(access: &Access, name: &str) -> Result<Arc<Entry>, Problem> {
+pub(super) fn find(access: &Access, name: &str) -> HttpResult<Arc<Entry>> {
     find_visible(access, name).map(|(entry, _)| entry)
 }
 
 /// Returns the tool that the caller sees under this name, and whether it can be called.
-fn find_visible(access: &Access, name: &str) -> Result<(Arc<Entry>, bool), Problem> {
+fn find_visible(access: &Access, name: &str) -> HttpResult<(Arc<Entry>, bool)> {
     let snapshot = access.snapshot();
     let view = access.view(&snapshot, None);
     let found = view.get(name).map(|entry| (entry.clone(), view.is_available(entry)));
-    found.ok_or_else(|| Problem::not_found(format!("unknown tool \"{}\"", json::shorten(name, 128))))
+    found.ok_or_else(|| Problem::unknown("tool", name))
 }
 
 /// Returns whether the request has a precondition. A precondition that does not hold is a 412 problem.
-fn precondition(state: &Shared, access: &Access, headers: &HeaderMap, name: &str) -> Result<bool, Problem> {
+fn precondition(state: &Shared, access: &Access, headers: &HeaderMap, name: &str) -> HttpResult<bool> {
     let shown = find_visible(access, name).ok();
     let pauses = state.engine.pauses();
     let etag = shown.as_ref().map(|(entry, active)| entry.etag_now(pauses.of(access.tenant(), &entry.name), *active));
@@ -251,7 +212,7 @@ fn precondition(state: &Shared, access: &Access, headers: &HeaderMap, name: &str
 }
 
 /// Checks that the key may use the tool's name and, if the tool runs a built-in, that built-in.
-fn check_allowed(access: &Access, definition: &ToolDefinition) -> Result<(), Problem> {
+fn check_allowed(access: &Access, definition: &ToolDefinition) -> HttpResult<()> {
     let code = match &definition.executor {
         ExecutorSpec::Builtin { name } => name,
         _ => &definition.name,
@@ -272,7 +233,7 @@ async fn compile(
     state: &AppState,
     access: &Access,
     mut definition: ToolDefinition,
-) -> Result<(ToolDefinition, FetchedDefinition), Problem> {
+) -> HttpResult<(ToolDefinition, FetchedDefinition)> {
     let registry = state.engine.registry().clone();
     registry.keep_presets(access.tenant(), &mut definition);
     state.upstreams.complete(&mut definition);
@@ -282,14 +243,14 @@ async fn compile(
     let tried = tokio::task::spawn_blocking(move || {
         registry.try_fetched(&tenant, definition.clone(), fetched).map(|fetched| (definition, fetched))
     });
-    match tried.await.map_err(|_| Problem::internal())? {
+    match tried.await? {
         Ok(compiled) if unknown.is_empty() => Ok(compiled),
         Ok(_) => Err(unknown.into()),
         Err(faults) => Err(faults.into_iter().chain(unknown).collect::<Vec<Fault>>().into()),
     }
 }
 
-async fn unknown_groups(state: &Shared, access: &Access, named: &[String]) -> Result<Vec<Fault>, Problem> {
+async fn unknown_groups(state: &Shared, access: &Access, named: &[String]) -> HttpResult<Vec<Fault>> {
     let registry = state.engine.registry();
     let unknown = || check::unknown_groups(named, access.snapshot().groups());
     if !unknown().is_empty() {
@@ -305,28 +266,24 @@ async fn put(
     definition: &ToolDefinition,
     fetched: &FetchedDefinition,
     expected: Precondition,
-) -> Result<bool, Problem> {
+) -> HttpResult<bool> {
     let text = fetched::to_store(definition, fetched).map_err(|_| Problem::internal())?;
     let put = access.store().put_tool(&definition.name, &text, expected, state.clock.now()).await?;
     state.engine.registry().reload(access.store()).await?;
     Ok(put)
 }
 
+/// Returns a tool, or 304 if `headers` list the current version.
 fn tool_response(
     state: &Shared,
     access: &Access,
     name: &str,
-    status: StatusCode,
+    headers: &HeaderMap,
     warnings: Vec<String>,
-) -> Result<Response, Problem> {
+) -> HttpResult {
     let (entry, active) = find_visible(access, name)?;
     let paused = state.engine.pauses().of(access.tenant(), &entry.name);
-    let view = entry.view(paused).with_active(active).with_warnings(warnings);
-    let mut response = reply::tagged(&HeaderMap::new(), status, &entry.etag_now(paused, active), &view);
-    if status == StatusCode::CREATED
-        && let Ok(location) = HeaderValue::from_str(&format!("/tools/{name}"))
-    {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response.into_response())
+    let mut view = entry.view(paused, active);
+    view.warnings = warnings;
+    Ok(reply::tagged(headers, &entry.etag_now(paused, active), &view))
 }

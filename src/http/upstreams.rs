@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use super::extract::JsonBody;
-use super::openapi_common::BodyErrors;
-use super::problem::{FieldError, Problem};
-use super::{AppState, Shared, reply};
+use super::responses::{Unavailable, UnknownServer};
+use super::{Api, BodyErrors, FieldError, HttpResult, JsonBody, NoContent, Problem, Shared, reply};
 use crate::access::Access;
-use crate::domain::json::{pointer_token, shorten};
+use crate::domain::json::pointer_token;
 use crate::domain::process::EnvValue;
 use crate::domain::schemas::HttpUrl;
 use crate::domain::tool::OutputCheck;
@@ -76,10 +74,10 @@ pub(super) struct Acceptance {
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The servers", body = UpstreamList),
         (status = 503, description = "The service is shutting down")))]
-pub(super) async fn list(State(state): State<AppState>, access: Access) -> Response {
+pub(super) async fn list(Api { state, access }: Api) -> Response {
     // Upstream servers belong to the operator. Other tenants see only the tools.
     let upstreams = if access.tenant().is_default() { state.upstreams.list() } else { Vec::new() };
-    reply::json(StatusCode::OK, &UpstreamList { total: upstreams.len(), upstreams })
+    reply::ok(&UpstreamList { total: upstreams.len(), upstreams })
 }
 
 /// Registers a server with Streamable HTTP. Every node connects to it.
@@ -89,11 +87,9 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Respo
     request_body(content = UpstreamDefinition, example = json!({"name": "weather", "url": "https://mcp.example.com/mcp"})),
     security(("api_key" = ["admin"])),
     responses((status = 201, description = "Registered", body = UpstreamDetails, headers(("Location" = String))),
-        BodyErrors,
         (status = 409, description = "A server of this name exists, or the limit of servers is reached"),
-        (status = 422, description = "The server is invalid; see `errors`"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
+        (status = 422, description = "The server is invalid; see `errors`"), BodyErrors, Unavailable))]
+pub(super) async fn create(Api { state, access }: Api, body: JsonBody) -> HttpResult {
     if !access.tenant().is_default() {
         return Err(Problem::forbidden(
             "only the operator can manage upstream servers, because their tools are shared by all tenants",
@@ -106,22 +102,17 @@ pub(super) async fn create(State(state): State<AppState>, access: Access, body: 
     }
     state.upstreams.register(&name, &upstream).await.map_err(problem)?;
     state.upstreams.settled(&name, Duration::from_millis(state.config.mcp_servers.start_wait_ms)).await;
-    Ok(reply::at(&format!("/upstreams/{name}"), server_response(&state, &name, StatusCode::CREATED)?))
+    Ok(reply::created(&format!("/upstreams/{name}"), server_response(&state, &name)?))
 }
 
 /// Reads a server, with its last lines of standard error and the last changes of its tools.
 #[utoipa::path(get, path = "/upstreams/{name}", operation_id = "read_upstream", tag = "upstreams",
     security(("api_key" = ["admin"])),
     params(("name" = String, Path, example = "weather", description = "The server's name")),
-    responses((status = 200, description = "The server", body = UpstreamDetails),
-        (status = 404, description = "Unknown server")))]
-pub(super) async fn read(
-    State(state): State<AppState>,
-    access: Access,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
+    responses((status = 200, description = "The server", body = UpstreamDetails), UnknownServer))]
+pub(super) async fn read(Api { state, access }: Api, Path(name): Path<String>) -> HttpResult {
     require_operator(&access, &name)?;
-    server_response(&state, &name, StatusCode::OK)
+    server_response(&state, &name)
 }
 
 /// Deletes a registered server and its tools. Its running calls fail.
@@ -129,17 +120,11 @@ pub(super) async fn read(
     security(("api_key" = ["admin"])),
     params(("name" = String, Path, example = "weather", description = "The server's name")),
     responses((status = 204, description = "Removed"),
-        (status = 404, description = "Unknown server"),
-        (status = 409, description = "The server is declared in the settings"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn delete(
-    State(state): State<AppState>,
-    access: Access,
-    Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
+        (status = 409, description = "The server is declared in the settings"), UnknownServer, Unavailable))]
+pub(super) async fn delete(Api { state, access }: Api, Path(name): Path<String>) -> HttpResult<NoContent> {
     require_operator(&access, &name)?;
     state.upstreams.delete(&name).await.map_err(problem)?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 /// Restarts a server immediately, on this node. Its running calls fail.
@@ -147,16 +132,11 @@ pub(super) async fn delete(
     security(("api_key" = ["admin"])),
     params(("name" = String, Path, example = "weather", description = "The server's name")),
     responses((status = 202, description = "The server is starting", body = UpstreamDetails),
-        (status = 404, description = "Unknown server"),
-        (status = 409, description = "The declaration of the server is invalid")))]
-pub(super) async fn restart(
-    State(state): State<AppState>,
-    access: Access,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
+        (status = 409, description = "The declaration of the server is invalid"), UnknownServer))]
+pub(super) async fn restart(Api { state, access }: Api, Path(name): Path<String>) -> HttpResult {
     require_operator(&access, &name)?;
     state.upstreams.restart(&name).map_err(problem)?;
-    server_response(&state, &name, StatusCode::ACCEPTED)
+    Ok((StatusCode::ACCEPTED, server_response(&state, &name)?).into_response())
 }
 
 /// Accepts the current definitions of tools of a pinned server, so that they can be called again.
@@ -165,34 +145,23 @@ pub(super) async fn restart(
     security(("api_key" = ["admin"])),
     params(("name" = String, Path, example = "weather", description = "The server's name")),
     responses((status = 200, description = "The updated server", body = UpstreamDetails),
-        BodyErrors,
-        (status = 404, description = "Unknown server"),
         (status = 422, description = "The server does not offer one of the tools"),
-        (status = 503, description = "The database is unavailable")))]
-pub(super) async fn accept(
-    State(state): State<AppState>,
-    access: Access,
-    Path(name): Path<String>,
-    mut body: JsonBody,
-) -> Result<Response, Problem> {
+        BodyErrors, UnknownServer, Unavailable))]
+pub(super) async fn accept(Api { state, access }: Api, Path(name): Path<String>, mut body: JsonBody) -> HttpResult {
     require_operator(&access, &name)?;
     let Acceptance { tools } = body.read()?;
     state.upstreams.accept(&name, tools.as_deref()).await.map_err(problem)?;
-    server_response(&state, &name, StatusCode::OK)
+    server_response(&state, &name)
 }
 
 /// Checks that the caller belongs to the operator's tenant. For other tenants, the server does not exist.
-fn require_operator(access: &Access, name: &str) -> Result<(), Problem> {
-    if access.tenant().is_default() { Ok(()) } else { Err(no_such_upstream(name)) }
+fn require_operator(access: &Access, name: &str) -> HttpResult<()> {
+    if access.tenant().is_default() { Ok(()) } else { Err(Problem::unknown("upstream server", name)) }
 }
 
-fn server_response(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
-    let details = state.upstreams.details(name).ok_or_else(|| no_such_upstream(name))?;
-    Ok(reply::json(status, &details))
-}
-
-fn no_such_upstream(name: &str) -> Problem {
-    Problem::not_found(format!("unknown upstream server \"{}\"", shorten(name, 64)))
+fn server_response(state: &Shared, name: &str) -> HttpResult {
+    let details = state.upstreams.details(name).ok_or_else(|| Problem::unknown("upstream server", name))?;
+    Ok(reply::ok(&details))
 }
 
 /// Returns the faults of a server that are detectable without a connection.

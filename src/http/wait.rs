@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::problem::Problem;
-use super::{Shared, extract};
+use super::{HttpResult, Shared, extract};
 use crate::access::Access;
 use crate::domain::Call;
 use crate::domain::event::Stage;
@@ -14,12 +13,7 @@ use crate::domain::event::Stage;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns the call once it has ended, after `longest`, or when the service shuts down.
-pub(super) async fn wait(
-    state: &Shared,
-    access: &Access,
-    id: Uuid,
-    longest: Option<Duration>,
-) -> Result<Call, Problem> {
+pub(super) async fn wait(state: &Shared, access: &Access, id: Uuid, longest: Option<Duration>) -> HttpResult<Call> {
     // Subscribing before the first check ensures that no end is missed.
     let mut reader = state.bus.subscribe(vec![id]);
     let mut over = std::pin::pin!(async {
@@ -29,12 +23,12 @@ pub(super) async fn wait(
         }
     });
     loop {
-        let call = access.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
+        let call = extract::find_call(access, id).await?;
         if call.status.is_terminal() || longest.is_some_and(|longest| longest.is_zero()) {
             return Ok(call);
         }
         tokio::select! {
-            () = &mut over => return Ok(call_now(access, id).await?.unwrap_or(call)),
+            () = &mut over => return Ok(access.call(id).await?.unwrap_or(call)),
             () = state.closing.cancelled() => return Ok(call),
             () = tokio::time::sleep(CHECK_INTERVAL) => {}
             () = async {
@@ -49,8 +43,4 @@ pub(super) async fn wait(
             } => {}
         }
     }
-}
-
-async fn call_now(access: &Access, id: Uuid) -> Result<Option<Call>, Problem> {
-    Ok(access.call(id).await?)
 }

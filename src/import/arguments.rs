@@ -40,7 +40,6 @@ pub struct Request<'d> {
 
 impl<'d> Request<'d> {
     /// Creates an empty request.
-    #[must_use]
     pub fn new(bundler: Bundler<'d>) -> Self {
         Self {
             bundler,
@@ -128,7 +127,6 @@ impl<'d> Request<'d> {
 }
 
 /// Returns the template that consists of this argument.
-#[must_use]
 pub fn placeholder(name: &str) -> Value {
     format!("{{{name}}}").into()
 }

@@ -26,7 +26,6 @@ pub struct Body<'d> {
 
 impl<'d> Body<'d> {
     /// Returns `true` if the body is a single argument.
-    #[must_use]
     pub fn is_argument(&self) -> bool {
         !matches!(self.kind, Kind::Form | Kind::Multipart)
     }
@@ -61,8 +60,7 @@ impl<'d> Body<'d> {
         document: &'d Map<String, Value>,
         operation: &'d Map<String, Value>,
     ) -> Result<Option<Self>, String> {
-        let own = reference::elements(operation, "consumes")?;
-        let consumes = if own.is_empty() { reference::elements(document, "consumes")? } else { own };
+        let consumes = reference::inherited(operation, document, "consumes")?;
         let kinds = consumes.iter().filter_map(Value::as_str).map(|media_type| (Kind::of(media_type), media_type));
         if let Some(body) = parameters.iter().find(|parameter| parameter.place == Place::Body) {
             let (kind, media_type) = kinds.min_by_key(|(kind, _)| *kind).unwrap_or((Kind::Json, "application/json"));

@@ -3,42 +3,30 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The place of a secret in a request.
+/// A secret, and the place in a request where it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Credential {
+pub struct Credential {
+    /// The kind of credential.
+    pub kind: CredentialKind,
+    /// The user name of `basic`, or the name of the parameter; empty for `bearer`.
+    pub name: String,
+    /// The name of the secret that holds the token, the password or the value.
+    pub secret: String,
+}
+
+/// The kind of a credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialKind {
     /// `Authorization: Bearer …`.
-    Bearer {
-        /// The name of the secret that holds the token.
-        secret: String,
-    },
+    Bearer,
     /// `Authorization: Basic …`.
-    Basic {
-        /// The user name.
-        username: String,
-        /// The name of the secret that holds the password.
-        secret: String,
-    },
+    Basic,
     /// A header.
-    Header {
-        /// The name of the header.
-        name: String,
-        /// The name of the secret.
-        secret: String,
-    },
+    Header,
     /// A query parameter.
-    Query {
-        /// The name of the parameter.
-        name: String,
-        /// The name of the secret.
-        secret: String,
-    },
+    Query,
     /// A cookie.
-    Cookie {
-        /// The name of the cookie.
-        name: String,
-        /// The name of the secret.
-        secret: String,
-    },
+    Cookie,
 }
 
 /// The error for an invalid credential. It does not repeat the text, which may contain a secret by mistake.
@@ -54,64 +42,59 @@ impl FromStr for Credential {
     type Err = InvalidCredential;
 
     fn from_str(text: &str) -> Result<Self, InvalidCredential> {
-        let (kind, rest) = text.split_once(':').ok_or(InvalidCredential)?;
-        let (name, secret) = match kind {
-            "bearer" => ("", rest),
-            _ => rest.rsplit_once(':').ok_or(InvalidCredential)?,
+        let (word, rest) = text.split_once(':').ok_or(InvalidCredential)?;
+        let kind = match word {
+            "bearer" => CredentialKind::Bearer,
+            "basic" => CredentialKind::Basic,
+            "header" => CredentialKind::Header,
+            "query" => CredentialKind::Query,
+            "cookie" => CredentialKind::Cookie,
+            _ => return Err(InvalidCredential),
         };
+        let is_bearer = kind == CredentialKind::Bearer;
+        let (name, secret) = if is_bearer { ("", rest) } else { rest.rsplit_once(':').ok_or(InvalidCredential)? };
         let is_name = (1..=128).contains(&secret.len())
             && secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let is_named = kind == "bearer" || (!name.is_empty() && !name.contains(['{', '}', ':']));
+        let is_named = is_bearer || (!name.is_empty() && !name.contains(['{', '}', ':']));
         if !is_name || !is_named || name.chars().any(char::is_control) {
             return Err(InvalidCredential);
         }
-        let (name, secret) = (name.to_owned(), secret.to_owned());
-        match kind {
-            "bearer" => Ok(Self::Bearer { secret }),
-            "basic" => Ok(Self::Basic { username: name, secret }),
-            "header" => Ok(Self::Header { name, secret }),
-            "query" => Ok(Self::Query { name, secret }),
-            "cookie" => Ok(Self::Cookie { name, secret }),
-            _ => Err(InvalidCredential),
-        }
+        Ok(Self { kind, name: name.to_owned(), secret: secret.to_owned() })
     }
 }
 
 impl fmt::Display for Credential {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bearer { secret } => write!(formatter, "bearer:{secret}"),
-            Self::Basic { username, secret } => write!(formatter, "basic:{username}:{secret}"),
-            Self::Header { name, secret } => write!(formatter, "header:{name}:{secret}"),
-            Self::Query { name, secret } => write!(formatter, "query:{name}:{secret}"),
-            Self::Cookie { name, secret } => write!(formatter, "cookie:{name}:{secret}"),
+        let Self { kind, name, secret } = self;
+        match kind {
+            CredentialKind::Bearer => write!(formatter, "bearer:{secret}"),
+            CredentialKind::Basic => write!(formatter, "basic:{name}:{secret}"),
+            _ => write!(formatter, "{}:{name}:{secret}", self.parameter().0),
         }
     }
 }
 
 impl Credential {
-    /// Returns `true` if the credential sets the named parameter in `place` (`header`, `query` or `cookie`).
-    #[must_use]
-    pub fn sets(&self, place: &str, parameter: &str) -> bool {
-        match self {
-            Self::Bearer { .. } | Self::Basic { .. } => {
-                place == "header" && parameter.eq_ignore_ascii_case("authorization")
-            }
-            Self::Header { name, .. } => place == "header" && parameter.eq_ignore_ascii_case(name),
-            Self::Query { name, .. } => place == "query" && parameter == name,
-            Self::Cookie { name, .. } => place == "cookie" && parameter == name,
+    /// Returns the location (`header`, `query` or `cookie`) and the name of the parameter that the credential sets.
+    fn parameter(&self) -> (&'static str, &str) {
+        match self.kind {
+            CredentialKind::Bearer | CredentialKind::Basic => ("header", "authorization"),
+            CredentialKind::Header => ("header", &self.name),
+            CredentialKind::Query => ("query", &self.name),
+            CredentialKind::Cookie => ("cookie", &self.name),
         }
     }
 
+    /// Returns `true` if the credential sets the named parameter in `place` (`header`, `query` or `cookie`).
+    pub fn sets(&self, place: &str, parameter: &str) -> bool {
+        let (own_place, own) = self.parameter();
+        own_place == place && (own == parameter || place == "header" && own.eq_ignore_ascii_case(parameter))
+    }
+
     /// Returns `true` if both credentials set the same parameter.
-    #[must_use]
     pub fn conflicts_with(&self, other: &Self) -> bool {
-        match other {
-            Self::Bearer { .. } | Self::Basic { .. } => self.sets("header", "authorization"),
-            Self::Header { name, .. } => self.sets("header", name),
-            Self::Query { name, .. } => self.sets("query", name),
-            Self::Cookie { name, .. } => self.sets("cookie", name),
-        }
+        let (place, parameter) = other.parameter();
+        self.sets(place, parameter)
     }
 }
 

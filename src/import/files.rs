@@ -10,7 +10,6 @@ use crate::domain::json::shorten;
 const MAX_TYPES_LENGTH: usize = 200;
 
 /// Returns `true` if a 2.0 parameter is a file.
-#[must_use]
 pub fn is_declared(parameter: &Map<String, Value>) -> bool {
     parameter.get("type").is_some_and(|name| name == "file")
 }
@@ -61,7 +60,6 @@ fn is_binary(field: &Map<String, Value>, media_type: Option<&str>) -> bool {
 }
 
 /// Returns the schema of one file; `media_type` may be several media types, separated by commas.
-#[must_use]
 pub fn schema(media_type: Option<&str>) -> Value {
     let mut content_type = json!({"type": "string", "description": "Its media type."});
     if let Some(media_type) = media_type {

@@ -18,13 +18,11 @@ pub enum Kind {
 }
 
 /// Returns `true` if a media type is JSON.
-#[must_use]
 pub fn is_json(media_type: &str) -> bool {
     matches!(Kind::of(media_type), Kind::Json | Kind::OtherJson)
 }
 
 /// Returns a media type without its parameters, in lower case.
-#[must_use]
 pub fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }

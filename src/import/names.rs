@@ -32,7 +32,6 @@ impl Unique {
     }
 
     /// Returns `true` if this name is reserved.
-    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.given.contains(name)
     }
@@ -53,7 +52,6 @@ impl Unique {
 }
 
 /// Keeps letters, digits, `_`, `.` and `-`; replaces each run of other characters with one `_`.
-#[must_use]
 pub fn cleaned(text: &str) -> String {
     let mut name = String::new();
     for letter in text.chars() {
@@ -74,14 +72,12 @@ pub fn cleaned(text: &str) -> String {
 }
 
 /// Returns the name of a tool: the `operationId`, or else a name such as `get_pets_id`.
-#[must_use]
 pub fn of_operation(id: Option<&str>, method: &str, path: &str) -> String {
     let own = id.map(cleaned).filter(|name| !name.is_empty());
     own.unwrap_or_else(|| cleaned(format!("{method}/{}", path.trim_matches('/')).trim_end_matches('/')))
 }
 
 /// Returns the name with a prefix and a separator.
-#[must_use]
 pub fn prefixed(prefix: &str, name: &str) -> String {
     let between = if prefix.is_empty() || prefix.ends_with(['_', '.', '-']) { "" } else { "_" };
     format!("{prefix}{between}{name}")

@@ -5,15 +5,16 @@ use std::cell::Cell;
 use serde_json::{Map, Value, json};
 use url::Url;
 
+use super::OperationError;
 use super::arguments::{Request, placeholder};
 use super::body::Body;
-use super::credentials::Credential;
+use super::credentials::{Credential, CredentialKind};
 use super::parameters::{self, Parameter, Place, literal};
-use super::reference::{is_true, text};
+use super::reference::{document_title, is_true, text};
 use super::responses;
 use super::schema::{Bundler, Direction};
 use super::security::Security;
-use super::servers::{self, ServerUrlError};
+use super::servers;
 use super::version::Version;
 use crate::domain::{ToolDefinition, json, tool};
 use crate::schema::{self, Role};
@@ -62,21 +63,6 @@ pub struct OperationRef<'d> {
     pub tool: String,
 }
 
-/// The reason why an operation cannot become a tool.
-#[derive(Debug)]
-pub enum OperationError {
-    /// The document names no server, so none of its operations can become a tool.
-    NoServer(String),
-    /// This operation cannot become a tool.
-    Refused(String),
-}
-
-impl From<String> for OperationError {
-    fn from(reason: String) -> Self {
-        Self::Refused(reason)
-    }
-}
-
 /// Returns the definition of an operation's tool, and the deviations from the document.
 ///
 /// # Errors
@@ -88,14 +74,7 @@ pub fn definition<'d>(
     let ImportContext { document, version, .. } = *common;
     let server = match &common.server {
         Some(server) => server.clone(),
-        None => {
-            servers::of_operation(version, common.members, at.item, at.operation, common.from).map_err(|fault| {
-                match fault {
-                    ServerUrlError::Unnamed(message) => OperationError::NoServer(message),
-                    ServerUrlError::Unusable(reason) => OperationError::Refused(reason),
-                }
-            })?
-        }
+        None => servers::of_operation(version, common.members, at.item, at.operation, common.from)?,
     };
     if at.method == "trace" {
         return Err(OperationError::Refused("an http tool cannot send TRACE".to_owned()));
@@ -120,16 +99,12 @@ pub fn definition<'d>(
     let url = format!("{}{}", literal(&server), path(at.path, &mut request)?);
     let auth = authorise(&credentials, &mut request);
 
-    let output = match responses::output_schema(document, version, at.operation, &common.budget) {
-        Ok(schema) => schema,
-        Err(reason) => {
-            let reason = json::shorten(&reason, 300);
-            request
-                .warnings
-                .push(format!("the tool has no output schema, because the document's cannot be used: {reason}"));
-            None
-        }
-    };
+    let output = responses::output_schema(document, version, at.operation, &common.budget).unwrap_or_else(|reason| {
+        let reason = json::shorten(&reason, 300);
+        let message = format!("the tool has no output schema, because the document's cannot be used: {reason}");
+        request.warnings.push(message);
+        None
+    });
     let executor = executor(&request, &url, at.method, auth);
     let presets: Map<String, Value> =
         request.secrets.iter().map(|(name, secret)| (name.clone(), json!({"secret": secret}))).collect();
@@ -139,7 +114,7 @@ pub fn definition<'d>(
 
     let mut definition = json!({
         "name": at.tool, "title": title(at.operation), "description": description(at),
-        "category": category(common.members), "version": document_version(common.members),
+        "category": document_title(common.members, 100), "version": document_version(common.members),
         "tags": at.tags.iter().take(MAX_TAGS).collect::<Vec<_>>(),
         "input_schema": input, "annotations": annotations(at.method), "executor": executor,
     });
@@ -203,25 +178,24 @@ fn path(path: &str, request: &mut Request<'_>) -> Result<String, String> {
 /// executor.
 fn authorise(credentials: &[&Credential], request: &mut Request<'_>) -> Option<Value> {
     let mut auth = None;
-    for credential in credentials {
-        match credential {
-            Credential::Bearer { secret } => auth = Some(json!({"type": "bearer", "token": {"secret": secret}})),
-            Credential::Basic { username, secret } => {
-                auth = Some(json!({"type": "basic", "username": username, "password": {"secret": secret}}));
+    for Credential { kind, name, secret } in credentials.iter().copied() {
+        let argument = match kind {
+            CredentialKind::Bearer => {
+                auth = Some(json!({"type": "bearer", "token": {"secret": secret}}));
+                continue;
             }
-            Credential::Header { name, secret } => {
-                let argument = request.add_secret(name, secret);
-                request.headers.insert(name.clone(), placeholder(&argument));
+            CredentialKind::Basic => {
+                auth = Some(json!({"type": "basic", "username": name, "password": {"secret": secret}}));
+                continue;
             }
-            Credential::Query { name, secret } => {
-                let argument = request.add_secret(name, secret);
-                request.query.insert(name.clone(), placeholder(&argument));
-            }
-            Credential::Cookie { name, secret } => {
-                let argument = request.add_secret(name, secret);
-                request.cookies.insert(name.clone(), placeholder(&argument));
-            }
-        }
+            _ => request.add_secret(name, secret),
+        };
+        let templates = match kind {
+            CredentialKind::Query => &mut request.query,
+            CredentialKind::Cookie => &mut request.cookies,
+            _ => &mut request.headers,
+        };
+        templates.insert(name.clone(), placeholder(&argument));
     }
     auth
 }
@@ -294,11 +268,6 @@ fn description(at: &OperationRef<'_>) -> String {
         told.push_str("\n\nDeprecated.");
     }
     told
-}
-
-fn category(document: &Map<String, Value>) -> Option<String> {
-    let info = document.get("info").and_then(Value::as_object)?;
-    text(info, "title").map(|title| json::shorten(title, 100))
 }
 
 fn document_version(document: &Map<String, Value>) -> Option<String> {

@@ -7,7 +7,7 @@ use super::credentials::Credential;
 use super::files;
 use super::media::is_json;
 use super::reference::{self, is_true, text};
-use super::schema::Shape;
+use super::schema::{Bundler, Shape};
 use super::version::Version;
 use crate::domain::json;
 use crate::domain::serialization::{RESERVED_HEADERS, Style, ValueStyle};
@@ -46,7 +46,6 @@ impl Place {
     }
 
     /// Returns the name of the location, as used in argument names.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -72,7 +71,6 @@ pub struct Parameter<'d> {
 
 impl Parameter<'_> {
     /// Returns `true` if a request needs the parameter.
-    #[must_use]
     pub fn is_required(&self) -> bool {
         self.place == Place::Path || is_true(self.object, "required")
     }
@@ -131,50 +129,16 @@ pub fn add<'d>(
             // OpenAPI ignores such parameters (parameter object, `in`).
             "accept" | "content-type" => return Ok(()),
             "authorization" => return Err("credentials are set with the import option `auth`".to_owned()),
-            header if RESERVED_HEADERS.contains(&header) => {
-                return Err("the service sets this header".to_owned());
-            }
+            header if RESERVED_HEADERS.contains(&header) => return Err("the service sets this header".to_owned()),
             _ => {}
         }
     }
-    let (schema, style, shape) = match version {
-        Version::V2 => {
-            if files::is_declared(object) {
-                if place != Place::Form {
-                    return Err("a file is only allowed in a form (`in: formData`)".to_owned());
-                }
-                (files::schema(None), old_style(object, place)?, Shape::Scalar)
-            } else {
-                let shape = request.bundler.shape(object);
-                (request.bundler.of_object(object)?, old_style(object, place)?, shape)
-            }
-        }
-        Version::V30 | Version::V31 => match content(document, object)? {
-            Some(schema) => {
-                let style = ValueStyle { style: Style::Json, explode: false };
-                let made = schema.map_or(Ok(Value::Bool(true)), |schema| request.bundler.schema(schema))?;
-                (made, style, Shape::Composite)
-            }
-            None => {
-                let schema = object.get("schema");
-                let shape = match schema {
-                    Some(Value::Object(schema)) => request.bundler.shape(schema),
-                    _ => Shape::Composite,
-                };
-                let made = schema.map_or(Ok(Value::Bool(true)), |schema| request.bundler.schema(schema))?;
-                (made, new_style(object, place, shape)?, shape)
-            }
-        },
+    let (mut schema, style, shape) = match version {
+        Version::V2 => old_schema(object, place, &mut request.bundler)?,
+        Version::V30 | Version::V31 => new_schema(document, object, place, &mut request.bundler)?,
     };
-    let mut schema = schema;
     if let Some(members) = schema.as_object_mut() {
-        let example = object.get("example").filter(|example| !example.is_array() && !example.is_object());
-        if let (Some(example), None) = (example, members.get("examples")) {
-            members.insert("examples".to_owned(), vec![example.clone()].into());
-        }
-        if is_true(object, "deprecated") {
-            members.insert("deprecated".to_owned(), Value::Bool(true));
-        }
+        annotate(members, object);
     }
     let description = text(object, "description");
     let argument = request.add(name, place.word(), schema, description, parameter.is_required());
@@ -206,6 +170,54 @@ pub fn add<'d>(
         request.warnings.push(message);
     }
     Ok(())
+}
+
+/// Adds the example and the deprecation of a parameter to its schema.
+fn annotate(schema: &mut Map<String, Value>, parameter: &Map<String, Value>) {
+    let example = parameter.get("example").filter(|example| !example.is_array() && !example.is_object());
+    if let (Some(example), None) = (example, schema.get("examples")) {
+        schema.insert("examples".to_owned(), vec![example.clone()].into());
+    }
+    if is_true(parameter, "deprecated") {
+        schema.insert("deprecated".to_owned(), Value::Bool(true));
+    }
+}
+
+/// Returns the converted schema, the serialization and the shape of a 2.0 parameter.
+fn old_schema<'d>(
+    object: &'d Map<String, Value>,
+    place: Place,
+    bundler: &mut Bundler<'d>,
+) -> Result<(Value, ValueStyle, Shape), String> {
+    if !files::is_declared(object) {
+        let shape = bundler.shape(object);
+        return Ok((bundler.of_object(object)?, old_style(object, place)?, shape));
+    }
+    if place != Place::Form {
+        return Err("a file is only allowed in a form (`in: formData`)".to_owned());
+    }
+    Ok((files::schema(None), old_style(object, place)?, Shape::Scalar))
+}
+
+/// Returns the converted schema, the serialization and the shape of a 3.0 or 3.1 parameter.
+fn new_schema<'d>(
+    document: &'d Value,
+    object: &'d Map<String, Value>,
+    place: Place,
+    bundler: &mut Bundler<'d>,
+) -> Result<(Value, ValueStyle, Shape), String> {
+    let content = content(document, object)?;
+    let schema = content.unwrap_or_else(|| object.get("schema"));
+    let made = schema.map_or(Ok(Value::Bool(true)), |schema| bundler.schema(schema))?;
+    let shape = match schema {
+        Some(Value::Object(schema)) if content.is_none() => bundler.shape(schema),
+        _ => Shape::Composite,
+    };
+    let style = match content {
+        Some(_) => ValueStyle { style: Style::Json, explode: false },
+        None => new_style(object, place, shape)?,
+    };
+    Ok((made, style, shape))
 }
 
 /// Returns the schema of a parameter with a media type, which must be JSON.
@@ -286,7 +298,6 @@ fn has_nested(document: &Value, object: &Map<String, Value>) -> bool {
 }
 
 /// Escapes the text of a path for a template.
-#[must_use]
 pub fn literal(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }

@@ -74,13 +74,30 @@ pub fn elements<'d>(object: &'d Map<String, Value>, name: &str) -> Result<&'d [V
 }
 
 /// Returns the text of the named member; `None` if it is not a string or is blank.
-#[must_use]
 pub fn text<'d>(object: &'d Map<String, Value>, name: &str) -> Option<&'d str> {
     object.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
 }
 
+/// Returns the title of a document, shortened to `longest` characters.
+pub fn document_title(document: &Map<String, Value>, longest: usize) -> Option<String> {
+    let info = document.get("info").and_then(Value::as_object)?;
+    text(info, "title").map(|title| json::shorten(title, longest))
+}
+
+/// Returns the elements of a member that an operation may override; empty if neither has it.
+///
+/// # Errors
+/// Returns the reason if it is not an array.
+pub fn inherited<'d>(
+    operation: &'d Map<String, Value>,
+    document: &'d Map<String, Value>,
+    name: &str,
+) -> Result<&'d [Value], String> {
+    let own = elements(operation, name)?;
+    if own.is_empty() { elements(document, name) } else { Ok(own) }
+}
+
 /// Returns `true` if the named member is `true`.
-#[must_use]
 pub fn is_true(object: &Map<String, Value>, name: &str) -> bool {
     object.get(name) == Some(&Value::Bool(true))
 }

@@ -11,6 +11,7 @@ use super::reference;
 use super::version::Version;
 use crate::domain::json;
 
+mod dialect;
 mod hidden;
 mod polymorphic;
 
@@ -72,7 +73,6 @@ pub enum Shape {
 
 impl<'d> Bundler<'d> {
     /// Creates a converter for the schemas of one tool.
-    #[must_use]
     pub fn new(document: &'d Value, version: Version, direction: Direction, budget: &'d Cell<usize>) -> Self {
         let (names, given, waiting) = (HashMap::new(), Unique::default(), VecDeque::new());
         let around = Around::Inline(None);
@@ -111,7 +111,6 @@ impl<'d> Bundler<'d> {
     }
 
     /// Returns the shape of a parameter with this schema.
-    #[must_use]
     pub fn shape(&self, schema: &Map<String, Value>) -> Shape {
         let Some(object) = self.resolved(schema) else { return Shape::Composite };
         if is_scalar(object) {
@@ -126,7 +125,6 @@ impl<'d> Bundler<'d> {
 
     /// Returns `true` if a value of this schema may be a string, an array or an object, so that its serialization
     /// depends on the value; also for an array of such values.
-    #[must_use]
     pub fn is_open(&self, schema: &Map<String, Value>) -> bool {
         let Some(object) = self.resolved(schema) else { return false };
         match object.get("type").and_then(Value::as_str) {
@@ -207,12 +205,12 @@ impl<'d> Bundler<'d> {
             self.keyword(keyword, value, object, &unseen, &mut made)?;
         }
         self.discriminate(object, &mut made);
-        make_exclusive(object, &mut made);
+        dialect::make_exclusive(object, &mut made);
         if self.direction == Direction::Request {
             describe_default(object, &mut made);
         }
         let is_nullable = reference::is_true(object, "nullable") || reference::is_true(object, "x-nullable");
-        Ok(if is_nullable { nullable(made) } else { Value::Object(made) })
+        Ok(if is_nullable { dialect::nullable(made) } else { Value::Object(made) })
     }
 
     fn keyword(
@@ -234,34 +232,12 @@ impl<'d> Bundler<'d> {
             // Booleans modify `minimum` and `maximum` and are handled later.
             "exclusiveMinimum" | "exclusiveMaximum" if !value.is_boolean() => (keyword, self.copy(value)?),
             "deprecated" if *value == Value::Bool(true) => (keyword, Value::Bool(true)),
-            "required" => match value {
-                Value::Array(names) => {
-                    let shown = names.iter().filter(|name| !name.as_str().is_some_and(|name| unseen.contains(name)));
-                    let shown: Vec<Value> = shown.cloned().collect();
-                    self.charge(shown.len() * 16)?;
-                    if shown.is_empty() {
-                        return Ok(());
-                    }
-                    (keyword, Value::Array(shown))
-                }
-                // A 2.0 parameter is also a schema; its boolean `required` concerns the parameter.
-                Value::Bool(_) => return Ok(()),
-                other => (keyword, self.copy(other)?),
+            "required" => match self.required(value, unseen)? {
+                Some(required) => (keyword, required),
+                None => return Ok(()),
             },
-            "properties" | "patternProperties" | "dependentSchemas" => {
-                let Value::Object(members) = value else {
-                    return Err(format!("`{keyword}` must be an object, not {}", json::type_name(value)));
-                };
-                let mut all = Map::new();
-                for (name, schema) in members {
-                    if keyword != "properties" || !unseen.contains(&**name) {
-                        self.charge(name.len())?;
-                        let made = self.convert(schema, &none).map_err(|reason| within(name, reason))?;
-                        all.insert(name.clone(), made);
-                    }
-                }
-                (keyword, Value::Object(all))
-            }
+            "properties" => (keyword, self.members(value, keyword, unseen)?),
+            "patternProperties" | "dependentSchemas" => (keyword, self.members(value, keyword, &none)?),
             "items" if value.is_array() => ("prefixItems", self.list(value, keyword, &none)?),
             "additionalItems" if object.get("items").is_some_and(Value::is_array) => {
                 ("items", self.convert(value, &none)?)
@@ -292,6 +268,34 @@ impl<'d> Bundler<'d> {
         };
         made.insert(name.to_owned(), converted);
         Ok(())
+    }
+
+    /// Returns the required properties that are not hidden; `None` if there are none.
+    fn required(&mut self, value: &Value, unseen: &BTreeSet<&'d str>) -> Result<Option<Value>, String> {
+        let names = match value {
+            Value::Array(names) => names,
+            // A 2.0 parameter is also a schema; its boolean `required` concerns the parameter.
+            Value::Bool(_) => return Ok(None),
+            other => return self.copy(other).map(Some),
+        };
+        let shown = names.iter().filter(|name| !name.as_str().is_some_and(|name| unseen.contains(name)));
+        let shown: Vec<Value> = shown.cloned().collect();
+        self.charge(shown.len() * 16)?;
+        Ok((!shown.is_empty()).then_some(Value::Array(shown)))
+    }
+
+    /// Converts the schemas of named members, except those of hidden members.
+    fn members(&mut self, value: &'d Value, keyword: &str, hidden: &BTreeSet<&'d str>) -> Result<Value, String> {
+        let Value::Object(members) = value else {
+            return Err(format!("`{keyword}` must be an object, not {}", json::type_name(value)));
+        };
+        let mut all = Map::new();
+        for (name, schema) in members.iter().filter(|(name, _)| !hidden.contains(name.as_str())) {
+            self.charge(name.len())?;
+            let made = self.convert(schema, &BTreeSet::new()).map_err(|reason| within(name, reason))?;
+            all.insert(name.clone(), made);
+        }
+        Ok(Value::Object(all))
     }
 
     fn list(&mut self, value: &'d Value, keyword: &str, unseen: &BTreeSet<&'d str>) -> Result<Value, String> {
@@ -373,17 +377,6 @@ fn weight(value: &Value, most: usize) -> usize {
     sum
 }
 
-/// Converts the boolean `exclusiveMinimum` of 2.0 and 3.0, which makes `minimum` exclusive, to a number.
-fn make_exclusive(object: &Map<String, Value>, made: &mut Map<String, Value>) {
-    for (keyword, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
-        if reference::is_true(object, keyword)
-            && let Some(value) = made.shift_remove(bound)
-        {
-            made.insert(keyword.to_owned(), value);
-        }
-    }
-}
-
 /// Moves a default to the description. If it was sent, the default would override the server's own value, and an update
 /// of one member would reset the others.
 fn describe_default(object: &Map<String, Value>, made: &mut Map<String, Value>) {
@@ -398,31 +391,6 @@ fn describe_default(object: &Map<String, Value>, made: &mut Map<String, Value>) 
         _ => text,
     };
     made.insert("description".to_owned(), description.into());
-}
-
-/// Returns a schema that also allows `null`.
-fn nullable(mut made: Map<String, Value>) -> Value {
-    if ["$ref", "allOf", "anyOf", "oneOf", "not"].iter().any(|keyword| made.contains_key(*keyword)) {
-        let description = made.shift_remove("description");
-        let mut whole = Map::new();
-        whole.insert("anyOf".to_owned(), json!([made, {"type": "null"}]));
-        whole.extend(description.map(|description| ("description".to_owned(), description)));
-        return Value::Object(whole);
-    }
-    match made.get_mut("type") {
-        Some(Value::String(name)) => {
-            let types = json!([name, "null"]);
-            made.insert("type".to_owned(), types);
-        }
-        Some(Value::Array(types)) if !types.contains(&"null".into()) => types.push("null".into()),
-        _ => {}
-    }
-    if let Some(Value::Array(values)) = made.get_mut("enum")
-        && !values.contains(&Value::Null)
-    {
-        values.push(Value::Null);
-    }
-    Value::Object(made)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use serde_json::{Map, Value};
 
-use super::credentials::Credential;
+use super::credentials::{Credential, CredentialKind};
 use super::reference::{self, text};
 use super::version::Version;
 use super::{ImportError, Warning};
@@ -90,7 +90,6 @@ impl<'d> Security<'d> {
     }
 
     /// Returns warnings about credentials that no operation uses.
-    #[must_use]
     pub fn unused(&self) -> Vec<Warning> {
         let unused = self.given.iter().zip(&self.used).filter(|(_, used)| !used.get());
         let message =
@@ -118,9 +117,9 @@ impl<'d> Security<'d> {
         let key = (kind == "apiKey").then(|| (text(scheme, "in"), text(scheme, "name")));
         self.given.iter().position(|credential| match (credential, key) {
             (credential, Some((Some(place), Some(name)))) => credential.sets(place, name),
-            (Credential::Bearer { .. }, _) => is_bearer,
-            (Credential::Basic { .. }, _) => is_basic,
-            (Credential::Header { .. }, _) => {
+            (Credential { kind: CredentialKind::Bearer, .. }, _) => is_bearer,
+            (Credential { kind: CredentialKind::Basic, .. }, _) => is_basic,
+            (Credential { kind: CredentialKind::Header, .. }, _) => {
                 (is_bearer || is_basic || kind == "http") && credential.sets("header", "authorization")
             }
             _ => false,

@@ -1,6 +1,8 @@
 //! Selects the operations to import.
 
 use super::ImportError;
+use super::operation::OperationRef;
+use super::reference::text;
 use crate::domain::json;
 use crate::schema;
 
@@ -10,33 +12,17 @@ pub struct Selection<'o> {
     wanted: Vec<(&'o str, bool)>,
 }
 
-/// The keys by which an operation can be selected.
-#[derive(Debug, Clone, Copy)]
-pub struct OperationKeys<'a> {
-    /// The tags.
-    pub tags: &'a [String],
-    /// The `operationId`.
-    pub id: Option<&'a str>,
-    /// The name of the tool.
-    pub tool: &'a str,
-    /// The method, such as `GET`.
-    pub method: &'a str,
-    /// The path, such as `/pets/{id}`.
-    pub path: &'a str,
-}
-
 impl<'o> Selection<'o> {
     /// Creates a selection from the option `only`.
-    #[must_use]
     pub fn new(only: &'o [String]) -> Self {
         Self { wanted: only.iter().map(|one| (one.trim(), false)).collect() }
     }
 
     /// Returns `true` if an operation is selected.
-    pub fn selects(&mut self, operation: OperationKeys<'_>) -> bool {
+    pub fn selects(&mut self, operation: &OperationRef<'_>) -> bool {
         let mut taken = self.wanted.is_empty();
         for (wanted, found) in &mut self.wanted {
-            if operation.is(wanted) {
+            if is_meant(operation, wanted) {
                 *found = true;
                 taken = true;
             }
@@ -61,18 +47,17 @@ impl<'o> Selection<'o> {
     }
 }
 
-impl OperationKeys<'_> {
-    fn is(self, wanted: &str) -> bool {
-        let by_place = || {
-            let (method, path) = wanted.split_once(char::is_whitespace)?;
-            Some(method.eq_ignore_ascii_case(self.method) && path.trim() == self.path)
-        };
-        self.tags.iter().any(|tag| tag == wanted)
-            || self.id == Some(wanted)
-            || self.tool == wanted
-            || self.path == wanted
-            || by_place().unwrap_or(false)
-    }
+/// Returns `true` if an entry of `only` names an operation, its tool or one of its tags.
+fn is_meant(operation: &OperationRef<'_>, wanted: &str) -> bool {
+    let by_place = || {
+        let (method, path) = wanted.split_once(char::is_whitespace)?;
+        Some(method.eq_ignore_ascii_case(operation.method) && path.trim() == operation.path)
+    };
+    operation.tags.iter().any(|tag| tag == wanted)
+        || text(operation.operation, "operationId") == Some(wanted)
+        || operation.tool == wanted
+        || operation.path == wanted
+        || by_place().unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -81,9 +66,10 @@ mod tests {
 
     #[test]
     fn operation_is_selected_by_any_of_its_keys() {
-        let tags = ["pets".to_owned()];
-        let known =
-            OperationKeys { tags: &tags, id: Some("getPet"), tool: "shop_getPet", method: "GET", path: "/pets/{id}" };
+        let operation = serde_json::json!({"operationId": "getPet"});
+        let operation = operation.as_object().unwrap();
+        let (tags, tool) = (vec!["pets".to_owned()], "shop_getPet".to_owned());
+        let known = &OperationRef { path: "/pets/{id}", method: "get", item: operation, operation, tags, tool };
         for wanted in ["pets", "getPet", "shop_getPet", "/pets/{id}", "get /pets/{id}"] {
             let only = [wanted.to_owned()];
             let mut selection = Selection::new(&only);

@@ -5,17 +5,8 @@ use url::Url;
 
 use super::reference::{self, text};
 use super::version::Version;
-use super::{ImportError, Options};
+use super::{ImportError, OperationError, Options};
 use crate::domain::json;
-
-/// The reason why an operation has no server URL.
-#[derive(Debug, PartialEq, Eq)]
-pub enum ServerUrlError {
-    /// The document names no server, so none of its operations can be imported.
-    Unnamed(String),
-    /// The server of this operation cannot be used.
-    Unusable(String),
-}
 
 /// Returns the server URL from the options.
 ///
@@ -25,7 +16,7 @@ pub fn from_options(options: &Options) -> Result<Option<String>, ImportError> {
     let Some(server) = &options.server else { return Ok(None) };
     let found = absolute(server.trim(), options.document_url.as_ref()).map(Some);
     found.map_err(|reason| {
-        let (ServerUrlError::Unnamed(reason) | ServerUrlError::Unusable(reason)) = reason;
+        let (OperationError::NoServer(reason) | OperationError::Refused(reason)) = reason;
         ImportError::option("server", "", format!("must be an http:// or https:// URL: {reason}"))
     })
 }
@@ -33,26 +24,25 @@ pub fn from_options(options: &Options) -> Result<Option<String>, ImportError> {
 /// Returns the server URL of one operation, without a slash at the end.
 ///
 /// # Errors
-/// Returns a [`ServerUrlError`] if no usable server is named.
+/// Returns an [`OperationError`] if no usable server is named.
 pub fn of_operation(
     version: Version,
     document: &Map<String, Value>,
     path: &Map<String, Value>,
     operation: &Map<String, Value>,
     from: Option<&Url>,
-) -> Result<String, ServerUrlError> {
+) -> Result<String, OperationError> {
     if version == Version::V2 {
         return old(document, operation, from);
     }
     let mut first = None;
     for object in [operation, path, document] {
-        let servers = reference::elements(object, "servers").map_err(ServerUrlError::Unusable)?;
+        let servers = reference::elements(object, "servers")?;
         first = first.or(servers.first());
     }
     let Some(server) = first else { return absolute("/", from) };
-    let server = server.as_object().ok_or_else(|| ServerUrlError::Unusable("a server must be an object".to_owned()))?;
-    let url = filled(server).map_err(ServerUrlError::Unusable)?;
-    absolute(url.trim(), from)
+    let server = server.as_object().ok_or_else(|| OperationError::Refused("a server must be an object".to_owned()))?;
+    absolute(filled(server)?.trim(), from)
 }
 
 /// Returns a server's URL with the defaults of its variables.
@@ -86,10 +76,8 @@ fn old(
     document: &Map<String, Value>,
     operation: &Map<String, Value>,
     from: Option<&Url>,
-) -> Result<String, ServerUrlError> {
-    let own = reference::elements(operation, "schemes").map_err(ServerUrlError::Unusable)?;
-    let all =
-        if own.is_empty() { reference::elements(document, "schemes").map_err(ServerUrlError::Unusable)? } else { own };
+) -> Result<String, OperationError> {
+    let all = reference::inherited(operation, document, "schemes")?;
     let scheme = ["https", "http"].into_iter().find(|scheme| all.iter().any(|one| one == scheme));
     let scheme = scheme.or(from.map(Url::scheme)).unwrap_or("https");
     let base = text(document, "basePath").unwrap_or("/");
@@ -100,28 +88,22 @@ fn old(
     }
 }
 
-fn absolute(text: &str, from: Option<&Url>) -> Result<String, ServerUrlError> {
+fn absolute(text: &str, from: Option<&Url>) -> Result<String, OperationError> {
     let shown = json::shorten(text, 200);
     let url = match (Url::parse(text), from) {
-        (Ok(url), _) => url,
-        (Err(url::ParseError::RelativeUrlWithoutBase), Some(from)) => from
-            .join(text)
-            .map_err(|error| ServerUrlError::Unusable(format!("the server's URL \"{shown}\" is invalid: {error}")))?,
+        (Err(url::ParseError::RelativeUrlWithoutBase), Some(from)) => from.join(text),
         (Err(url::ParseError::RelativeUrlWithoutBase), None) => {
-            let message = if text == "/" {
-                "the document names no server: set its URL with `server` (--server URL)".to_owned()
-            } else {
-                format!(
-                    "the document's server \"{shown}\" is a relative URL: set the full URL with `server` (--server \
-                        URL)"
-                )
+            let message = match text {
+                "/" => "the document names no server: set its URL with `server` (--server URL)".to_owned(),
+                _ => format!(
+                    "the document's server \"{shown}\" is a relative URL: set the full URL with `server` (--server URL)"
+                ),
             };
-            return Err(ServerUrlError::Unnamed(message));
+            return Err(OperationError::NoServer(message));
         }
-        (Err(error), _) => {
-            return Err(ServerUrlError::Unusable(format!("the server's URL \"{shown}\" is invalid: {error}")));
-        }
+        (url, _) => url,
     };
+    let url = url.map_err(|error| format!("the server's URL \"{shown}\" is invalid: {error}"))?;
     let fault = if !matches!(url.scheme(), "http" | "https") {
         Some("is not http:// or https://")
     } else if !url.username().is_empty() || url.password().is_some() {
@@ -132,7 +114,7 @@ fn absolute(text: &str, from: Option<&Url>) -> Result<String, ServerUrlError> {
         None
     };
     match fault {
-        Some(fault) => Err(ServerUrlError::Unusable(format!("the server's URL {fault}"))),
+        Some(fault) => Err(format!("the server's URL {fault}").into()),
         None => Ok(url.as_str().trim_end_matches('/').to_owned()),
     }
 }
@@ -143,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    fn of(version: Version, document: Value, operation: Value, from: Option<&str>) -> Result<String, ServerUrlError> {
+    fn of(version: Version, document: Value, operation: Value, from: Option<&str>) -> Result<String, OperationError> {
         let path = json!({"servers": document["path_servers"]});
         let objects = [&document, &path, &operation].map(|value| value.as_object().unwrap());
         let from = from.map(|url| Url::parse(url).unwrap());
@@ -187,14 +169,14 @@ mod tests {
             (Version::V31, json!({"servers": [{"url": "/v1"}]})),
             (Version::V2, json!({"basePath": "/v1"})),
         ] {
-            let Err(ServerUrlError::Unnamed(message)) = of(version, document, json!({}), None) else {
+            let Err(OperationError::NoServer(message)) = of(version, document, json!({}), None) else {
                 panic!("expected an error")
             };
             assert!(message.contains("--server URL"), "{message}");
         }
         for url in ["ftp://h", "https://u:p@h", "https://h?x=1", "https://{h}", "https://h/{x", "http://"] {
             let found = of(Version::V31, json!({"servers": [{"url": url}]}), json!({}), None);
-            assert!(matches!(found, Err(ServerUrlError::Unusable(_))), "{url}: {found:?}");
+            assert!(matches!(found, Err(OperationError::Refused(_))), "{url}: {found:?}");
         }
     }
 

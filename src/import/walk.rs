@@ -5,14 +5,14 @@ use std::cell::Cell;
 use serde_json::{Map, Value};
 
 use super::names::{self, Unique};
-use super::operation::{self, ImportContext, OperationError, OperationRef};
-use super::reference::{self, text};
+use super::operation::{self, ImportContext, OperationRef};
+use super::reference::{self, document_title, text};
 use super::security::Security;
-use super::select::{OperationKeys, Selection};
+use super::select::Selection;
 use super::version::Version;
 use super::{
-    ImportError, ImportPlan, ImportedTool, MAX_BYTES, MAX_OPERATIONS, MAX_WARNINGS, Options, RejectedOperation,
-    Warning, servers,
+    ImportError, ImportPlan, ImportedTool, MAX_BYTES, MAX_OPERATIONS, MAX_WARNINGS, OperationError, Options,
+    RejectedOperation, Warning, servers,
 };
 use crate::domain::json;
 use crate::schema;
@@ -36,10 +36,10 @@ pub fn openapi(document: &Value, options: &Options) -> Result<ImportPlan, Import
     let (version, members) = Version::of(document)?;
     let prefix = checked_prefix(options)?;
     let server = servers::from_options(options)?;
-    let mut imported = ImportPlan { title: title(members), ..ImportPlan::default() };
+    let mut imported = ImportPlan { title: document_title(members, 200), ..ImportPlan::default() };
     let all = places(document, members, prefix, &mut imported.refused)?;
     let mut selection = Selection::new(&options.only);
-    let chosen: Vec<&OperationRef<'_>> = all.iter().filter(|at| selection.selects(known(at))).collect();
+    let chosen: Vec<&OperationRef<'_>> = all.iter().filter(|at| selection.selects(at)).collect();
     let words = all.iter().flat_map(|at| at.tags.iter().map(String::as_str).chain(text(at.operation, "operationId")));
     selection.check(words)?;
     if chosen.len() > MAX_OPERATIONS {
@@ -82,11 +82,6 @@ fn checked_prefix(options: &Options) -> Result<&str, ImportError> {
     }
     let message = format!("must have at most {MAX_PREFIX_LENGTH} characters of A-Z, a-z, 0-9, `_`, `.` and `-`");
     Err(ImportError::option("prefix", "", message))
-}
-
-fn title(members: &Map<String, Value>) -> Option<String> {
-    let info = members.get("info").and_then(Value::as_object)?;
-    text(info, "title").map(|title| json::shorten(title, 200))
 }
 
 /// Collects all operations. The name of a tool does not depend on the selection.
@@ -136,16 +131,6 @@ fn places<'d>(
         }
     }
     Ok(found)
-}
-
-fn known<'a>(at: &'a OperationRef<'_>) -> OperationKeys<'a> {
-    OperationKeys {
-        tags: &at.tags,
-        id: text(at.operation, "operationId"),
-        tool: &at.tool,
-        method: at.method,
-        path: at.path,
-    }
 }
 
 fn shown(method: &str, path: &str) -> String {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, ErrorCode};
 use rmcp::service::{RequestContext, RoleServer};
@@ -95,14 +96,9 @@ impl Server {
         [unwanted, gone]: [&CancellationToken; 2],
     ) -> Result<Arc<Call>, ErrorData> {
         let mut ended = std::pin::pin!(submitted.wait_all());
-        let is_watched = watch.is_some();
+        let (mut is_cancelled, mut is_forwarded) = (false, watch.is_none());
         // Runs next to the call: a client that reads slowly does not slow it down.
-        let mut watching = std::pin::pin!(async {
-            if let Some(watch) = watch {
-                watch.forward().await;
-            }
-        });
-        let (mut is_cancelled, mut is_forwarded) = (false, !is_watched);
+        let mut watching = std::pin::pin!(OptionFuture::from(watch.map(ProgressForwarder::forward)));
         let end = loop {
             tokio::select! {
                 biased;
@@ -110,11 +106,11 @@ impl Server {
                 () = async { tokio::select! { () = unwanted.cancelled() => {}, () = gone.cancelled() => {} } }, if !is_cancelled => {
                     is_cancelled = true;
                     // If the cancellation fails, the call ends on its own or by its timeouts.
-                    if let Err(error) = self.0.engine.cancel(access.tenant(), id).await {
+                    if let Err(error) = self.0.engine.control().cancel(access.tenant(), id).await {
                         tracing::warn!(%error, call = %id, "cannot cancel a call");
                     }
                 }
-                () = &mut watching, if !is_forwarded => is_forwarded = true,
+                _ = &mut watching, if !is_forwarded => is_forwarded = true,
             }
         };
         if !is_forwarded && !is_cancelled {
@@ -136,7 +132,7 @@ pub(super) fn refused(refusal: SubmitError) -> ErrorData {
 
 fn not_accepted(not: AcceptError) -> ErrorData {
     match not {
-        AcceptError::NotRecorded(not) => not_recorded(not),
+        AcceptError::NotRecorded => not_recorded(RecordError { accepted: false }),
         // Only idempotency keys can be claimed, and these calls have none.
         AcceptError::Claimed => ErrorData::internal_error("the call could not be accepted", None),
     }

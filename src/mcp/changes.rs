@@ -23,33 +23,26 @@ struct Changes {
 impl Changes {
     fn new(server: &Server, access: Access) -> Self {
         let changed = server.0.engine.registry().changes();
-        Self { etag: etag(&access), access, changed }
+        Self { etag: access.snapshot().etag().to_owned(), access, changed }
     }
 
     /// Waits until the list changes; forever, if it cannot change any more.
     async fn next(&mut self) {
-        loop {
-            if self.changed.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-            let etag = etag(&self.access);
-            if self.etag != etag {
-                self.etag = etag;
+        while self.changed.changed().await.is_ok() {
+            let snapshot = self.access.snapshot();
+            if self.etag != snapshot.etag() {
+                self.etag = snapshot.etag().to_owned();
                 return;
             }
         }
+        std::future::pending().await
     }
-}
-
-fn etag(access: &Access) -> String {
-    access.snapshot().etag().to_owned()
 }
 
 impl Server {
     /// Notifies one subscription until it is cancelled.
     pub(super) async fn notify_subscription(&self, access: Access, subscription: SubscriptionContext) {
-        let wants_tools = subscription.accepted().tools_list_changed == Some(true);
-        if !wants_tools {
+        if subscription.accepted().tools_list_changed != Some(true) {
             return subscription.cancelled().await;
         }
         let mut changes = Changes::new(self, access);

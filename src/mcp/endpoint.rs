@@ -125,23 +125,11 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
             }
             return self.within(session.is_some(), parts, body).await;
         }
-        let mut message = match footprint.parse(&self.room, &body) {
+        let mut message = match self.parse(&body, &mut footprint) {
             Ok(message) => message,
-            Err(Unread::Json(error)) => {
-                let error = ErrorData::new(ErrorCode::PARSE_ERROR, error.to_string(), None);
-                return refused(StatusCode::BAD_REQUEST, &Value::Null, &error);
-            }
-            Err(Unread::NoRoom(_)) => {
-                let error = super::call::refused(SubmitError::Overloaded);
-                return refused(StatusCode::SERVICE_UNAVAILABLE, &Value::Null, &error);
-            }
+            Err((status, error)) => return refused(status, &Value::Null, &error),
         };
         caller.weight = footprint.weight;
-        if !message.is_object() {
-            let error =
-                ErrorData::invalid_request("a message must be a single object; batches are not supported", None);
-            return refused(StatusCode::BAD_REQUEST, &Value::Null, &error);
-        }
         // rmcp parses the message again.
         let (method, id) = (message["method"].take(), message["id"].take());
         let begins = method == "initialize";
@@ -171,6 +159,23 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
                 answer.map(|body| self.disconnects.watch(body, session, gone))
             }
             _ => answer,
+        }
+    }
+
+    /// Parses a message, or returns the reason why it is refused.
+    fn parse(&self, body: &Bytes, footprint: &mut Footprint) -> Result<Value, (StatusCode, ErrorData)> {
+        match footprint.parse(&self.room, body) {
+            Ok(message) if message.is_object() => Ok(message),
+            Ok(_) => {
+                let reason = "a message must be a single object; batches are not supported";
+                Err((StatusCode::BAD_REQUEST, ErrorData::invalid_request(reason, None)))
+            }
+            Err(Unread::Json(error)) => {
+                Err((StatusCode::BAD_REQUEST, ErrorData::new(ErrorCode::PARSE_ERROR, error.to_string(), None)))
+            }
+            Err(Unread::NoRoom(_)) => {
+                Err((StatusCode::SERVICE_UNAVAILABLE, super::call::refused(SubmitError::Overloaded)))
+            }
         }
     }
 

@@ -8,7 +8,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ListToolsResult, Tool};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::Server;
@@ -39,25 +38,17 @@ struct List {
 /// The name of a tool in the registry, and the tool as clients see it.
 type ListedTool = (Arc<str>, Tool);
 
-#[derive(Deserialize)]
-struct Rendered {
-    tools: Vec<Tool>,
-}
-
 impl List {
     fn new(snapshot: &Arc<Snapshot>) -> Self {
         let rendered = snapshot.rendered(Format::Mcp, false);
         let read = serde_json::from_slice(&rendered.body).and_then(|mut list: Value| {
             annotations::pack_all(&mut list);
-            serde_json::from_value::<Rendered>(list)
+            serde_json::from_value::<Vec<Tool>>(list["tools"].take())
         });
-        let tools = read.map_or_else(
-            |error| {
-                tracing::error!(%error, "cannot decode the list of tools");
-                Vec::new()
-            },
-            |list| list.tools,
-        );
+        let tools = read.unwrap_or_else(|error| {
+            tracing::error!(%error, "cannot decode the list of tools");
+            Vec::new()
+        });
         let own = |tool: Tool| snapshot.find(&tool.name).map(|entry| (entry.name.clone(), tool));
         let tools: Vec<ListedTool> = tools.into_iter().filter_map(own).collect();
         let places = tools.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
@@ -85,30 +76,28 @@ impl Server {
         Ok(result)
     }
 
+    /// Returns the list of a client. The list of a client that is restricted to some tools is not cached.
     async fn listed(&self, access: &Access) -> Result<Arc<List>, ErrorData> {
-        let snapshot = access.snapshot().clone();
-        if access.allowed().is_some() {
-            return self.allowed(access.clone(), snapshot).await;
-        }
-        if let Some(list) = self.0.tools.0.load_full().filter(|list| list.is_of(&snapshot)) {
+        let (access, snapshot) = (access.clone(), access.snapshot().clone());
+        let is_restricted = access.allowed().is_some();
+        let cached = self.0.tools.0.load_full().filter(|list| !is_restricted && list.is_of(&snapshot));
+        if let Some(list) = cached {
             return Ok(list);
         }
         // Building a long list takes a while and would block other tasks.
-        let made = tokio::task::spawn_blocking(move || Arc::new(List::new(&snapshot))).await;
-        let list = made.map_err(|_| ErrorData::internal_error("the list of tools could not be built", None))?;
-        self.0.tools.0.store(Some(list.clone()));
-        Ok(list)
-    }
-
-    /// Builds the list for a client that is restricted to some tools; it is not cached.
-    async fn allowed(&self, access: Access, snapshot: Arc<Snapshot>) -> Result<Arc<List>, ErrorData> {
-        let made = tokio::task::spawn_blocking(move || {
-            let view = access.view(&snapshot, None);
+        let built = tokio::task::spawn_blocking(move || {
             let mut list = List::new(&snapshot);
-            list.tools.retain(|(name, _)| matches!(view.find(name), Lookup::Available(_)));
+            if is_restricted {
+                let view = access.view(&snapshot, None);
+                list.tools.retain(|(name, _)| matches!(view.find(name), Lookup::Available(_)));
+            }
             Arc::new(list)
         });
-        made.await.map_err(|_| ErrorData::internal_error("the list of tools could not be built", None))
+        let list = built.await.map_err(|_| ErrorData::internal_error("the list of tools could not be built", None))?;
+        if !is_restricted {
+            self.0.tools.0.store(Some(list.clone()));
+        }
+        Ok(list)
     }
 
     /// Returns one tool; rmcp checks headers against its input schema.

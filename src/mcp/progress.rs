@@ -67,11 +67,13 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::domain::call::CallRecord;
     use crate::domain::call::StatusUpdate;
     use crate::domain::{Progress, Time};
 
     fn running() -> Call {
-        let mut call = Call::accepted(Uuid::nil(), "a".into(), None, Arc::new(json!({})), Time(0), "n".into());
+        let mut call =
+            Call::from(CallRecord::accepted(Uuid::nil(), "a".into(), None, Arc::new(json!({})), Time(0), "n".into()));
         call.start(Time(0)).unwrap();
         call
     }

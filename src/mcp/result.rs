@@ -76,10 +76,12 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::domain::call::CallRecord;
     use crate::domain::{Failure, Time, ToolOutput, outcome_of};
 
     fn result(outcome: Outcome) -> Value {
-        let mut call = Call::accepted(Uuid::nil(), "a".into(), None, Arc::new(json!({})), Time(0), "n".into());
+        let mut call =
+            Call::from(CallRecord::accepted(Uuid::nil(), "a".into(), None, Arc::new(json!({})), Time(0), "n".into()));
         call.start(Time(0)).unwrap();
         call.settle(outcome, Time(1)).unwrap();
         serde_json::to_value(of(&call, false)).unwrap()

@@ -34,7 +34,7 @@ impl Server {
         if !access.may_reach_id(call).await.map_err(|error| store_error(&error))? {
             return Err(no_such_task(id));
         }
-        match self.0.engine.cancel(access.tenant(), call).await.map_err(|error| store_error(&error))? {
+        match self.0.engine.control().cancel(access.tenant(), call).await.map_err(|error| store_error(&error))? {
             ControlOutcome::NoSuchCall => Err(no_such_task(id)),
             _ => Ok(()),
         }

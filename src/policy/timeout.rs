@@ -1,25 +1,11 @@
 //! Timeouts of attempts. When one expires, the future of the attempt is dropped, which closes its connection.
 
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower::{Layer, Service};
 
 use crate::domain::{Failure, ToolOutput};
 use crate::executor::{BoxFuture, Emitter, Invocation};
-
-/// Limits each attempt to its `timeout_ms`, and the time between two of its reports to `idle_timeout_ms`.
-#[derive(Debug, Clone, Copy)]
-pub struct TimeoutLayer;
-
-impl<S> Layer<S> for TimeoutLayer {
-    type Service = TimeoutService<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        TimeoutService { inner }
-    }
-}
 
 /// Waits until the tool has reported nothing for `idle_ms`.
 async fn silence(emitter: &Emitter, idle_ms: Option<u64>) {
@@ -34,46 +20,30 @@ async fn silence(emitter: &Emitter, idle_ms: Option<u64>) {
     }
 }
 
-/// The service of [`TimeoutLayer`].
-#[derive(Debug, Clone)]
-pub struct TimeoutService<S> {
-    inner: S,
-}
-
-impl<S> Service<Invocation> for TimeoutService<S>
-where
-    S: Service<Invocation, Response = ToolOutput, Error = Failure>,
-    S::Future: Send + 'static,
-{
-    type Response = ToolOutput;
-    type Error = Failure;
-    type Future = BoxFuture<Result<ToolOutput, Failure>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, invocation: Invocation) -> Self::Future {
-        let (after_ms, idle_ms) = (invocation.timeout_ms, invocation.idle_timeout_ms);
-        let left = Duration::from_millis(after_ms.saturating_sub(invocation.elapsed_ms));
-        let (emitter, cancel) = (invocation.emitter.clone(), invocation.cancel.clone());
-        let run = self.inner.call(invocation);
-        Box::pin(async move {
-            tokio::select! {
-                biased;
-                ended = run => ended,
-                // The timer is created only if the attempt does not end immediately.
-                () = async { tokio::time::sleep(left).await } => {
-                    cancel.cancel();
-                    Err(Failure::timeout(after_ms, "timeout_ms"))
-                }
-                () = async { silence(&emitter, idle_ms).await }, if idle_ms.is_some() => {
-                    cancel.cancel();
-                    Err(Failure::timeout(idle_ms.unwrap_or_default(), "idle_timeout_ms"))
-                }
+/// Runs an attempt within its `timeout_ms`, and with at most `idle_timeout_ms` between two of its reports.
+pub fn run_within(
+    invocation: Invocation,
+    execute: impl FnOnce(Invocation) -> BoxFuture<Result<ToolOutput, Failure>>,
+) -> BoxFuture<Result<ToolOutput, Failure>> {
+    let (after_ms, idle_ms) = (invocation.timeout_ms, invocation.idle_timeout_ms);
+    let left = Duration::from_millis(after_ms.saturating_sub(invocation.elapsed_ms));
+    let (emitter, cancel) = (invocation.emitter.clone(), invocation.cancel.clone());
+    let run = execute(invocation);
+    Box::pin(async move {
+        tokio::select! {
+            biased;
+            ended = run => ended,
+            // The timer is created only if the attempt does not end immediately.
+            () = async { tokio::time::sleep(left).await } => {
+                cancel.cancel();
+                Err(Failure::timeout(after_ms, "timeout_ms"))
             }
-        })
-    }
+            () = async { silence(&emitter, idle_ms).await }, if idle_ms.is_some() => {
+                cancel.cancel();
+                Err(Failure::timeout(idle_ms.unwrap_or_default(), "idle_timeout_ms"))
+            }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -82,7 +52,6 @@ mod tests {
 
     use serde_json::Value;
     use tokio_util::sync::CancellationToken;
-    use tower::ServiceExt;
     use uuid::Uuid;
 
     use super::*;
@@ -123,17 +92,16 @@ mod tests {
     /// Runs a tool that reports `times` times, every `every_ms` milliseconds, and then never returns.
     async fn run(invocation: Invocation, every_ms: u64, times: u64) -> (Failure, u128, bool) {
         let (begun, cancel) = (Instant::now(), invocation.cancel.clone());
-        let tool = tower::service_fn(move |invocation: Invocation| {
-            let run: BoxFuture<Result<ToolOutput, Failure>> = Box::pin(async move {
+        let tool = move |invocation: Invocation| -> BoxFuture<Result<ToolOutput, Failure>> {
+            Box::pin(async move {
                 for _ in 0..times {
                     tokio::time::sleep(Duration::from_millis(every_ms)).await;
                     invocation.emitter.status(StatusUpdate { tip: Some("on it".into()), ..StatusUpdate::default() });
                 }
                 std::future::pending().await
-            });
-            run
-        });
-        let failure = TimeoutLayer.layer(tool).oneshot(invocation).await.unwrap_err();
+            })
+        };
+        let failure = run_within(invocation, tool).await.unwrap_err();
         (failure, begun.elapsed().as_millis(), cancel.is_cancelled())
     }
 

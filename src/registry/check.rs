@@ -22,12 +22,13 @@ const URL_TTL_MS: std::ops::RangeInclusive<u64> = 100..=86_400_000;
 /// Maximum length of a `definition_url`, in bytes.
 const LONGEST_URL: usize = 2048;
 
-/// One fault of a definition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An invalid field of a definition or of a request.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[schema(as = FieldError)]
 pub struct Fault {
-    /// A pointer to the invalid part (RFC 6901).
+    /// The position in the body, as a JSON Pointer (RFC 6901).
     pub pointer: String,
-    /// The fault and how to fix it.
+    /// The reason why the field is invalid.
     pub message: String,
 }
 
@@ -81,22 +82,12 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
             faults.push(Fault::at("/cache/ttl_ms", format!("must be 1 to {LONGEST_TTL_MS}")));
         }
     }
-    let RetrySpec { max_attempts, initial_backoff_ms, max_backoff_ms, backoff_multiplier, jitter } = definition.retry;
-    let retries = RetryOverride {
-        max_attempts: Some(max_attempts),
-        initial_backoff_ms: Some(initial_backoff_ms),
-        max_backoff_ms: Some(max_backoff_ms),
-        backoff_multiplier: Some(backoff_multiplier),
-        jitter: Some(jitter),
+    let within = |member: &str, faults: Vec<Fault>| {
+        let at = |Fault { pointer, message }| Fault::at(format!("{member}{pointer}"), message);
+        faults.into_iter().map(at).collect::<Vec<_>>()
     };
-    faults.extend(
-        retry(&retries).into_iter().map(|fault| Fault { pointer: format!("/retry{}", fault.pointer), ..fault }),
-    );
-    faults.extend(
-        limits(&definition.limits)
-            .into_iter()
-            .map(|fault| Fault { pointer: format!("/limits{}", fault.pointer), ..fault }),
-    );
+    faults.extend(within("/retry", retry_spec(&definition.retry)));
+    faults.extend(within("/limits", limits(&definition.limits)));
     faults
 }
 
@@ -141,24 +132,28 @@ pub fn unknown_groups(named: &[String], groups: &Groups) -> Vec<Fault> {
     named.iter().enumerate().filter(is_unknown).map(fault).collect()
 }
 
-/// Returns the faults of declared retries, with pointers relative to them.
+/// Returns the faults of retries that replace some of a tool's, with pointers relative to them.
 #[must_use]
 pub fn retry(retry: &RetryOverride) -> Vec<Fault> {
+    retry_spec(&retry.over(&RetrySpec::default()))
+}
+
+fn retry_spec(retry: &RetrySpec) -> Vec<Fault> {
     let mut faults = Vec::new();
-    if retry.max_attempts.is_some_and(|attempts| !(1..=MOST_ATTEMPTS).contains(&attempts)) {
+    if !(1..=MOST_ATTEMPTS).contains(&retry.max_attempts) {
         faults.push(Fault::at("/max_attempts", format!("must be 1 to {MOST_ATTEMPTS}")));
     }
     for (pointer, wait) in
         [("/initial_backoff_ms", retry.initial_backoff_ms), ("/max_backoff_ms", retry.max_backoff_ms)]
     {
-        if wait.is_some_and(|wait| wait > LONGEST_BACKOFF_MS) {
+        if wait > LONGEST_BACKOFF_MS {
             faults.push(Fault::at(pointer, format!("must be at most {LONGEST_BACKOFF_MS}")));
         }
     }
-    if retry.backoff_multiplier.is_some_and(|factor| !(1.0..=100.0).contains(&factor)) {
+    if !(1.0..=100.0).contains(&retry.backoff_multiplier) {
         faults.push(Fault::at("/backoff_multiplier", "must be 1 to 100"));
     }
-    if retry.jitter.is_some_and(|jitter| !(0.0..=1.0).contains(&jitter)) {
+    if !(0.0..=1.0).contains(&retry.jitter) {
         faults.push(Fault::at("/jitter", "must be 0 to 1"));
     }
     faults
@@ -167,24 +162,18 @@ pub fn retry(retry: &RetryOverride) -> Vec<Fault> {
 /// Returns the faults of declared limits, with pointers relative to them.
 #[must_use]
 pub fn limits(limits: &LimitsSpec) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    let least_one = [
-        ("/timeout_ms", limits.timeout_ms),
-        ("/idle_timeout_ms", limits.idle_timeout_ms),
-        ("/queue_timeout_ms", limits.queue_timeout_ms),
-        ("/max_concurrency", limits.max_concurrency.map(u64::from)),
-        ("/max_output_bytes", limits.max_output_bytes),
-        ("/max_output_lines", limits.max_output_lines),
-    ];
-    for (pointer, _) in least_one.into_iter().filter(|(_, value)| *value == Some(0)) {
-        faults.push(Fault::at(pointer, "must be at least 1"));
-    }
     // The API describes these members as `int64` and `int32`.
-    let most = |pointer| if pointer == "/max_concurrency" { i64::from(i32::MAX) } else { i64::MAX }.unsigned_abs();
-    for (pointer, _) in
-        least_one.into_iter().filter(|(pointer, value)| value.is_some_and(|value| value > most(*pointer)))
-    {
-        faults.push(Fault::at(pointer, format!("must be at most {}", most(pointer))));
-    }
-    faults
+    let (int32, int64) = (u64::from(i32::MAX.unsigned_abs()), i64::MAX.unsigned_abs());
+    let members = [
+        ("/timeout_ms", limits.timeout_ms, int64),
+        ("/idle_timeout_ms", limits.idle_timeout_ms, int64),
+        ("/queue_timeout_ms", limits.queue_timeout_ms, int64),
+        ("/max_concurrency", limits.max_concurrency.map(u64::from), int32),
+        ("/max_output_bytes", limits.max_output_bytes, int64),
+        ("/max_output_lines", limits.max_output_lines, int64),
+    ];
+    let zero = members.iter().filter(|(_, value, _)| *value == Some(0));
+    let large = members.iter().filter(|(_, value, most)| value.is_some_and(|value| value > *most));
+    let at_least = zero.map(|(pointer, ..)| Fault::at(*pointer, "must be at least 1"));
+    at_least.chain(large.map(|(pointer, _, most)| Fault::at(*pointer, format!("must be at most {most}")))).collect()
 }

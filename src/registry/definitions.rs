@@ -8,9 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::entry::ToolView;
-use super::rendered::Rendered;
+use super::snapshot::Rendered;
 use super::{Entry, Snapshot};
-use crate::formats::definitions::{self, DefinitionLoss, Format, PresentedTool, prompt};
+use crate::formats::definitions::{self, Format, PresentedTool, prompt};
+use crate::schema::lower::Loss;
 
 /// The response of `GET /tools` in the service's own format.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -69,7 +70,7 @@ pub struct ToolLosses {
     /// The name of the tool.
     name: String,
     /// The parts of the definition that were lost.
-    losses: Vec<DefinitionLoss>,
+    losses: Vec<Loss>,
 }
 
 /// The score of a tool in a search.
@@ -99,31 +100,34 @@ impl Snapshot {
     /// Renders all tools in this format once, optionally with losses. The native list ignores pauses.
     #[must_use]
     pub fn rendered(&self, format: Format, losses: bool) -> &Rendered {
-        self.rendered_lists.0[format as usize][usize::from(losses)].get_or_init(|| {
-            let all = || self.list().iter().map(|entry| (entry.clone(), None)).collect::<Vec<ScoredEntry>>();
-            match format {
+        self.rendered_lists[format as usize][usize::from(losses)].get_or_init(|| {
+            let body = match format {
                 Format::Native => {
-                    let tools: Vec<NativeItem<'_>> =
-                        self.list().iter().map(|entry| NativeItem { tool: entry.view(None), score: None }).collect();
+                    let tools: Vec<NativeItem<'_>> = self
+                        .list()
+                        .iter()
+                        .map(|entry| NativeItem { tool: entry.view(None, true), score: None })
+                        .collect();
                     let body = json(&NativeList { total: tools.len(), tools });
-                    Rendered { body, etag: self.etag().to_owned() }
+                    return Rendered { body, etag: self.etag().to_owned() };
                 }
                 Format::Prompt => {
                     let tools = self.list().iter().map(|entry| &entry.definition);
-                    prompt::render(tools, &HashMap::new()).into_bytes().into()
+                    prompt::render(tools, &HashMap::new()).into()
                 }
                 _ => {
-                    let options = ListOptions { limit: usize::MAX, losses, scores: false };
-                    json(&self.definitions(format, &all(), options)).into()
+                    let all: Vec<ScoredEntry> = self.list().iter().map(|entry| (entry.clone(), None)).collect();
+                    json(&self.definitions(format, &all, ListOptions { limit: usize::MAX, losses, scores: false }))
                 }
-            }
+            };
+            Rendered::new(body)
         })
     }
 
     /// Returns the rendered list, if it is cached already.
     #[must_use]
     pub fn kept(&self, format: Format, losses: bool) -> Option<&Rendered> {
-        self.rendered_lists.0[format as usize][usize::from(losses)].get()
+        self.rendered_lists[format as usize][usize::from(losses)].get()
     }
 
     /// Converts these tools to a vendor's format.
@@ -149,8 +153,10 @@ impl Snapshot {
             scores.extend(score.map(|score| Score { name: tool.name.to_owned(), score }));
             if losses {
                 let lowered = format.target().and_then(|target| entry.lowered(target).ok());
-                let all = lowered.iter().flat_map(|lowered| lowered.losses.iter().map(Into::into));
-                let all: Vec<DefinitionLoss> = all.chain(own_losses).collect();
+                let of_definition =
+                    |loss: &Loss| Loss { pointer: format!("/input_schema{}", loss.pointer), ..loss.clone() };
+                let all = lowered.iter().flat_map(|lowered| lowered.losses.iter().map(of_definition));
+                let all: Vec<Loss> = all.chain(own_losses).collect();
                 if !all.is_empty() {
                     lost.push(ToolLosses { name: entry.name.to_string(), losses: all });
                 }

@@ -56,18 +56,11 @@ impl DefinitionOverlay {
 
     /// Replaces the members of the definition that the document has.
     pub fn apply(&self, definition: &mut ToolDefinition) {
-        if let Some(title) = &self.title {
-            definition.title = Some(title.clone());
-        }
-        if let Some(description) = &self.description {
-            definition.description.clone_from(description);
-        }
-        if let Some(schema) = &self.input_schema {
-            definition.input_schema.clone_from(schema);
-        }
-        if let Some(schema) = &self.output_schema {
-            definition.output_schema = Some(schema.clone());
-        }
+        let overlay = self.clone();
+        definition.title = overlay.title.or(definition.title.take());
+        definition.description = overlay.description.unwrap_or(std::mem::take(&mut definition.description));
+        definition.input_schema = overlay.input_schema.unwrap_or(std::mem::take(&mut definition.input_schema));
+        definition.output_schema = overlay.output_schema.or(definition.output_schema.take());
     }
 }
 

@@ -33,11 +33,13 @@ pub struct ToolsFolder {
 /// A definition and the modification time of its file.
 type Dated = (ToolDefinition, Time);
 
+/// The bytes of a file and its modification time.
+type FileContent = (Vec<u8>, Time);
+
 /// The content of a definition file and the result of compiling it.
 #[derive(Debug)]
 struct DefinitionFile {
-    bytes: Vec<u8>,
-    written: Time,
+    content: FileContent,
     definitions: Result<Vec<ToolDefinition>, String>,
 }
 
@@ -64,20 +66,18 @@ impl ToolsFolder {
     /// Returns an error if the folder itself cannot be read.
     pub fn read(&mut self, registry: &Registry) -> std::io::Result<Vec<InvalidFile>> {
         let found = contents(&self.path)?;
-        let same =
-            |(path, file): (&PathBuf, &DefinitionFile)| found.get(path) == Some(&(file.bytes.clone(), file.written));
+        let same = |(path, file): (&PathBuf, &DefinitionFile)| found.get(path) == Some(&file.content);
         // A missing script may have been added, which changes no definition file.
-        let waits = self.files.values().any(|file| file.definitions.is_err() && names_scripts(&file.bytes));
+        let waits = self.files.values().any(DefinitionFile::may_lack_scripts);
         if found.len() == self.files.len() && self.files.iter().all(same) && !waits {
             return Ok(Vec::new());
         }
         let mut known = std::mem::take(&mut self.files);
-        for (path, (bytes, written)) in found {
-            let unchanged = known.remove(&path).filter(|file| file.bytes == bytes && file.written == written);
-            let unchanged = unchanged.filter(|file| file.definitions.is_ok() || !names_scripts(&file.bytes));
+        for (path, content) in found {
+            let unchanged = known.remove(&path).filter(|file| file.content == content && !file.may_lack_scripts());
             let file = unchanged.unwrap_or_else(|| {
-                let definitions = compiled(&path, &bytes, registry);
-                DefinitionFile { bytes, written, definitions }
+                let definitions = compiled(&path, &content.0, registry);
+                DefinitionFile { content, definitions }
             });
             self.files.insert(path, file);
         }
@@ -103,7 +103,7 @@ impl ToolsFolder {
         for (path, file) in &self.files {
             let is_taken = |(definition, _): &&Dated| owners.contains_key(&definition.name);
             let fresh = file.definitions.clone().and_then(|definitions| {
-                let dated: Vec<Dated> = definitions.into_iter().map(|one| (one, file.written)).collect();
+                let dated: Vec<Dated> = definitions.into_iter().map(|one| (one, file.content.1)).collect();
                 match dated.iter().find(is_taken) {
                     Some((taken, _)) => {
                         let owner = &owners[&taken.name];
@@ -125,9 +125,11 @@ impl ToolsFolder {
     }
 }
 
-/// Returns `true` if a definition file may name a script next to it.
-fn names_scripts(bytes: &[u8]) -> bool {
-    bytes.windows(4).any(|word| word == b"argv")
+impl DefinitionFile {
+    /// Returns `true` if the file is invalid, maybe because a script next to it is missing.
+    fn may_lack_scripts(&self) -> bool {
+        self.definitions.is_err() && self.content.0.windows(4).any(|word| word == b"argv")
+    }
 }
 
 /// Returns the definitions of a file after compiling each one.
@@ -161,7 +163,7 @@ fn definitions(path: &Path, bytes: &[u8]) -> Result<Vec<ToolDefinition>, String>
 /// Returns a message if the file is not valid JSON or TOML.
 pub fn values(path: &Path, bytes: &[u8]) -> Result<Vec<Value>, String> {
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-    let value: Value = if is_toml {
+    let mut value: Value = if is_toml {
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
         toml::from_str(text).map_err(|error| error.to_string())?
     } else {
@@ -172,15 +174,13 @@ pub fn values(path: &Path, bytes: &[u8]) -> Result<Vec<Value>, String> {
         }
         value
     };
+    // TOML has no array at its root, so a file with several definitions has `[[tools]]`.
+    let only = value.as_object_mut().filter(|members| members.len() == 1);
+    if let Some(list @ Value::Array(_)) = only.and_then(|members| members.get_mut("tools")) {
+        value = list.take();
+    }
     Ok(match value {
         Value::Array(list) => list,
-        // TOML has no array at its root, so a file with several definitions has `[[tools]]`.
-        Value::Object(mut one) if one.len() == 1 && one.get("tools").is_some_and(Value::is_array) => {
-            match one.remove("tools") {
-                Some(Value::Array(list)) => list,
-                _ => Vec::new(),
-            }
-        }
         one => vec![one],
     })
 }
@@ -195,7 +195,7 @@ fn before(path: &[String]) -> usize {
 }
 
 /// Returns the content and the modification time of each definition file in the folder.
-fn contents(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, (Vec<u8>, Time)>> {
+fn contents(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, FileContent>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();

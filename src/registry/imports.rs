@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fetched::{self, FetchedDefinition};
 use super::{Registry, check};
-use crate::domain::{Source, Tenant, ToolDefinition};
+use crate::domain::{Source, Tenant};
 use crate::executor::HttpClient;
 use crate::import::{ImportPlan, ImportedTool, RejectedOperation, Report, Warning};
 use crate::store::tools::{Precondition, ToolWrite};
@@ -25,18 +25,11 @@ pub struct ImportMode {
     pub dry_run: bool,
 }
 
-/// The action for one imported tool.
-enum Plan {
-    Write(Precondition),
-    Keep,
-    Reject(String),
-}
-
 impl Registry {
     /// Returns the HTTP client that fetches documents.
     #[must_use]
     pub fn http_client(&self) -> &HttpClient {
-        self.builder.client()
+        &self.builder.client
     }
 
     /// Moves tools that cannot be registered to the rejected operations. Compiles all definitions, so it blocks the
@@ -50,21 +43,6 @@ impl Registry {
             }
         }
         imported
-    }
-
-    fn plan(&self, tenant: &Tenant, definition: &ToolDefinition, how: ImportMode) -> Plan {
-        match self.api_entry(tenant, &definition.name) {
-            None => Plan::Write(Precondition::Absent),
-            Some(entry) if entry.declared == *definition => Plan::Keep,
-            Some(entry) if how.replace => Plan::Write(Precondition::Revision(entry.made.revision)),
-            Some(_) => {
-                let name = &definition.name;
-                Plan::Reject(format!(
-                    "another registered tool has the name \"{name}\": set a prefix (`prefix`), or replace the tool \
-                        (`replace`)"
-                ))
-            }
-        }
     }
 
     /// Warns about registered tools that shadow a tool of another source, which may be unintended.
@@ -95,20 +73,14 @@ pub async fn register(
     let ImportPlan { title, offered, refused, warnings } = imported;
     let mut report = Report { title, refused, warnings, ..Report::default() };
     registry.reload(store).await?;
-    let mut merged = Report::default();
     for chunk in offered.chunks(MOST_AT_ONCE) {
         let part = register_chunk(registry, store, chunk, how).await?;
-        merged.created.extend(part.created);
-        merged.replaced.extend(part.replaced);
-        merged.unchanged.extend(part.unchanged);
-        merged.refused.extend(part.refused);
-        merged.warnings.extend(part.warnings);
+        report.created.extend(part.created);
+        report.replaced.extend(part.replaced);
+        report.unchanged.extend(part.unchanged);
+        report.refused.extend(part.refused);
+        report.warnings.extend(part.warnings);
     }
-    report.created = merged.created;
-    report.replaced = merged.replaced;
-    report.unchanged = merged.unchanged;
-    report.refused.extend(merged.refused);
-    report.warnings.extend(merged.warnings);
     Ok(report)
 }
 
@@ -121,30 +93,41 @@ async fn register_chunk(
     for _ in 0..MOST_TRIES {
         let mut report = Report::default();
         let mut writes = Vec::new();
-        for ImportedTool { operation, definition } in offered {
-            let expected = match registry.plan(store.tenant(), definition, how) {
-                Plan::Write(expected) => expected,
-                Plan::Keep => {
-                    report.unchanged.push(definition.name.clone());
+        for tool in offered {
+            let (definition, name) = (&tool.definition, &tool.definition.name);
+            let expected = match registry.api_entry(store.tenant(), name) {
+                None => Precondition::Absent,
+                Some(entry) if entry.declared == *definition => {
+                    report.unchanged.push(name.clone());
                     continue;
                 }
-                Plan::Reject(reason) => {
-                    report.refused.push(RejectedOperation { operation: operation.clone(), reason });
+                Some(entry) if how.replace => Precondition::Revision(entry.made.revision),
+                Some(_) => {
+                    let reason = format!(
+                        "another registered tool has the name \"{name}\": set a prefix (`prefix`), or replace the \
+                            tool (`replace`)"
+                    );
+                    report.refused.push(reject(tool, &reason));
                     continue;
                 }
             };
             let names = if expected == Precondition::Absent { &mut report.created } else { &mut report.replaced };
-            names.push(definition.name.clone());
+            names.push(name.clone());
             let stored = fetched::to_store(definition, &FetchedDefinition::default());
-            let definition_text = stored.map_err(|error| StoreError::Corrupt(error.to_string()))?;
-            writes.push(ToolWrite { name: definition.name.clone(), definition: definition_text, expected });
+            let stored = stored.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            writes.push(ToolWrite { name: name.clone(), definition: stored, expected });
         }
         registry.warn_shadowed(store.tenant(), &mut report);
         if how.dry_run || writes.is_empty() {
             return Ok(report);
         }
         let written = match store.put_tools(&writes, registry.clock.now()).await {
-            Err(full @ StoreError::TooMany { .. }) => return Ok(without_room(offered, report, &full)),
+            Err(full @ StoreError::TooMany { .. }) => {
+                let reason = format!("{full}; none of these tools was registered");
+                let is_written = |tool: &&ImportedTool| writes.iter().any(|write| write.name == tool.definition.name);
+                report.refused.extend(offered.iter().filter(is_written).map(|tool| reject(tool, &reason)));
+                return Ok(Report { created: Vec::new(), replaced: Vec::new(), ..report });
+            }
             written => written?,
         };
         registry.reload(store).await?;
@@ -153,22 +136,10 @@ async fn register_chunk(
         }
     }
     let reason = "tools of these names are being changed by other requests; none of them was registered, try again";
-    let refuse = |ImportedTool { operation, .. }: &ImportedTool| RejectedOperation {
-        operation: operation.clone(),
-        reason: reason.to_owned(),
-    };
-    Ok(Report { refused: offered.iter().map(refuse).collect(), ..Report::default() })
+    let refused = offered.iter().map(|tool| reject(tool, reason)).collect();
+    Ok(Report { refused, ..Report::default() })
 }
 
-/// Returns the report of a chunk that exceeds a quota: none of its tools is registered.
-fn without_room(offered: &[ImportedTool], report: Report, full: &StoreError) -> Report {
-    let reason = format!("{full}; none of these tools was registered");
-    let is_new = |name: &String| report.created.contains(name) || report.replaced.contains(name);
-    let left_out = offered.iter().filter(|offered| is_new(&offered.definition.name));
-    let refuse = |ImportedTool { operation, .. }: &ImportedTool| RejectedOperation {
-        operation: operation.clone(),
-        reason: reason.clone(),
-    };
-    let refused = report.refused.into_iter().chain(left_out.map(refuse)).collect();
-    Report { refused, created: Vec::new(), replaced: Vec::new(), ..report }
+fn reject(tool: &ImportedTool, reason: &str) -> RejectedOperation {
+    RejectedOperation { operation: tool.operation.clone(), reason: reason.to_owned() }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::entry::{EntryBuilder, Provenance};
+use super::builder::EntryBuilder;
+use super::entry::Provenance;
 use super::{Entry, Layer, check};
 use crate::domain::{Preset, Time};
 use crate::store::presets::StoredPreset;
@@ -54,28 +55,22 @@ impl PresetOverlays {
     pub fn apply(&mut self, tools: &mut Layer, builder: &EntryBuilder) {
         for (tool, stored) in &self.stored {
             let Some(declared) = tools.get(tool) else { continue };
-            let known = self.compiled.get(tool);
-            let known = known.filter(|known| Arc::ptr_eq(&known.declared, declared) && known.stored == *stored);
-            let entry = match known {
-                Some(known) => known.entry.clone(),
-                None => match compile_with_presets(declared, stored, builder) {
-                    Ok(entry) => Arc::new(entry),
-                    Err(reason) => {
-                        // The tool must not run without its presets: the last valid overlay stays, or the tool is
-                        // removed.
-                        tracing::error!(tool, reason, "stored presets no longer match their tool");
-                        match self.compiled.get(tool) {
-                            Some(last) => drop(tools.insert(tool.clone(), last.entry.clone())),
-                            None => drop(tools.remove(tool)),
-                        }
-                        continue;
+            let is_current = |last: &OverlaidEntry| Arc::ptr_eq(&last.declared, declared) && last.stored == *stored;
+            if !self.compiled.get(tool).is_some_and(is_current) {
+                match compile_with_presets(declared, stored, builder) {
+                    Ok(entry) => {
+                        let (declared, stored) = (declared.clone(), stored.clone());
+                        self.compiled.insert(tool.clone(), OverlaidEntry { declared, stored, entry: Arc::new(entry) });
                     }
-                },
-            };
-            let declared = declared.clone();
-            self.compiled
-                .insert(tool.clone(), OverlaidEntry { declared, stored: stored.clone(), entry: entry.clone() });
-            tools.insert(tool.clone(), entry);
+                    Err(reason) => tracing::error!(tool, reason, "stored presets no longer match their tool"),
+                }
+            }
+            // A tool must not run without its presets: after an error the last valid overlay stays, or the tool is
+            // removed.
+            match self.compiled.get(tool) {
+                Some(compiled) => drop(tools.insert(tool.clone(), compiled.entry.clone())),
+                None => drop(tools.remove(tool)),
+            }
         }
     }
 }
@@ -83,13 +78,11 @@ impl PresetOverlays {
 fn compile_with_presets(declared: &Entry, stored: &StoredPresets, builder: &EntryBuilder) -> Result<Entry, String> {
     let mut definition = declared.declared.clone();
     definition.presets.extend(stored.presets.clone());
-    let Provenance { source, revision, created_at, updated_at } = declared.made;
-    // The revision changes with every preset, because it is part of the key of cached results.
     let made = Provenance {
-        source,
-        revision: revision + stored.revision,
-        created_at,
-        updated_at: updated_at.max(stored.updated_at),
+        // The revision changes with every preset, because it is part of the key of cached results.
+        revision: declared.made.revision + stored.revision,
+        updated_at: declared.made.updated_at.max(stored.updated_at),
+        ..declared.made
     };
     let entry = builder.make_with(definition, made, declared.fetched.clone());
     let entry = entry.map_err(|faults| check::summary(&faults))?;

@@ -22,24 +22,16 @@ const MOST: usize = 100;
 /// Keywords whose subschemas apply to the same object (JSON Schema 2020-12, core, section 10.2).
 const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "if", "then", "else"];
 
-/// Returns the names of the hidden presets.
-fn hidden(presets: &Presets) -> impl Iterator<Item = &String> {
-    presets.iter().filter(|(_, preset)| !preset.overridable).map(|(name, _)| name)
-}
-
 /// Returns the names of hidden presets that the arguments contain.
 #[must_use]
 pub fn named_in(presets: &Presets, arguments: &Value) -> Vec<String> {
-    let named = |name: &&String| arguments.get(name.as_str()).is_some();
-    hidden(presets).filter(named).cloned().collect()
+    let hidden = presets.iter().filter(|(_, preset)| !preset.overridable).map(|(name, _)| name);
+    hidden.filter(|name| arguments.get(name.as_str()).is_some()).cloned().collect()
 }
 
 /// Returns the arguments without members named like hidden presets, or the same `Arc` if no member is removed.
 #[must_use]
 pub fn without(presets: &Presets, arguments: &Arc<Value>) -> Arc<Value> {
-    if presets.is_empty() {
-        return arguments.clone();
-    }
     let named = named_in(presets, arguments);
     if named.is_empty() {
         return arguments.clone();
@@ -114,16 +106,12 @@ fn remove(members: &mut Value, name: &str) {
 }
 
 fn require_not(schema: &mut Map<String, Value>, name: &str) {
-    let is_empty = match schema.get_mut("required") {
-        Some(Value::Array(required)) => {
-            required.retain(|other| other != name);
-            required.is_empty()
+    if let Some(Value::Array(required)) = schema.get_mut("required") {
+        required.retain(|other| other != name);
+        if required.is_empty() {
+            // Draft 4 does not allow an empty array.
+            schema.shift_remove("required");
         }
-        _ => false,
-    };
-    if is_empty {
-        // Draft 4 does not allow an empty array.
-        schema.shift_remove("required");
     }
     if let Some(Value::Object(dependent)) = schema.get_mut("dependentRequired") {
         for required in dependent.values_mut().filter_map(Value::as_array_mut) {

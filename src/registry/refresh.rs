@@ -1,6 +1,6 @@
 //! The background task that refreshes definitions with a URL.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +19,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 8;
 
-/// A URL that tools name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct RefreshTarget {
-    url: String,
+/// The lifetime of the document at a URL.
+#[derive(Debug, Clone, Copy)]
+struct Lifetime {
     /// The shortest lifetime that a tool declares for it.
     ttl: Duration,
     /// The remaining lifetime of the current document.
@@ -38,10 +37,10 @@ pub async fn run(registry: Arc<Registry>, stop: CancellationToken) {
     let mut under_way: HashSet<String> = HashSet::new();
     let mut requests: FuturesUnordered<BoxFuture<'static, RefreshResult>> = FuturesUnordered::new();
     loop {
-        let (targets, now) = (registry.refresh_targets(), Instant::now());
-        due.retain(|url, _| targets.iter().any(|target| target.url == *url));
+        let (lifetimes, now) = (registry.lifetimes(), Instant::now());
+        due.retain(|url, _| lifetimes.contains_key(url));
         let mut next = now + LOOK;
-        for RefreshTarget { url, ttl, left } in targets {
+        for (url, Lifetime { ttl, left }) in lifetimes {
             let at = due.entry(url.clone()).or_insert(now + left);
             // The lifetime may have been shortened since.
             *at = (*at).min(now + ttl);
@@ -76,22 +75,20 @@ pub async fn run(registry: Arc<Registry>, stop: CancellationToken) {
 }
 
 impl Registry {
-    /// Returns the URLs that tools name.
-    fn refresh_targets(&self) -> Vec<RefreshTarget> {
+    /// Returns the URLs that tools name, with the lifetimes of their documents.
+    fn lifetimes(&self) -> BTreeMap<String, Lifetime> {
         let now = self.clock.now();
-        let mut targets: Vec<RefreshTarget> = Vec::new();
+        let mut lifetimes = BTreeMap::new();
         let layers = self.layers();
         for entry in layers.all().flat_map(Layer::values) {
             let Some(url) = &entry.declared.definition_url else { continue };
             let ttl = remote::ttl(&entry.declared);
             let age = entry.fetched.at.map(|at| Duration::from_millis(now.millis_since(at)));
             let left = age.map_or(Duration::ZERO, |age| ttl.saturating_sub(age));
-            match targets.iter_mut().find(|target| target.url == *url) {
-                Some(same) => (same.ttl, same.left) = (same.ttl.min(ttl), same.left.min(left)),
-                None => targets.push(RefreshTarget { url: url.clone(), ttl, left }),
-            }
+            let shortest = lifetimes.entry(url.clone()).or_insert(Lifetime { ttl, left });
+            *shortest = Lifetime { ttl: shortest.ttl.min(ttl), left: shortest.left.min(left) };
         }
-        targets
+        lifetimes
     }
 
     /// Applies the response of a URL to all tools that name it. If it is invalid, the last valid document stays, with

@@ -26,7 +26,7 @@ impl Registry {
     /// Fetches the document at a URL.
     pub(super) async fn fetch(&self, url: &str) -> Result<DefinitionOverlay, String> {
         let parse = |bytes: &[u8]| tool::parse_definition(bytes, |_| 0);
-        let (value, replaced) = self.builder.client().fetch_parsed(url, LARGEST_ANSWER, PATIENCE, parse).await?;
+        let (value, replaced) = self.builder.client.fetch_json(url, LARGEST_ANSWER, PATIENCE, parse).await?;
         for bound in replaced {
             tracing::debug!(url, bound = bound.to_string(), "a bound in a schema was replaced");
         }

@@ -1,7 +1,6 @@
 //! Tool search: BM25 over names, titles, tags, parameters and descriptions.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use bm25::{Embedder, EmbedderBuilder, Embedding, Scorer, TokenEmbedder, TokenEmbedding, Tokenizer};
 
@@ -21,9 +20,9 @@ const MOST_WORDS: usize = 64;
 /// A search index of the tools of one snapshot.
 pub(super) struct Index(Scorer<usize, u64>);
 
-impl fmt::Debug for Index {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Index").finish_non_exhaustive()
+impl std::fmt::Debug for Index {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Index")
     }
 }
 

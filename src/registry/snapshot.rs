@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
+
 use super::Entry;
 use super::entry::etag_of;
-use super::rendered::RenderedCache;
 use super::search::Index;
 use crate::domain::{Groups, NameSeparator, Naming, Source, Vendor};
 use crate::executor::ToolRole;
 use crate::formats::alias;
+use crate::formats::definitions::Format;
 
 /// An immutable set of entries, by name and in the stable order of lists.
 #[derive(Debug, Default)]
@@ -30,7 +32,25 @@ pub struct Snapshot {
     systems: Vec<Arc<Entry>>,
     etag: OnceLock<String>,
     index: OnceLock<Index>,
-    pub(super) rendered_lists: RenderedCache,
+    /// The rendered lists, by format and whether they contain losses.
+    pub(super) rendered_lists: [[OnceLock<Rendered>; 2]; Format::COUNT],
+}
+
+/// A list as it is sent.
+#[derive(Debug, Clone)]
+pub struct Rendered {
+    /// JSON, or Markdown for [`Format::Prompt`].
+    pub body: Bytes,
+    /// The entity tag of the body.
+    pub etag: String,
+}
+
+impl Rendered {
+    /// Creates a list from its body.
+    #[must_use]
+    pub fn new(body: Bytes) -> Self {
+        Self { etag: etag_of(&body), body }
+    }
 }
 
 impl Snapshot {
@@ -105,6 +125,12 @@ impl Snapshot {
     #[must_use]
     pub fn systems(&self) -> &[Arc<Entry>] {
         &self.systems
+    }
+
+    /// Returns the system tool of this name, for any session.
+    #[must_use]
+    pub fn system(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.systems.iter().find(|entry| *entry.name == *name)
     }
 
     /// Returns an entity tag that changes with every change of a list.

@@ -16,21 +16,15 @@ use crate::store::{Store, StoreError};
 const MOST_READS: u32 = 8;
 
 /// The tools, presets and groups of one tenant.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TenantTools {
     pub api: Layer,
     /// The presets stored through the API.
     pub overlays: PresetOverlays,
     /// The stored groups. Other groups exist because definitions name them.
     pub groups: Groups,
-    /// The published version of the stored tools and groups; -1 before the first one.
-    pub version: i64,
-}
-
-impl Default for TenantTools {
-    fn default() -> Self {
-        Self { api: Layer::new(), overlays: PresetOverlays::default(), groups: Groups::new(), version: -1 }
-    }
+    /// The published version of the stored tools and groups; `None` before the first one.
+    pub version: Option<i64>,
 }
 
 /// The stored tools, presets and groups of a tenant.
@@ -66,7 +60,11 @@ impl Registry {
         let stored = read(store).await?;
         // Held from here on, so that it cannot be removed before it is returned.
         let catalog = self.publish_stored(store.tenant(), stored);
-        self.clear();
+        // The lock prevents that a catalog is published while it is removed.
+        let mut layers = self.layers();
+        for tenant in self.catalogs.clear() {
+            layers.own.remove(&tenant);
+        }
         Ok(catalog)
     }
 
@@ -78,15 +76,6 @@ impl Registry {
         let stored = read(store).await?;
         self.publish_stored(store.tenant(), stored);
         Ok(())
-    }
-
-    /// Unloads unused tenants if too many are loaded.
-    fn clear(&self) {
-        let mut layers = self.layers();
-        // The lock prevents that a catalog is published while it is removed.
-        for tenant in self.catalogs.clear() {
-            layers.own.remove(&tenant);
-        }
     }
 
     /// Publishes stored tools and groups. A tool that no longer compiles is skipped and logged. A version older than
@@ -111,11 +100,11 @@ impl Registry {
             fresh.insert(stored.name, entry);
         }
         self.change_own(tenant, |own| {
-            if version >= own.version {
+            if own.version.is_none_or(|published| version >= published) {
                 own.api = fresh;
                 own.groups = groups.into_iter().map(|group| (group.name.clone(), Arc::new(group))).collect();
                 own.overlays.fill(presets);
-                own.version = version;
+                own.version = Some(version);
             }
         })
     }
@@ -134,7 +123,7 @@ impl Registry {
     /// Returns the published version of a tenant's stored tools, or `None` if the tenant is not loaded.
     #[must_use]
     pub fn version_of(&self, tenant: &Tenant) -> Option<i64> {
-        self.layers().own.get(tenant).map(|own| own.version)
+        self.layers().own.get(tenant)?.version
     }
 
     /// Returns a tenant's registered tool of this name. No other source shadows registered tools.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::entry::Entry;
-use super::entry::Provenance;
+use super::entry::{Entry, Provenance};
 use super::{Layer, Registry, check};
 use crate::domain::{Source, ToolDefinition};
 
@@ -31,12 +30,7 @@ impl Registry {
                 fresh.insert(name, same.clone());
                 continue;
             }
-            let made = Provenance {
-                source: Source::Mcp,
-                revision: before.map_or(1, |entry| entry.made.revision + 1),
-                created_at: before.map_or(now, |entry| entry.made.created_at),
-                updated_at: now,
-            };
+            let made = Provenance::of_change(before, Source::Mcp, now);
             match self.builder.make(definition, made) {
                 Ok(entry) => drop(fresh.insert(name, Arc::new(entry.with_quarantine(is_withheld)))),
                 Err(faults) => refused.push((name, check::summary(&faults))),

@@ -7,6 +7,7 @@ use super::{Entry, Snapshot};
 use crate::domain::{AllowList, Failure, Group, Naming, Session, json};
 use crate::executor::ToolRole;
 use crate::schema;
+use crate::tool::system;
 
 #[cfg(test)]
 mod tests;
@@ -59,12 +60,6 @@ impl<'a> View<'a> {
         self.allowed.is_none_or(|allowed| allowed.has(name))
     }
 
-    /// Returns `true` if the view has neither a session nor an allow list.
-    #[must_use]
-    pub fn is_everybodys(&self) -> bool {
-        self.session.is_none() && self.allowed.is_none()
-    }
-
     /// Returns the tool of this name, even if it cannot be called now.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a Arc<Entry>> {
@@ -89,28 +84,19 @@ impl<'a> View<'a> {
 
     /// Returns the system tool of this name, if the session has activated it.
     fn system(&self, name: &str) -> Option<&'a Arc<Entry>> {
-        self.session.filter(|_| self.is_allowed(name)).and_then(|session| self.snapshot.system_of(session, name))
-    }
-
-    /// Returns the names that the session is restricted to; `None` means no restriction.
-    fn restriction(&self) -> Option<&'a [String]> {
-        self.session.and_then(|session| self.snapshot.restriction(session))
+        self.session.filter(|session| session.names(name) && self.is_allowed(name))?;
+        self.snapshot.system(name)
     }
 
     /// Returns `true` if a tool can be called: it is not quarantined, it is in an active group or in none, the caller
     /// is allowed to use it, and the session has it.
     #[must_use]
     pub fn is_available(&self, entry: &Entry) -> bool {
-        let tools = self.restriction();
-        let is_there = self.session.is_none_or(|session| entry.is_available_to(session));
-        is_there
+        let tools = self.session.and_then(restriction);
+        self.session.is_none_or(|session| entry.is_available_to(session))
             && self.is_allowed(&entry.name)
-            && self.is_switched_on(entry)
+            && entry.is_switched_on(|group| self.is_active(group))
             && tools.is_none_or(|tools| tools.iter().any(|name| **name == *entry.name))
-    }
-
-    fn is_switched_on(&self, entry: &Entry) -> bool {
-        entry.is_switched_on(|group| self.is_active(group))
     }
 
     /// Returns `true` if a group is active. The session's switch takes precedence over the tenant's.
@@ -137,33 +123,33 @@ impl<'a> View<'a> {
     /// Returns the tools that can be called, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Entry>> {
-        let tools = self.restriction();
         // A set, because both the session and the tenant can have many tools.
-        let had: Option<HashSet<&str>> = tools.map(|tools| tools.iter().map(String::as_str).collect());
-        let is_had = |entry: &&Arc<Entry>| had.as_ref().is_none_or(|had| had.contains(&*entry.name));
-        let is_there = |entry: &&Arc<Entry>| self.session.is_none_or(|session| entry.is_available_to(session));
+        let tools = self.session.and_then(restriction);
+        let tools: Option<HashSet<&str>> = tools.map(|tools| tools.iter().map(String::as_str).collect());
+        self.filtered(|entry| {
+            tools.as_ref().is_none_or(|tools| tools.contains(&*entry.name))
+                && self.session.is_none_or(|session| entry.is_available_to(session))
+                && entry.is_switched_on(|group| self.is_active(group))
+        })
+    }
+
+    /// Returns all tools by name, including tools that cannot be called now, and the system tools that the session has.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Entry>> {
+        self.filtered(|_| true)
+    }
+
+    /// Returns the allowed tools that match a condition, and the system tools that the session has.
+    fn filtered(&self, is_included: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
         let is_allowed = |entry: &&Arc<Entry>| self.is_allowed(&entry.name);
-        let all = self.snapshot.all().iter().filter(is_allowed).filter(is_had).filter(is_there);
-        let mut list: Vec<Arc<Entry>> = all.filter(|entry| self.is_switched_on(entry)).cloned().collect();
+        let allowed = self.snapshot.all().iter().filter(is_allowed);
+        let mut list: Vec<Arc<Entry>> = allowed.filter(|entry| is_included(entry)).cloned().collect();
         if let Some(session) = self.session {
             let systems = self.snapshot.systems().iter().filter(is_allowed);
             list.extend(systems.filter(|entry| session.names(&entry.name)).cloned());
             list.sort_by(|one, other| one.name.cmp(&other.name));
         }
         list
-    }
-
-    /// Returns all tools by name, including tools that cannot be called now, and the system tools that the session has.
-    #[must_use]
-    pub fn all(&self) -> Vec<Arc<Entry>> {
-        let is_allowed = |entry: &&Arc<Entry>| self.is_allowed(&entry.name);
-        let mut all: Vec<Arc<Entry>> = self.snapshot.all().iter().filter(is_allowed).cloned().collect();
-        if let Some(session) = self.session {
-            let systems = self.snapshot.systems().iter().filter(is_allowed);
-            all.extend(systems.filter(|entry| session.names(&entry.name)).cloned());
-            all.sort_by(|one, other| one.name.cmp(&other.name));
-        }
-        all
     }
 
     /// Returns the callable tools that match a query, best first, each with its score.
@@ -208,6 +194,13 @@ impl<'a> View<'a> {
     }
 }
 
+/// Returns the names that a session is restricted to. A list that names only system tools restricts nothing.
+fn restriction(session: &Session) -> Option<&[String]> {
+    let tools = session.tools.as_deref()?;
+    let names_others = tools.iter().any(|name| !system::NAMES.contains(&name.as_str()));
+    (names_others || tools.is_empty()).then_some(tools)
+}
+
 /// Returns how many of the names fit into the list of callable tools.
 fn fitting(names: &[&str]) -> usize {
     let mut chars = 0;
@@ -226,12 +219,6 @@ impl<'a> From<&'a Snapshot> for View<'a> {
 }
 
 impl Snapshot {
-    /// Returns the callable tools of the tenant that match a query, best first, each with its score.
-    #[must_use]
-    pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
-        View::from(self).search(query)
-    }
-
     /// Returns the failure of a call of an unknown tool, outside of a session.
     #[must_use]
     pub fn not_found(&self, name: &str, naming: impl Into<Naming>) -> Failure {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::SchemaError;
-use super::graph::{Graph, NodeId, ROOT};
+use super::graph::{Graph, Node, NodeId, ROOT};
 
 const MAX_BYTES: usize = 256 * 1024;
 const MAX_LEVELS: usize = 64;
@@ -72,22 +72,15 @@ pub(super) fn expansion(graph: &Graph) -> Result<(), SchemaError> {
         }
     }
     // References back into a cycle count once; all others count as often as they are expanded.
-    let all: Vec<Vec<NodeId>> = graph
-        .nodes
-        .iter()
-        .zip(&in_place)
-        .map(|(node, here)| here.iter().copied().chain(node.below()).collect())
-        .collect();
+    let edges = |node: &Node| node.in_place().chain(node.below()).collect();
+    let all: Vec<Vec<NodeId>> = graph.nodes.iter().map(edges).collect();
     let circle = circles(&all);
-    let unfolding: Vec<Vec<NodeId>> = graph
-        .nodes
-        .iter()
-        .enumerate()
-        .map(|(id, node)| {
-            let below = node.below().filter(|next| circle[*next] != circle[id]);
-            in_place[id].iter().copied().chain(below).collect()
-        })
-        .collect();
+    let unfold = |id: NodeId| {
+        let (here, below) = all[id].split_at(in_place[id].len());
+        let below = below.iter().filter(|next| circle[**next] != circle[id]);
+        here.iter().chain(below).copied().collect()
+    };
+    let unfolding: Vec<Vec<NodeId>> = (0..all.len()).map(unfold).collect();
     let Ok(order) = post_order(&unfolding) else {
         return refuse(ROOT, "applies itself to the same value endlessly".to_owned());
     };

@@ -73,7 +73,7 @@ impl Coercer<'_> {
     fn string(&mut self, id: NodeId, text: &str, parts: &[NodeId]) -> Option<Value> {
         let nodes = parts.iter().map(|part| &self.graph.nodes[*part]);
         let wanted = nodes.filter_map(|node| node.types.or(node.listed_types)).reduce(Types::intersect)?;
-        if wanted.contains("string") {
+        if wanted.meets(Types::STRING) {
             return None;
         }
         let meant = read(text, wanted)?;
@@ -185,7 +185,7 @@ impl Coercer<'_> {
 /// Parses a string as one of the wanted types.
 fn read(text: &str, wanted: Types) -> Option<Value> {
     let trimmed = text.trim();
-    if wanted.contains("boolean") {
+    if wanted.meets(Types::BOOLEAN) {
         for boolean in [true, false] {
             if trimmed.eq_ignore_ascii_case(if boolean { "true" } else { "false" }) {
                 return Some(Value::Bool(boolean));
@@ -193,16 +193,16 @@ fn read(text: &str, wanted: Types) -> Option<Value> {
         }
     }
     let fits = match trimmed.as_bytes().first()? {
-        b'{' => wanted.contains("object"),
-        b'[' => wanted.contains("array"),
-        b'-' | b'0'..=b'9' => wanted.contains("integer") || wanted.contains("number"),
+        b'{' => wanted.meets(Types::OBJECT),
+        b'[' => wanted.meets(Types::ARRAY),
+        b'-' | b'0'..=b'9' => wanted.meets(Types::NUMBER),
         _ => false,
     };
     if !fits {
         return None;
     }
     let value = json::parse(trimmed.as_bytes()).ok()?;
-    if value.is_f64() && !wanted.contains("number") && trimmed.contains(['.', 'e', 'E']) {
+    if value.is_f64() && !wanted.meets(Types::FRACTION) && trimmed.contains(['.', 'e', 'E']) {
         return integer(trimmed);
     }
     Some(value)

@@ -1,7 +1,7 @@
 //! The supported drafts of JSON Schema.
 
 use jsonschema::Draft;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{SchemaError, display};
 
@@ -10,19 +10,15 @@ use super::{SchemaError, display};
 /// # Errors
 /// Returns a [`SchemaError`] if `$schema` is unknown.
 pub(super) fn of(schema: &Value) -> Result<Draft, SchemaError> {
-    declared("", schema.as_object()).map(|draft| draft.unwrap_or(Draft::Draft202012))
+    declared("", schema).map(|draft| draft.unwrap_or(Draft::Draft202012))
 }
 
-/// Checks the `$schema` of a subschema.
+/// Returns the draft that a subschema declares; `None` if it declares none.
 ///
 /// # Errors
 /// Returns a [`SchemaError`] if `$schema` is unknown.
-pub(super) fn check(pointer: &str, keywords: &Map<String, Value>) -> Result<(), SchemaError> {
-    declared(pointer, Some(keywords)).map(|_| ())
-}
-
-fn declared(pointer: &str, keywords: Option<&Map<String, Value>>) -> Result<Option<Draft>, SchemaError> {
-    let Some(value) = keywords.and_then(|keywords| keywords.get("$schema")) else { return Ok(None) };
+pub(super) fn declared(pointer: &str, schema: &Value) -> Result<Option<Draft>, SchemaError> {
+    let Some(value) = schema.get("$schema") else { return Ok(None) };
     let uri = value.as_str().unwrap_or_default();
     let name = uri.trim_end_matches('#').trim_start_matches("https://").trim_start_matches("http://");
     match name {

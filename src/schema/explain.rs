@@ -1,6 +1,6 @@
 //! Violations explained so that a model can fix them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{ValidationError, Validator};
@@ -152,12 +152,6 @@ impl Explainer<'_> {
             Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             None => type_names(kind),
         }
-    }
-
-    /// Returns the properties that the subschema at a pointer requires, including those of references and of its
-    /// `allOf`.
-    fn required(&self, pointer: &str) -> Option<BTreeSet<&str>> {
-        self.graph?.required(pointer)
     }
 
     /// Returns the schema that contains the violated keyword.

@@ -7,17 +7,17 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use document::Document;
 use lowering::{LowerError, Lowering, UNROLLED};
 use restore::Restore;
 
+use super::document::Document;
+
+mod compare;
 mod conjunction;
 mod describe;
-mod document;
 mod exclusive;
 mod fold;
 mod full;
-mod kinds;
 mod limits;
 mod lowering;
 mod merge;
@@ -45,17 +45,17 @@ pub enum Target {
     Gemini,
 }
 
-/// A constraint that a vendor's subset cannot express.
+/// A part of a definition that the format cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Loss {
-    /// Location of the subschema in the original, as an RFC 6901 pointer.
+    /// JSON Pointer (RFC 6901) into the definition: `/input_schema/properties/n/default`.
+    // In the result of lowering, it points into the schema.
     pub pointer: String,
-    /// Keyword of the original that was dropped or changed.
+    /// The affected JSON Schema keyword or member of the definition.
     pub keyword: String,
-    /// Difference for the model.
+    /// Description of the loss.
     pub message: String,
-    /// Whether the lowered schema may allow arguments that the original rejects. If `false`, it only allows fewer
-    /// arguments.
+    /// `true` if a model may now send arguments that the tool rejects.
     pub widens: bool,
 }
 

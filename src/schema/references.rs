@@ -176,6 +176,7 @@ enum Target {
 }
 
 /// The named targets and the references of a document.
+#[derive(Default)]
 struct Names {
     draft: Draft,
     /// The pointers of the schemas with an identity, by URI.
@@ -201,19 +202,7 @@ struct Names {
 
 impl Names {
     fn of(draft: Draft) -> Self {
-        Self {
-            draft,
-            resources: HashMap::new(),
-            anchors: HashMap::new(),
-            dynamic: HashMap::new(),
-            references: Vec::new(),
-            named: Vec::new(),
-            path: String::new(),
-            unknown: 0,
-            left: MAX_POINTERS,
-            is_openapi: false,
-            mixes_drafts: false,
-        }
+        Self { draft, left: MAX_POINTERS, ..Self::default() }
     }
 
     fn identity(&self) -> &'static str {

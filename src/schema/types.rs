@@ -1,56 +1,96 @@
 //! Sets of JSON Schema types.
 
 use jsonschema::Draft;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::{SchemaError, display, nearest};
+use crate::domain::json;
 
-/// A set of the seven JSON Schema types.
+/// A set of JSON Schema types; `number` includes `integer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Types(u8);
 
+/// The names, in the order of their bits.
 const NAMES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
 impl Types {
-    const fn named(name: &str) -> Option<Self> {
-        Some(Self(match name.as_bytes() {
-            b"null" => 1,
-            b"boolean" => 2,
-            b"integer" => 4,
-            b"number" => 8,
-            b"string" => 16,
-            b"array" => 32,
-            b"object" => 64,
-            _ => return None,
-        }))
+    pub(super) const ALL: Self = Self(127);
+    pub(super) const NONE: Self = Self(0);
+    pub(super) const NULL: Self = Self(1);
+    pub(super) const BOOLEAN: Self = Self(2);
+    pub(super) const INTEGER: Self = Self(4);
+    /// Numbers with a fraction.
+    pub(super) const FRACTION: Self = Self(8);
+    /// All numbers, including integers.
+    pub(super) const NUMBER: Self = Self(12);
+    pub(super) const STRING: Self = Self(16);
+    pub(super) const ARRAY: Self = Self(32);
+    pub(super) const OBJECT: Self = Self(64);
+
+    fn named(name: &str) -> Self {
+        match NAMES.iter().position(|known| *known == name) {
+            Some(_) if name == "number" => Self::NUMBER,
+            Some(bit) => Self(1 << bit),
+            None => Self::NONE,
+        }
     }
 
-    /// Returns `true` if the set contains the named type; `number` includes `integer`.
-    pub(super) fn contains(self, name: &str) -> bool {
-        Self::named(name).is_some_and(|one| self.0 & one.0 != 0) || name == "integer" && self.contains("number")
+    /// Reads the value of `type`; unknown names are ignored.
+    pub(super) fn read(value: &Value) -> Self {
+        match value {
+            Value::String(name) => Self::named(name),
+            Value::Array(names) => {
+                names.iter().filter_map(Value::as_str).fold(Self::NONE, |types, name| types.union(Self::named(name)))
+            }
+            _ => Self::ALL,
+        }
+    }
+
+    /// Returns the type of a value; a double without a fraction is an integer.
+    pub(super) fn of(value: &Value) -> Self {
+        match value {
+            Value::Number(number) if is_whole(number) => Self::INTEGER,
+            Value::Number(_) => Self::FRACTION,
+            other => Self::named(json::type_name(other)),
+        }
+    }
+
+    pub(super) fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     pub(super) fn intersect(self, other: Self) -> Self {
-        // `number` includes every integer.
-        let widened = |types: Self| if types.contains("number") { types.0 | 4 } else { types.0 };
-        Self(widened(self) & widened(other))
+        Self(self.0 & other.0)
+    }
+
+    pub(super) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// Returns `true` if a value has one of the types. Since draft 6, a double without a fraction is an integer.
     pub(super) fn allow(self, value: &Value, draft: Draft) -> bool {
-        self.contains(match value {
-            Value::Null => "null",
-            Value::Bool(_) => "boolean",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-            Value::Number(number) if !number.is_f64() => "integer",
-            Value::Number(number) => {
-                let whole = number.as_f64().is_some_and(|double| double.fract() == 0.0);
-                if whole && draft > Draft::Draft4 { "integer" } else { "number" }
-            }
-        })
+        let is_double = draft == Draft::Draft4 && value.is_f64();
+        self.meets(if is_double { Self::FRACTION } else { Self::of(value) })
     }
+
+    /// Returns the names; omits `integer` if the set contains `number`.
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+        let shown = if self.meets(Self::FRACTION) { self.without(Self::INTEGER) } else { self };
+        (0..7).filter(move |bit| shown.0 & (1 << bit) != 0).map(|bit| NAMES[bit])
+    }
+}
+
+/// Returns `true` if a number has no fraction.
+pub(super) fn is_whole(number: &Number) -> bool {
+    !number.is_f64() || number.as_f64().is_some_and(|double| double.fract() == 0.0)
 }
 
 /// Parses the value of `type`.
@@ -59,19 +99,18 @@ impl Types {
 /// Returns a [`SchemaError`] with a suggestion if a name is not a JSON Schema type.
 pub(super) fn declared(pointer: &str, value: Option<&Value>) -> Result<Option<Types>, SchemaError> {
     let named = |name: &str, place: String| {
-        Types::named(name).ok_or_else(|| SchemaError {
-            pointer: place,
-            message: format!("{} is not a JSON Schema type; {}", display::text(name), hint(name)),
-        })
+        let types = Types::named(name);
+        let message = || format!("{} is not a JSON Schema type; {}", display::text(name), hint(name));
+        if types.is_empty() { Err(SchemaError { pointer: place, message: message() }) } else { Ok(types) }
     };
     match value {
         Some(Value::String(name)) => named(name, format!("{pointer}/type")).map(Some),
         Some(Value::Array(names)) => {
-            let mut set = Types(0);
+            let mut set = Types::NONE;
             for (index, name) in names.iter().enumerate() {
                 // The meta-schema rejects everything else.
                 if let Some(name) = name.as_str() {
-                    set.0 |= named(name, format!("{pointer}/type/{index}"))?.0;
+                    set = set.union(named(name, format!("{pointer}/type/{index}"))?);
                 }
             }
             Ok(Some(set))
@@ -82,8 +121,7 @@ pub(super) fn declared(pointer: &str, value: Option<&Value>) -> Result<Option<Ty
 
 /// Returns the types of the given values.
 pub(super) fn of_values(values: &[Value]) -> Types {
-    let names = values.iter().map(crate::domain::json::type_name);
-    Types(names.filter_map(Types::named).fold(0, |set, one| set | one.0))
+    values.iter().fold(Types::NONE, |types, value| types.union(Types::named(json::type_name(value))))
 }
 
 fn hint(name: &str) -> String {

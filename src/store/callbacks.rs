@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sqlx::QueryBuilder;
 use url::Url;
 use uuid::Uuid;
 
-use super::{Db, StoreError, Stores, db};
+use super::query::Query;
+use super::{Db, StoreError, Stores};
 use crate::domain::{Call, Time};
 
 mod outcome;
@@ -105,32 +105,27 @@ pub struct ExcludedTargets {
     pub retries: bool,
 }
 
-type DueRow = (Uuid, String, String, Uuid, i32, i32, i64);
-
 impl Stores {
     /// Adds callbacks to stored calls that have none.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn insert_callbacks(&self, rows: &[CallbackRow]) -> Result<(), StoreError> {
-        fn query<D: sqlx::Database>(rows: &[CallbackRow]) -> QueryBuilder<D>
-        where
-            Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-            String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-        {
-            let mut query = QueryBuilder::<D>::new(CallbackRow::insert_head());
-            query.push_values(rows, |mut values, row| {
-                values.push_bind(row.call_id).push_bind(row.url.to_string()).push_bind(row.host());
-                values.push_bind(row.event_id);
-            });
-            query.push(" ON CONFLICT (call_id) DO NOTHING");
-            query
+        let mut query = self.db.write(CallbackRow::insert_head());
+        for (index, row) in rows.iter().enumerate() {
+            query = query.push(if index == 0 { " VALUES (" } else { ", (" }).push_bind(row.call_id).push(", ");
+            query = query
+                .push_bind(&*row.url)
+                .push(", ")
+                .push_bind(row.host())
+                .push(", ")
+                .push_bind(row.event_id)
+                .push(")");
         }
         if rows.is_empty() {
             return Ok(());
         }
-        db::on_writer!(&self.db, pool => query(rows).build().execute(pool).await.map(drop))?;
-        Ok(())
+        query.push(" ON CONFLICT (call_id) DO NOTHING").execute().await.map(drop)
     }
 
     /// Returns due callbacks of ended calls that are not leased, first attempts first. Does not claim them.
@@ -143,8 +138,27 @@ impl Stores {
         busy: &ExcludedTargets,
         limit: u32,
     ) -> Result<Vec<DueCallback>, StoreError> {
-        // Statements with lists vary, so preparing them would only evict others from the cache.
-        let rows: Vec<DueRow> = db::on_reader!(&self.db, pool => due(now, busy, limit).build_query_as().persistent(false).fetch_all(pool).await?);
+        const ENDED: &str = "c.next_at IS NULL AND (SELECT t.status FROM tool_calls AS t WHERE t.id = c.call_id) >= 2";
+        // The status of each call is looked up by key, in a subquery that no query plan can turn into a scan of all ended
+        // calls.
+        let query = self.db.read(
+            "SELECT c.call_id, c.url, c.host, c.event_id, c.attempts, c.lost, CAST(COALESCE((SELECT \
+             octet_length(t.record) + octet_length(t.arguments) FROM tool_calls AS t WHERE t.id = c.call_id), 0) AS BIGINT) \
+             FROM callbacks AS c WHERE c.state = 0 AND (c.leased_until IS NULL OR ",
+        );
+        let mut query = push_passed(query, "c.leased_until", now).push(")");
+        for (condition, busy) in [(" AND c.host NOT IN ", &busy.hosts), (" AND c.url NOT IN ", &busy.urls)] {
+            if !busy.is_empty() {
+                query = query.push(condition).push_list(busy.iter().map(|one| &**one));
+            }
+        }
+        query = if busy.retries {
+            query.push(" AND ").push(ENDED)
+        } else {
+            push_passed(query.push(" AND ("), "c.next_at", now).push(" OR ").push(ENDED).push(")")
+        };
+        query = query.push(" ORDER BY c.next_at NULLS FIRST, c.call_id LIMIT ").push_bind(i64::from(limit));
+        let rows: Vec<(Uuid, String, String, Uuid, i32, i32, i64)> = query.uncached().all().await?;
         let due = rows.into_iter().map(|(call_id, url, host, event_id, attempts, lost, bytes)| DueCallback {
             call_id,
             url: url.into(),
@@ -172,10 +186,21 @@ impl Stores {
         if chosen.is_empty() {
             return Ok(chosen);
         }
-        let ids: Vec<Uuid> = chosen.iter().map(|due| due.call_id).collect();
         let lock = if matches!(self.db, Db::Postgres(_)) { " FOR UPDATE SKIP LOCKED" } else { "" };
-        let taken: Vec<(Uuid, i32, i32)> = db::on_writer!(&self.db, pool =>
-            claim(&ids, now, leased_until, lock).build_query_as().persistent(false).fetch_all(pool).await?);
+        // Checks again under the row lock that the callbacks are due.
+        let query =
+            self.db.write("WITH free AS (SELECT call_id FROM callbacks WHERE state = 0 AND (leased_until IS NULL OR ");
+        let query = push_passed(query, "leased_until", now).push(") AND (next_at IS NULL OR ");
+        let query = push_passed(query, "next_at", now).push(") AND call_id IN ");
+        // Recording a result clears the lease, so a lease that is still set belongs to a lost attempt.
+        let query = query.push_list(chosen.iter().map(|due| due.call_id)).push(lock).push(
+            ") UPDATE callbacks SET attempts = attempts + 1, \
+             lost = lost + CASE WHEN leased_until IS NULL THEN 0 ELSE 1 END, leased_until = ",
+        );
+        let query = query
+            .push_bind(leased_until)
+            .push(" FROM free WHERE callbacks.call_id = free.call_id RETURNING callbacks.call_id, attempts, lost");
+        let taken: Vec<(Uuid, i32, i32)> = query.uncached().all().await?;
         let taken: HashMap<Uuid, (i32, i32)> =
             taken.into_iter().map(|(id, attempts, lost)| (id, (attempts, lost))).collect();
         let claimed = chosen.into_iter().filter_map(|due| {
@@ -195,72 +220,10 @@ impl Stores {
     }
 }
 
-/// Looks up the status of each call by key, in a subquery that no query plan can turn into a scan of all ended calls.
-fn due<D: sqlx::Database>(now: Time, busy: &ExcludedTargets, limit: u32) -> QueryBuilder<D>
-where
-    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut query = QueryBuilder::<D>::new(
-        "SELECT c.call_id, c.url, c.host, c.event_id, c.attempts, c.lost, CAST(COALESCE((SELECT octet_length(t.record) + \
-         octet_length(t.arguments) FROM tool_calls AS t WHERE t.id = c.call_id), 0) AS BIGINT) \
-         FROM callbacks AS c WHERE c.state = 0 AND (c.leased_until IS NULL OR c.leased_until <= ",
-    );
-    query.push_bind(now.0).push(" OR c.leased_until > ").push_bind(max_time(now)).push(")");
-    for (column, busy) in [("host", &busy.hosts), ("url", &busy.urls)] {
-        if !busy.is_empty() {
-            query.push(format!(" AND c.{column} NOT IN ("));
-            let mut list = query.separated(", ");
-            for one in busy {
-                list.push_bind(one.to_string());
-            }
-            query.push(")");
-        }
-    }
-    const ENDED: &str = "c.next_at IS NULL AND (SELECT t.status FROM tool_calls AS t WHERE t.id = c.call_id) >= 2";
-    if busy.retries {
-        query.push(" AND ").push(ENDED);
-    } else {
-        query.push(" AND (c.next_at <= ").push_bind(now.0).push(" OR c.next_at > ").push_bind(max_time(now));
-        query.push(" OR ").push(ENDED).push(")");
-    }
-    query.push(" ORDER BY c.next_at NULLS FIRST, c.call_id LIMIT ").push_bind(i64::from(limit));
-    query
-}
-
-/// Checks again under the row lock that the callbacks are due.
-fn claim<D: sqlx::Database>(ids: &[Uuid], now: Time, leased_until: Time, lock: &'static str) -> QueryBuilder<D>
-where
-    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut query = QueryBuilder::<D>::new(
-        "WITH free AS (SELECT call_id FROM callbacks WHERE state = 0 AND (leased_until IS NULL OR leased_until <= ",
-    );
-    query.push_bind(now.0).push(" OR leased_until > ").push_bind(max_time(now));
-    query
-        .push(") AND (next_at IS NULL OR next_at <= ")
-        .push_bind(now.0)
-        .push(" OR next_at > ")
-        .push_bind(max_time(now));
-    query.push(") AND call_id IN (");
-    let mut list = query.separated(", ");
-    for id in ids {
-        list.push_bind(*id);
-    }
-    // Recording a result clears the lease, so a lease that is still set belongs to a lost attempt.
-    query.push(")").push(lock).push(
-        ") UPDATE callbacks SET attempts = attempts + 1, \
-         lost = lost + CASE WHEN leased_until IS NULL THEN 0 ELSE 1 END, leased_until = ",
-    );
-    query
-        .push_bind(leased_until.0)
-        .push(" FROM free WHERE callbacks.call_id = free.call_id RETURNING callbacks.call_id, attempts, lost");
-    query
-}
-
-fn max_time(now: Time) -> i64 {
-    now.0.saturating_add(MAX_WAIT)
+/// Adds the condition that a time in a column has passed, or is too far in the future.
+fn push_passed<'q>(query: Query<'q>, column: &str, now: Time) -> Query<'q> {
+    let query = query.push(column).push(" <= ").push_bind(now).push(" OR ").push(column).push(" > ");
+    query.push_bind(now.0.saturating_add(MAX_WAIT))
 }
 
 #[cfg(test)]

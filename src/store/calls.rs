@@ -1,12 +1,10 @@
 //! Queries for calls, single or in pages.
 
-use futures_util::{Stream, TryStreamExt};
-use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
-use super::events::by_ids;
-use super::{Db, Store, StoreError, db};
+use super::query::Query;
+use super::{Db, Store, StoreError};
 use crate::domain::{Call, Status, Time};
 
 /// Maximum bytes of stored calls in a page of more than one call.
@@ -46,23 +44,15 @@ impl Store {
     }
 
     pub(super) async fn call_row(&self, id: Uuid) -> Result<Option<CallRow>, StoreError> {
-        const SQL: &str = "SELECT id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, \
-            accepted_pos, started_pos, settled_pos, arguments, record FROM tool_calls WHERE id = $1 AND tenant = $2";
-        let tenant = self.tenant.as_str();
-        let row = db::on_reader!(&self.db, pool =>
-            sqlx::query_as::<_, CallRow>(SQL).bind(id).bind(tenant.to_owned()).fetch_optional(pool).await)?;
-        Ok(row)
+        let query = self.db.read(codec::SELECT.as_str()).push("id = ").push_bind(id);
+        query.push(" AND tenant = ").push_bind(&self.tenant).optional().await
     }
 
     pub(super) async fn rows_of(&self, ids: &[Uuid]) -> Result<Vec<CallRow>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(db::on_reader!(&self.db, pool => {
-            let mut query = by_ids(ids);
-            query.push(" AND tenant = ").push_bind(self.tenant.as_str().to_owned());
-            query.build_query_as().fetch_all(pool).await?
-        }))
+        self.db.calls(ids).push(" AND tenant = ").push_bind(&self.tenant).all().await
     }
 
     /// Returns these calls in no particular order. Calls of other tenants are omitted.
@@ -90,8 +80,7 @@ impl Store {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn call_tools(&self, filter: &CallFilter) -> Result<Vec<(Uuid, String)>, StoreError> {
-        const COLUMNS: &str = "id, tool";
-        Ok(db::on_reader!(&self.db, pool => page(self, filter, COLUMNS).build_query_as().fetch_all(pool).await?))
+        page(self, filter, self.db.read("SELECT id, tool FROM tool_calls WHERE ")).all().await
     }
 
     /// Returns a page of calls, newest first. Large calls can make the page shorter than `limit`, down to one call;
@@ -100,60 +89,34 @@ impl Store {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn calls(&self, filter: &CallFilter) -> Result<(Vec<Call>, bool), StoreError> {
-        let (rows, is_cut) = db::on_reader!(&self.db, pool => first(page(self, filter, codec::COLUMNS).build_query_as().fetch(pool)).await?);
-        let mut calls = rows.into_iter().map(CallRow::decode).collect::<Result<Vec<_>, _>>()?;
+        let rows: Vec<CallRow> = page(self, filter, self.db.read(codec::SELECT.as_str())).all().await?;
+        let (found, mut bytes) = (rows.len(), 0);
+        let fitting = rows.into_iter().enumerate().take_while(|(index, row)| {
+            bytes += row.bytes();
+            bytes <= MAX_BYTES || *index == 0
+        });
+        let mut calls = fitting.map(|(_, row)| row.decode()).collect::<Result<Vec<_>, _>>()?;
+        let is_cut = calls.len() < found;
         self.show_callbacks(&mut calls).await?;
         Ok((calls, is_cut))
     }
 }
 
-/// Collects rows up to [`MAX_BYTES`]. Returns whether further rows follow.
-async fn first(
-    mut rows: impl Stream<Item = Result<CallRow, sqlx::Error>> + Unpin,
-) -> Result<(Vec<CallRow>, bool), sqlx::Error> {
-    let (mut found, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = rows.try_next().await? {
-        bytes += row.bytes();
-        if bytes > MAX_BYTES && !found.is_empty() {
-            return Ok((found, true));
-        }
-        found.push(row);
-    }
-    Ok((found, false))
-}
-
-fn page<D: sqlx::Database>(store: &Store, filter: &CallFilter, columns: &str) -> QueryBuilder<D>
-where
-    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    i16: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut query = QueryBuilder::<D>::new("SELECT ");
-    query.push(columns).push(" FROM tool_calls WHERE tenant = ").push_bind(store.tenant.as_str().to_owned());
-    if let Some(session) = &filter.session {
-        query.push(" AND session = ").push_bind(session.clone());
-    }
-    if let Some(batch) = filter.batch_id {
-        query.push(" AND batch_id = ").push_bind(batch);
-    }
-    if let Some(name) = &filter.name {
-        query.push(" AND tool = ").push_bind(codec::indexed_name(name).into_owned());
-    }
-    if let Some(status) = filter.status {
-        query.push(" AND status = ").push_bind(codec::status_number(status));
-    }
-    if let Some(since) = filter.since {
-        query.push(" AND created_at >= ").push_bind(since.0);
-    }
-    if let Some(until) = filter.until {
-        query.push(" AND created_at < ").push_bind(until.0);
-    }
-    if let Some(before) = filter.before {
-        query.push(" AND id < ").push_bind(before);
-    }
-    query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(filter.limit));
+/// Completes a query for a page of calls.
+fn page<'q>(store: &Store, filter: &CallFilter, query: Query<'q>) -> Query<'q> {
+    let CallFilter { session, batch_id, name, status, since, until, before, limit } = filter;
     query
+        .push("tenant = ")
+        .push_bind(&store.tenant)
+        .push_some(" AND session = ", session.as_ref())
+        .push_some(" AND batch_id = ", *batch_id)
+        .push_some(" AND tool = ", name.as_deref().map(codec::indexed_name))
+        .push_some(" AND status = ", status.map(codec::status_number))
+        .push_some(" AND created_at >= ", *since)
+        .push_some(" AND created_at < ", *until)
+        .push_some(" AND id < ", *before)
+        .push(" ORDER BY id DESC LIMIT ")
+        .push_bind(i64::from(*limit))
 }
 
 /// The status, attempt, last event and node of a stored call, as the fence of the journal compares them.
@@ -179,20 +142,14 @@ impl StoredVersion {
 
 /// Returns the stored versions of these calls.
 pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<StoredVersion>, StoreError> {
-    fn query<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
-    where
-        Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    {
-        let mut query = QueryBuilder::<D>::new("SELECT id, status, attempt, seq, node FROM tool_calls WHERE id IN (");
-        let mut list = query.separated(", ");
-        for id in ids {
-            list.push_bind(*id);
-        }
-        query.push(")");
-        query
-    }
-    let found: Vec<(Uuid, i16, i32, i32, String)> =
-        db::on_reader!(db, pool => query(ids).build_query_as().fetch_all(pool).await?);
+    let query = db.read("SELECT id, status, attempt, seq, node FROM tool_calls WHERE id IN ").push_list(ids);
     let reached = |(id, status, attempt, seq, node)| StoredVersion { id, status, attempt, seq, node };
-    Ok(found.into_iter().map(reached).collect())
+    Ok(query.all().await?.into_iter().map(reached).collect())
+}
+
+impl Db {
+    /// Creates a query for these calls of any tenant.
+    pub(super) fn calls(&self, ids: &[Uuid]) -> Query<'_> {
+        self.read(codec::SELECT.as_str()).push("id IN ").push_list(ids)
+    }
 }

@@ -1,6 +1,6 @@
 //! Conversion between a call and the columns of its row.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
@@ -74,6 +74,9 @@ pub(super) fn first_id_at(time: Time) -> Uuid {
 /// The columns from which a call is read.
 pub(super) const COLUMNS: &str = "id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, \
      accepted_pos, started_pos, settled_pos, arguments, record";
+
+/// The beginning of a query for calls, before its conditions.
+pub(super) static SELECT: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM tool_calls WHERE "));
 
 /// The row of a call, as it is read.
 #[derive(Debug)]

@@ -1,7 +1,9 @@
 //! Connections to SQLite or Postgres behind one type.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -9,8 +11,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Connection, Database, Postgres, Sqlite};
 use tokio::time::Instant;
 
+use super::StoreError;
+use super::query::{Bound, Query, Target, Transaction};
 use super::timeout::{ANSWER, TimedPool};
-use crate::domain::tenant::QuotaResource;
 
 /// Number of connections for queries.
 const READERS: u32 = 4;
@@ -25,59 +28,6 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay between attempts where SQLite does not wait itself.
 const BUSY_DELAY: Duration = Duration::from_millis(20);
 
-/// An error returned by the store.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The URL is not a supported database URL.
-    #[error("`{url}` is not a database URL: use sqlite::memory:, sqlite://PATH or postgres://USER@HOST/DATABASE")]
-    Url {
-        /// The URL, without a password.
-        url: String,
-    },
-    /// The folder of the SQLite file cannot be created.
-    #[error("cannot create the folder {}: {source}", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// Another server uses the SQLite file.
-    #[error(
-        "another server uses {}; stop it, configure another file, or share a Postgres database",
-        database.display()
-    )]
-    Served {
-        /// The file.
-        database: PathBuf,
-    },
-    /// The lock file next to the database cannot be locked.
-    #[error("cannot acquire the lock {}: {source}", path.display())]
-    Lock {
-        /// The lock file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// A migration failed.
-    #[error("cannot migrate the database: {0}")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
-    /// The database returned an error or is unreachable.
-    #[error("database error: {0}")]
-    Database(#[from] sqlx::Error),
-    /// The quota of the tenant is reached.
-    #[error("the limit of {most} {} is reached", what.words())]
-    TooMany {
-        /// The resource of the quota.
-        what: QuotaResource,
-        /// The maximum number.
-        most: u32,
-    },
-    /// A stored row cannot be read.
-    #[error("a stored row cannot be read: {0}")]
-    Corrupt(String),
-}
-
 /// The connections to one database: a single writer, so that writes queue here and not inside the database, and several
 /// readers.
 #[derive(Debug)]
@@ -88,9 +38,10 @@ pub struct Pools<D: Database> {
     pub reader: TimedPool<D>,
 }
 
-impl<D: Database> Clone for Pools<D> {
-    fn clone(&self) -> Self {
-        Self { writer: self.writer.clone(), reader: self.reader.clone() }
+impl<D: Database> Pools<D> {
+    async fn close(&self) {
+        self.reader.pool().close().await;
+        self.writer.pool().close().await;
     }
 }
 
@@ -98,70 +49,10 @@ impl<D: Database> Clone for Pools<D> {
 #[derive(Debug, Clone)]
 pub enum Db {
     /// SQLite: a file, or memory of this process.
-    Sqlite(Pools<Sqlite>),
+    Sqlite(Arc<Pools<Sqlite>>),
     /// A Postgres server.
-    Postgres(Pools<Postgres>),
+    Postgres(Arc<Pools<Postgres>>),
 }
-
-/// Runs the same code on either database. `$pool` is a pool for queries.
-macro_rules! on_reader {
-    ($db:expr, $pool:ident => $body:expr) => {
-        match $db {
-            $crate::store::Db::Sqlite(pools) => {
-                let $pool = &pools.reader;
-                $body
-            }
-            $crate::store::Db::Postgres(pools) => {
-                let $pool = &pools.reader;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use on_reader;
-
-/// Runs the same code on either database. `$pool` is the pool for writes.
-macro_rules! on_writer {
-    ($db:expr, $pool:ident => $body:expr) => {
-        match $db {
-            $crate::store::Db::Sqlite(pools) => {
-                let $pool = &pools.writer;
-                $body
-            }
-            $crate::store::Db::Postgres(pools) => {
-                let $pool = &pools.writer;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use on_writer;
-
-/// Runs `$body` in one transaction of the writer: `Some` commits, `None` rolls back. A transaction that changes the
-/// version of the tools must do so first, so that concurrent ones wait for each other at that row only.
-macro_rules! in_transaction {
-    (@on $pool:expr, $transaction:ident => $body:expr) => {
-        $crate::store::timeout::within(async {
-            let mut lease = $pool.lease().await?;
-            let mut $transaction = lease.begin().await?;
-            let done = $body;
-            match &done {
-                Some(_) => $transaction.commit().await?,
-                None => $transaction.rollback().await?,
-            }
-            lease.answered(&Ok(()));
-            Ok::<_, StoreError>(done)
-        })
-        .await
-    };
-    ($db:expr, $transaction:ident => $body:expr) => {
-        match $db {
-            $crate::store::Db::Sqlite(pools) => $crate::store::db::in_transaction!(@on pools.writer, $transaction => $body),
-            $crate::store::Db::Postgres(pools) => $crate::store::db::in_transaction!(@on pools.writer, $transaction => $body),
-        }
-    };
-}
-pub(crate) use in_transaction;
 
 impl Db {
     /// Connects to the database. A missing SQLite file and its folder are created.
@@ -211,7 +102,8 @@ impl Db {
         // The journal keeps one connection; the other serves all other writes.
         let writer = pool(2).test_before_acquire(false).connect_with(planned_once).await?;
         let reader = pool(READERS).connect_lazy_with(options.options([("statement_timeout", READ_TIMEOUT_MS)]));
-        Ok(Self::Postgres(Pools { writer: TimedPool::to_server(writer), reader: TimedPool::to_server(reader) }))
+        let (writer, reader) = (TimedPool::to_server(writer), TimedPool::to_server(reader));
+        Ok(Self::Postgres(Arc::new(Pools { writer, reader })))
     }
 
     async fn sqlite(url: &str) -> Result<Self, StoreError> {
@@ -225,8 +117,8 @@ impl Db {
             // Each connection to memory is a separate database, so one connection is used for everything and never
             // closed.
             let only = pool(1).idle_timeout(None).max_lifetime(None).connect_with(options).await?;
-            let only = TimedPool::in_process(only);
-            return Ok(Self::Sqlite(Pools { writer: only.clone(), reader: only }));
+            let pool = || TimedPool::in_process(only.clone());
+            return Ok(Self::Sqlite(Arc::new(Pools { writer: pool(), reader: pool() })));
         }
         if let Some(folder) = options.get_filename().parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder)
@@ -243,18 +135,51 @@ impl Db {
             }
         };
         let reader = pool(READERS).connect_lazy_with(options);
-        Ok(Self::Sqlite(Pools { writer: TimedPool::in_process(writer), reader: TimedPool::in_process(reader) }))
+        let (writer, reader) = (TimedPool::in_process(writer), TimedPool::in_process(reader));
+        Ok(Self::Sqlite(Arc::new(Pools { writer, reader })))
     }
 
     pub(super) async fn close(&self) {
         match self {
+            Self::Sqlite(pools) => pools.close().await,
+            Self::Postgres(pools) => pools.close().await,
+        }
+    }
+
+    /// Creates a statement that runs on a connection for queries.
+    pub(super) fn read(&self, sql: impl Into<Cow<'static, str>>) -> Query<'_> {
+        Query::new(
+            sql,
+            match self {
+                Self::Sqlite(pools) => Bound::Sqlite(Target::Pool(&pools.reader), Default::default()),
+                Self::Postgres(pools) => Bound::Postgres(Target::Pool(&pools.reader), Default::default()),
+            },
+        )
+    }
+
+    /// Creates a statement that runs on the connection for writes.
+    pub(super) fn write(&self, sql: impl Into<Cow<'static, str>>) -> Query<'_> {
+        Query::new(
+            sql,
+            match self {
+                Self::Sqlite(pools) => Bound::Sqlite(Target::Pool(&pools.writer), Default::default()),
+                Self::Postgres(pools) => Bound::Postgres(Target::Pool(&pools.writer), Default::default()),
+            },
+        )
+    }
+
+    /// Runs `work` in one transaction of the writer: `Some` commits, `None` and an error roll back. A transaction that
+    /// changes the version of the tools must do so first, so that concurrent ones wait for each other at that row only.
+    pub(super) async fn transaction<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut Transaction<'_>) -> Result<Option<T>, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        match self {
             Self::Sqlite(pools) => {
-                pools.reader.pool().close().await;
-                pools.writer.pool().close().await;
+                pools.writer.transaction(async |connection| work(&mut Transaction::Sqlite(connection)).await).await
             }
             Self::Postgres(pools) => {
-                pools.reader.pool().close().await;
-                pools.writer.pool().close().await;
+                pools.writer.transaction(async |connection| work(&mut Transaction::Postgres(connection)).await).await
             }
         }
     }

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
-use super::{Store, StoreError, Stores, db};
+use super::{Store, StoreError, Stores};
 use crate::domain::Call;
 use crate::domain::event::{Event, EventKind, Reported, Stage};
 
@@ -23,8 +22,7 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn last_pos(&self) -> Result<i64, StoreError> {
-        let (pos,): (i64,) = db::on_reader!(&self.db, pool =>
-            sqlx::query_as("SELECT pos FROM event_clock").fetch_one(pool).await)?;
+        let (pos,) = self.db.read("SELECT pos FROM event_clock").one().await?;
         Ok(pos)
     }
 }
@@ -47,8 +45,7 @@ impl Store {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn events_after(&self, after: i64, commits: u32) -> Result<(Vec<Event>, i64), StoreError> {
         const SQL: &str = "SELECT last_pos, calls FROM commits WHERE last_pos > $1 ORDER BY last_pos LIMIT $2";
-        let commits: Vec<(i64, Vec<u8>)> = db::on_reader!(&self.db, pool =>
-            sqlx::query_as(SQL).bind(after).bind(i64::from(commits)).fetch_all(pool).await)?;
+        let commits: Vec<(i64, Vec<u8>)> = self.db.read(SQL).bind(after).bind(i64::from(commits)).all().await?;
         let commits: Vec<(i64, Vec<Uuid>)> =
             commits.into_iter().map(|(until, calls)| (until, codec::split_ids(&calls))).collect();
         let fitting = self.fitting_calls(commits.iter().map(|(_, calls)| calls.clone())).await?;
@@ -74,9 +71,10 @@ impl Store {
         }
         let groups: Vec<Vec<Uuid>> = groups.collect();
         let ids: Vec<Uuid> = groups.iter().flatten().copied().collect();
-        let sizes: Vec<(Uuid, i64)> =
-            db::on_reader!(&self.db, pool => sizes_of(&ids).build_query_as().fetch_all(pool).await?);
-        let mut sizes: HashMap<Uuid, i64> = sizes.into_iter().collect();
+        let sizes = self.db.read(
+            "SELECT id, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls WHERE id IN ",
+        );
+        let mut sizes: HashMap<Uuid, i64> = sizes.push_list(&ids).all().await?.into_iter().collect();
         let mut bytes = 0;
         let fits = |calls: &&Vec<Uuid>| {
             // Each call is counted once.
@@ -113,49 +111,9 @@ impl Store {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(db::on_reader!(&self.db, pool => reported_of(ids).build_query_as().fetch_all(pool).await?))
+        let query = self.db.read("SELECT call_id, seq, pos, kind, data FROM call_events WHERE call_id IN ");
+        query.push_list(ids).all().await
     }
-}
-
-fn sizes_of<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
-where
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut query = QueryBuilder::<D>::new(
-        "SELECT id, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls WHERE id IN (",
-    );
-    push_ids(&mut query, ids);
-    query
-}
-
-pub(super) fn by_ids<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
-where
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut query = QueryBuilder::<D>::new("SELECT ");
-    query.push(codec::COLUMNS).push(" FROM tool_calls WHERE id IN (");
-    push_ids(&mut query, ids);
-    query
-}
-
-fn reported_of<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
-where
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut query = QueryBuilder::<D>::new("SELECT call_id, seq, pos, kind, data FROM call_events WHERE call_id IN (");
-    push_ids(&mut query, ids);
-    query
-}
-
-fn push_ids<D: sqlx::Database>(query: &mut QueryBuilder<D>, ids: &[Uuid])
-where
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut list = query.separated(", ");
-    for id in ids {
-        list.push_bind(*id);
-    }
-    query.push(")");
 }
 
 /// Builds all events of a call: the status changes from its row, and the reported events.

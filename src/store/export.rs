@@ -3,12 +3,10 @@
 
 use std::collections::VecDeque;
 
-use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
-use super::events::by_ids;
-use super::{Store, StoreError, db};
+use super::{Store, StoreError};
 use crate::domain::{Call, Time};
 
 /// Maximum number of ids read by one statement.
@@ -44,8 +42,6 @@ pub struct Export {
     is_over: bool,
 }
 
-type Looked = (Uuid, String, i64, i64);
-
 impl Store {
     /// Starts an export of all matching calls, oldest first.
     #[must_use]
@@ -76,7 +72,7 @@ impl Export {
             ids.push(id);
             self.wanted.pop_front();
         }
-        let mut rows: Vec<CallRow> = db::on_reader!(&self.store.db, pool => by_ids(&ids).build_query_as().persistent(false).fetch_all(pool).await?);
+        let mut rows: Vec<CallRow> = self.store.db.calls(&ids).uncached().all().await?;
         rows.sort_unstable_by_key(|row| row.id);
         let mut calls = Vec::with_capacity(rows.len());
         for row in rows {
@@ -91,8 +87,14 @@ impl Export {
 
     /// Examines the next page of ids.
     async fn look(&mut self) -> Result<(), StoreError> {
-        let rows: Vec<Looked> =
-            db::on_reader!(&self.store.db, pool => self.page().build_query_as().fetch_all(pool).await?);
+        let query = self.store.db.read(
+            "SELECT id, tool, created_at, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) \
+             FROM tool_calls WHERE tenant = ",
+        );
+        let session = self.filter.session.as_ref().map(|session| session.replace('\0', "\u{fffd}"));
+        let query = query.push_bind(&self.store.tenant).push(" AND id > ").push_bind(self.after);
+        let query = query.push_some(" AND session = ", session).push(" ORDER BY id LIMIT ").push_bind(PAGE);
+        let rows: Vec<(Uuid, String, Time, i64)> = query.all().await?;
         self.is_over = rows.len() < PAGE as usize;
         let latest = self.filter.until.map(|until| codec::first_id_at(until.plus_millis(SLACK_MS)));
         let name = self.filter.name.as_deref().map(codec::indexed_name);
@@ -102,30 +104,12 @@ impl Export {
                 self.is_over = true;
                 break;
             }
-            let is_in_time = self.filter.since.is_none_or(|since| created_at >= since.0)
-                && self.filter.until.is_none_or(|until| created_at < until.0);
+            let is_in_time = self.filter.since.is_none_or(|since| created_at >= since)
+                && self.filter.until.is_none_or(|until| created_at < until);
             if is_in_time && name.as_deref().is_none_or(|name| name == tool) {
                 self.wanted.push_back((id, size));
             }
         }
         Ok(())
-    }
-
-    fn page<D: sqlx::Database>(&self) -> QueryBuilder<D>
-    where
-        String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-        i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-        Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    {
-        let mut query = QueryBuilder::<D>::new(
-            "SELECT id, tool, created_at, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) \
-             FROM tool_calls WHERE tenant = ",
-        );
-        query.push_bind(self.store.tenant.as_str().to_owned()).push(" AND id > ").push_bind(self.after);
-        if let Some(session) = &self.filter.session {
-            query.push(" AND session = ").push_bind(session.replace('\0', "\u{fffd}"));
-        }
-        query.push(" ORDER BY id LIMIT ").push_bind(PAGE);
-        query
     }
 }

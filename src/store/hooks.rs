@@ -2,8 +2,7 @@
 
 use uuid::Uuid;
 
-use super::tools::{Statement, change, change_all};
-use super::{Store, StoreError, Stores, db, quota};
+use super::{Store, StoreError, Stores, quota};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Tenant, Time};
 
@@ -35,12 +34,9 @@ impl Stores {
         const SQL: &str = "SELECT tenant, id, definition, secret, created_at FROM hooks ORDER BY created_at, id";
         // The version is read first: if a hook changes in between, it is read again instead of missed.
         let version = self.tools_clock().await?;
-        let rows: Vec<(String, Uuid, String, Option<String>, i64)> =
-            db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_all(pool).await)?;
-        let hooks = rows.into_iter().map(|(tenant, id, definition, secret, created)| {
-            (Tenant::stored(&tenant), StoredHook { id, definition, secret, created_at: Time(created) })
-        });
-        Ok((hooks.collect(), version))
+        let hook =
+            |(tenant, id, definition, secret, created_at)| (tenant, StoredHook { id, definition, secret, created_at });
+        Ok((self.db.read(SQL).all().await?.into_iter().map(hook).collect(), version))
     }
 }
 
@@ -52,18 +48,14 @@ impl Store {
     /// database fails.
     pub async fn insert_hook(&self, hook: &StoredHook) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO hooks (tenant, id, definition, secret, created_at) VALUES ($1, $2, $3, $4, $5)";
-        db::on_writer!(&self.db, pool => {
-            let query = sqlx::query(SQL)
-                .bind(self.tenant.as_str().to_owned())
-                .bind(hook.id)
-                .bind(hook.definition.clone())
-                .bind(hook.secret.clone())
-                .bind(hook.created_at.0);
-            let room =
-                sqlx::query(quota::HOOKS).bind(self.tenant.as_str().to_owned()).bind(self.room.limit(QuotaResource::Hook));
-            let statements = vec![Statement::Required(query), Statement::WithinQuota(room)];
-            self.fitting(QuotaResource::Hook, change_all(pool, &self.tenant, statements).await).map(drop)
-        })
+        let StoredHook { id, definition, secret, created_at } = hook;
+        let inserted = self.change_tools(async |transaction| {
+            let query = transaction.query(SQL).bind(&self.tenant).bind(id).bind(definition).bind(secret);
+            query.bind(created_at).execute().await?;
+            self.room.check(transaction.query(quota::HOOKS), &self.tenant, QuotaResource::Hook).await?;
+            Ok(true)
+        });
+        inserted.await.map(drop)
     }
 
     /// Deletes a hook. Returns `false` if it does not exist.
@@ -72,8 +64,9 @@ impl Store {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn delete_hook(&self, id: Uuid) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM hooks WHERE tenant = $1 AND id = $2";
-        db::on_writer!(&self.db, pool => {
-            change(pool, &self.tenant, sqlx::query(SQL).bind(self.tenant.as_str().to_owned()).bind(id)).await
+        self.change_tools(async |transaction| {
+            Ok(transaction.query(SQL).bind(&self.tenant).bind(id).execute().await? > 0)
         })
+        .await
     }
 }

@@ -1,15 +1,10 @@
 //! Idempotency keys and the calls that claimed them. The journal claims keys together with their calls.
 
-use uuid::Uuid;
-
-use super::{Db, Store, StoreError, Stores, codec, db};
+use super::{Db, Store, StoreError, Stores, codec};
 use crate::domain::{IdempotencyKey, KeyClaim, Tenant, Time};
 
 /// Retention of a key in milliseconds: 24 hours (docs/reference/contract.md, section 3).
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
-
-/// Maximum number of keys that one statement deletes.
-const MAX_DELETED: i64 = 500;
 
 /// Returns the current claim of the key, if any.
 pub(super) async fn stored(
@@ -20,10 +15,7 @@ pub(super) async fn stored(
 ) -> Result<Option<KeyClaim>, StoreError> {
     const SQL: &str = "SELECT fingerprint, batch_id, calls FROM idempotency_keys \
         WHERE tenant = $1 AND key = $2 AND expires_at > $3";
-    let row: Option<(Vec<u8>, Option<Uuid>, Vec<u8>)> = db::on_reader!(db, pool =>
-        sqlx::query_as(SQL)
-            .bind(tenant.as_str().to_owned()).bind(key.to_vec()).bind(now.0)
-            .fetch_optional(pool).await)?;
+    let row = db.read(SQL).bind(tenant).bind(&key[..]).bind(now).optional::<(Vec<u8>, _, Vec<u8>)>().await?;
     let Some((fingerprint, batch_id, calls)) = row else { return Ok(None) };
     let fingerprint =
         fingerprint.try_into().map_err(|_| StoreError::Corrupt("the fingerprint of an idempotency key".to_owned()))?;
@@ -48,12 +40,6 @@ impl Stores {
     pub async fn forget_keys(&self, now: Time) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM idempotency_keys WHERE (tenant, key) IN \
             (SELECT tenant, key FROM idempotency_keys WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
-        loop {
-            let forgotten = db::on_writer!(&self.db, pool =>
-                sqlx::query(SQL).bind(now.0).bind(MAX_DELETED).execute(pool).await?.rows_affected());
-            if forgotten < MAX_DELETED.unsigned_abs() {
-                return Ok(());
-            }
-        }
+        self.delete_in_portions(SQL, now).await
     }
 }

@@ -9,8 +9,8 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
-use super::db::{Db, StoreError, without_password};
-use super::{keys, lock, migrate, timeout};
+use super::db::{Db, without_password};
+use super::{StoreError, keys, lock, migrate, timeout};
 use crate::domain::Time;
 
 /// Time for which SQLite waits for a write of a running service.
@@ -196,8 +196,7 @@ mod tests {
              VALUES (9999, 'newer', TRUE, x'00', 0)",
         ];
         for statement in statements {
-            crate::store::db::on_writer!(store.db(), pool => sqlx::query(statement).execute(pool).await.map(drop))
-                .unwrap();
+            store.db().write(statement).execute().await.unwrap();
         }
         store.close().await;
         let looked = found(&url).await;

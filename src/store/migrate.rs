@@ -68,7 +68,6 @@ fn of(migrations: Vec<Migration>) -> Migrator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::db::on_writer;
 
     #[test]
     fn both_databases_have_the_same_migrations() {
@@ -85,19 +84,14 @@ mod tests {
         let new = || migration(2, "new", "ALTER TABLE notes ADD COLUMN text TEXT NOT NULL DEFAULT '-'".to_owned());
         let db = Db::open("sqlite::memory:").await.unwrap();
         let insert = async |id: i64| {
-            let query = sqlx::query("INSERT INTO notes (id) VALUES ($1)").bind(id);
-            match &db {
-                Db::Sqlite(pools) => query.execute(&pools.writer).await.unwrap(),
-                Db::Postgres(_) => unreachable!(),
-            }
+            db.write("INSERT INTO notes (id) VALUES ($1)").bind(id).execute().await.unwrap();
         };
         apply(&db, &of(vec![old()])).await.unwrap();
         insert(1).await;
         apply(&db, &of(vec![old(), new()])).await.unwrap();
         // A node of the old version still writes.
         insert(2).await;
-        let rows = on_writer!(&db, pool => sqlx::query_as::<_, (i64, String)>("SELECT id, text FROM notes ORDER BY id")
-            .fetch_all(pool).await.unwrap());
+        let rows: Vec<(i64, String)> = db.write("SELECT id, text FROM notes ORDER BY id").all().await.unwrap();
         assert_eq!(rows, [(1, "-".to_owned()), (2, "-".to_owned())]);
         apply(&db, &of(vec![old()])).await.expect("the old version starts again");
         let other = migration(1, "other", "CREATE TABLE letters (id INTEGER PRIMARY KEY)".to_owned());

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, QueryBuilder};
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
-use super::events::by_ids;
-use super::{Db, StoreError, Stores, db};
+use super::{Db, StoreError, Stores};
 use crate::domain::{Call, Tenant};
 
 /// Maximum number of calls adopted at a time.
@@ -41,8 +39,7 @@ impl Stores {
         const SQL: &str = "INSERT INTO nodes AS n (node, beat, lease_ms) VALUES ($1, 1, $2) \
             ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1, lease_ms = excluded.lease_ms";
         let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-        db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(node.to_owned()).bind(lease_ms).execute(pool).await.map(drop))?;
-        Ok(())
+        self.db.write(SQL).bind(node).bind(lease_ms).execute().await.map(drop)
     }
 
     /// Returns all nodes. `lease` applies to nodes of an earlier version, which do not store theirs.
@@ -57,12 +54,11 @@ impl Stores {
              COALESCE(beat_at > {now}, TRUE) FROM nodes"
         );
         // Uses the writer, like heartbeats, so that it does not wait for queries.
-        let rows: Vec<(String, i64, bool, bool)> = db::on_writer!(&self.db, pool =>
-            sqlx::query_as(AssertSqlSafe(look)).bind(lease_ms).fetch_all(pool).await)?;
+        let rows: Vec<(String, i64, bool, bool)> = self.db.write(look).bind(lease_ms).all().await?;
         if rows.iter().any(|(.., is_ahead)| *is_ahead) {
             // The clock was set back. Without this update, leases would last until it reaches the old time again.
-            let again = AssertSqlSafe(format!("UPDATE nodes SET beat = beat WHERE COALESCE(beat_at > {now}, TRUE)"));
-            db::on_writer!(&self.db, pool => sqlx::query(again).execute(pool).await.map(drop))?;
+            let again = format!("UPDATE nodes SET beat = beat WHERE COALESCE(beat_at > {now}, TRUE)");
+            self.db.write(again).execute().await?;
         }
         Ok(rows.into_iter().map(|(node, beat, is_over, _)| Beaten { node, beat, is_over }).collect())
     }
@@ -72,8 +68,8 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn expire_node(&self, node: &str, beat: i64) -> Result<(), StoreError> {
-        db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node = $1 AND beat = $2").bind(node.to_owned()).bind(beat).execute(pool).await.map(drop))?;
-        Ok(())
+        const SQL: &str = "DELETE FROM nodes WHERE node = $1 AND beat = $2";
+        self.db.write(SQL).bind(node).bind(beat).execute().await.map(drop)
     }
 
     /// Deletes a node that shuts down; its unfinished calls are then orphaned.
@@ -81,8 +77,7 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn deregister(&self, node: &str) -> Result<(), StoreError> {
-        db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node = $1").bind(node.to_owned()).execute(pool).await.map(drop))?;
-        Ok(())
+        self.db.write("DELETE FROM nodes WHERE node = $1").bind(node).execute().await.map(drop)
     }
 
     /// Deletes all other nodes, except nodes that run calls from a command line.
@@ -90,8 +85,8 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn strike_off_servers(&self, node: &str) -> Result<(), StoreError> {
-        db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node <> $1 AND node NOT LIKE 'cli-%'").bind(node.to_owned()).execute(pool).await.map(drop))?;
-        Ok(())
+        const SQL: &str = "DELETE FROM nodes WHERE node <> $1 AND node NOT LIKE 'cli-%'";
+        self.db.write(SQL).bind(node).execute().await.map(drop)
     }
 
     /// Adopts up to `most` orphaned calls, running calls before waiting ones and older calls before newer ones. Each call
@@ -100,10 +95,15 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn adopt(&self, node: &str, most: usize) -> Result<Vec<Call>, StoreError> {
+        const ORPHANED: &str = "status < 2 AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.node = tool_calls.node)";
         let most = i64::try_from(most).unwrap_or(PAGE).min(PAGE);
         let lock = if matches!(self.db, Db::Postgres(_)) { " FOR UPDATE SKIP LOCKED" } else { "" };
-        let rows: Vec<CallRow> = db::on_writer!(&self.db, pool =>
-            adoption(node, most, lock).build_query_as().fetch_all(pool).await?);
+        let adoption = format!(
+            "UPDATE tool_calls SET node = $1 WHERE id IN (SELECT id FROM tool_calls WHERE {ORPHANED} \
+             ORDER BY status DESC, id LIMIT $2{lock}) AND {ORPHANED} RETURNING {}",
+            codec::COLUMNS
+        );
+        let rows: Vec<CallRow> = self.db.write(adoption).bind(node).bind(most).all().await?;
         let mut calls = Vec::with_capacity(rows.len());
         for row in rows {
             // These calls already belong to this node, so a corrupt row must not stop the others.
@@ -122,9 +122,7 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn owner_of(&self, call: Uuid) -> Result<Option<Tenant>, StoreError> {
         const SQL: &str = "SELECT tenant FROM tool_calls WHERE id = $1";
-        let row: Option<(String,)> =
-            db::on_reader!(&self.db, pool => sqlx::query_as(SQL).bind(call).fetch_optional(pool).await)?;
-        Ok(row.map(|(tenant,)| Tenant::stored(&tenant)))
+        Ok(self.db.read(SQL).bind(call).optional().await?.map(|(tenant,)| tenant))
     }
 
     /// Returns these calls of any tenant, in no particular order, to resume them or deliver their ends.
@@ -135,8 +133,7 @@ impl Stores {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let rows: Vec<CallRow> = db::on_reader!(&self.db, pool => by_ids(ids).build_query_as().fetch_all(pool).await?);
-        rows.into_iter().map(CallRow::decode).collect()
+        self.db.calls(ids).all().await?.into_iter().map(CallRow::decode).collect()
     }
 
     /// Returns those of these calls that do not belong to this node.
@@ -147,9 +144,8 @@ impl Stores {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let rows: Vec<(Uuid,)> =
-            db::on_reader!(&self.db, pool => not_of(node, ids).build_query_as().fetch_all(pool).await?);
-        Ok(rows.into_iter().map(|(id,)| id).collect())
+        let query = self.db.read("SELECT id FROM tool_calls WHERE node <> ").push_bind(node);
+        query.push(" AND id IN ").push_list(ids).column().await
     }
 
     /// Returns the unfinished calls of this node.
@@ -158,37 +154,6 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn under_way(&self, node: &str) -> Result<Vec<Uuid>, StoreError> {
         const SQL: &str = "SELECT id FROM tool_calls WHERE status < 2 AND node = $1";
-        let ids: Vec<(Uuid,)> = db::on_reader!(&self.db, pool =>
-            sqlx::query_as(SQL).bind(node.to_owned()).fetch_all(pool).await)?;
-        Ok(ids.into_iter().map(|(id,)| id).collect())
+        self.db.read(SQL).bind(node).column().await
     }
-}
-
-fn adoption<D: sqlx::Database>(node: &str, most: i64, locked: &str) -> QueryBuilder<D>
-where
-    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    const ORPHANED: &str = "status < 2 AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.node = tool_calls.node)";
-    let mut query = QueryBuilder::<D>::new("UPDATE tool_calls SET node = ");
-    query.push_bind(node.to_owned());
-    query.push(" WHERE id IN (SELECT id FROM tool_calls WHERE ").push(ORPHANED);
-    query.push(" ORDER BY status DESC, id LIMIT ").push_bind(most).push(locked).push(") AND ").push(ORPHANED);
-    query.push(" RETURNING ").push(codec::COLUMNS);
-    query
-}
-
-fn not_of<D: sqlx::Database>(node: &str, ids: &[Uuid]) -> QueryBuilder<D>
-where
-    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut query = QueryBuilder::<D>::new("SELECT id FROM tool_calls WHERE node <> ");
-    query.push_bind(node.to_owned()).push(" AND id IN (");
-    let mut list = query.separated(", ");
-    for id in ids {
-        list.push_bind(*id);
-    }
-    query.push(")");
-    query
 }

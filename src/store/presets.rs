@@ -1,7 +1,5 @@
 //! Presets stored through the API. Their changes count in the version of the tools, so all nodes notice them.
 
-use super::db;
-use super::tools::{Statement, change_all};
 use super::{Store, StoreError};
 use crate::domain::Time;
 use crate::domain::preset::{Preset, PresetSource, Sealed};
@@ -22,7 +20,7 @@ pub struct StoredPreset {
 }
 
 /// A row as it is read.
-type Row = (String, String, i16, Option<String>, Option<String>, Option<Vec<u8>>, i64, i64);
+type Row = (String, String, i16, Option<String>, Option<String>, Option<Vec<u8>>, i64, Time);
 
 const PUT: &str = "INSERT INTO tool_presets AS p (tenant, tool, name, overridable, secret, key_id, sealed, updated_at) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant, tool, name) DO UPDATE SET \
@@ -37,18 +35,16 @@ impl Store {
     pub async fn presets(&self) -> Result<Vec<StoredPreset>, StoreError> {
         const SQL: &str = "SELECT tool, name, overridable, secret, key_id, sealed, revision, updated_at \
             FROM tool_presets WHERE tenant = $1 ORDER BY tool, name";
-        let rows: Vec<Row> = db::on_reader!(&self.db, pool =>
-            sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
-        let presets = rows.into_iter().map(|(tool, name, overridable, secret, key_id, sealed, revision, updated)| {
+        let preset = |(tool, name, overridable, secret, key_id, sealed, revision, updated_at): Row| {
             let origin = match (secret, key_id, sealed) {
                 (Some(secret), _, _) => Some(PresetSource::Secret(secret)),
                 (None, Some(key_id), Some(bytes)) => Some(PresetSource::Stored(Some(Sealed { key_id, bytes }))),
                 _ => None,
             };
             let preset = origin.map(|origin| Preset { origin, overridable: overridable != 0 });
-            StoredPreset { tool, name, preset, revision, updated_at: Time(updated) }
-        });
-        Ok(presets.collect())
+            StoredPreset { tool, name, preset, revision, updated_at }
+        };
+        Ok(self.read(SQL).all().await?.into_iter().map(preset).collect())
     }
 
     /// Writes presets of one tool, or none of them; `None` removes a preset. Values must be sealed.
@@ -61,26 +57,21 @@ impl Store {
         presets: &[(String, Option<Preset>)],
         now: Time,
     ) -> Result<(), StoreError> {
-        db::on_writer!(&self.db, pool => {
-            let statements = presets.iter().map(|(name, preset)| {
+        let written = self.change_tools(async |transaction| {
+            for (name, preset) in presets {
                 let (secret, sealed) = match preset.as_ref().map(|preset| &preset.origin) {
-                    Some(PresetSource::Secret(secret)) => (Some(secret.clone()), None),
-                    Some(PresetSource::Stored(sealed)) => (None, sealed.clone()),
+                    Some(PresetSource::Secret(secret)) => (Some(secret), None),
+                    Some(PresetSource::Stored(sealed)) => (None, sealed.as_ref()),
                     // Plain values are never stored.
                     Some(PresetSource::Value(_)) | None => (None, None),
                 };
-                let (key_id, bytes) = sealed.map(|sealed| (sealed.key_id, sealed.bytes)).unzip();
-                sqlx::query(PUT)
-                    .bind(self.tenant.as_str().to_owned())
-                    .bind(tool.to_owned())
-                    .bind(name.clone())
-                    .bind(i16::from(preset.as_ref().is_some_and(|preset| preset.overridable)))
-                    .bind(secret)
-                    .bind(key_id)
-                    .bind(bytes)
-                    .bind(now.0)
-            });
-            change_all(pool, &self.tenant, statements.map(Statement::Required).collect()).await.map(|_| ())
-        })
+                let overridable = i16::from(preset.as_ref().is_some_and(|preset| preset.overridable));
+                let (key_id, bytes) = sealed.map(|sealed| (&sealed.key_id, &sealed.bytes)).unzip();
+                let query = transaction.query(PUT).bind(&self.tenant).bind(tool).bind(name).bind(overridable);
+                query.bind(secret).bind(key_id).bind(bytes).bind(now).execute().await?;
+            }
+            Ok(true)
+        });
+        written.await.map(drop)
     }
 }

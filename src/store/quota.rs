@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Store, StoreError, db};
+use super::query::Query;
+use super::{Store, StoreError};
 use crate::domain::Tenant;
 use crate::domain::tenant::{QuotaResource, TenantLimits};
 
-/// Updates no row if the tenant $1 has more than $2 tools and the tool $3 is new. Otherwise it changes nothing.
+/// Updates no row if the tenant $2 has more than $3 tools and the tool $1 is new. Otherwise it changes nothing.
 pub(super) const TOOLS: &str = "UPDATE tools_clock SET version = version WHERE \
-    (SELECT COUNT(*) FROM tools WHERE tenant = $1) <= $2 \
-    OR COALESCE((SELECT revision FROM tools WHERE tenant = $1 AND name = $3), 1) > 1";
+    (SELECT COUNT(*) FROM tools WHERE tenant = $2) <= $3 \
+    OR COALESCE((SELECT revision FROM tools WHERE tenant = $2 AND name = $1), 1) > 1";
 /// The check for groups.
 pub(super) const GROUPS: &str = "UPDATE tools_clock SET version = version WHERE \
     (SELECT COUNT(*) FROM tool_groups WHERE tenant = $1) <= $2";
@@ -56,13 +57,16 @@ impl Quotas {
         Self { limits, sessions: Mutex::default() }
     }
 
-    /// Returns the limit in the type in which it is bound to a statement.
-    pub fn limit(&self, what: QuotaResource) -> i64 {
-        i64::from(self.limits.most(what))
+    /// Runs one of the checks above.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::TooMany`] if the quota is exceeded, and another [`StoreError`] if the database fails.
+    pub async fn check(&self, check: Query<'_>, tenant: &Tenant, what: QuotaResource) -> Result<(), StoreError> {
+        let rows = check.bind(tenant).bind(i64::from(self.limits.most(what))).execute().await?;
+        if rows > 0 { Ok(()) } else { Err(self.too_many(what)) }
     }
 
-    /// Creates the error for a reached limit.
-    pub fn too_many(&self, what: QuotaResource) -> StoreError {
+    fn too_many(&self, what: QuotaResource) -> StoreError {
         StoreError::TooMany { what, most: self.limits.most(what) }
     }
 
@@ -117,8 +121,7 @@ impl Store {
         let has_room = match room.try_reserve(&self.tenant) {
             Some(has_room) => has_room,
             None => {
-                let (count,): (i64,) = db::on_reader!(&self.db, pool =>
-                    sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_one(pool).await)?;
+                let (count,): (i64,) = self.read(SQL).one().await?;
                 room.record_count(&self.tenant, count.unsigned_abs())
             }
         };

@@ -7,11 +7,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sqlx::{Connection, QueryBuilder};
 use uuid::Uuid;
 
-use super::db::in_transaction;
-use super::{Db, StoreError, Stores, codec, db};
+use super::query::Transaction;
+use super::{Db, StoreError, Stores, codec};
 use crate::domain::Time;
 
 /// Maximum number of reported events, and maximum bytes of calls, deleted in one step: on SQLite the journal waits
@@ -49,7 +48,10 @@ const HOLD_POSTGRES: &str = "UPDATE retention SET calls_pos = calls_pos \
 const COMMITS: &str = "SELECT last_pos, at, calls FROM commits WHERE last_pos > $1 AND last_pos <= $2 \
     ORDER BY last_pos LIMIT $3";
 const ENDED: &str = "SELECT id, settled_pos, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) \
-    FROM tool_calls WHERE status > 1 AND id";
+    FROM tool_calls WHERE status > 1 AND id IN ";
+const PENDING: &str = "SELECT call_id FROM callbacks WHERE state = 0 AND call_id IN ";
+const DELETE_EVENTS: &str =
+    "DELETE FROM call_events WHERE (call_id, seq) IN (SELECT call_id, seq FROM call_events WHERE call_id IN ";
 const DELETE_COMMITS: &str = "DELETE FROM commits WHERE last_pos > $1 AND last_pos <= $2";
 const MOVE_CALLS: &str = "UPDATE retention SET calls_pos = $1 WHERE one = 1";
 const MOVE_EVENTS: &str = "UPDATE retention SET events_pos = $1 WHERE one = 1";
@@ -66,58 +68,39 @@ impl Stores {
             Db::Sqlite(_) => HOLD_SQLITE,
             Db::Postgres(_) => HOLD_POSTGRES,
         };
-        let pruned = in_transaction!(&self.db, transaction => 'step: {
-            let held: Option<(i64, i64, i64)> = sqlx::query_as(hold).fetch_optional(&mut *transaction).await?;
-            let Some((calls_pos, events_pos, folded)) = held else { break 'step None };
+        let pruned = self.db.transaction(async |transaction| {
+            let held: Option<(i64, i64, i64)> = transaction.query(hold).optional().await?;
+            let Some((calls_pos, events_pos, folded)) = held else { return Ok(None) };
             let from = if part == RetentionTarget::Calls { calls_pos } else { events_pos.max(calls_pos) };
-            let commits: Vec<(i64, i64, Vec<u8>)> = sqlx::query_as(COMMITS)
-                .bind(from).bind(folded).bind(i64::from(most))
-                .fetch_all(&mut *transaction).await?;
-            let mut range = CommitRange::of(commits, before, most as usize);
-            let ended: Vec<(Uuid, i64, i64)> = match range.ids().as_slice() {
-                [] => Vec::new(),
-                ids => {
-                    let mut query = with_ids(ENDED, ids);
-                    query.build_query_as().persistent(false).fetch_all(&mut *transaction).await?
-                }
-            };
-            if part == RetentionTarget::Calls && !ended.is_empty() {
-                range.end_within(&ended.iter().map(|(id, _, bytes)| (*id, *bytes)).collect(), MAX_BYTES);
-                let ids: Vec<Uuid> = ended.iter().map(|(id, ..)| *id).collect();
-                let mut query = with_ids("SELECT call_id FROM callbacks WHERE state = 0 AND call_id", &ids);
-                let awaited: Vec<(Uuid,)> =
-                    query.build_query_as().persistent(false).fetch_all(&mut *transaction).await?;
-                range.end_before(&awaited.into_iter().map(|(id,)| id).collect());
-            }
-            let Some(until) = range.until() else { break 'step None };
+            let query = transaction.query(COMMITS).bind(from).bind(folded).bind(i64::from(most));
+            let mut range = CommitRange::of(query.all().await?, before, most as usize);
+            let ended = range.ended_calls(transaction, part).await?;
+            let Some(until) = range.until() else { return Ok(None) };
             // A call that ended after this range is deleted with the commit that ended it.
             let ended: Vec<Uuid> = ended.into_iter().filter(|(_, pos, _)| *pos <= until).map(|(id, ..)| id).collect();
             let mut pruned = Pruned { is_unfinished: range.may_have_more, ..Pruned::default() };
             if !ended.is_empty() {
-                let mut query = delete_events(&ended);
-                pruned.events = query.build().persistent(false).execute(&mut *transaction).await?.rows_affected();
+                let events = transaction.query(DELETE_EVENTS).push_list(&ended).push(" LIMIT ").push_bind(MAX_EVENTS);
+                pruned.events = events.push(")").uncached().execute().await?;
                 if pruned.events >= MAX_EVENTS.unsigned_abs() {
                     // The next step deletes the remaining events and the calls.
-                    break 'step Some(Pruned { is_unfinished: true, ..pruned });
+                    return Ok(Some(Pruned { is_unfinished: true, ..pruned }));
                 }
             }
-            if part == RetentionTarget::Calls {
-                for head in ["DELETE FROM inbox WHERE call_id", "DELETE FROM callbacks WHERE call_id"] {
-                    if !ended.is_empty() {
-                        with_ids(head, &ended).build().persistent(false).execute(&mut *transaction).await?;
-                    }
-                }
-                if !ended.is_empty() {
-                    let mut query = with_ids("DELETE FROM tool_calls WHERE id", &ended);
-                    pruned.calls = query.build().persistent(false).execute(&mut *transaction).await?.rows_affected();
-                }
-                sqlx::query(DELETE_COMMITS).bind(from).bind(until).execute(&mut *transaction).await?;
+            if part == RetentionTarget::Events {
+                transaction.query(MOVE_EVENTS).bind(until).execute().await?;
+                return Ok(Some(pruned));
             }
-            let forward = if part == RetentionTarget::Calls { MOVE_CALLS } else { MOVE_EVENTS };
-            sqlx::query(forward).bind(until).execute(&mut *transaction).await?;
-            Some(pruned)
-        })?;
-        Ok(pruned.unwrap_or_default())
+            if !ended.is_empty() {
+                for_calls(transaction, "DELETE FROM inbox WHERE call_id IN ", &ended).await?;
+                for_calls(transaction, "DELETE FROM callbacks WHERE call_id IN ", &ended).await?;
+                pruned.calls = for_calls(transaction, "DELETE FROM tool_calls WHERE id IN ", &ended).await?;
+            }
+            transaction.query(DELETE_COMMITS).bind(from).bind(until).execute().await?;
+            transaction.query(MOVE_CALLS).bind(until).execute().await?;
+            Ok(Some(pruned))
+        });
+        Ok(pruned.await?.unwrap_or_default())
     }
 
     /// Returns the position up to which events are deleted; 0 if nothing is deleted.
@@ -126,7 +109,7 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn forgotten_until(&self) -> Result<i64, StoreError> {
         const SQL: &str = "SELECT calls_pos, events_pos FROM retention WHERE one = 1";
-        let (calls, events): (i64, i64) = db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_one(pool).await)?;
+        let (calls, events): (i64, i64) = self.db.read(SQL).one().await?;
         Ok(calls.max(events))
     }
 
@@ -137,9 +120,7 @@ impl Stores {
     pub async fn forget_messages_of_nobody(&self, before: Time) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM inbox WHERE id < $1 AND NOT EXISTS \
             (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id)";
-        let before = codec::first_id_at(before);
-        db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(before).execute(pool).await.map(drop))?;
-        Ok(())
+        self.db.write(SQL).bind(codec::first_id_at(before)).execute().await.map(drop)
     }
 }
 
@@ -151,12 +132,12 @@ struct CommitRange {
 }
 
 impl CommitRange {
-    fn of(read: Vec<(i64, i64, Vec<u8>)>, before: Time, most: usize) -> Self {
+    fn of(read: Vec<(i64, Time, Vec<u8>)>, before: Time, most: usize) -> Self {
         let (there, mut calls) = (read.len(), 0);
         let old = read.into_iter().take_while(|(_, at, ids)| {
             let has_room = calls < most;
             calls += ids.len() / 16;
-            has_room && *at < before.0
+            has_room && *at < before
         });
         let commits: Vec<(i64, Vec<Uuid>)> = old.map(|(pos, _, ids)| (pos, codec::split_ids(&ids))).collect();
         let may_have_more = !commits.is_empty() && (calls >= most || commits.len() == there);
@@ -166,6 +147,26 @@ impl CommitRange {
     fn ids(&self) -> Vec<Uuid> {
         let ids: HashSet<Uuid> = self.commits.iter().flat_map(|(_, ids)| ids).copied().collect();
         ids.into_iter().collect()
+    }
+
+    /// Returns the id, last position and size of the ended calls. For the deletion of calls, also ends the range before
+    /// calls that must stay, and before it exceeds [`MAX_BYTES`].
+    async fn ended_calls(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        part: RetentionTarget,
+    ) -> Result<Vec<(Uuid, i64, i64)>, StoreError> {
+        let ids = self.ids();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ended: Vec<(Uuid, i64, i64)> = transaction.query(ENDED).push_list(ids).uncached().all().await?;
+        if part == RetentionTarget::Calls && !ended.is_empty() {
+            self.end_within(&ended.iter().map(|(id, _, bytes)| (*id, *bytes)).collect(), MAX_BYTES);
+            let pending = transaction.query(PENDING).push_list(ended.iter().map(|(id, ..)| id)).uncached();
+            self.end_before(&pending.column().await?.into_iter().collect());
+        }
+        Ok(ended)
     }
 
     /// Ends the range before the first commit that contains one of these calls.
@@ -197,39 +198,17 @@ impl CommitRange {
     }
 }
 
-/// Builds the query `HEAD IN (…)`.
-fn with_ids<D: sqlx::Database>(head: &str, ids: &[Uuid]) -> QueryBuilder<D>
-where
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut query = QueryBuilder::<D>::new(head);
-    query.push(" IN (");
-    let mut list = query.separated(", ");
-    for id in ids {
-        list.push_bind(*id);
-    }
-    query.push(")");
-    query
-}
-
-/// Builds the statement that deletes up to [`MAX_EVENTS`] reported events of these calls.
-fn delete_events<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
-where
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let head = "DELETE FROM call_events WHERE (call_id, seq) IN (SELECT call_id, seq FROM call_events WHERE call_id";
-    let mut query = with_ids(head, ids);
-    query.push(" LIMIT ").push_bind(MAX_EVENTS).push(")");
-    query
+/// Runs a statement that ends with a list of these calls, and returns the number of changed rows.
+async fn for_calls(transaction: &mut Transaction<'_>, sql: &'static str, calls: &[Uuid]) -> Result<u64, StoreError> {
+    transaction.query(sql).push_list(calls).uncached().execute().await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn commit(pos: i64, at: i64, calls: &[u128]) -> (i64, i64, Vec<u8>) {
-        (pos, at, codec::concat_ids(&calls.iter().map(|id| Uuid::from_u128(*id)).collect::<Vec<_>>()))
+    fn commit(pos: i64, at: i64, calls: &[u128]) -> (i64, Time, Vec<u8>) {
+        (pos, Time(at), codec::concat_ids(&calls.iter().map(|id| Uuid::from_u128(*id)).collect::<Vec<_>>()))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
-use super::{Store, StoreError, db};
+use super::{Store, StoreError};
 use crate::domain::{Completion, Session, SessionState, Tenant, Time};
 
 mod calls;
@@ -15,7 +15,7 @@ mod row;
 
 pub use maintenance::{SessionCursor, SessionFilter};
 
-use row::{Doc, SessionRow, state_number};
+use row::{Doc, state_number};
 
 impl Store {
     /// Returns one session, or `None` if it does not exist.
@@ -23,12 +23,8 @@ impl Store {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn session(&self, id: &str) -> Result<Option<Session>, StoreError> {
-        const SQL: &str = "SELECT id, state, parent, parent_call, switched, completion, doc, since_pos, \
-            created_at, updated_at FROM sessions WHERE tenant = $1 AND id = $2";
-        let row = db::on_reader!(&self.db, pool => sqlx::query_as::<_, SessionRow>(SQL)
-            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned())
-            .fetch_optional(pool).await)?;
-        row.map(SessionRow::decode).transpose()
+        let query = self.db.read(row::SELECT).push_bind(&self.tenant).push(" AND id = ").push_bind(id);
+        query.optional().await?.map(row::decode).transpose()
     }
 
     /// Creates a session. Returns `false` if a session with this id exists.
@@ -44,19 +40,10 @@ impl Store {
         let doc = row::json(&Doc::of(session))?;
         let switched = row::json(&session.groups)?;
         let completion = session.completion.as_ref().map(row::json).transpose()?;
-        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
-            .bind(self.tenant.as_str().to_owned())
-            .bind(session.id.to_string())
-            .bind(state_number(session.state))
-            .bind(session.parent.clone())
-            .bind(session.parent_call)
-            .bind(switched)
-            .bind(completion)
-            .bind(doc)
-            .bind(session.created_at.0)
-            .bind(session.updated_at.0)
-            .execute(pool).await?.rows_affected());
-        Ok(rows > 0)
+        let Session { id, state, parent, parent_call, created_at, updated_at, .. } = session;
+        let query = self.write(SQL).bind(&**id).bind(state_number(*state)).bind(parent).bind(parent_call);
+        let query = query.bind(switched).bind(completion).bind(doc).bind(created_at).bind(updated_at);
+        Ok(query.execute().await? > 0)
     }
 
     /// Replaces the group switches of a session. Returns `false` if the session does not exist.
@@ -65,11 +52,7 @@ impl Store {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn set_session_groups(&self, id: &str, groups: &BTreeMap<String, bool>) -> Result<bool, StoreError> {
         const SQL: &str = "UPDATE sessions SET switched = $3 WHERE tenant = $1 AND id = $2";
-        let switched = row::json(groups)?;
-        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
-            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(switched)
-            .execute(pool).await?.rows_affected());
-        Ok(rows > 0)
+        Ok(self.write(SQL).bind(id).bind(row::json(groups)?).execute().await? > 0)
     }
 
     /// Ends an active session. Returns `false` if it is not active.
@@ -86,11 +69,8 @@ impl Store {
         const SQL: &str = "UPDATE sessions SET state = $3, completion = $4, updated_at = $5 \
             WHERE tenant = $1 AND id = $2 AND state = 0";
         let completion = completion.map(row::json).transpose()?;
-        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
-            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned())
-            .bind(state_number(state)).bind(completion).bind(now.0)
-            .execute(pool).await?.rows_affected());
-        self.tell_of_session(id, rows)
+        let query = self.write(SQL).bind(id).bind(state_number(state)).bind(completion).bind(now);
+        self.tell_of_session(id, query.execute().await?)
     }
 
     /// Reactivates an ended session. Returns `false` if it had not ended.
@@ -100,10 +80,7 @@ impl Store {
     pub async fn resume_session(&self, id: &str, now: Time) -> Result<bool, StoreError> {
         const SQL: &str = "UPDATE sessions SET state = 0, completion = NULL, updated_at = $3 \
             WHERE tenant = $1 AND id = $2 AND state <> 0";
-        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
-            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(now.0)
-            .execute(pool).await?.rows_affected());
-        self.tell_of_session(id, rows)
+        self.tell_of_session(id, self.write(SQL).bind(id).bind(now).execute().await?)
     }
 
     /// Records that a session is in use. Returns `false` if the session does not exist.
@@ -112,10 +89,7 @@ impl Store {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn touch_session(&self, id: &str, now: Time) -> Result<bool, StoreError> {
         const SQL: &str = "UPDATE sessions SET updated_at = $3 WHERE tenant = $1 AND id = $2";
-        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
-            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(now.0)
-            .execute(pool).await?.rows_affected());
-        Ok(rows > 0)
+        Ok(self.write(SQL).bind(id).bind(now).execute().await? > 0)
     }
 
     /// Subscribes to the tenants and ids of sessions whose state this process changes.

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::journal::upper_end_ms;
-use super::{Store, StoreError, db};
+use super::{Store, StoreError};
 use crate::domain::Time;
 use crate::domain::stats::{CACHED, MinuteStats, ToolStats};
 
 mod fold;
 
 /// tool, executed, code, bucket, calls, total, min, max, retries, last
-type TotalRow = (String, i16, String, i32, i64, i64, i64, i64, i64, i64);
+type TotalRow = (String, i16, String, i32, i64, i64, i64, i64, i64, Time);
 
 impl Store {
     /// Returns the totals of all tools that were ever called, or of one tool.
@@ -21,12 +21,9 @@ impl Store {
         const SQL: &str = "SELECT tool, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at \
             FROM tool_stats WHERE tenant = $1 AND minute = 0 AND (tool = $2 OR $3 = 0) ORDER BY tool, executed, bucket";
         self.fold_stats().await?;
-        let (tenant, name) = (self.tenant.as_str().to_owned(), searchable_name(tool.unwrap_or_default()));
-        let only = i32::from(tool.is_some());
-        let rows: Vec<TotalRow> = db::on_reader!(&self.db, pool =>
-            sqlx::query_as(SQL).bind(tenant).bind(name).bind(only).fetch_all(pool).await)?;
+        let (name, only) = (searchable_name(tool.unwrap_or_default()), i32::from(tool.is_some()));
         let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
-        for row in rows {
+        for row in self.read(SQL).bind(name).bind(only).all::<TotalRow>().await? {
             sums.entry(row.0.clone()).or_default().add(row);
         }
         Ok(sums.into_iter().map(|(tool, sum)| sum.finish(tool)).collect())
@@ -42,14 +39,13 @@ impl Store {
             WHERE tenant = $1 AND tool = $2 AND minute >= $3 AND minute > 0 \
             GROUP BY minute, executed, CASE WHEN code = '' THEN 1 WHEN code = 'CACHED' THEN 2 ELSE 0 END ORDER BY minute";
         self.fold_stats().await?;
-        let (tenant, tool) = (self.tenant.as_str().to_owned(), searchable_name(tool));
-        let rows: Vec<(i64, i16, i32, i64, i64)> = db::on_reader!(&self.db, pool =>
-            sqlx::query_as(SQL).bind(tenant).bind(tool).bind(since.minute()).fetch_all(pool).await)?;
+        let query = self.read(SQL).bind(searchable_name(tool)).bind(since.minute());
+        let rows: Vec<(i64, i16, i32, i64, i64)> = query.all().await?;
         let mut series: Vec<MinuteStats> = Vec::new();
         for (minute, executed, kind, calls, total) in rows {
             let at = Time(minute * 60_000_000);
             if series.last().is_none_or(|last| last.minute != at) {
-                series.push(MinuteStats::empty(at));
+                series.push(MinuteStats { minute: at, ..MinuteStats::default() });
             }
             // The series is not empty: a missing minute was added above.
             let Some(sum) = series.last_mut() else { continue };
@@ -73,11 +69,8 @@ impl Store {
     pub async fn reset_stats(&self, tool: Option<&str>) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM tool_stats WHERE tenant = $1 AND (tool = $2 OR $3 = 0)";
         self.fold_stats().await?;
-        let (tenant, name) = (self.tenant.as_str().to_owned(), searchable_name(tool.unwrap_or_default()));
-        let only = i32::from(tool.is_some());
-        db::on_writer!(&self.db, pool =>
-            sqlx::query(SQL).bind(tenant).bind(name).bind(only).execute(pool).await.map(drop))?;
-        Ok(())
+        let (name, only) = (searchable_name(tool.unwrap_or_default()), i32::from(tool.is_some()));
+        self.write(SQL).bind(name).bind(only).execute().await.map(drop)
     }
 }
 
@@ -103,7 +96,7 @@ impl Sum {
         let (_, executed, code, bucket, calls, total, min, max, retries, last) = row;
         let (stats, calls) = (&mut self.stats, unsigned(calls));
         stats.retry_count += unsigned(retries);
-        stats.last_called_at = stats.last_called_at.max(Some(Time(last)));
+        stats.last_called_at = stats.last_called_at.max(Some(last));
         if executed == 0 && code == CACHED {
             stats.cache_hit_count += calls;
             return;
@@ -167,10 +160,10 @@ mod tests {
         let mut sum = Sum::default();
         for duration in 1..=100_u64 {
             let ms = duration as i64;
-            sum.add(("t".into(), 1, String::new(), bucket_of(duration), 1, ms, ms, ms, 0, ms));
+            sum.add(("t".into(), 1, String::new(), bucket_of(duration), 1, ms, ms, ms, 0, Time(ms)));
         }
-        sum.add(("t".into(), 0, "TOOL_VALIDATION_ERROR".into(), 0, 2, 0, 0, 0, 0, 7));
-        sum.add(("t".into(), 0, CACHED.into(), 0, 3, 0, 0, 0, 0, 9));
+        sum.add(("t".into(), 0, "TOOL_VALIDATION_ERROR".into(), 0, 2, 0, 0, 0, 0, Time(7)));
+        sum.add(("t".into(), 0, CACHED.into(), 0, 3, 0, 0, 0, 0, Time(9)));
         let stats = sum.finish("t".into());
         assert_eq!((stats.p50_duration_ms, stats.p95_duration_ms, stats.p99_duration_ms), (50, 95, 99));
         assert_eq!((stats.min_duration_ms, stats.max_duration_ms, stats.average_duration_ms), (1, 100, 51));

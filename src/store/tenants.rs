@@ -1,6 +1,6 @@
 //! Existing tenants. A tenant is not created explicitly: it exists from its first key, tool, session or call on.
 
-use super::{Store, StoreError, db};
+use super::{Store, StoreError};
 
 /// Selects 1 if the tenant has any data, otherwise 0.
 const ANYTHING: &str = "SELECT COUNT(*) FROM (SELECT 1 AS found FROM api_keys WHERE tenant = $1 \
@@ -18,9 +18,7 @@ impl Store {
             return Ok(true);
         }
         self.fold_stats().await?;
-        let tenant = self.tenant.as_str().to_owned();
-        let (count,): (i64,) =
-            db::on_reader!(&self.db, pool => sqlx::query_as(ANYTHING).bind(tenant).fetch_one(pool).await)?;
+        let (count,): (i64,) = self.read(ANYTHING).one().await?;
         Ok(count > 0)
     }
 }

@@ -5,10 +5,11 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt};
-use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use futures_util::future::BoxFuture;
 use sqlx::pool::PoolConnection;
-use sqlx::{Database, Either, Error, Execute, Executor, Pool, SqlStr};
+use sqlx::{Connection, Database, Error, Pool};
+
+use super::StoreError;
 
 /// Timeout for a database operation, including the wait for a connection. Commits of the journal have their own
 /// timeout.
@@ -28,12 +29,6 @@ pub async fn within<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>)
 pub struct TimedPool<D: Database> {
     pool: Pool<D>,
     is_remote: bool,
-}
-
-impl<D: Database> Clone for TimedPool<D> {
-    fn clone(&self) -> Self {
-        Self { pool: self.pool.clone(), is_remote: self.is_remote }
-    }
 }
 
 impl<D: Database> TimedPool<D> {
@@ -56,13 +51,50 @@ impl<D: Database> TimedPool<D> {
         &self.pool
     }
 
-    /// Acquires a connection for several statements that share one timeout; see [`within`].
-    ///
-    /// # Errors
-    /// Returns an error if no connection is available.
-    pub async fn lease(&self) -> Result<TimedConnection<D>, Error> {
+    async fn lease(&self) -> Result<TimedConnection<D>, Error> {
         let connection = self.pool.acquire().await?;
         Ok(TimedConnection { connection, is_remote: self.is_remote, is_at_rest: false })
+    }
+
+    /// Runs one statement with the timeout.
+    ///
+    /// # Errors
+    /// Returns the errors of the statement, or an I/O error after the timeout.
+    pub async fn run<T>(
+        &self,
+        work: impl for<'c> FnOnce(&'c mut D::Connection) -> BoxFuture<'c, Result<T, Error>>,
+    ) -> Result<T, Error> {
+        within(async {
+            let mut lease = self.lease().await?;
+            let answer = work(&mut lease).await;
+            lease.answered(&answer);
+            answer
+        })
+        .await
+    }
+
+    /// Runs `work` in one transaction with the timeout: `Some` commits, `None` and an error roll back.
+    ///
+    /// # Errors
+    /// Returns the errors of `work` and of the transaction, or an I/O error after the timeout.
+    pub async fn transaction<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut D::Connection) -> Result<Option<T>, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        within(async {
+            let mut lease = self.lease().await?;
+            let mut transaction = lease.begin().await?;
+            let done = work(&mut transaction).await;
+            match &done {
+                Ok(Some(_)) => transaction.commit().await?,
+                // The state of the connection is unknown.
+                Err(StoreError::Database(_)) => return done,
+                Ok(None) | Err(_) => transaction.rollback().await?,
+            }
+            lease.answered(&Ok(()));
+            done
+        })
+        .await
     }
 }
 
@@ -109,56 +141,5 @@ impl<D: Database> Deref for TimedConnection<D> {
 impl<D: Database> DerefMut for TimedConnection<D> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.connection
-    }
-}
-
-impl<'p, D: Database> Executor<'p> for &'_ TimedPool<D>
-where
-    for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
-{
-    type Database = D;
-
-    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, Result<Either<D::QueryResult, D::Row>, Error>>
-    where
-        'p: 'e,
-        E: 'q + Execute<'q, D>,
-    {
-        let pool = self.clone();
-        let answer = within(async move {
-            let mut lease = pool.lease().await?;
-            let answer = lease.fetch_many(query).try_collect::<Vec<_>>().await;
-            lease.answered(&answer);
-            answer
-        });
-        stream::once(answer).map_ok(|steps| stream::iter(steps.into_iter().map(Ok))).try_flatten().boxed()
-    }
-
-    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Option<D::Row>, Error>>
-    where
-        'p: 'e,
-        E: 'q + Execute<'q, D>,
-    {
-        let pool = self.clone();
-        within(async move {
-            let mut lease = pool.lease().await?;
-            let answer = lease.fetch_optional(query).await;
-            lease.answered(&answer);
-            answer
-        })
-        .boxed()
-    }
-
-    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [D::TypeInfo]) -> BoxFuture<'e, Result<D::Statement, Error>>
-    where
-        'p: 'e,
-    {
-        let pool = self.clone();
-        within(async move {
-            let mut lease = pool.lease().await?;
-            let answer = lease.prepare_with(sql, parameters).await;
-            lease.answered(&answer);
-            answer
-        })
-        .boxed()
     }
 }

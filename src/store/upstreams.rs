@@ -1,7 +1,6 @@
 //! Upstream MCP servers registered over HTTP, and pinned definitions. Their changes count in the version of the tools.
 
-use super::tools::{Statement, WriteOutcome, change, change_all};
-use super::{Store, StoreError, db};
+use super::{Store, StoreError};
 use crate::domain::Time;
 use crate::domain::preset::Sealed;
 
@@ -44,8 +43,6 @@ pub enum PinMode {
     Accepted,
 }
 
-type Row = (String, String, String, Vec<u8>, i64);
-
 impl Store {
     /// Returns all registered servers, all pins, and their version.
     ///
@@ -57,16 +54,10 @@ impl Store {
         const PINS: &str = "SELECT upstream, tool, hash FROM upstream_pins WHERE tenant = $1 ORDER BY upstream, tool";
         // The version is read first: if a server changes in between, it is read again instead of missed.
         let version = self.tools_version().await?;
-        let rows: Vec<Row> = db::on_reader!(&self.db, pool =>
-            sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
-        let pins: Vec<(String, String, String)> = db::on_reader!(&self.db, pool =>
-            sqlx::query_as(PINS).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
-        let servers = rows.into_iter().map(|(name, definition, key_id, bytes, created)| StoredUpstream {
-            name,
-            definition,
-            sealed: Sealed { key_id, bytes },
-            created_at: Time(created),
+        let servers = self.read(SQL).all().await?.into_iter().map(|(name, definition, key_id, bytes, created_at)| {
+            StoredUpstream { name, definition, sealed: Sealed { key_id, bytes }, created_at }
         });
+        let pins = self.read(PINS).all().await?;
         let pins = pins.into_iter().map(|(upstream, tool, hash)| StoredPin { upstream, tool, hash });
         Ok((servers.collect(), pins.collect(), version))
     }
@@ -78,16 +69,12 @@ impl Store {
     pub async fn insert_upstream(&self, upstream: &StoredUpstream) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO upstreams (tenant, name, definition, key_id, sealed, created_at) \
             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, name) DO NOTHING";
-        db::on_writer!(&self.db, pool => {
-            let query = sqlx::query(SQL)
-                .bind(self.tenant.as_str().to_owned())
-                .bind(upstream.name.clone())
-                .bind(upstream.definition.clone())
-                .bind(upstream.sealed.key_id.clone())
-                .bind(upstream.sealed.bytes.clone())
-                .bind(upstream.created_at.0);
-            change(pool, &self.tenant, query).await
+        let StoredUpstream { name, definition, sealed, created_at } = upstream;
+        self.change_tools(async |transaction| {
+            let query = transaction.query(SQL).bind(&self.tenant).bind(name).bind(definition);
+            Ok(query.bind(&sealed.key_id).bind(&sealed.bytes).bind(created_at).execute().await? > 0)
         })
+        .await
     }
 
     /// Deletes a server and its pins. Returns `false` if it does not exist.
@@ -97,11 +84,14 @@ impl Store {
     pub async fn delete_upstream(&self, name: &str) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM upstreams WHERE tenant = $1 AND name = $2";
         const PINS: &str = "DELETE FROM upstream_pins WHERE tenant = $1 AND upstream = $2";
-        db::on_writer!(&self.db, pool => {
-            let of = |sql| sqlx::query(sql).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
-            let statements = vec![Statement::Required(of(SQL)), Statement::Optional(of(PINS))];
-            change_all(pool, &self.tenant, statements).await.map(|changed| changed == WriteOutcome::Yes)
+        self.change_tools(async |transaction| {
+            if transaction.query(SQL).bind(&self.tenant).bind(name).execute().await? == 0 {
+                return Ok(false);
+            }
+            transaction.query(PINS).bind(&self.tenant).bind(name).execute().await?;
+            Ok(true)
         })
+        .await
     }
 
     /// Pins definitions of one server's tools in one transaction.
@@ -121,16 +111,13 @@ impl Store {
             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant, upstream, tool) DO UPDATE SET \
             hash = excluded.hash, updated_at = excluded.updated_at";
         let sql = if pinning == PinMode::First { FIRST } else { ACCEPTED };
-        db::on_writer!(&self.db, pool => {
-            let statements = pins.iter().map(|(tool, hash)| {
-                sqlx::query(sql)
-                    .bind(self.tenant.as_str().to_owned())
-                    .bind(upstream.to_owned())
-                    .bind(tool.clone())
-                    .bind(hash.clone())
-                    .bind(now.0)
-            });
-            change_all(pool, &self.tenant, statements.map(Statement::Optional).collect()).await.map(drop)
-        })
+        let pinned = self.change_tools(async |transaction| {
+            for (tool, hash) in pins {
+                let query = transaction.query(sql).bind(&self.tenant).bind(upstream).bind(tool).bind(hash);
+                query.bind(now).execute().await?;
+            }
+            Ok(true)
+        });
+        pinned.await.map(drop)
     }
 }

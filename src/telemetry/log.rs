@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
+use crate::domain::Clock;
 
 mod json;
 
@@ -25,7 +26,7 @@ pub fn start(log: &Log) {
     // A second start in the same process, as in tests, keeps the first settings.
     let _ = match log.format {
         LogFormat::Text => builder.with_ansi(has_colors()).with_target(false).try_init(),
-        LogFormat::Json => builder.with_ansi(false).event_format(JsonLines::default()).try_init(),
+        LogFormat::Json => builder.with_ansi(false).event_format(JsonLines(Clock::system())).try_init(),
     };
 }
 

@@ -2,14 +2,14 @@
 //! library run several services in one process.
 //!
 //! Frequent events are counted through handles that are created once. States, and counts that other modules keep, are
-//! read when the metrics are requested (`http/metrics`).
+//! read when the metrics are requested (`http/operations`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
 use tokio::time::Instant;
 
 pub mod catalog;
@@ -18,7 +18,7 @@ mod routes;
 mod tools;
 mod upstreams;
 
-pub use routes::{InFlightRequest, RouteHandle, Routes};
+pub use routes::{InFlightRequest, Route, Routes};
 pub use upstreams::{UpstreamCounts, UpstreamOutcome, UpstreamStatus};
 
 use catalog::{CATALOG, Kind, MetricDescription};
@@ -49,10 +49,7 @@ struct Inner {
 
 /// A registry of series.
 #[derive(Debug, Clone)]
-struct Registry {
-    recorder: Arc<PrometheusRecorder>,
-    handle: PrometheusHandle,
-}
+struct Registry(Arc<PrometheusRecorder>);
 
 impl Registry {
     fn new() -> Self {
@@ -74,20 +71,19 @@ impl Registry {
                 Kind::Histogram(_) => recorder.describe_histogram((*name).into(), None, (*help).into()),
             }
         }
-        let handle = recorder.handle();
-        Self { recorder: Arc::new(recorder), handle }
+        Self(Arc::new(recorder))
     }
 
     fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
-        self.recorder.register_counter(&key(name, labels), &METADATA)
+        self.0.register_counter(&key(name, labels), &METADATA)
     }
 
     fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
-        self.recorder.register_gauge(&key(name, labels), &METADATA)
+        self.0.register_gauge(&key(name, labels), &METADATA)
     }
 
     fn histogram(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Histogram {
-        self.recorder.register_histogram(&key(name, labels), &METADATA)
+        self.0.register_histogram(&key(name, labels), &METADATA)
     }
 }
 
@@ -169,12 +165,12 @@ impl Metrics {
     pub fn render(&self) -> String {
         self.set("toolpost_calls_running", &[], self.0.running.load(Ordering::Relaxed) as f64);
         self.set("toolpost_uptime_seconds", &[], self.0.started.elapsed().as_secs_f64());
-        self.0.registry.handle.render()
+        self.0.registry.0.handle().render()
     }
 
     /// Moves samples into their buckets, which bounds the memory for samples. Call it every [`UPKEEP`].
     pub fn run_upkeep(&self) {
-        self.0.registry.handle.run_upkeep();
+        self.0.registry.0.handle().run_upkeep();
     }
 }
 
@@ -182,11 +178,18 @@ impl Metrics {
 mod tests {
     use super::tools::MAX_TOOLS;
     use super::*;
+    use crate::domain::call::CallRecord;
     use crate::domain::{Call, Failure, IdGenerator, Outcome, Time};
 
     fn ended(name: &str, outcome: Outcome, ran: bool) -> Call {
-        let mut call =
-            Call::accepted(IdGenerator::counted().next(), name.into(), None, Arc::default(), Time(0), "n".into());
+        let mut call = Call::from(CallRecord::accepted(
+            IdGenerator::counted().next(),
+            name.into(),
+            None,
+            Arc::default(),
+            Time(0),
+            "n".into(),
+        ));
         if ran {
             call.start(Time(1_000)).unwrap();
         }

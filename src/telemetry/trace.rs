@@ -11,20 +11,12 @@ mod backend;
 
 use backend::{Live, Provider};
 
+/// The role of the service in a span.
+pub use backend::SpanKind;
+
 /// A tracer, which creates empty spans if tracing is disabled. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Tracer(Option<Arc<Provider>>);
-
-/// The role of the service in a span.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpanKind {
-    /// A request to the service.
-    Server,
-    /// A request by the service.
-    Client,
-    /// Work inside the service.
-    Internal,
-}
 
 /// A span, which ends when it is dropped.
 #[derive(Debug, Default)]

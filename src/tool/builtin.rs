@@ -23,7 +23,7 @@ const CATEGORY: &str = "builtin";
 pub fn standard(clock: &Clock) -> Vec<BuiltinTool> {
     vec![
         BuiltinTool::new(Calculate),
-        BuiltinTool::new(CurrentTime::new(clock.clone())),
+        BuiltinTool::new(CurrentTime(clock.clone())),
         Echo::tool(),
         BuiltinTool::new(Wait),
     ]

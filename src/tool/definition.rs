@@ -76,7 +76,7 @@ impl DefinitionBuilder {
     }
 
     /// Marks the tool as non-destructive.
-    pub fn harmless(mut self) -> Self {
+    pub fn non_destructive(mut self) -> Self {
         self.0.annotations.destructive = false;
         self
     }

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use serde_path_to_error::{Path, Segment};
 
+use crate::domain::decode::make_integer;
 use crate::domain::{Failure, json};
 
 /// An error of a tool, with a message for the model.
@@ -126,7 +127,12 @@ impl InvalidArgument {
 pub(super) fn read<A: DeserializeOwned>(arguments: &Value) -> Result<A, Vec<InvalidArgument>> {
     // JSON Schema accepts 1.0 as an integer (2020-12 validation, section 6.1.1), serde does not. Converting such
     // numbers and tracking the path cost more than deserializing, so both are done only after a failure.
-    A::deserialize(arguments).or_else(|_| A::deserialize(with_whole_numbers(arguments.clone()))).or_else(|_| {
+    let with_integers = || {
+        let mut arguments = arguments.clone();
+        make_integers(&mut arguments);
+        A::deserialize(arguments)
+    };
+    A::deserialize(arguments).or_else(|_| with_integers()).or_else(|_| {
         serde_path_to_error::deserialize(arguments).map_err(|error| {
             vec![InvalidArgument {
                 pointer: pointer(error.path()),
@@ -137,21 +143,14 @@ pub(super) fn read<A: DeserializeOwned>(arguments: &Value) -> Result<A, Vec<Inva
     })
 }
 
-/// Largest number up to which every whole number is exact as a double: 2^53.
-const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
-
 /// Converts doubles that are whole numbers to integers.
-fn with_whole_numbers(value: Value) -> Value {
+fn make_integers(value: &mut Value) {
     match value {
-        Value::Number(number) if number.is_f64() => match number.as_f64() {
-            Some(double) if double.fract() == 0.0 && double.abs() <= LARGEST_WHOLE => (double as i64).into(),
-            _ => Value::Number(number),
-        },
-        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
-        Value::Object(members) => {
-            members.into_iter().map(|(name, member)| (name, with_whole_numbers(member))).collect()
+        Value::Array(items) => items.iter_mut().for_each(make_integers),
+        Value::Object(members) => members.values_mut().for_each(make_integers),
+        value => {
+            make_integer(value);
         }
-        other => other,
     }
 }
 

@@ -1,14 +1,12 @@
 //! Tools with instances: a [`ToolFactory`] creates an instance per call, per session or per tenant.
 
-use std::any::Any;
 use std::future::{Future, ready};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::FutureExt;
+use serde_json::Value;
 
-use super::error::{panic_message, read};
+use super::error::read;
+use super::typed::catch_panic;
 use super::{BuiltinTool, DefinitionBuilder, IntoToolOutput, InvalidArgument, Run, Tool, ToolError};
 use crate::domain::{Failure, Session, ToolOutput};
 use crate::executor::instances::{InstanceScope, Instances, Pool};
@@ -16,10 +14,7 @@ use crate::executor::{Available, BoxFuture, Executor, Invocation};
 
 mod pool;
 
-use pool::{InstanceHandle, InstancePool};
-
-/// Timeout of one disposal.
-const DISPOSAL_TIMEOUT: Duration = Duration::from_secs(10);
+use pool::InstancePool;
 
 /// A factory that creates tool instances per call, per session or per tenant.
 ///
@@ -57,7 +52,7 @@ const DISPOSAL_TIMEOUT: Duration = Duration::from_secs(10);
 ///     type Tool = Basket;
 ///     const SCOPE: InstanceScope = InstanceScope::Session;
 ///
-///     async fn make(&self, run: Run) -> Result<Basket, ToolError> {
+///     async fn create(&self, run: Run) -> Result<Basket, ToolError> {
 ///         let owner = run.session().ok_or("a basket needs a session")?.to_owned();
 ///         Ok(Basket { owner, items: 0.into() })
 ///     }
@@ -83,8 +78,8 @@ pub trait ToolFactory: Send + Sync + 'static {
     const SCOPE: InstanceScope = InstanceScope::Call;
 
     /// Completes the definition. It replaces [`Tool::definition`], which needs an instance.
-    fn about(&self, about: DefinitionBuilder) -> DefinitionBuilder {
-        about
+    fn definition(&self, definition: DefinitionBuilder) -> DefinitionBuilder {
+        definition
     }
 
     /// Returns `true` if the tool is available in a session. It runs for every list and call of a session, and must be
@@ -98,7 +93,7 @@ pub trait ToolFactory: Send + Sync + 'static {
     ///
     /// # Errors
     /// An error or a panic ends the call with `TOOL_EXECUTION_ERROR`.
-    fn make(&self, run: Run) -> impl Future<Output = Result<Self::Tool, ToolError>> + Send;
+    fn create(&self, run: Run) -> impl Future<Output = Result<Self::Tool, ToolError>> + Send;
 
     /// Releases the resources of an instance, within 10 s.
     ///
@@ -113,12 +108,12 @@ pub trait ToolFactory: Send + Sync + 'static {
 impl BuiltinTool {
     /// Creates a tool from a [`ToolFactory`].
     pub fn from_factory<F: ToolFactory>(factory: F) -> Self {
-        let about = DefinitionBuilder::of::<<F::Tool as Tool>::Args>(<F::Tool as Tool>::NAME);
-        let definition = factory.about(about).into_definition();
+        let definition = DefinitionBuilder::of::<Args<F>>(<F::Tool as Tool>::NAME);
+        let definition = factory.definition(definition).into_definition();
         let schema = definition.input_schema.clone().into();
         let executor = FactoryExecutor::new(Arc::new(factory), schema, Instances::default());
         // The tool's own validation needs an instance. Before a run, only the type of the arguments is checked.
-        let validate = |arguments: &serde_json::Value| read::<<F::Tool as Tool>::Args>(arguments).map(drop);
+        let validate = |arguments: &Value| read::<Args<F>>(arguments).map(drop);
         Self { definition, executor: Arc::new(executor), validate: Some(Arc::new(validate)) }
     }
 
@@ -130,18 +125,19 @@ impl BuiltinTool {
     }
 }
 
+type Args<F> = <<F as ToolFactory>::Tool as Tool>::Args;
+
 /// The executor of a tool with a factory.
 struct FactoryExecutor<F: ToolFactory> {
-    factory: Arc<F>,
-    schema: Arc<serde_json::Value>,
     pool: Arc<InstancePool<F>>,
+    schema: Arc<Value>,
 }
 
 impl<F: ToolFactory> FactoryExecutor<F> {
-    fn new(factory: Arc<F>, schema: Arc<serde_json::Value>, instances: Instances) -> Self {
-        let pool = Arc::new(InstancePool::new(factory.clone(), instances.clone()));
+    fn new(factory: Arc<F>, schema: Arc<Value>, instances: Instances) -> Self {
+        let pool = Arc::new(InstancePool::new(factory, instances.clone()));
         instances.register(&(pool.clone() as Arc<dyn Pool>));
-        Self { factory, schema, pool }
+        Self { pool, schema }
     }
 }
 
@@ -149,30 +145,23 @@ impl<F: ToolFactory> Executor for FactoryExecutor<F> {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let (pool, schema) = (self.pool.clone(), self.schema.clone());
         Box::pin(async move {
-            let name = invocation.name.clone();
+            let (name, arguments) = (invocation.name.clone(), invocation.arguments.clone());
+            let invalid =
+                |invalid: Vec<InvalidArgument>| InvalidArgument::failure(&invalid, &name, &arguments, &schema);
+            let failed = |error: ToolError| error.into_failure(&name);
             let work = async {
-                let args = read::<<F::Tool as Tool>::Args>(&invocation.arguments);
-                let refused = |invalid: Vec<InvalidArgument>| {
-                    InvalidArgument::failure(&invalid, &name, &invocation.arguments, &schema)
-                };
-                let args = args.map_err(refused)?;
-                let run = Run::new(invocation.clone());
-                let failed = |error: ToolError| error.into_failure(&name);
-                let instance: Arc<InstanceHandle<F>> = pool.get(&run).await.map_err(failed)?;
-                instance.tool().validate(&args).map_err(refused)?;
+                let args = read::<Args<F>>(&arguments).map_err(invalid)?;
+                let run = Run::new(invocation);
+                let instance = pool.get(&run).await.map_err(failed)?;
+                instance.tool().validate(&args).map_err(invalid)?;
                 instance.tool().call(args, run).await.and_then(IntoToolOutput::into_answer).map_err(failed)
             };
-            match AssertUnwindSafe(work).catch_unwind().await {
-                Ok(result) => result,
-                Err(payload) => {
-                    Err(Failure::execution(&name, format!("the tool panicked: {}", panic_message(&*payload))))
-                }
-            }
+            catch_panic(&name, work).await
         })
     }
 
     fn for_entry(&self, instances: &Instances) -> Option<Arc<dyn Executor>> {
-        Some(Arc::new(Self::new(self.factory.clone(), self.schema.clone(), instances.clone())))
+        Some(Arc::new(Self::new(self.pool.factory.clone(), self.schema.clone(), instances.clone())))
     }
 
     fn pool(&self) -> Option<Arc<dyn Pool>> {
@@ -180,7 +169,7 @@ impl<F: ToolFactory> Executor for FactoryExecutor<F> {
     }
 
     fn is_available(&self) -> Option<Available> {
-        let factory = self.factory.clone();
+        let factory = self.pool.factory.clone();
         Some(Arc::new(move |session| factory.is_available(session)))
     }
 }
@@ -213,20 +202,6 @@ impl Executor for AvailabilityFilter {
         let (inner, own) = (self.inner.is_available(), self.is_available.clone());
         Some(Arc::new(move |session| own(session) && inner.as_ref().is_none_or(|inner| inner(session))))
     }
-}
-
-/// Disposes of an instance and logs a failure.
-async fn dispose_logged<F: ToolFactory>(factory: Arc<F>, tool: F::Tool) {
-    let name = <F::Tool as Tool>::NAME;
-    let done = AssertUnwindSafe(async { factory.dispose(tool).await }).catch_unwind();
-    let panicked = |payload: Box<dyn Any + Send>| format!("it panicked: {}", panic_message(&*payload));
-    let fault = match tokio::time::timeout(DISPOSAL_TIMEOUT, done).await {
-        Ok(Ok(Ok(()))) => return,
-        Ok(Ok(Err(error))) => error.message().to_owned(),
-        Ok(Err(payload)) => panicked(payload),
-        Err(_) => format!("it took longer than {} s", DISPOSAL_TIMEOUT.as_secs()),
-    };
-    tracing::warn!(tool = name, fault, "disposing of a tool instance failed");
 }
 
 #[cfg(test)]

@@ -17,18 +17,13 @@ use crate::executor::Invocation;
 ///
 /// Reports go to the subscribers of the call. Only the result goes to the model.
 #[derive(Debug, Clone)]
-pub struct Run(Invocation);
+pub struct Run(pub(super) Invocation);
 
 impl Run {
     /// Creates the handle for an invocation of an executor.
     #[must_use]
     pub fn new(invocation: Invocation) -> Self {
         Self(invocation)
-    }
-
-    /// Returns `true` if the API key of the caller allows the tool `tool`.
-    pub(super) fn allows_tool(&self, tool: &str) -> bool {
-        self.0.allowed.as_ref().is_none_or(|allowed| allowed.has(tool))
     }
 
     /// Shows people a line about the current activity; it replaces the previous line.
@@ -49,11 +44,6 @@ impl Run {
     /// Resets the idle timeout without reporting anything.
     pub fn keep_alive(&self) {
         self.0.emitter.status(StatusUpdate::default());
-    }
-
-    /// Returns `true` if the arguments contain secrets, which are redacted from every emitted chunk.
-    pub(super) fn has_secrets(&self) -> bool {
-        self.0.redaction.is_some()
     }
 
     /// Reports progress: `current` of `total` steps.
@@ -154,11 +144,6 @@ impl Run {
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.0.tenant
-    }
-
-    /// Returns the id of the session as a shared string.
-    pub(super) fn shared_session(&self) -> Option<&std::sync::Arc<str>> {
-        self.0.session.as_ref()
     }
 
     /// Returns the arguments as JSON.

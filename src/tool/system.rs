@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{BuiltinTool, Run, ToolError};
+use super::{BuiltinTool, ToolError};
 use crate::domain::{Clock, Failure, Session, Tenant, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation, SystemTool, ToolRole};
-use crate::store::{StoreError, Stores};
+use crate::store::{Store, StoreError, Stores};
 
 pub mod attempt_completion;
 pub mod new_task;
@@ -27,27 +27,25 @@ pub type Manageable = Arc<dyn Fn(&Tenant) -> Vec<String> + Send + Sync>;
 /// Creates the system tools, sorted by name.
 #[must_use]
 pub fn tools(stores: &Stores, clock: &Clock, manageable: Manageable) -> Vec<BuiltinTool> {
-    vec![
-        with_role(
-            BuiltinTool::new(AttemptCompletion::new(stores.clone(), clock.clone())),
-            SystemTool::AttemptCompletion,
-        ),
-        with_role(NewTask::tool(stores.clone(), clock.clone()), SystemTool::NewTask),
-        with_role(
-            BuiltinTool::new(ResetEquippedTools::new(stores.clone(), manageable)),
-            SystemTool::ResetEquippedTools,
-        ),
-    ]
+    let (stores, clock) = (stores.clone(), clock.clone());
+    let completion = AttemptCompletion { stores: stores.clone(), clock: clock.clone() };
+    let groups = ResetEquippedTools { stores: stores.clone(), manageable };
+    let tools = [
+        (BuiltinTool::new(completion), SystemTool::AttemptCompletion),
+        (NewTask { stores, clock }.into_tool(), SystemTool::NewTask),
+        (BuiltinTool::new(groups), SystemTool::ResetEquippedTools),
+    ];
+    let with_role = |(tool, system): (BuiltinTool, SystemTool)| {
+        let executor = Arc::new(SystemExecutor { executor: tool.executor, system });
+        BuiltinTool { executor, ..tool }
+    };
+    tools.map(with_role).into()
 }
 
 /// An executor that identifies its system tool by its role.
 struct SystemExecutor {
     executor: Arc<dyn Executor>,
     system: SystemTool,
-}
-
-fn with_role(tool: BuiltinTool, system: SystemTool) -> BuiltinTool {
-    BuiltinTool { executor: Arc::new(SystemExecutor { executor: tool.executor, system }), ..tool }
 }
 
 impl Executor for SystemExecutor {
@@ -60,18 +58,15 @@ impl Executor for SystemExecutor {
     }
 }
 
-/// Error message for a call outside of a session.
-const NO_SESSION: &str = "it can be called only in a session; set `session` on the request";
-
-/// Returns the session of a run.
-async fn session_of(stores: &Stores, run: &Run) -> Result<Session, ToolError> {
-    let Some(id) = run.session() else { return Err(ToolError::new(NO_SESSION)) };
-    let found = stores.of(run.tenant()).session(id).await.map_err(|error| store_error(&error))?;
-    found.ok_or_else(|| ToolError::new("the session was deleted"))
+/// Returns the session of a call.
+async fn session_of(store: &Store, id: Option<&str>) -> Result<Session, ToolError> {
+    let id = id.ok_or("it can be called only in a session; set `session` on the request")?;
+    let found = store.session(id).await.map_err(store_error)?;
+    found.ok_or_else(|| "the session was deleted".into())
 }
 
 /// Logs a database error and returns an error for the model without its details.
-fn store_error(error: &StoreError) -> ToolError {
+fn store_error(error: StoreError) -> ToolError {
     if let StoreError::TooMany { .. } = error {
         return ToolError::new(format!("{error}, and no more can be made"));
     }

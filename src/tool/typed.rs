@@ -41,17 +41,21 @@ impl fmt::Debug for BuiltinTool {
 impl BuiltinTool {
     /// Creates a built-in tool from a [`Tool`].
     pub fn new<T: Tool>(tool: T) -> Self {
-        let about = tool.definition(DefinitionBuilder::of::<T::Args>(T::NAME));
-        let tool = Arc::new(tool);
-        let validator = tool.clone();
-        Self::typed(
-            about,
-            move |args| validator.validate(args),
-            move |args, run| {
-                let tool = tool.clone();
-                async move { tool.call(args, run).await }
-            },
-        )
+        let definition = tool.definition(DefinitionBuilder::of::<T::Args>(T::NAME));
+        Self::with_executor(definition, tool)
+    }
+
+    fn with_executor<T: Tool>(definition: DefinitionBuilder, tool: T) -> Self {
+        let definition = definition.into_definition();
+        let executor = Arc::new(TypedExecutor { tool, schema: definition.input_schema.clone() });
+        let validator = executor.clone();
+        let validate = move |arguments: &Value| {
+            catch_unwind(AssertUnwindSafe(|| validator.check(arguments).map(drop))).unwrap_or_else(|payload| {
+                let message = format!("the check of the arguments panicked: {}", panic_message(&*payload));
+                Err(vec![InvalidArgument::at("", message)])
+            })
+        };
+        Self { definition, executor: Arc::new(executor), validate: Some(Arc::new(validate)) }
     }
 
     /// Changes the definition of a tool created from a function:
@@ -110,30 +114,6 @@ impl BuiltinTool {
         }
         answer
     }
-
-    fn typed<A, V, F, R, O>(about: DefinitionBuilder, validate: V, call: F) -> Self
-    where
-        A: DeserializeOwned + Send + 'static,
-        V: Fn(&A) -> Result<(), Vec<InvalidArgument>> + Send + Sync + 'static,
-        F: Fn(A, Run) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<O, ToolError>> + Send + 'static,
-        O: IntoToolOutput,
-    {
-        let definition = about.into_definition();
-        let schema = definition.input_schema.clone();
-        let typed = Arc::new(Typed { schema, validate, call, args: PhantomData::<fn() -> A> });
-        let validator = typed.clone();
-        Self {
-            definition,
-            executor: Arc::new(Shared(typed)),
-            validate: Some(Arc::new(move |arguments| {
-                catch_unwind(AssertUnwindSafe(|| validator.check(arguments).map(drop))).unwrap_or_else(|payload| {
-                    let message = format!("the check of the arguments panicked: {}", panic_message(&*payload));
-                    Err(vec![InvalidArgument::at("", message)])
-                })
-            })),
-        }
-    }
 }
 
 /// Creates a tool from a quick function, which runs on the async thread: `|args: Sum| Ok(args.a + args.b)`.
@@ -160,7 +140,8 @@ where
     O: IntoToolOutput,
     R: Future<Output = Result<O, ToolError>> + Send + 'static,
 {
-    BuiltinTool::typed(DefinitionBuilder::of::<A>(name).description(description), |_| Ok(()), function)
+    let definition = DefinitionBuilder::of::<A>(name).description(description);
+    BuiltinTool::with_executor(definition, FunctionTool { function, args: PhantomData })
 }
 
 /// Creates a tool from a blocking function, which gets a thread of its own (see [`Run::blocking`]).
@@ -180,58 +161,73 @@ where
     })
 }
 
-struct Typed<A, V, F> {
-    schema: Value,
-    validate: V,
-    call: F,
+/// A tool that is a function.
+struct FunctionTool<A, F> {
+    function: F,
     args: PhantomData<fn() -> A>,
 }
 
-impl<A, V, F> Typed<A, V, F>
+impl<A, O, R, F> Tool for FunctionTool<A, F>
 where
-    A: DeserializeOwned,
-    V: Fn(&A) -> Result<(), Vec<InvalidArgument>>,
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    O: IntoToolOutput,
+    R: Future<Output = Result<O, ToolError>> + Send + 'static,
+    F: Fn(A, Run) -> R + Send + Sync + 'static,
 {
+    // The name is in the definition.
+    const NAME: &'static str = "";
+    type Args = A;
+    type Output = O;
+
+    fn call(&self, args: A, run: Run) -> impl Future<Output = Result<O, ToolError>> + Send {
+        (self.function)(args, run)
+    }
+}
+
+/// The executor of a [`Tool`].
+struct TypedExecutor<T> {
+    tool: T,
+    schema: Value,
+}
+
+impl<T: Tool> TypedExecutor<T> {
     /// Deserializes the arguments and applies the tool's own validation.
-    fn check(&self, arguments: &Value) -> Result<A, Vec<InvalidArgument>> {
+    fn check(&self, arguments: &Value) -> Result<T::Args, Vec<InvalidArgument>> {
         let args = read(arguments)?;
-        (self.validate)(&args)?;
+        self.tool.validate(&args)?;
         Ok(args)
     }
 }
 
-struct Shared<A, V, F>(Arc<Typed<A, V, F>>);
-
-impl<A, V, F, R, O> Executor for Shared<A, V, F>
-where
-    A: DeserializeOwned + Send + 'static,
-    V: Fn(&A) -> Result<(), Vec<InvalidArgument>> + Send + Sync + 'static,
-    F: Fn(A, Run) -> R + Send + Sync + 'static,
-    R: Future<Output = Result<O, ToolError>> + Send + 'static,
-    O: IntoToolOutput,
-{
+impl<T: Tool> Executor for Arc<TypedExecutor<T>> {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
-        let typed = self.0.clone();
+        let typed = self.clone();
         Box::pin(async move {
             let name = invocation.name.clone();
             let work = async {
                 let args = typed.check(&invocation.arguments).map_err(|invalid| {
                     InvalidArgument::failure(&invalid, &name, &invocation.arguments, &typed.schema)
                 })?;
-                let result = (typed.call)(args, Run::new(invocation)).await;
-                result.and_then(O::into_answer).map_err(|error| error.into_failure(&name))
+                let result = typed.tool.call(args, Run::new(invocation)).await;
+                result.and_then(T::Output::into_answer).map_err(|error| error.into_failure(&name))
             };
-            // A panic fails only this call. It leaves no state of the service inconsistent, hence `AssertUnwindSafe`. A
-            // tool must keep its own shared state consistent, as with any panic.
-            match AssertUnwindSafe(work).catch_unwind().await {
-                Ok(result) => result,
-                Err(payload) => {
-                    Err(Failure::execution(&name, format!("the tool panicked: {}", panic_message(&*payload))))
-                }
-            }
+            catch_panic(&name, work).await
         })
     }
 }
 
+/// Runs the code of a tool. A panic fails only this call.
+pub(super) async fn catch_panic(
+    name: &str,
+    work: impl Future<Output = Result<ToolOutput, Failure>>,
+) -> Result<ToolOutput, Failure> {
+    // A panic leaves no state of the service inconsistent, hence `AssertUnwindSafe`. A tool must keep its own shared
+    // state consistent, as with any panic.
+    match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(output) => output,
+        Err(payload) => Err(Failure::execution(name, format!("the tool panicked: {}", panic_message(&*payload)))),
+    }
+}
+
 #[cfg(test)]
-pub(in crate::tool) mod tests;
+pub(super) mod tests;

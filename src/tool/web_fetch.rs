@@ -12,7 +12,7 @@ use super::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError, object};
 use crate::domain::truncation::grouped;
 use crate::domain::{ContentBlock, Outcome};
 use crate::executor::HttpClient;
-use crate::executor::http::{Page, PageError};
+use crate::executor::http::{Fault, Page};
 
 mod convert;
 mod kind;
@@ -26,9 +26,9 @@ const MAX_PAGE_BYTES: usize = 5 * 1024 * 1024;
 /// Limits concurrent conversions, which need much memory and time.
 static CONVERSIONS: Semaphore = Semaphore::const_new(2);
 
-/// The tool `web_fetch`.
+/// The tool `web_fetch` with the HTTP client that all tools share, and its guard.
 #[derive(Debug, Clone)]
-pub struct WebFetch(HttpClient);
+pub struct WebFetch(pub HttpClient);
 
 /// Fetches a URL with GET and returns its content: a web page as Markdown, as plain text or as its HTML; JSON and other
 /// text unchanged; an image as an image. Redirects are followed.
@@ -57,14 +57,6 @@ pub enum Format {
     Html,
 }
 
-impl WebFetch {
-    /// Creates the tool with the HTTP client that all tools share, and its guard.
-    #[must_use]
-    pub fn new(client: HttpClient) -> Self {
-        Self(client)
-    }
-}
-
 impl Tool for WebFetch {
     const NAME: &'static str = "web_fetch";
     type Args = WebFetchArgs;
@@ -86,7 +78,10 @@ impl Tool for WebFetch {
 
     async fn call(&self, args: WebFetchArgs, run: Run) -> Result<Outcome, ToolError> {
         let url = address(&args.url)?;
-        let page = self.0.page(url, MAX_PAGE_BYTES).await.map_err(failed)?;
+        let page = self.0.page(url, MAX_PAGE_BYTES).await.map_err(|Fault { message, retryable, .. }| {
+            let error = ToolError::new(message);
+            if retryable { error.retryable() } else { error }
+        })?;
         // The semaphore is never closed.
         let permit = CONVERSIONS.acquire().await;
         run.blocking(move |_| {
@@ -113,21 +108,15 @@ fn address(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-fn failed(PageError { message, retryable }: PageError) -> ToolError {
-    let error = ToolError::new(message);
-    if retryable { error.retryable() } else { error }
-}
-
 /// Converts a page to the outcome.
 fn outcome(page: Page, format: Format) -> Result<Outcome, ToolError> {
-    let kind = Kind::of(&page);
     let mut details = object([
         ("url", json!(page.url.as_str())),
         ("status", json!(page.status)),
         ("content_type", json!(page.media_type)),
         ("bytes", json!(page.bytes.len())),
     ]);
-    let outcome = match kind {
+    let outcome = match Kind::of(&page) {
         Kind::Html => {
             let html = kind::decode(&page);
             if let Some(title) = convert::title(&html) {

@@ -16,7 +16,6 @@ mod edit;
 mod file;
 mod ignore_rules;
 mod list;
-mod near;
 mod open;
 mod path;
 mod read;
@@ -76,13 +75,19 @@ impl Workspace {
 /// Creates the workspace tools, sorted by name, with `bash` if there is a [`Shell`].
 #[must_use]
 pub fn tools(workspace: &Workspace, shell: Option<Shell>, processes: &Processes) -> Vec<BuiltinTool> {
-    let bash = shell.map(|shell| BuiltinTool::new(Bash::new(workspace.clone(), shell, processes.clone())));
+    let (workspace, processes) = (workspace.clone(), processes.clone());
     let files = [
-        BuiltinTool::new(Edit::new(workspace.clone())),
-        BuiltinTool::new(List::new(workspace.clone())),
-        BuiltinTool::new(Read::new(workspace.clone())),
-        BuiltinTool::new(Search::new(workspace.clone())),
-        BuiltinTool::new(Write::new(workspace.clone())),
+        BuiltinTool::new(Edit(workspace.clone())),
+        BuiltinTool::new(List(workspace.clone())),
+        BuiltinTool::new(Read(workspace.clone())),
+        BuiltinTool::new(Search(workspace.clone())),
+        BuiltinTool::new(Write(workspace.clone())),
     ];
+    let bash = shell.map(|shell| BuiltinTool::new(Bash { workspace, shell, processes }));
     bash.into_iter().chain(files).collect()
+}
+
+/// Returns the default path of a tool: the workspace itself.
+fn here() -> String {
+    ".".to_owned()
 }

@@ -109,8 +109,8 @@ impl Upstreams {
             let now = self.context.clock.now();
             self.store.pin(name, &pins, PinMode::Accepted, now).await?;
             for (tool, _) in pins {
-                let change =
-                    Change { tool, kind: ChangeKind::Accepted, members: Vec::new(), is_quarantined: false, at: now };
+                let (tool, change) = (format!("{name}.{tool}"), ChangeKind::Accepted);
+                let change = Change { tool, change, members: Vec::new(), quarantined: false, at: now };
                 if let Some(record) = self.table().records.get_mut(name) {
                     record.remember(change);
                 }

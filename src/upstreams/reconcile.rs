@@ -7,7 +7,8 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::{Change, ChangeKind, Upstreams};
-use crate::executor::mcp::{ListedTool, ToolList, definition};
+use crate::executor::BoxFuture;
+use crate::executor::mcp::{ListedTool, ToolList, ToolListObserver, definition};
 use crate::registry::upstream::UpstreamTool;
 use crate::store::upstreams::PinMode;
 
@@ -28,14 +29,11 @@ pub(super) struct ReconcileObserver {
     pub id: Uuid,
 }
 
-/// Applies a new list of tools, or `None` if the server is unavailable. Returns when the tools are published.
-pub(super) async fn tools_listed(
-    jobs: &mpsc::Sender<ReconcileJob>,
-    server: String,
-    id: Uuid,
-    listed: Option<Arc<ToolList>>,
-) {
-    enqueue(jobs, server, Some((id, listed))).await;
+impl ToolListObserver for ReconcileObserver {
+    fn tools_changed(&self, server: &str, listed: Option<Arc<ToolList>>) -> BoxFuture<()> {
+        let (jobs, id, server) = (self.jobs.clone(), self.id, server.to_owned());
+        Box::pin(async move { enqueue(&jobs, server, Some((id, listed))).await })
+    }
 }
 
 /// Applies changed pins or the removal of a server. Returns when the tools are published.
@@ -82,8 +80,8 @@ impl Upstreams {
         let before = record.listed.replace(listed.clone());
         let of_before = |name: &str| before.iter().flat_map(|listed| &listed.tools).find(|item| item.name == name);
         let mut changes = Vec::new();
-        let mut change = |tool: &str, kind, members, is_quarantined| {
-            changes.push(Change { tool: tool.to_owned(), kind, members, is_quarantined, at: now });
+        let mut change = |tool: &str, change, members, quarantined| {
+            changes.push(Change { tool: format!("{server}.{tool}"), change, members, quarantined, at: now });
         };
         for item in &listed.tools {
             let pin = record.pins.get(&item.name);
@@ -103,8 +101,8 @@ impl Upstreams {
             }
         }
         for change in changes {
-            let Change { tool, kind, is_quarantined, .. } = &change;
-            tracing::warn!(upstream = server, tool, change = ?kind, quarantined = is_quarantined, "a tool has changed");
+            let (tool, kind, quarantined) = (super::tool_name(server, &change.tool), change.change, change.quarantined);
+            tracing::warn!(upstream = server, tool, change = ?kind, quarantined, "a tool has changed");
             record.remember(change);
         }
     }

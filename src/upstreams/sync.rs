@@ -8,15 +8,6 @@ use crate::executor::mcp::Server;
 use crate::store::StoreError;
 use crate::store::upstreams::{StoredPin, StoredUpstream};
 
-/// The changes of the table.
-#[derive(Default)]
-struct SyncPlan {
-    /// The removed servers, which must be stopped.
-    gone: Vec<(String, Option<Arc<Server>>)>,
-    /// The servers with changed pins.
-    changed: Vec<String>,
-}
-
 impl Upstreams {
     /// Reads the stored servers and pins: adds new servers, starts them if `starts` is `true`, and stops deleted ones.
     ///
@@ -24,14 +15,10 @@ impl Upstreams {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn reload(&self, starts: bool) -> Result<(), StoreError> {
         let (stored, pins, version) = self.store.upstreams().await?;
-        let SyncPlan { gone, changed } = self.apply_stored(&stored, &pins, version);
-        for (name, server) in gone {
-            if let Some(server) = server {
+        for (name, removed) in self.apply_stored(&stored, &pins, version) {
+            if let Some(server) = removed {
                 server.stop().await;
             }
-            reconcile::settle(&self.jobs, &name).await;
-        }
-        for name in changed {
             reconcile::settle(&self.jobs, &name).await;
         }
         if starts {
@@ -40,12 +27,17 @@ impl Upstreams {
         Ok(())
     }
 
-    /// Updates the table from the stored servers and pins, unless the table is newer. Returns the removed servers and
-    /// the servers with changed pins.
-    fn apply_stored(&self, stored: &[StoredUpstream], pins: &[StoredPin], version: i64) -> SyncPlan {
+    /// Updates the table from the stored servers and pins, unless the table is newer. Returns the names of changed
+    /// servers, first the removed ones, which must be stopped.
+    fn apply_stored(
+        &self,
+        stored: &[StoredUpstream],
+        pins: &[StoredPin],
+        version: i64,
+    ) -> Vec<(String, Option<Arc<Server>>)> {
         let mut table = self.table();
         if version < table.version {
-            return SyncPlan::default();
+            return Vec::new();
         }
         table.version = version;
         let is_gone = |name: &str, record: &UpstreamRecord| {
@@ -54,11 +46,11 @@ impl Upstreams {
         };
         let gone: Vec<String> =
             table.records.iter().filter(|(name, record)| is_gone(name, record)).map(|(name, _)| name.clone()).collect();
-        let mut stopped = Vec::new();
+        let mut changed = Vec::new();
         for name in gone {
             table.records.remove(&name);
             let server = self.servers.remove(&name);
-            stopped.push((name, server));
+            changed.push((name, server));
         }
         for one in stored {
             if !table.records.contains_key(&one.name) {
@@ -67,15 +59,14 @@ impl Upstreams {
                 table.records.insert(one.name.clone(), record);
             }
         }
-        let mut changed = Vec::new();
         for (name, record) in &mut table.records {
             let own = pins.iter().filter(|pin| pin.upstream == *name);
             let own: BTreeMap<String, String> = own.map(|pin| (pin.tool.clone(), pin.hash.clone())).collect();
             if record.pins != own {
                 record.pins = own;
-                changed.push(name.clone());
+                changed.push((name.clone(), None));
             }
         }
-        SyncPlan { gone: stopped, changed }
+        changed
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{ChangeKind, Origin, UpstreamRecord, Upstreams};
+use super::{Change, Origin, UpstreamRecord, Upstreams};
 use crate::domain::Time;
 use crate::domain::tool::OutputCheck;
 use crate::domain::upstream::UpstreamTransport;
@@ -63,7 +63,7 @@ pub struct UpstreamDetails {
     /// The last lines of the program's standard error, without secret values.
     stderr: Vec<String>,
     /// The last changes of the tools since the start of this node, oldest first.
-    changes: Vec<ChangeView>,
+    changes: Vec<Change>,
 }
 
 /// The last error of a server.
@@ -96,22 +96,6 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// A change of a server's tools.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = UpstreamChange)]
-pub struct ChangeView {
-    /// The name of the tool in Toolpost.
-    tool: String,
-    /// The kind of the change.
-    change: ChangeKind,
-    /// The changed members of the definition, if known.
-    members: Vec<&'static str>,
-    /// Whether the tool is quarantined until the change is accepted.
-    quarantined: bool,
-    /// The time of the change.
-    at: Time,
-}
-
 impl Upstreams {
     /// Returns all servers, sorted by name.
     #[must_use]
@@ -124,15 +108,8 @@ impl Upstreams {
     pub fn details(&self, name: &str) -> Option<UpstreamDetails> {
         let table = self.table();
         let record = table.records.get(name)?;
-        let changes = record.changes.iter().map(|change| ChangeView {
-            tool: format!("{name}.{}", change.tool),
-            change: change.kind,
-            members: change.members.clone(),
-            quarantined: change.is_quarantined,
-            at: change.at,
-        });
         let stderr = record.server.as_ref().map(|server| server.stderr()).unwrap_or_default();
-        Some(UpstreamDetails { view: view(name, record), stderr, changes: changes.collect() })
+        Some(UpstreamDetails { view: view(name, record), stderr, changes: record.changes.iter().cloned().collect() })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use sqlx::AssertSqlSafe;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use toolpost::domain::call::CallRecord;
 use toolpost::domain::event::{Event, EventKind, Reported};
 use toolpost::domain::{Call, Clock, Failure, IdGenerator, Outcome, Time};
 use toolpost::events::render;
@@ -80,7 +81,14 @@ impl Log {
 
     /// Builds a newly accepted call.
     fn call(&self, name: &str) -> Call {
-        Call::accepted(self.ids.next(), name.into(), None, Arc::default(), Time(ACCEPTED_AT), "node".into())
+        Call::from(CallRecord::accepted(
+            self.ids.next(),
+            name.into(),
+            None,
+            Arc::default(),
+            Time(ACCEPTED_AT),
+            "node".into(),
+        ))
     }
 
     async fn write(&self, call: &Call, news: Transitions) -> Result<(), JournalError> {
@@ -149,8 +157,8 @@ impl Log {
     async fn commits(&self) -> i64 {
         const SQL: &str = "SELECT COUNT(*) FROM commits";
         match self.store.db() {
-            Db::Sqlite(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.reader).await.unwrap(),
-            Db::Postgres(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.reader).await.unwrap(),
+            Db::Sqlite(pools) => sqlx::query_scalar(SQL).fetch_one(pools.reader.pool()).await.unwrap(),
+            Db::Postgres(pools) => sqlx::query_scalar(SQL).fetch_one(pools.reader.pool()).await.unwrap(),
         }
     }
 
@@ -158,8 +166,8 @@ impl Log {
     async fn sql(&self, text: &str) {
         let text = AssertSqlSafe(text.to_owned());
         match self.store.db() {
-            Db::Sqlite(pools) => drop(sqlx::raw_sql(text).execute(&pools.writer).await.unwrap()),
-            Db::Postgres(pools) => drop(sqlx::raw_sql(text).execute(&pools.reader).await.unwrap()),
+            Db::Sqlite(pools) => drop(sqlx::raw_sql(text).execute(pools.writer.pool()).await.unwrap()),
+            Db::Postgres(pools) => drop(sqlx::raw_sql(text).execute(pools.reader.pool()).await.unwrap()),
         }
     }
 }

@@ -35,20 +35,17 @@ impl Screen {
 
     /// Prints the lines of an event, if any.
     pub fn show(&mut self, event: &Event) {
-        for line in self.lines(event) {
-            self.put(&line);
-        }
+        let lines = self.lines(event);
+        self.print(&lines);
     }
 
     /// Prints how the call ended.
     pub fn end(&self, call: &Call) {
-        for line in last_lines(call) {
-            self.put(&line);
-        }
+        self.print(&last_lines(call));
     }
 
-    fn put(&self, line: &str) {
-        if self.is_on {
+    fn print(&self, lines: &[String]) {
+        for line in lines.iter().filter(|_| self.is_on) {
             print::note(&print::one_line(line, LONGEST));
         }
     }
@@ -56,8 +53,9 @@ impl Screen {
     fn lines(&mut self, event: &Event) -> Vec<String> {
         match &event.stage {
             Stage::Waiting => {
-                let coercions = event.call.coerced.iter().map(coercion_line);
-                std::iter::once(Status::Wait.as_str().to_owned()).chain(coercions).collect()
+                let coerced = event.call.coerced.iter();
+                let coerced = coerced.map(|Coercion { pointer, from, to }| format!("coerced {pointer}: {from} → {to}"));
+                std::iter::once(Status::Wait.as_str().to_owned()).chain(coerced).collect()
             }
             Stage::Started => vec![Status::Doing.as_str().to_owned()],
             Stage::Reported(reported) => self.report(reported),
@@ -93,20 +91,17 @@ fn progress_line(Progress { current, total, message }: &Progress) -> String {
     format!("progress {current}{total} {}", message.as_deref().unwrap_or_default())
 }
 
-fn coercion_line(Coercion { pointer, from, to }: &Coercion) -> String {
-    format!("coerced {pointer}: {from} → {to}")
-}
-
 fn last_lines(call: &Call) -> Vec<String> {
     let outcome = call.outcome.as_deref();
-    let code = outcome.and_then(|outcome| outcome.error.as_ref()).map(|failure| format!(" {}", failure.code.as_str()));
+    let error = outcome.and_then(|outcome| outcome.error.as_ref());
+    let code = error.map_or_else(String::new, |failure| format!(" {}", failure.code.as_str()));
     let ran = match call.started_at.and(call.duration_ms()) {
         Some(duration) => format!(" in {duration} ms"),
         None => ", not run".to_owned(),
     };
-    let mut lines = vec![format!("{}{}{ran}", call.status.as_str(), code.unwrap_or_default())];
-    let hidden = outcome
-        .map_or(0, |outcome| outcome.content.iter().filter(|block| !matches!(block, ContentBlock::Text(_))).count());
+    let mut lines = vec![format!("{}{code}{ran}", call.status.as_str())];
+    let content = outcome.map_or(&[][..], |outcome| &outcome.content);
+    let hidden = content.iter().filter(|block| !matches!(block, ContentBlock::Text(_))).count();
     if hidden > 0 {
         lines.push(format!("{hidden} blocks of the result are not text; print them with --json"));
     }
@@ -124,7 +119,14 @@ mod tests {
     use super::*;
 
     fn call() -> Call {
-        Call::accepted(IdGenerator::counted().next(), "t".into(), None, std::sync::Arc::default(), Time(0), "n".into())
+        Call::from(CallRecord::accepted(
+            IdGenerator::counted().next(),
+            "t".into(),
+            None,
+            std::sync::Arc::default(),
+            Time(0),
+            "n".into(),
+        ))
     }
 
     fn lines(screen: &mut Screen, stage: Stage) -> Vec<String> {

@@ -6,11 +6,12 @@ use crate::store::StoreError;
 use crate::store::db::without_password;
 use crate::store::inspect::{DatabaseInfo, Inspection, examine};
 
-use super::Check;
+use super::Finding;
 
 /// The checks of the database, its current time and whether API keys exist.
 pub struct Database {
-    pub checks: Vec<Check>,
+    /// The findings, each with the name of its check.
+    pub findings: Vec<(&'static str, Finding)>,
     pub now: Option<Time>,
     /// Whether an API key was ever created; `None` if unknown.
     pub has_keys: Option<bool>,
@@ -21,58 +22,58 @@ pub async fn check(config: &Config) -> Database {
     let url = config.database_url();
     match examine(&url).await {
         Ok(Inspection::Present(found)) => {
-            Database { now: found.now, has_keys: Some(found.has_keys), checks: of_found(&found) }
+            Database { now: found.now, has_keys: Some(found.has_keys), findings: of_found(&found) }
         }
         Ok(Inspection::Missing { file, fault: None }) => {
             let found = format!("{} does not exist yet; the first start creates it", file.display());
-            Database { checks: vec![Check::ok("database", found)], now: None, has_keys: Some(false) }
+            Database { findings: vec![("database", Finding::ok(found))], now: None, has_keys: Some(false) }
         }
         Ok(Inspection::Missing { file, fault: Some(fault) }) => {
             let found = format!("cannot create {}: {fault}", file.display());
             let advice = "Allow this user to write there, or set another database with --database-url.";
-            Database { checks: vec![Check::fail("database", found, advice)], now: None, has_keys: Some(false) }
+            Database { findings: vec![("database", Finding::fail(found, advice))], now: None, has_keys: Some(false) }
         }
         Err(error) => {
             let advice = match error {
                 StoreError::Url { .. } => "Write the URL in one of these forms.".to_owned(),
                 _ => format!("Check that {} is running and reachable and accepts this user.", without_password(&url)),
             };
-            Database { checks: vec![Check::fail("database", error.to_string(), advice)], now: None, has_keys: None }
+            Database {
+                findings: vec![("database", Finding::fail(error.to_string(), advice))],
+                now: None,
+                has_keys: None,
+            }
         }
     }
 }
 
-fn of_found(found: &DatabaseInfo) -> Vec<Check> {
+fn of_found(found: &DatabaseInfo) -> Vec<(&'static str, Finding)> {
     let DatabaseInfo { product, place, applied, pending, newer, changed, unwritable, is_served, .. } = found;
     let served = if *is_served { "; a service is using it" } else { "" };
-    let mut checks = vec![Check::ok("database", format!("{product}, {place}{served}"))];
-    checks.push(match (*newer, *changed) {
-        (0, 0) if *pending == 0 => Check::ok("migrations", format!("all {applied} are applied")),
-        (0, 0) if *applied == 0 => Check::ok("migrations", format!("the first start applies all {pending}")),
-        (0, 0) => Check::warn(
-            "migrations",
+    let migrations = match (*newer, *changed) {
+        (0, 0) if *pending == 0 => Finding::ok(format!("all {applied} are applied")),
+        (0, 0) if *applied == 0 => Finding::ok(format!("the first start applies all {pending}")),
+        (0, 0) => Finding::warn(
             format!("{applied} are applied; the next start applies {pending} more"),
             "Create a backup first.",
         ),
-        (0, _) => Check::fail(
-            "migrations",
+        (0, _) => Finding::fail(
             format!("{changed} differ from those of this program"),
             "Another build created this database: use that build, or another database.",
         ),
-        _ => Check::fail(
-            "migrations",
+        _ => Finding::fail(
             format!("{newer} belong to a newer version than this program"),
             "Use the newer program; a database cannot be downgraded.",
         ),
-    });
-    checks.push(match unwritable {
-        None => Check::ok("writing", "tables and rows are writable"),
-        Some(reason) => Check::fail(
-            "writing",
+    };
+    let writing = match unwritable {
+        None => Finding::ok("tables and rows are writable"),
+        Some(reason) => Finding::fail(
             format!("the database is not writable: {reason}"),
             "Allow this user to create tables and to write (for an SQLite file, also in its folder), and check that \
                 the disk is not full.",
         ),
-    });
-    checks
+    };
+    let database = Finding::ok(format!("{product}, {place}{served}"));
+    vec![("database", database), ("migrations", migrations), ("writing", writing)]
 }

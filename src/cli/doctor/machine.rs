@@ -9,7 +9,7 @@ use crate::domain::{Clock, Time};
 use crate::telemetry::metrics::process;
 
 use super::super::serve;
-use super::Check;
+use super::Finding;
 
 /// Timeout of requests to other services.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -24,29 +24,26 @@ const NEVER_SET: Time = Time(1_735_689_600_000_000);
 
 /// Checks that the address can be bound, and that `serve` would accept it: without keys, other machines must not reach
 /// it.
-pub async fn listen(config: &Config, has_keys: Option<bool>) -> Check {
-    const NAME: &str = "listen address";
+pub async fn listen(config: &Config, has_keys: Option<bool>) -> Finding {
     let listen = &config.server.listen;
     let found = tokio::net::lookup_host(listen).await.map(Iterator::collect::<Vec<SocketAddr>>);
     let addresses = match found {
         Ok(addresses) if !addresses.is_empty() => addresses,
-        Ok(_) => return Check::fail(NAME, format!("\"{listen}\" has no address"), "Set an address and a port."),
+        Ok(_) => return Finding::fail(format!("\"{listen}\" has no address"), "Set an address and a port."),
         Err(error) => {
             let advice = "Set an address and a port, such as 127.0.0.1:8080 or [::1]:0.";
-            return Check::fail(NAME, format!("\"{listen}\": {error}"), advice);
+            return Finding::fail(format!("\"{listen}\": {error}"), advice);
         }
     };
     match std::net::TcpListener::bind(addresses.as_slice()) {
         Ok(_) if serve::is_exposed(&addresses).is_some() => exposed_address(config, has_keys),
-        Ok(_) => Check::ok(NAME, format!("{listen} is free")),
+        Ok(_) => Finding::ok(format!("{listen} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse => match is_alive(&addresses).await {
-            true => Check::warn(
-                NAME,
+            true => Finding::warn(
                 format!("a service that responds to /healthz already listens on {listen}"),
                 "Ignore this if it is the service that you are checking.",
             ),
-            false => Check::fail(
-                NAME,
+            false => Finding::fail(
                 format!("another program already listens on {listen}"),
                 "Stop it, or choose another port with --listen (0 selects a free port).",
             ),
@@ -56,35 +53,31 @@ pub async fn listen(config: &Config, has_keys: Option<bool>) -> Check {
                 ErrorKind::PermissionDenied => "Ports below 1024 are privileged; choose a higher port.",
                 _ => "Choose an address of this machine with --listen.",
             };
-            Check::fail(NAME, format!("{listen}: {error}"), advice)
+            Finding::fail(format!("{listen}: {error}"), advice)
         }
     }
 }
 
 /// Checks an address that other machines can reach.
-fn exposed_address(config: &Config, has_keys: Option<bool>) -> Check {
-    const NAME: &str = "listen address";
+fn exposed_address(config: &Config, has_keys: Option<bool>) -> Finding {
     let found = format!("{} is free and reachable from other machines", config.server.listen);
     if config.auth.insecure_no_auth {
         let found = format!("{found} without a key");
-        return Check::warn(
-            NAME,
+        return Finding::warn(
             found,
             "Omit --insecure-no-auth, unless everyone who can reach the service may run every tool.",
         );
     }
     if !config.auth.jwt.issuer.is_empty() {
-        return Check::ok(NAME, format!("{found} with a key or a token of the issuer"));
+        return Finding::ok(format!("{found} with a key or a token of the issuer"));
     }
     match has_keys {
-        Some(true) => Check::ok(NAME, format!("{found} with a key")),
-        Some(false) => Check::fail(
-            NAME,
+        Some(true) => Finding::ok(format!("{found} with a key")),
+        Some(false) => Finding::fail(
             format!("{found}, but no API keys exist: `serve` refuses to listen there"),
             "Create a key with `toolpost keys create --scope call`, or listen on 127.0.0.1.",
         ),
-        None => Check::warn(
-            NAME,
+        None => Finding::warn(
             format!("{found}; whether API keys exist is unknown"),
             "Fix the database first: without keys `serve` refuses to listen there.",
         ),
@@ -112,57 +105,53 @@ fn client() -> Option<reqwest::Client> {
 }
 
 /// Checks that the limit of open files allows enough connections.
-pub fn open_files() -> Check {
-    const NAME: &str = "open files";
+pub fn open_files() -> Finding {
     match process::stats().max_fds {
-        Some(most) if most < MIN_FILES => Check::warn(
-            NAME,
+        Some(most) if most < MIN_FILES => Finding::warn(
             format!("{most} at most, including connections"),
             "Raise the limit: `ulimit -n 65536`, or LimitNOFILE= of the systemd unit.",
         ),
-        Some(most) => Check::ok(NAME, format!("{most} at most")),
-        None => Check::ok(NAME, "without a limit"),
+        Some(most) => Finding::ok(format!("{most} at most")),
+        None => Finding::ok("without a limit"),
     }
 }
 
 /// Checks that the clock is plausible. `database` is the time of the database.
-pub fn clock(database: Option<Time>) -> Check {
+pub fn clock(database: Option<Time>) -> Finding {
     judged(Clock::system().now(), database)
 }
 
-fn judged(now: Time, database: Option<Time>) -> Check {
-    const NAME: &str = "clock";
+fn judged(now: Time, database: Option<Time>) -> Finding {
     const ADVICE: &str = "Synchronize the clocks of this machine and of the database with NTP.";
     if now < NEVER_SET {
-        return Check::fail(NAME, format!("it says {now}"), ADVICE);
+        return Finding::fail(format!("it says {now}"), ADVICE);
     }
-    let Some(database) = database else { return Check::ok(NAME, now.to_string()) };
+    let Some(database) = database else { return Finding::ok(now.to_string()) };
     let apart_ms = now.millis_since(database).max(database.millis_since(now));
     let found = format!("{now}, {apart_ms} ms from the database's");
     match apart_ms {
-        TOLERANCE_MS.. => Check::fail(NAME, found, ADVICE),
-        WARN_MS.. => Check::warn(NAME, found, ADVICE),
-        _ => Check::ok(NAME, found),
+        TOLERANCE_MS.. => Finding::fail(found, ADVICE),
+        WARN_MS.. => Finding::warn(found, ADVICE),
+        _ => Finding::ok(found),
     }
 }
 
 /// Checks that the configured trace collector accepts an empty request.
-pub async fn traces(config: &Config) -> Option<Check> {
-    const NAME: &str = "traces";
+pub async fn traces(config: &Config) -> Option<Finding> {
     let endpoint = config.telemetry.otlp_endpoint.trim();
     if endpoint.is_empty() {
         return None;
     }
     if let Err(reason) = crate::telemetry::Tracer::new(&config.telemetry) {
-        return Some(Check::fail(NAME, reason, "Fix `telemetry.otlp_endpoint` or OTEL_EXPORTER_OTLP_ENDPOINT."));
+        return Some(Finding::fail(reason, "Fix `telemetry.otlp_endpoint` or OTEL_EXPORTER_OTLP_ENDPOINT."));
     }
     let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
     let request = client()?.post(&url).header("content-type", "application/x-protobuf").body(Vec::new());
     let advice = "Check that a collector accepts OTLP over HTTP there (often port 4318); calls run without it.";
     Some(match request.send().await {
-        Ok(answer) if answer.status().is_success() => Check::ok(NAME, format!("{endpoint} accepts traces")),
-        Ok(answer) => Check::warn(NAME, format!("{endpoint} responded with {}", answer.status()), advice),
-        Err(error) => Check::warn(NAME, format!("{endpoint}: {}", error.without_url()), advice),
+        Ok(answer) if answer.status().is_success() => Finding::ok(format!("{endpoint} accepts traces")),
+        Ok(answer) => Finding::warn(format!("{endpoint} responded with {}", answer.status()), advice),
+        Err(error) => Finding::warn(format!("{endpoint}: {}", error.without_url()), advice),
     })
 }
 

@@ -7,57 +7,51 @@ use crate::app;
 use crate::config::Config;
 use crate::executor::{Egress, SecretsFile, Vault};
 
-use super::Check;
+use super::Finding;
 
 /// The metadata address of clouds, which provides the credentials of their machines.
 const METADATA: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(169, 254, 169, 254));
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 /// Checks which networks `http` tools can reach.
-pub fn egress(config: &Config) -> Check {
+pub fn egress(config: &Config) -> Finding {
     let allow = &config.egress.allow;
     match Egress::new(allow) {
-        Err(reason) => Check::fail("egress", reason, "Fix `egress.allow`, --egress-allow or TOOLPOST_EGRESS_ALLOW."),
-        Ok(egress) if egress.check(METADATA).is_ok() => Check::warn(
-            "egress",
+        Err(reason) => Finding::fail(reason, "Fix `egress.allow`, --egress-allow or TOOLPOST_EGRESS_ALLOW."),
+        Ok(egress) if egress.check(METADATA).is_ok() => Finding::warn(
             format!("tools can reach {METADATA}, which provides the credentials of machines in clouds"),
             "Allow narrower networks.",
         ),
-        Ok(egress) if egress.check(LOOPBACK).is_ok() => Check::warn(
-            "egress",
+        Ok(egress) if egress.check(LOOPBACK).is_ok() => Finding::warn(
             format!("public addresses and {}, which includes every service on this machine", allow.join(", ")),
             "In production, allow only the addresses of the tools.",
         ),
-        Ok(_) if allow.is_empty() => Check::ok("egress", "public addresses only"),
-        Ok(_) => Check::ok("egress", format!("public addresses and {}", allow.join(", "))),
+        Ok(_) if allow.is_empty() => Finding::ok("public addresses only"),
+        Ok(_) => Finding::ok(format!("public addresses and {}", allow.join(", "))),
     }
 }
 
 /// Checks the secret that signs outgoing requests.
-pub fn signing_secret(config: &Config) -> Check {
+pub fn signing_secret(config: &Config) -> Finding {
     match app::given_signing_secret(config) {
-        Ok(Some(_)) => Check::ok("signing secret", "is set"),
-        Ok(None) => Check::ok("signing secret", "is generated at the first start and stored in the database"),
-        Err(error) => Check::fail("signing secret", error.to_string(), "Omit it, and the service generates one."),
+        Ok(Some(_)) => Finding::ok("is set"),
+        Ok(None) => Finding::ok("is generated at the first start and stored in the database"),
+        Err(error) => Finding::fail(error.to_string(), "Omit it, and the service generates one."),
     }
 }
 
 /// Checks the keys that encrypt stored values.
-pub fn encryption_keys(config: &Config) -> Check {
+pub fn encryption_keys(config: &Config) -> Finding {
     let is_signed_by_own = !config.server.signing_secret.0.trim().is_empty();
     match Vault::parse(&config.secrets.encryption_keys.0) {
-        Err(error) => Check::fail(
-            "encryption keys",
+        Err(error) => Finding::fail(
             format!("TOOLPOST_ENCRYPTION_KEYS: {error}"),
             "The first key encrypts, and all keys decrypt: add a new key in front and keep the old ones.",
         ),
         Ok(vault) => match vault.sealing_key() {
-            Some(key) => Check::ok("encryption keys", format!("\"{key}\" encrypts")),
-            None if is_signed_by_own => {
-                Check::ok("encryption keys", "are derived from the signing secret, which is set")
-            }
-            None => Check::warn(
-                "encryption keys",
+            Some(key) => Finding::ok(format!("\"{key}\" encrypts")),
+            None if is_signed_by_own => Finding::ok("are derived from the signing secret, which is set"),
+            None => Finding::warn(
                 "not set: the values of presets are encrypted with a key derived from data in the database",
                 "Set TOOLPOST_ENCRYPTION_KEYS to `id:` and the output of `openssl rand -base64 32`, so that a stolen \
                  database reveals no values.",
@@ -67,20 +61,18 @@ pub fn encryption_keys(config: &Config) -> Check {
 }
 
 /// Checks the secrets file, if one is set.
-pub fn secrets_file(config: &Config) -> Option<Check> {
+pub fn secrets_file(config: &Config) -> Option<Finding> {
     let path = config.secrets.file.trim();
     if path.is_empty() {
         return None;
     }
     Some(match SecretsFile::open(PathBuf::from(path)) {
-        Ok(_) if is_open(path) => Check::warn(
-            "secrets file",
+        Ok(_) if is_open(path) => Finding::warn(
             format!("{path} is readable by other users"),
             format!("Restrict it to its owner with `chmod 600 {path}`."),
         ),
-        Ok(_) => Check::ok("secrets file", path),
-        Err(reason) => Check::fail(
-            "secrets file",
+        Ok(_) => Finding::ok(path),
+        Err(reason) => Finding::fail(
             format!("{path}: {reason}"),
             "The file must have one line NAME=value per secret. Set its path with `secrets.file` or \
                 TOOLPOST_SECRETS_FILE.",
@@ -88,15 +80,9 @@ pub fn secrets_file(config: &Config) -> Option<Check> {
     })
 }
 
-#[cfg(unix)]
 fn is_open(path: &str) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_open(_: &str) -> bool {
-    false
 }
 
 #[cfg(test)]
@@ -127,7 +113,7 @@ mod tests {
         config.server.signing_secret.0 = "whsec_hidden".into();
         for check in [encryption_keys(&config), signing_secret(&config)] {
             assert_eq!(check.status, Verdict::Fail);
-            assert!(!check.text().contains("hidden"), "{}", check.text());
+            assert!(!check.found.contains("hidden"), "{}", check.found);
         }
     }
 }

@@ -11,21 +11,20 @@ use crate::registry::files::ToolsFolder;
 use crate::tool::workspace::Workspace;
 use serde_json::{Value, json};
 
-use super::{Check, secrets};
+use super::{Finding, secrets};
 
 /// Name of the tool that is run to examine the sandbox.
 const PROBE: &str = "toolpost_doctor";
 
 /// Runs the checks that need a service.
-pub async fn check(config: &Config) -> Vec<Check> {
+pub async fn check(config: &Config) -> Vec<(&'static str, Finding)> {
     let app = match App::builder(in_memory(config)).command_line().start().await {
         Ok(app) => app,
-        Err(error) => return vec![Check::fail("start", error.to_string(), "Fix it in the settings.")],
+        Err(error) => return vec![("start", Finding::fail(error.to_string(), "Fix it in the settings."))],
     };
-    let mut checks = vec![sandbox(&app).await];
-    checks.push(folder(&app, &config.tools.dir));
+    let findings = vec![("sandbox", sandbox(&app).await), ("tools folder", folder(&app, &config.tools.dir))];
     app.stop().await;
-    checks
+    findings
 }
 
 /// Removes the settings that other checks cover, so that a fault is reported once.
@@ -46,21 +45,18 @@ fn in_memory(config: &Config) -> Config {
     config
 }
 
-fn folder(app: &App, dir: &str) -> Check {
-    const NAME: &str = "tools folder";
+fn folder(app: &App, dir: &str) -> Finding {
     if dir.is_empty() {
-        return Check::ok(NAME, "not set; only built-in tools and tools registered over the API are available");
+        return Finding::ok("not set; only built-in tools and tools registered over the API are available");
     }
     match ToolsFolder::new(PathBuf::from(dir)).read(app.engine.registry()) {
-        Err(error) => Check::fail(
-            NAME,
+        Err(error) => Finding::fail(
             format!("cannot read {dir}: {error}"),
             "Set --tools to an existing folder of *.json and *.toml files.",
         ),
         Ok(broken) => match broken.first() {
-            None => Check::ok(NAME, dir),
-            Some(first) => Check::warn(
-                NAME,
+            None => Finding::ok(dir),
+            Some(first) => Finding::warn(
                 format!(
                     "{} of its files are invalid, such as {}: {}",
                     broken.len(),
@@ -74,34 +70,31 @@ fn folder(app: &App, dir: &str) -> Check {
 }
 
 /// Checks the folder of the workspace tools.
-pub fn workspace(config: &Config) -> Check {
-    const NAME: &str = "workspace";
+pub fn workspace(config: &Config) -> Finding {
     let dir = &config.workspace.dir;
     if dir.is_empty() {
-        return Check::ok(NAME, "not set; the tools for files and commands are disabled");
+        return Finding::ok("not set; the tools for files and commands are disabled");
     }
     let opened = match Workspace::open(&PathBuf::from(dir)) {
         Ok(opened) => opened,
         Err(error) => {
-            return Check::fail(NAME, format!("cannot use {dir}: {error}"), "Set --workspace to an existing folder.");
+            return Finding::fail(format!("cannot use {dir}: {error}"), "Set --workspace to an existing folder.");
         }
     };
     let path = opened.path();
     let is_writable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
     if !is_writable {
         let found = format!("{} is readable but not writable", path.display());
-        return Check::warn(
-            NAME,
+        return Finding::warn(
             found,
             "Allow this user to write there, if `write`, `edit` and `bash` should change files.",
         );
     }
     let bash = if config.workspace.bash { "with `bash`" } else { "without `bash`" };
-    Check::ok(NAME, format!("{}, {bash}", path.display()))
+    Finding::ok(format!("{}, {bash}", path.display()))
 }
 
-async fn sandbox(app: &App) -> Check {
-    const NAME: &str = "sandbox";
+async fn sandbox(app: &App) -> Finding {
     let definition = json!({
         "name": PROBE, "input_schema": {"type": "object"}, "annotations": {"read_only": true},
         "executor": {"type": "process", "argv": ["true"], "network": "deny"},
@@ -112,20 +105,19 @@ async fn sandbox(app: &App) -> Check {
     });
     let advice = "`process` tools do not run on this machine; other tools do. See `process.helper`.";
     if let Err(reason) = result {
-        return Check::warn(NAME, reason, advice);
+        return Finding::warn(reason, advice);
     }
     let Ok(call) = app.call(PROBE, json!({})).await else {
-        return Check::warn(NAME, "the test program could not be run", advice);
+        return Finding::warn("the test program could not be run", advice);
     };
     let outcome = call.outcome.as_deref();
     if let Some(failure) = outcome.and_then(|outcome| outcome.error.as_ref()) {
-        return Check::warn(NAME, format!("programs do not run: {}", failure.message), advice);
+        return Finding::warn(format!("programs do not run: {}", failure.message), advice);
     }
     of_facts(&outcome.and_then(|outcome| outcome.details.get("sandbox").cloned()).unwrap_or_default())
 }
 
-fn of_facts(facts: &Value) -> Check {
-    const NAME: &str = "sandbox";
+fn of_facts(facts: &Value) -> Finding {
     let network = match facts["network"].as_str() {
         Some("namespace") => "the network is denied by a namespace",
         Some("seccomp") => "the network is denied by seccomp",
@@ -139,16 +131,14 @@ fn of_facts(facts: &Value) -> Check {
     let is_denied = matches!(facts["network"].as_str(), Some("namespace" | "seccomp"));
     match facts["landlock_version"].as_i64() {
         Some(version) if is_denied && facts["unix_sockets"] == "denied" => {
-            Check::ok(NAME, format!("Landlock {version}; {network}, {unix}"))
+            Finding::ok(format!("Landlock {version}; {network}, {unix}"))
         }
-        Some(version) => Check::warn(
-            NAME,
+        Some(version) => Finding::warn(
             format!("Landlock {version}; {network}; {unix}"),
             "`process` tools with `network: deny` need seccomp and, preferably, a network namespace: allow the service \
              to load filters and to create user namespaces.",
         ),
-        None => Check::warn(
-            NAME,
+        None => Finding::warn(
             format!("no Landlock: programs can access the files of this user; {network}"),
             "Use a kernel with Landlock (`lsm=…,landlock`), or declare `process` tools with `sandbox: required` so \
              that they do not run without it.",

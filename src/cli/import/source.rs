@@ -1,5 +1,6 @@
 //! Sources of documents: files, standard input and URLs.
 
+use std::error::Error;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -33,13 +34,11 @@ pub async fn read(source: &str) -> Result<Document, CliError> {
         file => std::fs::File::open(file).and_then(bounded),
     };
     let bytes = bytes.map_err(|error| {
-        let error = CliError::usage(format!("cannot read {source}: {error}"));
-        let is_folder = Path::new(source).is_dir();
-        error.hint(if is_folder {
-            "Name a file in this folder."
-        } else {
-            "Name a file, a URL, or - for standard input."
-        })
+        let hint = match Path::new(source).is_dir() {
+            true => "Name a file in this folder.",
+            false => "Name a file, a URL, or - for standard input.",
+        };
+        CliError::usage(format!("cannot read {source}: {error}")).hint(hint)
     })?;
     Ok(Document { bytes, url: None })
 }
@@ -62,27 +61,31 @@ pub fn client(timeout: Duration) -> Result<reqwest::Client, CliError> {
 
 async fn fetch(url: &str) -> Result<Document, CliError> {
     let failed = |error: reqwest::Error| CliError::unavailable(format!("cannot fetch {url}: {}", causes(&error)));
-    let mut response = client(TIMEOUT)?.get(url).send().await.map_err(failed)?;
+    let response = client(TIMEOUT)?.get(url).send().await.map_err(failed)?;
     if !response.status().is_success() {
         return Err(CliError::unavailable(format!("{url} answered HTTP {}", response.status())));
     }
-    let (from, mut bytes) = (response.url().clone(), Vec::new());
-    while let Some(chunk) = response.chunk().await.map_err(failed)? {
+    let from = response.url().clone();
+    let bytes = body(response, Bounds::OWN.bytes).await.map_err(failed)?;
+    let bytes =
+        bytes.ok_or_else(|| CliError::usage(format!("{url} returned more than {} bytes", Bounds::OWN.bytes)))?;
+    Ok(Document { bytes, url: Some(from) })
+}
+
+/// Reads a body; returns `None` if it has more than `limit` bytes.
+pub async fn body(mut response: reqwest::Response, limit: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
         bytes.extend_from_slice(&chunk);
-        if bytes.len() > Bounds::OWN.bytes {
-            return Err(CliError::usage(format!("{url} returned more than {} bytes", Bounds::OWN.bytes)));
+        if bytes.len() > limit {
+            return Ok(None);
         }
     }
-    Ok(Document { bytes, url: Some(from) })
+    Ok(Some(bytes))
 }
 
 /// Joins an error with its causes.
 pub fn causes(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    let causes = std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

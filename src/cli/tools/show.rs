@@ -2,7 +2,6 @@
 
 use crate::domain::ToolDefinition;
 use crate::registry::Entry;
-use serde_json::Value;
 
 use crate::cli::print;
 
@@ -13,24 +12,19 @@ const LONGEST: usize = 500;
 pub fn text(entry: &Entry) -> String {
     let definition = &entry.definition;
     let mut text = String::new();
-    let description = definition.description.trim();
-    if !description.is_empty() {
-        for line in description.lines() {
-            text.push_str(&print::one_line(line, usize::MAX));
-            text.push('\n');
-        }
+    for line in definition.description.trim().lines() {
+        text.push_str(&format!("{}\n", print::one_line(line, usize::MAX)));
+    }
+    if !text.is_empty() {
         text.push('\n');
     }
     text.push_str(&print::facts(&facts(entry)));
-    text.push_str("\n\nInput schema:\n");
-    text.push_str(&pretty(&definition.input_schema));
+    text.push_str(&format!("\n\nInput schema:\n{:#}", definition.input_schema));
     if let Some(schema) = &definition.output_schema {
-        text.push_str("\n\nOutput schema:\n");
-        text.push_str(&pretty(schema));
+        text.push_str(&format!("\n\nOutput schema:\n{schema:#}"));
     }
     for example in &definition.examples {
-        text.push_str("\n\nExample:\n");
-        text.push_str(&example.arguments.to_string());
+        text.push_str(&format!("\n\nExample:\n{}", example.arguments));
         if let Some(output) = &example.output {
             text.push_str(&format!("\n→ {output}"));
         }
@@ -71,8 +65,4 @@ fn hints(definition: &ToolDefinition) -> String {
     ];
     let hints: Vec<&str> = hints.into_iter().filter_map(|(given, hint)| given.then_some(hint)).collect();
     if hints.is_empty() { "none".to_owned() } else { hints.join(", ") }
-}
-
-fn pretty(schema: &Value) -> String {
-    format!("{schema:#}")
 }

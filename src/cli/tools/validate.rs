@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::app::App;
 use crate::domain::decode::DecodeError;
 use crate::domain::tool::Readable;
 use crate::domain::{ToolDefinition, json};
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use crate::cli::error::CliError;
 use crate::cli::options::Options;
-use crate::cli::{Exit, print, start_command_line};
+use crate::cli::{Exit, print, with_app};
 
 /// The result of one file.
 #[derive(Debug, Serialize)]
@@ -38,11 +39,12 @@ pub async fn run(files: &[PathBuf], json: bool, options: &Options) -> Result<Exi
     let read: Vec<(&PathBuf, Vec<u8>)> =
         files.iter().map(|file| read(file).map(|bytes| (file, bytes))).collect::<Result<_, _>>()?;
     // The checks need the built-in tools, but no stored data.
-    let app = start_command_line(options.bare_settings()?).await?;
-    let mut declared = HashMap::new();
-    let checked: Vec<Checked> =
-        read.iter().map(|(file, bytes)| check(file, bytes, app.engine.registry(), &mut declared)).collect();
-    app.stop().await;
+    let check_all = async |app: &App| {
+        let mut declared = HashMap::new();
+        let checked = read.iter().map(|(file, bytes)| check(file, bytes, app.engine.registry(), &mut declared));
+        Ok(checked.collect::<Vec<Checked>>())
+    };
+    let checked = with_app(options.bare_settings()?, check_all).await?;
     if json {
         print::json(&checked)?;
     } else {

@@ -1,13 +1,16 @@
 //! The fields of a call.
 
-use std::sync::{Arc, LazyLock};
+use std::any::Any;
+use std::sync::{Arc, LazyLock, OnceLock};
 
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::super::tool::RetryOverride;
-use super::super::{Agent, AllowList, JsonText, Limits, Moment, Outcome, Tenant, Time};
-use super::{CacheControl, Call, Coercion, Counted, JsonCache, Phase, Progress, Status, Stopwatch};
+use super::super::{Agent, AllowList, JsonText, Limits, Moment, Outcome, Tenant, Time, json};
+use super::{CacheControl, Call, Coercion, Measured, Phase, Status, Stopwatch};
 
 /// The fields of a call. Only [`Call`](super::Call) changes them.
 #[derive(Debug, Clone)]
@@ -93,6 +96,34 @@ pub struct CallRecord {
     /// The counted memory of the request.
     pub counted: Counted,
 }
+
+/// The call as compact JSON, rendered at most once. A clone starts empty, because the cloned call can change.
+#[derive(Debug, Default)]
+pub struct JsonCache(OnceLock<Bytes>);
+
+impl JsonCache {
+    /// Returns the JSON if it was stored.
+    #[must_use]
+    pub fn get(&self) -> Option<&Bytes> {
+        self.0.get()
+    }
+
+    /// Stores the JSON. Later values are ignored.
+    pub fn keep(&self, json: Bytes) {
+        let _ = self.0.set(json);
+    }
+}
+
+impl Clone for JsonCache {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// A handle that keeps the memory of a large request counted while any copy of its calls exists. The engine defines its
+/// contents.
+#[derive(Debug, Clone, Default)]
+pub struct Counted(pub Option<Arc<dyn Any + Send + Sync>>);
 
 /// The number of events that each accepted call has: `tool_call`, and `status` with `WAIT`.
 const EVENTS_OF_ACCEPTANCE: u32 = 2;
@@ -184,5 +215,100 @@ impl CallRecord {
             )
         };
         outline.into()
+    }
+
+    /// Returns the number of attempts that have run the tool.
+    #[must_use]
+    pub fn runs(&self) -> u32 {
+        self.attempts - u32::from(self.unrun_start.is_some()).min(self.attempts)
+    }
+
+    /// Returns the start time that was published in the `status` event.
+    #[must_use]
+    pub fn announced_start(&self) -> Option<Time> {
+        self.started_at.or(self.unrun_start)
+    }
+
+    /// Returns the milliseconds from acceptance until now.
+    #[must_use]
+    pub fn waited_ms(&self, now: Moment) -> u64 {
+        self.stopwatch.waited(self.created_at, now) / 1000
+    }
+
+    /// Returns the milliseconds from the start of the tool to the end: 0 if the tool never ran, `None` before the end.
+    #[must_use]
+    pub fn duration_ms(&self) -> Option<u64> {
+        self.ran_micros().map(|micros| micros / 1000)
+    }
+
+    /// Returns the duration of [`CallRecord::duration_ms`] in microseconds.
+    #[must_use]
+    pub fn ran_micros(&self) -> Option<u64> {
+        let ended = self.ended_at?;
+        let started = self.started_at.unwrap_or(ended);
+        Some(self.stopwatch.ran.unwrap_or_else(|| Moment::from(ended).micros_since(started.into())))
+    }
+
+    /// Returns the milliseconds from acceptance to the start of the tool, or to the end if it never ran; 0 while the
+    /// call waits.
+    #[must_use]
+    pub fn queued_ms(&self) -> u64 {
+        let Some(end) = self.started_at.or(self.ended_at) else { return 0 };
+        self.stopwatch.queued.unwrap_or_else(|| Moment::from(end).micros_since(self.created_at.into())) / 1000
+    }
+
+    /// Returns the measured durations that differ from the timestamps. They are stored in addition to the timestamps.
+    #[must_use]
+    pub fn measured(&self) -> Measured {
+        let between = |from: Option<Time>, to: Option<Time>| Some(to?.millis_since(from?));
+        let queued = between(Some(self.created_at), self.started_at.or(self.ended_at)).unwrap_or(0);
+        let ran = between(self.started_at.or(self.ended_at), self.ended_at);
+        Measured {
+            queued_ms: Some(self.queued_ms()).filter(|ms| *ms != queued),
+            duration_ms: self.duration_ms().filter(|ms| Some(*ms) != ran),
+        }
+    }
+}
+
+/// The progress of a running call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Progress {
+    /// Number of completed steps.
+    pub current: f64,
+    /// Total number of steps, if known.
+    pub total: Option<f64>,
+    /// Description of the current step.
+    pub message: Option<String>,
+}
+
+/// An update from a running tool. Updates accumulate over the call.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StatusUpdate {
+    /// Replaces the tip.
+    pub tip: Option<String>,
+    /// Merged deeply.
+    pub params: Map<String, Value>,
+    /// Merged deeply.
+    pub metadata: Map<String, Value>,
+    /// Replaces the progress.
+    pub progress: Option<Progress>,
+    /// Replaces the phase.
+    pub phase: Option<Phase>,
+}
+
+impl StatusUpdate {
+    /// Returns `true` if the update changes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Merges a later update into this one.
+    pub fn merge(&mut self, later: Self) {
+        self.tip = later.tip.or(self.tip.take());
+        self.progress = later.progress.or(self.progress.take());
+        self.phase = later.phase.or(self.phase);
+        json::merge_deep(&mut self.params, later.params);
+        json::merge_deep(&mut self.metadata, later.metadata);
     }
 }

@@ -4,13 +4,26 @@
 //! it is the difference of the timestamps, but at least the time that this process has measured since it resumed the
 //! call. The estimate of a run is at most that time plus the timeouts of the earlier attempts.
 
-use super::super::moment::{Moment, Tick};
-use super::super::{Limits, Time};
-use super::Measured;
+use serde::{Deserialize, Serialize};
+
+use super::super::Limits;
+use super::super::time::{Moment, Tick, Time};
 
 /// The names of the durations in `metadata.estimated`.
 const QUEUED: &str = "queued_ms";
 const DURATION: &str = "duration_ms";
+
+/// The measured durations of a stored call, in milliseconds. A duration is present only if it differs from the
+/// timestamps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// From acceptance to the start of the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_ms: Option<u64>,
+    /// From the start of the tool to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+}
 
 /// The monotonic readings and measured durations of a call, in microseconds.
 #[derive(Clone, Copy, Default)]
@@ -85,15 +98,10 @@ impl Stopwatch {
         Some(now.tick?.micros_since(self.resumed?))
     }
 
-    /// Returns the names of the durations that span a restart.
-    pub(super) fn estimated(&self, started_at: Option<Time>) -> Vec<&'static str> {
-        if self.resumed.is_none() {
-            return Vec::new();
-        }
-        match (started_at, self.started) {
-            // The process that started the tool measured the waiting time.
-            (Some(_), None) => vec![DURATION],
-            _ => vec![QUEUED],
-        }
+    /// Returns the name of the duration that spans a restart.
+    pub(super) fn estimated(&self, started_at: Option<Time>) -> Option<&'static str> {
+        // The process that started the tool measured the waiting time.
+        let is_measured = started_at.is_some() && self.started.is_none();
+        self.resumed.map(|_| if is_measured { DURATION } else { QUEUED })
     }
 }

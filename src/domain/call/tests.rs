@@ -1,12 +1,21 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::Time;
+use crate::domain::call::CallRecord;
 use crate::domain::{Clock, IdGenerator};
 
 const TWENTY_YEARS_MS: i64 = 20 * 365 * 24 * 3600 * 1000;
 
 fn call() -> Call {
-    Call::accepted(IdGenerator::counted().next(), "t".into(), None, Arc::default(), Time(0), "n".into())
+    Call::from(CallRecord::accepted(
+        IdGenerator::counted().next(),
+        "t".into(),
+        None,
+        Arc::default(),
+        Time(0),
+        "n".into(),
+    ))
 }
 
 #[test]
@@ -69,7 +78,14 @@ fn measured_over_jumps(jump_ms: i64) -> Call {
 }
 
 fn call_at(clock: &Clock) -> Call {
-    Call::accepted(IdGenerator::counted().next(), "t".into(), None, Arc::default(), clock.moment(), "n".into())
+    Call::from(CallRecord::accepted(
+        IdGenerator::counted().next(),
+        "t".into(),
+        None,
+        Arc::default(),
+        clock.moment(),
+        "n".into(),
+    ))
 }
 
 #[test]

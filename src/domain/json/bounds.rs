@@ -1,49 +1,46 @@
 //! Numeric bounds in schemas beyond 64 bits. They are replaced by the nearest bound that validates the same values.
 
-use std::cmp::Ordering;
 use std::fmt;
+use std::ops::Range;
 
 use serde_json::{Map, Number, Value};
 
-use super::{BEYOND_64_BITS, JsonError, LONG_INTEGER, MAX_DEPTH, end_of_string, is_exact, pointer_token};
+use super::{BEYOND_64_BITS, JsonError, RawToken, pointer_token, scan};
 
 /// A keyword that bounds a number or a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     keyword: &'static str,
-    kind: BoundKind,
+    neighbor: Neighbor,
 }
 
+/// The neighbor of a number that replaces it as a bound. No value lies between the two neighbors, so "at least" uses
+/// the upper one, and "more than" the lower one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BoundKind {
-    /// A lower bound, which includes the number itself unless it is exclusive.
-    Lower {
-        is_exclusive: bool,
-    },
-    Upper {
-        is_exclusive: bool,
-    },
-    /// A bound of a count. No count reaches 64 bits.
-    Count,
+enum Neighbor {
+    Upper,
+    Lower,
+    /// The largest count, because no count reaches 64 bits.
+    Largest,
 }
 
 const BOUNDS: [Bound; 12] = {
-    const fn count(keyword: &'static str) -> Bound {
-        Bound { keyword, kind: BoundKind::Count }
+    const fn bound(keyword: &'static str, neighbor: Neighbor) -> Bound {
+        Bound { keyword, neighbor }
     }
     [
-        Bound { keyword: "minimum", kind: BoundKind::Lower { is_exclusive: false } },
-        Bound { keyword: "exclusiveMinimum", kind: BoundKind::Lower { is_exclusive: true } },
-        Bound { keyword: "maximum", kind: BoundKind::Upper { is_exclusive: false } },
-        Bound { keyword: "exclusiveMaximum", kind: BoundKind::Upper { is_exclusive: true } },
-        count("minLength"),
-        count("maxLength"),
-        count("minItems"),
-        count("maxItems"),
-        count("minContains"),
-        count("maxContains"),
-        count("minProperties"),
-        count("maxProperties"),
+        bound("minimum", Neighbor::Upper),
+        bound("exclusiveMinimum", Neighbor::Lower),
+        bound("maximum", Neighbor::Lower),
+        bound("exclusiveMaximum", Neighbor::Upper),
+        bound("minLength", Neighbor::Largest),
+        bound("maxLength", Neighbor::Largest),
+        bound("minItems", Neighbor::Largest),
+        bound("maxItems", Neighbor::Largest),
+        bound("minContains", Neighbor::Largest),
+        bound("maxContains", Neighbor::Largest),
+        bound("minProperties", Neighbor::Largest),
+        bound("maxProperties", Neighbor::Largest),
     ]
 };
 
@@ -54,12 +51,11 @@ impl Bound {
         BOUNDS.iter().find(|bound| bound.keyword == keyword).copied()
     }
 
-    /// Returns the boolean keyword that makes this bound exclusive up to draft 4, and the exclusive bound.
-    #[must_use]
-    pub fn excluding(self) -> Option<(&'static str, Self)> {
+    /// Returns the bound of the boolean keyword that makes this bound exclusive up to draft 4.
+    fn excluding(self) -> Option<Self> {
         match self.keyword {
-            "minimum" => Some(("exclusiveMinimum", Self { kind: BoundKind::Lower { is_exclusive: true }, ..self })),
-            "maximum" => Some(("exclusiveMaximum", Self { kind: BoundKind::Upper { is_exclusive: true }, ..self })),
+            "minimum" => Self::of("exclusiveMinimum"),
+            "maximum" => Self::of("exclusiveMaximum"),
             _ => None,
         }
     }
@@ -78,41 +74,22 @@ impl Bound {
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        let up = match self.kind {
-            BoundKind::Count => return (!is_negative).then(|| i64::MAX.into()),
-            // No value lies between the two neighbors. So "at least" uses the upper one, and "more than" the lower one.
-            BoundKind::Lower { is_exclusive } => !is_exclusive,
-            BoundKind::Upper { is_exclusive } => is_exclusive,
-        };
         let near: f64 = integer.parse().ok()?;
-        let is_above =
-            if near.is_infinite() { near > 0.0 } else { compare(&format!("{near:.0}"), integer) == Ordering::Greater };
-        let bound = match (up, is_above) {
-            (true, true) | (false, false) => near,
-            (true, false) => near.next_up(),
-            (false, true) => near.next_down(),
+        let rounded = format!("{:.0}", near.abs());
+        let is_larger = near.is_infinite() || (rounded.len(), rounded.as_str()) > (digits.len(), digits);
+        let is_equal = rounded == digits;
+        let is_above = is_larger != is_negative && !is_equal;
+        let bound = match (self.neighbor, is_above) {
+            (Neighbor::Largest, _) => return (!is_negative).then(|| i64::MAX.into()),
+            (Neighbor::Upper, true) | (Neighbor::Lower, false) => near,
+            (Neighbor::Upper, false) => near.next_up(),
+            (Neighbor::Lower, true) => near.next_down(),
         };
         if !bound.is_finite() {
             return None;
         }
         let text = format!("{bound:.0}");
         text.parse::<i64>().ok().map(Number::from).or_else(|| Number::from_f64(bound))
-    }
-}
-
-/// Compares the texts of two integers without leading zeros.
-fn compare(one: &str, other: &str) -> Ordering {
-    let parts = |text: &str| match text.strip_prefix('-') {
-        Some(digits) => (true, digits.to_owned()),
-        None => (false, text.to_owned()),
-    };
-    let ((one_negative, one), (other_negative, other)) = (parts(one), parts(other));
-    let magnitude = one.len().cmp(&other.len()).then_with(|| one.cmp(&other));
-    match (one_negative, other_negative) {
-        (false, false) => magnitude,
-        (true, true) => magnitude.reverse(),
-        (true, false) => Ordering::Less,
-        (false, true) => Ordering::Greater,
     }
 }
 
@@ -135,8 +112,8 @@ impl ReplacedBound {
     #[must_use]
     pub fn excluded_in(&self, schema: &Map<String, Value>) -> Option<Self> {
         let excluding = Bound::of(self.keyword)?.excluding();
-        match excluding.filter(|(keyword, _)| schema.get(*keyword) == Some(&Value::Bool(true))) {
-            Some((_, bound)) => Some(Self { taken: bound.nearest(&self.given)?, ..self.clone() }),
+        match excluding.filter(|bound| schema.get(bound.keyword) == Some(&Value::Bool(true))) {
+            Some(bound) => Some(Self { taken: bound.nearest(&self.given)?, ..self.clone() }),
             None => Some(self.clone()),
         }
     }
@@ -165,7 +142,16 @@ pub fn parse_with_schemas(
         Err(error) if error.reason == BEYOND_64_BITS => error,
         Err(error) => return Err(error),
     };
-    let (text, found) = Scanner::of(bytes, is_schema).run();
+    let (mut text, mut found) = (bytes.to_vec(), Vec::new());
+    // The parser below reports a text that is nested too deeply.
+    let _ = scan(bytes, |path, integer| {
+        if let Some(bound) = found_bound(bytes, path, integer.clone(), &is_schema) {
+            text[integer.clone()].fill(b' ');
+            text[integer.start] = b'0';
+            found.push(bound);
+        }
+        Ok(())
+    });
     if found.is_empty() {
         return Err(error);
     }
@@ -208,89 +194,24 @@ struct FoundBound {
     given: String,
 }
 
-/// A pass over the raw text that tracks the path of every value.
-struct Scanner<'b, F> {
-    bytes: &'b [u8],
-    is_schema: F,
-    /// The index or the last key of each open array or object.
-    path: Vec<Token>,
-    text: Vec<u8>,
-    found: Vec<FoundBound>,
-}
-
-enum Token {
-    Index(usize),
-    /// The key, and whether the next string is a key.
-    Key(String, bool),
-}
-
-impl<'b, F: Fn(&[String]) -> bool> Scanner<'b, F> {
-    fn of(bytes: &'b [u8], is_schema: F) -> Self {
-        Self { bytes, is_schema, path: Vec::new(), text: Vec::with_capacity(bytes.len()), found: Vec::new() }
-    }
-
-    /// Returns the text with zeros in place of the bounds, and the bounds. Syntax errors are left to the parser.
-    fn run(mut self) -> (Vec<u8>, Vec<FoundBound>) {
-        let (mut at, mut copied) = (0, 0);
-        while at < self.bytes.len() {
-            let start = at;
-            match self.bytes[at] {
-                b'"' => {
-                    at = end_of_string(self.bytes, at + 1).min(self.bytes.len() - 1);
-                    if let Some(Token::Key(key, is_key @ true)) = self.path.last_mut() {
-                        *key = serde_json::from_slice(&self.bytes[start..=at]).unwrap_or_default();
-                        *is_key = false;
-                    }
-                }
-                b'[' => self.path.push(Token::Index(0)),
-                b'{' => self.path.push(Token::Key(String::new(), true)),
-                b']' | b'}' => drop(self.path.pop()),
-                b',' => match self.path.last_mut() {
-                    Some(Token::Index(index)) => *index += 1,
-                    Some(Token::Key(_, is_key)) => *is_key = true,
-                    None => {}
-                },
-                b'0'..=b'9' | b'-' => {
-                    while at + 1 < self.bytes.len()
-                        && matches!(self.bytes[at + 1], b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')
-                    {
-                        at += 1;
-                    }
-                    let token = &self.bytes[start..=at];
-                    if token.len() >= LONG_INTEGER && !is_exact(token) && self.record(token) {
-                        self.text.extend_from_slice(&self.bytes[copied..start]);
-                        self.text.push(b'0');
-                        copied = at + 1;
-                    }
-                }
-                _ => {}
-            }
-            if self.path.len() > MAX_DEPTH {
-                break;
-            }
-            at += 1;
-        }
-        self.text.extend_from_slice(&self.bytes[copied..]);
-        (self.text, self.found)
-    }
-
-    /// Records a bound. Returns `false` if the number is not a bound of a schema.
-    fn record(&mut self, token: &[u8]) -> bool {
-        let Some((Token::Key(keyword, _), around)) = self.path.split_last() else { return false };
-        let (Some(bound), Ok(given)) = (Bound::of(keyword), std::str::from_utf8(token)) else { return false };
-        let path: Vec<String> = around
-            .iter()
-            .map(|token| match token {
-                Token::Index(index) => index.to_string(),
-                Token::Key(key, _) => key.clone(),
-            })
-            .collect();
-        if bound.nearest(given).is_none() || !(self.is_schema)(&path) {
-            return false;
-        }
-        self.found.push(FoundBound { path, bound, given: given.to_owned() });
-        true
-    }
+/// Returns the bound of a schema that the integer at this path is.
+fn found_bound(
+    bytes: &[u8],
+    path: &[RawToken],
+    integer: Range<usize>,
+    is_schema: impl Fn(&[String]) -> bool,
+) -> Option<FoundBound> {
+    let name = |raw: &Range<usize>| serde_json::from_slice::<String>(&bytes[raw.clone()]).unwrap_or_default();
+    let (RawToken::Key(keyword, _), around) = path.split_last()? else { return None };
+    let bound = Bound::of(&name(keyword))?;
+    let given = std::str::from_utf8(&bytes[integer]).ok()?;
+    let tokens = around.iter().map(|token| match token {
+        RawToken::Index(index) => index.to_string(),
+        RawToken::Key(key, _) => name(key),
+    });
+    let path: Vec<String> = tokens.collect();
+    let is_bound = bound.nearest(given).is_some() && is_schema(&path);
+    is_bound.then(|| FoundBound { path, bound, given: given.to_owned() })
 }
 
 #[cfg(test)]

@@ -92,10 +92,6 @@ impl Scale<'_> {
     fn is_large(&self) -> bool {
         self.weight > STEP
     }
-
-    fn text(&mut self, text: &str) -> usize {
-        text.len().next_multiple_of(16)
-    }
 }
 
 impl<'de> DeserializeSeed<'de> for &mut Scale<'_> {
@@ -134,8 +130,7 @@ impl<'de> Visitor<'de> for &mut Scale<'_> {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        let weight = self.text(value);
-        self.add(weight)?;
+        self.add(text_weight(value))?;
         Ok(Value::String(value.to_owned()))
     }
 
@@ -157,8 +152,7 @@ impl<'de> Visitor<'de> for &mut Scale<'_> {
         // In large documents, small objects are allocated with their exact capacity.
         let mut few: Vec<(String, Value)> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
-            let weight = self.text(&name) + MEMBER + SLOT;
-            self.add(weight)?;
+            self.add(text_weight(&name) + MEMBER + SLOT)?;
             let value = map.next_value_seed(&mut *self)?;
             let is_few = members.is_empty() && few.len() < MIN_SLOTS && self.is_large();
             if is_few {
@@ -177,6 +171,10 @@ impl<'de> Visitor<'de> for &mut Scale<'_> {
         }
         Ok(Value::Object(members))
     }
+}
+
+fn text_weight(text: &str) -> usize {
+    text.len().next_multiple_of(16)
 }
 
 /// Returns the approximate number of unused slots in an object that has grown to this size.

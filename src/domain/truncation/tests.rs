@@ -108,3 +108,21 @@ proptest! {
         prop_assert_eq!(cut.untruncated().content, whole.content);
     }
 }
+
+#[test]
+fn notice_states_size_and_offset_of_the_gap() {
+    let text = "a\nbcd\ne\n";
+    let id = Uuid::nil();
+    assert!(notice_of(text, &(2..8), id).starts_with("[… 2 lines (6 bytes) left out; read_result {\"call_id\":\"0000"));
+    assert!(notice_of(text, &(2..8), id).contains("\"offset\":2} or GET /tool-calls/0000"));
+    assert!(notice_of(text, &(4..6), id).contains("\"offset\":2,\"column\":3}"), "within a line");
+    assert!(notice_of(text, &(0..2), id).starts_with("[… 1 line (2 bytes)"));
+}
+
+#[test]
+fn numbers_and_sizes_are_readable() {
+    assert_eq!([1, 123, 1234, 1_234_567].map(grouped), ["1", "123", "1,234", "1,234,567"]);
+    let sizes = [1, 1023, 1024, 1536, 56 * 1024, 5 << 20].map(size);
+    assert_eq!(sizes, ["1 byte", "1023 bytes", "1 KiB", "1.5 KiB", "56 KiB", "5 MiB"]);
+    assert_eq!(["", "a", "a\n", "a\n\n", "a\nb"].map(lines), [0, 1, 1, 2, 2]);
+}

@@ -9,8 +9,7 @@ use tokio::sync::{Notify, oneshot};
 
 use uuid::Uuid;
 
-use super::recorder::RecordError;
-use super::state::{Disposition, Ongoing, Planned};
+use super::state::Planned;
 use crate::access::Access;
 use crate::domain::{Clock, Failure, IdGenerator, IdempotencyKey, KeyClaim};
 use crate::engine::live::LiveCalls;
@@ -25,14 +24,13 @@ pub enum AcceptError {
     /// Another request has claimed one of the idempotency keys.
     Claimed,
     /// The calls could not be recorded in time.
-    NotRecorded(RecordError),
+    NotRecorded,
 }
 
 /// The channel on which the caller learns whether its calls are committed.
 pub(in crate::engine) type AcceptedSender = oneshot::Sender<Result<(), AcceptError>>;
 
 /// The second step of a call.
-#[derive(Debug)]
 pub(in crate::engine) struct Acceptor<'a> {
     pub journal: &'a Journal,
     pub clock: &'a Clock,
@@ -46,41 +44,36 @@ impl Acceptor<'_> {
     /// Accepts all calls or none, and sends the result on `sender`. Returns the calls to run; calls that `plan`
     /// rejected have ended with the commit.
     pub async fn accept(&self, mut jobs: Vec<Planned>, sender: AcceptedSender) -> Vec<Planned> {
-        let mut changes = Vec::with_capacity(jobs.len());
-        for job in &mut jobs {
-            changes.push(self.acceptance(job));
-        }
+        let changes: Vec<Change> = jobs.iter_mut().map(|job| self.acceptance(job)).collect();
         let is_keyed = jobs.iter().any(|job| !job.claims.is_empty());
         fault::pass(Point::BeforeAccept);
         let awaiting = self.journal.register_waiters(changes.len());
         let mut writing = std::pin::pin!(self.journal.write_atomic(changes));
-        let (written, is_late, mut sender) = match tokio::time::timeout(self.patience, &mut writing).await {
-            Ok(written) => (written, false, Some(sender)),
-            Err(_) => {
-                drop(awaiting);
-                // The caller may have disconnected, which closes the channel.
-                let _ = sender.send(Err(AcceptError::NotRecorded(RecordError { accepted: false })));
-                (writing.await, true, None)
-            }
-        };
+        let mut sender = Some(sender);
         let mut reply = |result| {
             if let Some(sender) = sender.take() {
+                // The caller may have disconnected, which closes the channel.
                 let _ = sender.send(result);
             }
         };
-        match written {
-            Ok(()) => {}
-            Err(JournalError::Claimed) => {
-                // The ids must be free before the caller learns the result, so that it can use them again.
-                drop(jobs);
-                reply(Err(AcceptError::Claimed));
-                return Vec::new();
+        let (written, is_late) = match tokio::time::timeout(self.patience, &mut writing).await {
+            Ok(written) => (written, false),
+            Err(_) => {
+                drop(awaiting);
+                reply(Err(AcceptError::NotRecorded));
+                (writing.await, true)
             }
-            Err(error) => {
+        };
+        if let Err(error) = written {
+            // The ids must be free before the caller learns the result, so that it can use them again.
+            drop(jobs);
+            reply(Err(if error == JournalError::Claimed {
+                AcceptError::Claimed
+            } else {
                 tracing::error!(%error, "calls were not accepted");
-                reply(Err(AcceptError::NotRecorded(RecordError { accepted: false })));
-                return Vec::new();
-            }
+                AcceptError::NotRecorded
+            }));
+            return Vec::new();
         }
         fault::pass(Point::AfterAccept);
         let mut going = Vec::with_capacity(jobs.len());
@@ -97,7 +90,7 @@ impl Acceptor<'_> {
                 // arrive.
                 job.ongoing.handle.draft = None;
                 let failure = Failure::overloaded("The call could not be recorded in time and was not run");
-                job.next = Disposition::Reject(failure.into());
+                job.next = Err(failure.into());
             }
             going.push(job);
         }
@@ -105,21 +98,17 @@ impl Acceptor<'_> {
         going
     }
 
-    fn accepted_first(&self, ongoing: &mut Ongoing) {
-        ongoing.is_accepted_first = true;
-        ongoing.register(self.live);
-    }
-
     /// Builds the first change of a call. A rejected call ends with it.
     fn acceptance(&self, job: &mut Planned) -> Change {
-        let is_streamed = job.is_streamed();
         match &mut job.next {
-            _ if is_streamed => self.accepted_first(&mut job.ongoing),
-            Disposition::Run(_) => self.accepted_first(&mut job.ongoing),
-            Disposition::Reject(failure) => {
+            Err(failure) if job.ongoing.handle.draft.is_none() => {
                 if let Err(error) = job.ongoing.call.settle(failure.taken().into(), self.clock.moment()) {
                     tracing::error!(id = %job.ongoing.call.id, %error, "a call was settled twice");
                 }
+            }
+            _ => {
+                job.ongoing.is_accepted_first = true;
+                job.ongoing.register(self.live);
             }
         }
         let mut change = job.ongoing.recorder.change(&job.ongoing.call);

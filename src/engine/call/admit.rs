@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::inject::ExecutorInputs;
-use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
+use super::interrupt::ANNOUNCE_AFTER;
 use super::prepare::Prepared;
 use super::state::{Executed, Ongoing, RunExit, StartMode};
+use super::wait::Waiter;
 use crate::dispatch::{QueuedSlot, Slot, SlotRequest, Slots};
-use crate::domain::{Call, Clock, Failure};
-use crate::engine::call_order::OrderGuard;
-use crate::engine::live::LiveCalls;
+use crate::domain::{Call, Failure};
 use crate::engine::pauses::Pauses;
 use crate::engine::rates::Rates;
 use crate::executor::instances::CallInstanceGuard;
@@ -20,27 +18,19 @@ use crate::registry::Entry;
 use crate::telemetry::Metrics;
 
 /// A call that may run. It occupies its slot until this value is dropped.
-#[derive(Debug)]
 pub(super) struct Admitted {
     pub job: Box<Ongoing>,
     pub entry: Arc<Entry>,
-    pub inputs: ExecutorInputs,
-    pub turn: Option<OrderGuard>,
     pub slot: Option<Slot>,
-    /// Ends the tool's instance of this call when dropped.
-    pub instance_guard: Option<CallInstanceGuard>,
 }
 
 /// The fourth step of a call.
-#[derive(Debug)]
 pub(in crate::engine) struct Admitter<'a> {
     pub rates: &'a Rates,
     pub slots: &'a Slots,
     pub pauses: &'a Pauses,
-    pub clock: &'a Clock,
     pub metrics: &'a Metrics,
-    pub live: &'a LiveCalls,
-    pub shutdown: &'a Shutdown,
+    pub(super) waiter: Waiter<'a>,
 }
 
 impl Admitter<'_> {
@@ -53,21 +43,21 @@ impl Admitter<'_> {
             Ok(slot) => slot,
             Err(end) => return Err(prepared.ended(end)),
         };
-        let Prepared { job, entry, inputs, turn, .. } = prepared;
-        let instance_guard = entry.instances.as_ref().map(|pool| CallInstanceGuard::of(pool.clone(), job.call.id));
+        let Prepared { job, entry, .. } = &mut prepared;
+        job.instance_guard = entry.instances.clone().map(|pool| CallInstanceGuard { pool, call: job.call.id });
         if job.begin == StartMode::Start
             && let Some(paused) = self.pauses.of(&job.call.tenant, &entry.name)
         {
-            let left_ms = self.pauses.left_ms(&paused);
-            let end = Failure::paused(&entry.name, paused.timeouts, left_ms).into();
-            return Err(Executed { job, entry: Some(entry), inputs, turn, instance_guard, end });
+            let failure = Failure::paused(&entry.name, paused.timeouts, self.pauses.left_ms(&paused));
+            return Err(prepared.ended(failure.into()));
         }
-        Ok(Admitted { job, entry, inputs, turn, slot, instance_guard })
+        let Prepared { job, entry, .. } = prepared;
+        Ok(Admitted { job, entry, slot })
     }
 
     /// Applies the rate limit, and waits for a slot if the call needs one.
     async fn slot_of(&self, prepared: &mut Prepared) -> Result<Option<Slot>, RunExit> {
-        let Prepared { job, entry, place, .. } = prepared;
+        let Prepared { job, entry, place } = prepared;
         if job.handle.cancel.is_cancelled() {
             return Err(Failure::cancelled().into());
         }
@@ -90,28 +80,17 @@ impl Admitter<'_> {
         if max_concurrency.is_none() && !counts {
             return None;
         }
-        let tool = slots_of(&job.call, entry);
-        Some(self.slots.queue(SlotRequest {
-            tool,
-            max_concurrency,
-            counts,
-            priority: job.call.priority,
-            call: job.call.id,
-        }))
+        let (tool, priority) = (slots_of(&job.call, entry), job.call.priority);
+        Some(self.slots.queue(SlotRequest { tool, max_concurrency, counts, priority, call: job.call.id }))
     }
 
     /// Waits for the slot of a queued call, until an interrupt or the queue timeout.
     async fn slot(&self, job: &mut Ongoing, mut place: QueuedSlot) -> Result<Slot, RunExit> {
-        let waited_ms = job.call.waited_ms(self.clock.moment());
-        let queue_timeout = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
-        let queue_timeout = queue_timeout.filter(|_| job.begin == StartMode::Start);
-        let deadline = queue_timeout.and_then(|limit_ms| Deadline::of(limit_ms, waited_ms, "queue_timeout_ms"));
-        let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
-        let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
-        let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(deadline);
-        let slot = race.run_announcing(announce_at, job.publish_status(self.live), place.slot()).await?;
-        if job.begin == StartMode::Start {
-            let waited_ms = job.call.waited_ms(self.clock.moment());
+        let is_new = job.begin == StartMode::Start;
+        let deadline = self.waiter.queue_deadline(&job.call).filter(|_| is_new);
+        let slot = self.waiter.wait(job, Instant::now() + ANNOUNCE_AFTER, deadline, place.slot()).await?;
+        if is_new {
+            let waited_ms = job.call.waited_ms(self.waiter.clock.moment());
             self.metrics.waited(Duration::from_millis(waited_ms));
         }
         Ok(slot)

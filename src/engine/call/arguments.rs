@@ -1,14 +1,17 @@
-//! The arguments of a call: parsing, coercion and validation.
+//! The arguments of a call: parsing, restoration from the schema that a vendor's model saw, coercion and validation.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::restore_arguments;
 use crate::domain::json::WeighedError;
 use crate::domain::{Failure, Vendor, json};
 use crate::registry::{Entry, presets};
+use crate::schema::lower::{Lowered, Target};
 use crate::schema::{Checked, Violation};
+
+/// Maximum size of arguments that are checked on the current thread, in bytes.
+pub(in crate::engine) const MAX_INLINE_CHECK: usize = 64 * 1024;
 
 /// Parses and validates arguments. `has_room` decides whether arguments that are JSON text fit into memory; see
 /// [`json::parse_weighed`].
@@ -56,8 +59,7 @@ pub(in crate::engine) fn checked(
     let mut first = None;
     // Presets are hidden from the model, so a guessed value is ignored and not an error.
     let arguments = &presets::without(&entry.definition.presets, arguments);
-    let candidates = restore_arguments::candidates(entry, arguments, vendor);
-    for arguments in candidates.iter().chain([arguments]) {
+    for arguments in candidates(entry, arguments, vendor).iter().chain([arguments]) {
         match check(entry, arguments) {
             Ok(checked) => return Ok(checked),
             // The first attempt is the closest to the tool's schema, so its violations are the most useful for the
@@ -68,20 +70,30 @@ pub(in crate::engine) fn checked(
     Err(validation_failure(entry, arguments, &first.unwrap_or_default()).into())
 }
 
+/// Runs a check of arguments of the given size in bytes. A long check runs on a separate thread, because it would block
+/// other tasks.
+///
+/// # Errors
+/// Returns the failure of the check.
+pub(super) async fn check_without_blocking(
+    tool: &str,
+    size: usize,
+    check: impl FnOnce() -> Result<Checked, Box<Failure>> + Send + 'static,
+) -> Result<Checked, Box<Failure>> {
+    if size <= MAX_INLINE_CHECK {
+        return check();
+    }
+    let checked = tokio::task::spawn_blocking(check).await;
+    checked.unwrap_or_else(|_| Err(Failure::execution(tool, "its arguments cannot be checked").into()))
+}
+
 /// Returns the arguments that a call with the given ones would run with.
 ///
 /// # Errors
 /// Returns all violations.
 pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
-    let arguments = parse(given, |_| true).map_err(|reason| {
-        vec![Violation {
-            pointer: String::new(),
-            message: format!("invalid JSON: {reason}"),
-            keyword: "json".into(),
-            expected: Value::Null,
-            property: None,
-        }]
-    })?;
+    let arguments = parse(given, |_| true)
+        .map_err(|reason| vec![violation(String::new(), format!("invalid JSON: {reason}"), "json", Value::Null)])?;
     check(entry, &presets::without(&entry.definition.presets, &arguments))
 }
 
@@ -107,26 +119,19 @@ pub(in crate::engine) fn parse(
 fn check(entry: &Entry, arguments: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
     if !arguments.is_object() {
         let message = format!("arguments must be an object, got {}", json::type_name(arguments));
-        return Err(vec![Violation {
-            pointer: String::new(),
-            message,
-            keyword: "type".into(),
-            expected: "object".into(),
-            property: None,
-        }]);
+        return Err(vec![violation(String::new(), message, "type", "object".into())]);
     }
     let checked = entry.input.check(arguments, entry.definition.coerce)?;
     if let Some(Err(invalid)) = entry.validate.as_ref().map(|validate| validate(&checked.arguments)) {
-        let violations = invalid.into_iter().map(|invalid| Violation {
-            pointer: invalid.pointer,
-            message: invalid.message,
-            keyword: "validate".into(),
-            expected: Value::Null,
-            property: None,
-        });
+        let violations =
+            invalid.into_iter().map(|invalid| violation(invalid.pointer, invalid.message, "validate", Value::Null));
         return Err(violations.collect());
     }
     Ok(checked)
+}
+
+fn violation(pointer: String, message: String, keyword: &str, expected: Value) -> Violation {
+    Violation { pointer, message, keyword: keyword.to_owned(), expected, property: None }
 }
 
 fn validation_failure(entry: &Entry, arguments: &Value, violations: &[Violation]) -> Failure {
@@ -137,4 +142,48 @@ fn validation_failure(entry: &Entry, arguments: &Value, violations: &[Violation]
         "expected_schema": &**entry.input.schema(),
     });
     Failure::validation(&entry.name, lines, details)
+}
+
+/// Returns the lowerings that a vendor's models may have seen, the strictest first. The request does not name the
+/// lowering.
+fn targets(vendor: Vendor) -> &'static [Target] {
+    match vendor {
+        Vendor::OpenAi | Vendor::OpenAiResponses => &[Target::OpenAiStrict, Target::OpenAi],
+        Vendor::Anthropic => &[Target::Anthropic],
+        Vendor::Gemini => &[Target::Gemini],
+    }
+}
+
+/// Returns the possible meanings of the arguments, the most likely first. Empty if no lowering changes the schema.
+///
+/// A restored form is tried before the arguments themselves, even if those are valid: an open object accepts almost any
+/// property, including a property that has a different name in a vendor's schema.
+fn candidates(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Vec<Arc<Value>> {
+    let Some(vendor) = vendor else { return Vec::new() };
+    let is_valid = entry.input.is_valid(arguments);
+    let lowered = targets(vendor).iter().filter_map(|target| Some((*target, entry.lowered(*target).ok()?)));
+    let ways = lowered.filter(|(_, lowered)| !lowered.restorer.is_identity());
+    let likely = ways.filter(|(target, lowered)| !is_valid || may_have_been_shown(*target, lowered, arguments));
+    let mut candidates: Vec<Arc<Value>> =
+        likely.filter_map(|(_, lowered)| lowered.restorer.apply(arguments)).map(Arc::new).collect();
+    if is_valid {
+        candidates.retain(|arguments| entry.input.is_valid(arguments));
+    } else {
+        candidates.sort_by_key(|arguments| !entry.input.is_valid(arguments));
+    }
+    candidates
+}
+
+/// Returns `true` if the arguments may have been written for this lowering. In strict mode a model writes every
+/// property; the other vendors have one lowering each.
+fn may_have_been_shown(target: Target, lowered: &Lowered, arguments: &Value) -> bool {
+    match target {
+        Target::OpenAi => false,
+        Target::Anthropic | Target::Gemini => true,
+        Target::OpenAiStrict => {
+            let required = lowered.schema.get("required").and_then(Value::as_array);
+            let mut names = required.into_iter().flatten().filter_map(Value::as_str);
+            names.all(|name| arguments.get(name).is_some())
+        }
+    }
 }

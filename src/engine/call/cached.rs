@@ -5,29 +5,25 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
+use super::interrupt::{ANNOUNCE_AFTER, Deadline};
 use super::prepare::Prepared;
 use super::state::{Ongoing, RunExit, StartMode};
+use super::wait::Waiter;
 use crate::dispatch::QueuedSlot;
 use crate::domain::call::CacheControl;
 use crate::domain::tool::CacheSpec;
-use crate::domain::{Clock, Failure, Outcome};
-use crate::engine::live::LiveCalls;
+use crate::domain::{Failure, Outcome};
 
 mod key;
 mod results;
-mod weight;
 
 pub(in crate::engine) use results::Results;
 use results::{CacheLookup, InFlightRun};
 
 /// A lookup of the cached result of an equal call.
-#[derive(Debug)]
 pub(super) struct Lookup<'a> {
     pub results: &'a Results,
-    pub clock: &'a Clock,
-    pub live: &'a LiveCalls,
-    pub shutdown: &'a Shutdown,
+    pub waiter: Waiter<'a>,
 }
 
 /// The result of a [`Lookup`].
@@ -45,9 +41,9 @@ impl<'a> Lookup<'a> {
     /// Returns the reason why the call ended while it waited.
     pub async fn find(&self, prepared: &mut Prepared, cache: CacheSpec) -> Result<CacheResult<'a>, RunExit> {
         // A resumed call bypasses the cache: its earlier attempt may have had effects.
-        let Prepared { job, entry, inputs, place, .. } = prepared;
+        let Prepared { job, entry, place } = prepared;
         let is_bypassed = job.begin != StartMode::Start || job.call.cache_control == CacheControl::NoStore;
-        let key = key::of(job, inputs, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
+        let key = key::of(job, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
         let Some(key) = key else { return Ok(CacheResult::Run(None)) };
         let run = match job.call.cache_control {
             CacheControl::Any => match self.results.lookup(key).await {
@@ -66,7 +62,7 @@ impl<'a> Lookup<'a> {
     /// Ends the call with the outcome of an equal call.
     fn take_over(&self, job: &mut Ongoing, outcome: &Outcome) -> Result<CacheResult<'a>, RunExit> {
         let name = job.call.name.clone();
-        job.call.take_over(self.clock.moment()).map_err(|error| Failure::execution(&name, error.to_string()))?;
+        job.call.take_over(self.waiter.clock.moment()).map_err(|error| Failure::execution(&name, error.to_string()))?;
         Ok(CacheResult::Kept(Box::new(outcome.clone())))
     }
 
@@ -80,16 +76,11 @@ impl<'a> Lookup<'a> {
     ) -> Result<Option<Arc<Outcome>>, RunExit> {
         // A place in the queue could block the very call that this call waits for.
         *place = None;
-        let limits = job.call.limits;
-        let waited_ms = job.call.waited_ms(self.clock.moment());
-        let timeout = limits.and_then(|limits| Deadline::of(limits.timeout_ms, 0, "timeout_ms"));
-        let queue_timeout = limits.and_then(|limits| limits.queue_timeout_ms);
-        let queue_timeout = queue_timeout.and_then(|limit_ms| Deadline::of(limit_ms, waited_ms, "queue_timeout_ms"));
-        let deadline = timeout.map(|timeout| timeout.earlier(queue_timeout)).or(queue_timeout);
-        let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
-        let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
-        let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(deadline);
-        Ok(race.run_announcing(announce_at, job.publish_status(self.live), wait_for_leader(leader)).await?)
+        let timeout = job.call.limits.and_then(|limits| Deadline::of(limits.timeout_ms, 0, "timeout_ms"));
+        let queue_timeout = self.waiter.queue_deadline(&job.call);
+        let deadline = timeout.into_iter().chain(queue_timeout).min_by_key(|deadline| deadline.at);
+        let announce_at = Instant::now() + ANNOUNCE_AFTER;
+        Ok(self.waiter.wait(job, announce_at, deadline, wait_for_leader(leader)).await?)
     }
 }
 

@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 use super::interrupt::{Race, Shutdown};
 use super::plan;
-use super::state::{Disposition, Planned, RunExit};
+use super::state::{Planned, RunExit};
 use super::{arguments, forward};
 use crate::domain::Failure;
 use crate::domain::json::WeighedError;
 use crate::domain::limits::ServerLimits;
-use crate::engine::argument_stream::{ArgumentStream, ArgumentsEnd, CompleteArguments};
+use crate::engine::argument_stream::{ArgumentStream, CompleteArguments};
 use crate::engine::call_order::{OrderGuard, OrderTicket};
 use crate::engine::memory_budget::MemoryBudget;
 use crate::executor::ToolRole;
@@ -26,13 +26,10 @@ use crate::store::journal::JournalError;
 
 /// Minimum interval between two reads of partial arguments: 20 events a second.
 const READ_INTERVAL: Duration = Duration::from_millis(50);
-/// Maximum size of arguments that are checked on the current thread, in bytes.
-const MAX_INLINE_CHECK: usize = 64 * 1024;
 /// Minimum ratio of the interval between reads to the duration of a read, so that long arguments are read less often.
 const READ_RATIO: u32 = 20;
 
 /// Collects streamed arguments.
-#[derive(Debug)]
 pub(super) struct ArgumentCollector<'a> {
     pub room: &'a MemoryBudget,
     pub limits: &'a ServerLimits,
@@ -61,8 +58,7 @@ impl ArgumentCollector<'_> {
         self.resolve_arguments(job, arguments.unwrap_or_else(|| draft.arguments())).await?;
         let change = job.ongoing.status_change();
         let Some(recorded) = recorded else {
-            // The commit need not be awaited: later changes of the call follow in the same queue.
-            let _ = job.ongoing.recorder.journal().enqueue(change).await;
+            job.ongoing.recorder.enqueue(change).await;
             return self.turn(job, turn).await;
         };
         match job.ongoing.recorder.journal().write(change).await {
@@ -81,7 +77,7 @@ impl ArgumentCollector<'_> {
         let readable = draft.readable().unwrap_or_default();
         let came = draft.arguments();
         if came.as_str() != Some("") && job.ongoing.call.keep(came, readable).is_ok() {
-            let _ = job.ongoing.recorder.journal().enqueue(job.ongoing.status_change()).await;
+            job.ongoing.recorder.enqueue(job.ongoing.status_change()).await;
         }
     }
 
@@ -104,25 +100,19 @@ impl ArgumentCollector<'_> {
         drop(arguments);
         let mut arguments = Arc::unwrap_or_clone(parsed);
         let asked = job.deferred.take().unwrap_or_default();
-        if matches!(&job.next, Disposition::Run(entry) if entry.role == Some(ToolRole::Forward)) {
+        if job.next.as_ref().is_ok_and(|entry| entry.role == Some(ToolRole::Forward)) {
             arguments = forward::forward_arguments(self.limits, job, arguments, &asked);
         }
         let name = job.ongoing.call.name.clone();
         job.ongoing.call.complete(arguments).map_err(|error| Failure::execution(&name, error.to_string()))?;
-        let Disposition::Run(entry) = &job.next else { return Ok(()) };
+        let Ok(entry) = &job.next else { return Ok(()) };
         let (entry, arguments, vendor) = (entry.clone(), job.ongoing.call.arguments.clone(), asked.vendor);
-        let checked = if job.ongoing.call.arguments_text.get().len() <= MAX_INLINE_CHECK {
-            arguments::valid(&entry, &arguments, vendor, |_| true)
-        } else {
-            // A long check must not block other tasks of this thread.
-            let checking = entry.clone();
-            let checked =
-                tokio::task::spawn_blocking(move || arguments::valid(&checking, &arguments, vendor, |_| true)).await;
-            checked.unwrap_or_else(|_| Err(Failure::execution(&name, "its arguments cannot be checked").into()))
-        };
+        let (size, checking) = (job.ongoing.call.arguments_text.get().len(), entry.clone());
+        let check = move || arguments::valid(&checking, &arguments, vendor, |_| true);
+        let checked = arguments::check_without_blocking(&name, size, check).await;
         job.next = match self.is_alone(job, &entry).await {
             true => plan::next(&mut job.ongoing.call, &entry, checked),
-            false => Disposition::Reject(plan::must_run_alone(&entry.name).into()),
+            false => Err(plan::must_run_alone(&entry.name).into()),
         };
         Ok(())
     }
@@ -138,9 +128,9 @@ impl ArgumentCollector<'_> {
     }
 
     async fn turn(&self, job: &Planned, turn: Option<OrderTicket>) -> Result<Option<OrderGuard>, RunExit> {
-        let Some(turn) = turn.filter(|_| job.is_runnable()) else { return Ok(None) };
+        let Some(turn) = turn.filter(|_| job.next.is_ok()) else { return Ok(None) };
         let race = Race::new(&job.ongoing.handle.cancel, self.shutdown).work_first();
-        Ok(Some(race.run(turn.acquire()).await?))
+        Ok(race.run(turn.acquire()).await?)
     }
 
     async fn receive(&self, job: &mut Planned, draft: &ArgumentStream) -> Result<CompleteArguments, RunExit> {
@@ -150,12 +140,8 @@ impl ArgumentCollector<'_> {
         let mut writing = pin!(Fuse::terminated());
         let mut next_read = Instant::now();
         let end = loop {
-            match draft.take_outcome() {
-                Some(ArgumentsEnd::Complete(complete)) => break Ok(complete),
-                Some(ArgumentsEnd::CutOff(reason)) => {
-                    break Err(Failure::broken_off(&job.ongoing.call.name, &reason).into());
-                }
-                None => {}
+            if let Some(end) = draft.take_outcome() {
+                break end.map_err(|reason| Failure::broken_off(&job.ongoing.call.name, &reason).into());
             }
             let (is_new, last_activity) = draft.poll_changes();
             let idle = writing.is_terminated();

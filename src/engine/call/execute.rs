@@ -3,83 +3,67 @@
 use futures_util::future::FutureExt;
 
 use super::admit::Admitted;
-use super::attempt::{AttemptEnd, Attempts};
-use super::backoff::Backoff;
-use super::inject::ExecutorInputs;
+use super::attempt::Attempts;
 use super::interrupt::Race;
-use super::output::check_output;
 use super::recorder::Recorded;
 use super::retry;
 use super::state::{Executed, Ongoing, RunExit, StartMode};
-use crate::domain::{Clock, Code, Failure, IdGenerator, Outcome};
-use crate::engine::live::LiveCalls;
+use super::wait::Waiter;
+use crate::domain::tool::OutputCheck;
+use crate::domain::{Code, Failure, IdGenerator, Outcome};
 use crate::engine::pauses::Pauses;
 use crate::executor::images;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
 use crate::store::journal::{Change, JournalError};
 
-/// The result of recording the start of an attempt.
-enum Ahead {
-    /// The start is committed, so the tool may run.
-    Recorded,
-    /// The start was committed after the caller received a failure, so the tool must not run.
-    Late,
-    /// The journal rejected the start.
-    Refused(JournalError),
-}
-
 /// The fifth step of a call.
-#[derive(Debug)]
 pub(super) struct Execution<'a> {
     pub attempts: Attempts<'a>,
-    pub backoff: Backoff<'a>,
+    pub waiter: Waiter<'a>,
     pub pauses: &'a Pauses,
-    pub clock: &'a Clock,
     pub ids: &'a IdGenerator,
-    pub live: &'a LiveCalls,
 }
 
 impl Execution<'_> {
     /// Runs the tool of a call until it has a result or no attempt is left.
     pub async fn execute(&self, admitted: Admitted) -> Executed {
-        let Admitted { mut job, entry, inputs, turn, slot, instance_guard } = admitted;
-        let end = self.end_of(&mut job, &entry, &inputs).await.unwrap_or_else(|end| end);
+        let Admitted { mut job, entry, slot } = admitted;
+        let end = self.end_of(&mut job, &entry).await.map_or_else(|end| end, RunExit::Done);
         drop(slot);
-        Executed { job, entry: Some(entry), inputs, turn, instance_guard, end }
+        Executed { job, entry: Some(entry), end }
     }
 
-    /// Runs attempts until the call has a result or ends early. Both variants are ends of the call; `Err` is an early one.
-    async fn end_of(&self, job: &mut Ongoing, entry: &Entry, inputs: &ExecutorInputs) -> Result<RunExit, RunExit> {
+    /// Runs attempts until the call has a result.
+    ///
+    /// # Errors
+    /// Returns the end of a call that ends without a result of its tool.
+    async fn end_of(&self, job: &mut Ongoing, entry: &Entry) -> Result<Box<Outcome>, RunExit> {
         match job.begin {
             StartMode::Start => self.start(job, entry).await?,
             StartMode::Rerun => {
-                Box::pin(self.backoff.resume(job)).await?;
+                Box::pin(retry::resume_backoff(self.waiter, job)).await?;
                 Box::pin(self.start_again(job, entry, None)).await?;
             }
             StartMode::AwaitResult | StartMode::Lost => {}
         }
         loop {
             fault::pass(Point::BeforeRun);
-            let ended = self.attempts.run(job, entry, inputs).await;
+            let ended = self.attempts.run(job, entry).await;
             fault::pass(Point::AfterRun);
-            let failure = match ended {
-                AttemptEnd::Answered(outcome) => {
+            let failure = match ended? {
+                Ok(outcome) => {
                     self.pauses.note(&job.call.tenant, &entry.name, false);
-                    return Ok(RunExit::Done(self.result_of(job, entry, outcome).await?));
+                    return self.result_of(job, entry, outcome).await;
                 }
-                AttemptEnd::Failed(failure) => *failure,
-                AttemptEnd::Cancelled => return Err(Failure::cancelled().into()),
-                AttemptEnd::ShuttingDown if job.is_left_at_once() => return Err(RunExit::LeaveQueued),
-                AttemptEnd::ShuttingDown => return Err(Failure::shutting_down().into()),
-                AttemptEnd::Taken => return Err(RunExit::TakenOver),
+                Err(failure) => *failure,
             };
             self.pauses.note(&job.call.tenant, &entry.name, failure.code == Code::ToolTimeout);
             let spec = job.call.retry.over(&entry.definition.retry);
             let random = retry::random_of(self.ids.next());
             let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
             let Some(wait) = wait else { return Err(failure.into()) };
-            Box::pin(self.backoff.wait_backoff(job, wait, spec.max_attempts, &failure)).await?;
+            Box::pin(retry::wait_backoff(self.waiter, job, wait, spec.max_attempts, &failure)).await?;
             job.begin = StartMode::Rerun;
             Box::pin(self.start_again(job, entry, Some(failure))).await?;
         }
@@ -99,19 +83,19 @@ impl Execution<'_> {
     /// Starts the first attempt. The start is committed before the tool runs, unless the tool is read-only and the call
     /// is not stored yet. After a crash the row therefore shows whether, and how often, the tool has run.
     async fn start(&self, job: &mut Ongoing, entry: &Entry) -> Result<(), RunExit> {
-        job.call.start(self.clock.moment()).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        job.call
+            .start(self.waiter.clock.moment())
+            .map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
         if entry.definition.annotations.read_only && !job.recorder.has_announced() {
             return Ok(());
         }
-        job.register(self.live);
+        job.register(self.waiter.live);
         let change = job.recorder.change(&job.call);
-        let unrecorded = match Box::pin(self.write_ahead(job, entry, change)).await? {
-            Ahead::Recorded => return Ok(()),
-            Ahead::Late => "The call could not be recorded in time and was not run".to_owned(),
-            Ahead::Refused(error) => format!("The call was not run: {error}"),
-        };
-        job.call.never_ran();
-        Err(Failure::overloaded(&unrecorded).into())
+        let recorded = Box::pin(self.write_ahead(job, entry, change)).await?;
+        recorded.map_err(|reason| {
+            job.call.never_ran();
+            Failure::overloaded(&reason).into()
+        })
     }
 
     /// Starts a further attempt after the failure `failed`. `None` means that the process of the previous attempt was
@@ -121,31 +105,55 @@ impl Execution<'_> {
         let tip = format!("Attempt {}", job.call.attempts);
         job.call.set_tip(tip);
         let change = job.status_change();
-        if let Ahead::Recorded = self.write_ahead(job, entry, change).await? {
-            return Ok(());
-        }
-        // The tool has run in an earlier attempt, so the call ends with that failure.
-        job.call.never_ran();
-        let lost =
-            || Failure::execution(&job.call.name, "its run was lost, and the next attempt could not be recorded");
-        Err(failed.unwrap_or_else(lost).into())
+        let recorded = self.write_ahead(job, entry, change).await?;
+        recorded.map_err(|_| {
+            job.call.never_ran();
+            // The tool has run in an earlier attempt, so the call ends with that failure.
+            let lost = "its run was lost, and the next attempt could not be recorded";
+            failed.unwrap_or_else(|| Failure::execution(&job.call.name, lost)).into()
+        })
     }
 
-    /// Records that the tool is about to run. If this takes too long, the tool must not run, because the caller may
-    /// repeat the call.
-    async fn write_ahead(&self, job: &mut Ongoing, entry: &Entry, change: Change) -> Result<Ahead, RunExit> {
+    /// Records that the tool is about to run. Returns the reason why it must not run. If the commit takes too long, the
+    /// caller may repeat the call.
+    async fn write_ahead(
+        &self,
+        job: &mut Ongoing,
+        entry: &Entry,
+        change: Change,
+    ) -> Result<Result<(), String>, RunExit> {
         fault::pass(Point::BeforeAccept);
         let written = job.recorder.write(change).await;
         fault::pass(Point::AfterAccept);
         match written {
-            Ok(Recorded::InTime) => Ok(Ahead::Recorded),
+            Ok(Recorded::InTime) => Ok(Ok(())),
             // Safe despite the delay: a repeated call is found by its key or id, or the tool is read-only.
-            Ok(Recorded::Late) if job.is_accepted_first || entry.definition.annotations.read_only => {
-                Ok(Ahead::Recorded)
-            }
-            Ok(Recorded::Late) => Ok(Ahead::Late),
+            Ok(Recorded::Late) if job.is_accepted_first || entry.definition.annotations.read_only => Ok(Ok(())),
+            Ok(Recorded::Late) => Ok(Err("The call could not be recorded in time and was not run".to_owned())),
             Err(JournalError::Fenced) => Err(RunExit::TakenOver),
-            Err(error) => Ok(Ahead::Refused(error)),
+            Err(error) => Ok(Err(format!("The call was not run: {error}"))),
+        }
+    }
+}
+
+/// Checks a successful outcome against the output schema of the tool. Returns the outcome, or the failure that replaces
+/// it.
+pub(super) fn check_output(entry: &Entry, mut outcome: Box<Outcome>) -> Box<Outcome> {
+    let Some(schema) = entry.output.as_ref().filter(|_| !outcome.is_error()) else { return outcome };
+    let text = serde_json::Value::String(outcome.output.clone());
+    let violations = schema.violations(outcome.structured.as_deref().unwrap_or(&text));
+    if violations.is_empty() {
+        return outcome;
+    }
+    let violations = serde_json::json!(violations);
+    match entry.definition.output_check {
+        OutputCheck::Warn => {
+            outcome.metadata.insert("output_violations".into(), violations);
+            outcome
+        }
+        OutputCheck::Strict => {
+            let details = std::mem::take(&mut outcome.details);
+            Box::new(Outcome { details, ..Failure::result_invalid(&entry.name, violations).into() })
         }
     }
 }

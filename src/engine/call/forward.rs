@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::arguments;
-use super::state::{DeferredRequest, Disposition, Planned, limits_of};
+use super::state::{DeferredRequest, Planned, limits_of};
 use crate::domain::call::CALLED_AS;
 use crate::domain::limits::ServerLimits;
 use crate::domain::{CallRequest, Failure, Naming};
@@ -13,7 +13,6 @@ use crate::executor::ToolRole;
 use crate::registry::{Entry, Lookup, View};
 
 /// The tool of a request.
-#[derive(Debug)]
 pub(super) struct ResolvedTool {
     /// The tool, if the caller can see it.
     pub entry: Option<Arc<Entry>>,
@@ -61,6 +60,14 @@ impl ResolvedTool {
         let refused = entry.as_ref().map(|entry| Failure::unavailable(&entry.name).into());
         Self { entry, forwarded_from: None, refused }
     }
+
+    /// Returns metadata with the names under which the tool was called, if they differ from its own.
+    pub fn names(&self, name: &str) -> impl Iterator<Item = (String, Value)> + use<> {
+        let is_alias = self.entry.as_ref().is_some_and(|entry| *entry.name != *name);
+        let called_as = is_alias.then(|| (CALLED_AS.to_owned(), name.into()));
+        let through = self.forwarded_from.as_deref().map(|name| ("called_through".to_owned(), name.into()));
+        called_as.into_iter().chain(through)
+    }
 }
 
 /// Resolves the target of a call that was accepted before its arguments were known. Returns the arguments of the
@@ -77,28 +84,22 @@ pub(super) fn forward_arguments(
     let (access, conversation) = (job.ongoing.access.clone(), job.ongoing.conversation.clone());
     let snapshot = access.snapshot();
     let view = access.view(&snapshot, conversation.as_deref());
-    let ResolvedTool { entry, forwarded_from: through, refused } = resolve_tool(view, &mut request, false);
-    call.extend_metadata(called_as(entry.as_deref(), &request.name));
-    call.extend_metadata(through.map(|name| ("called_through".to_owned(), (*name).into())));
-    job.next = match (entry, refused) {
-        (Some(entry), refused) => {
+    let resolved = resolve_tool(view, &mut request, false);
+    call.extend_metadata(resolved.names(&request.name));
+    job.next = match resolved.entry {
+        Some(entry) => {
             let limits = limits_of(server, &entry, &asked.limits, conversation.as_deref());
             let context = asked.context.of(&entry.definition);
             call.assign(entry.name.clone(), entry.title.clone(), Some((limits, context)));
-            refused.map_or(Disposition::Run(entry), Disposition::Reject)
+            resolved.refused.map_or(Ok(entry), Err)
         }
-        (None, _) => {
-            let name: Arc<str> = std::mem::take(&mut request.name).into();
+        None => {
+            let name: Arc<str> = request.name.into();
             call.assign(name.clone(), name, None);
-            Disposition::Reject(view.not_found(&call.name, Naming::Own).into())
+            Err(view.not_found(&call.name, Naming::Own).into())
         }
     };
     request.arguments.unwrap_or_default()
-}
-
-/// Returns metadata with the name that the caller used, if it differs from the tool's name.
-pub(super) fn called_as(entry: Option<&Entry>, name: &str) -> Option<(String, Value)> {
-    entry.filter(|entry| *entry.name != *name).map(|_| (CALLED_AS.to_owned(), name.into()))
 }
 
 /// Extracts the name and the arguments of the target.

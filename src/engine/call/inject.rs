@@ -12,12 +12,13 @@ use crate::executor::emitter::Report;
 use crate::executor::vault::SealContext;
 use crate::executor::{Redaction, Secrets, Vault};
 use crate::registry::{Entry, presets};
+use crate::tool::InvalidArgument;
 
 /// The metadata member that lists ignored arguments.
 const DROPPED: &str = "dropped_arguments";
 
-/// Inputs that only the executor receives. `Debug` does not print them.
-#[derive(Clone, Default)]
+/// Inputs that only the executor receives.
+#[derive(Default)]
 pub(in crate::engine) struct ExecutorInputs {
     /// The arguments including presets. `None` if the tool has no presets and the call's own arguments are complete.
     pub arguments: Option<Arc<Value>>,
@@ -25,14 +26,7 @@ pub(in crate::engine) struct ExecutorInputs {
     pub redaction: Option<Arc<Redaction>>,
 }
 
-impl std::fmt::Debug for ExecutorInputs {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("ExecutorInputs")
-    }
-}
-
 /// Resolves the inputs of executors.
-#[derive(Debug)]
 pub(in crate::engine) struct InputInjector<'a> {
     /// The configured secrets to which presets and executors refer.
     pub secrets: &'a Secrets,
@@ -63,13 +57,10 @@ impl InputInjector<'_> {
         let mut secrets = self.credentials(&definition.executor);
         if !definition.presets.is_empty() {
             let given = self.inject(call, entry, &mut secrets, is_handed_out)?;
-            if let Some(Err(invalid)) =
-                entry.validate_with_presets.as_ref().filter(|_| is_first).map(|validate| validate(&given))
-            {
-                let schema = entry.input.schema();
-                let failure = crate::tool::InvalidArgument::failure(&invalid, &entry.name, &given, schema);
-                let arguments = call.effective_arguments.as_deref();
-                return Err(redact_violations(definition.presets.keys(), arguments, schema, failure, &call.name).into());
+            let validate = entry.validate_with_presets.as_ref().filter(|_| is_first);
+            if let Some(Err(invalid)) = validate.map(|validate| validate(&given)) {
+                let failure = InvalidArgument::failure(&invalid, &entry.name, &given, entry.input.schema());
+                return Err(redact_violations(call, entry, failure).into());
             }
             inputs.arguments = Some(Arc::new(given));
         }
@@ -84,24 +75,24 @@ impl InputInjector<'_> {
     /// Returns the secrets in the definition of an executor: the credentials of an `http` tool, or environment values
     /// of a `process` tool. Secrets that are not set are skipped; the executor reports them.
     fn credentials(&self, executor: &ExecutorSpec) -> Vec<Value> {
-        let named: Vec<String> = match executor {
+        let named: Vec<&str> = match executor {
             ExecutorSpec::Http(spec) => match &spec.auth {
                 Some(HttpAuth::Bearer { token: secret } | HttpAuth::Basic { password: secret, .. }) => {
-                    vec![secret.secret.clone()]
+                    vec![&secret.secret]
                 }
                 None => Vec::new(),
             },
             ExecutorSpec::Process(spec) => {
-                let secret = |value: &EnvValue| match value {
-                    EnvValue::Secret(SecretRef { secret }) => Some(secret.clone()),
+                let secrets = spec.env.values().filter_map(|value| match value {
+                    EnvValue::Secret(SecretRef { secret }) => Some(secret.as_str()),
                     EnvValue::Text(_) => None,
-                };
-                spec.env.values().filter_map(secret).collect()
+                });
+                secrets.collect()
             }
             // Credentials of upstream servers are not part of the definition.
             ExecutorSpec::Builtin { .. } | ExecutorSpec::Mcp { .. } | ExecutorSpec::External {} => Vec::new(),
         };
-        named.into_iter().filter_map(|named| self.secrets.get(&named).ok()).map(Value::String).collect()
+        named.into_iter().filter_map(|named| self.secrets.get(named).ok()).map(Value::String).collect()
     }
 
     /// Merges presets into the arguments. Presets are applied last and take precedence.
@@ -178,12 +169,8 @@ impl ExecutorInputs {
 
     /// Redacts all secrets in a failure, and all details about presets.
     pub fn failure_of(&self, call: &Call, entry: &Entry, failure: Failure) -> Failure {
-        let failure = match &self.arguments {
-            Some(_) if failure.code == Code::ToolValidationError => {
-                let arguments = call.effective_arguments.as_deref();
-                let names = entry.definition.presets.keys();
-                redact_violations(names, arguments, entry.input.schema(), failure, &call.name)
-            }
+        let failure = match failure.code {
+            Code::ToolValidationError if self.arguments.is_some() => redact_violations(call, entry, failure),
             _ => failure,
         };
         match &self.redaction {
@@ -194,13 +181,7 @@ impl ExecutorInputs {
 }
 
 /// Removes presets from a validation failure, because the model must not see them.
-fn redact_violations<'a>(
-    mut presets: impl Iterator<Item = &'a String>,
-    shown: Option<&Value>,
-    schema: &Value,
-    failure: Failure,
-    tool: &str,
-) -> Failure {
+fn redact_violations(call: &Call, entry: &Entry, failure: Failure) -> Failure {
     let Some(Value::Object(mut details)) = failure.details.clone() else { return failure };
     let faults = details["validation_errors"].as_array().cloned().unwrap_or_default();
     let is_at = |name: &&String| {
@@ -209,11 +190,11 @@ fn redact_violations<'a>(
         let pointers = faults.iter().filter_map(|fault| fault["pointer"].as_str());
         pointers.filter_map(|pointer| pointer.strip_prefix(&place)).any(is_within)
     };
-    if let Some(name) = presets.find(is_at) {
-        return Failure::execution(tool, format!("preset \"{name}\": its value is invalid for the tool"));
+    if let Some(name) = entry.definition.presets.keys().find(is_at) {
+        return Failure::execution(&call.name, format!("preset \"{name}\": its value is invalid for the tool"));
     }
-    details.insert("received".to_owned(), shown.cloned().unwrap_or_default());
-    details.insert("expected_schema".to_owned(), schema.clone());
+    details.insert("received".to_owned(), call.effective_arguments.as_deref().cloned().unwrap_or_default());
+    details.insert("expected_schema".to_owned(), (**entry.input.schema()).clone());
     failure.with_details(Value::Object(details))
 }
 

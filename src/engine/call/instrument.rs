@@ -15,7 +15,7 @@ const EXECUTE_TOOL: &str = "execute_tool";
 pub(super) fn call_span(tracer: &Tracer, planned: &Planned) -> Span {
     let (job, call) = (&planned.ongoing, &planned.ongoing.call);
     // A name of an unknown tool is arbitrary text and is not recorded.
-    let is_tool = planned.is_runnable() || call.limits.is_some();
+    let is_tool = planned.next.is_ok() || call.limits.is_some();
     let mut span = tracer.span(SpanKind::Internal, job.traceparent.as_deref(), || {
         if is_tool { format!("{EXECUTE_TOOL} {}", call.name) } else { EXECUTE_TOOL.to_owned() }
     });

@@ -38,7 +38,7 @@ pub(in crate::engine) enum Interrupt {
 /// A point in time at which a step is abandoned, and the limit that sets it.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine) struct Deadline {
-    at: Instant,
+    pub at: Instant,
     limit_ms: u64,
     name: &'static str,
 }
@@ -49,11 +49,6 @@ impl Deadline {
     pub fn of(limit_ms: u64, spent_ms: u64, name: &'static str) -> Option<Self> {
         let at = Instant::now().checked_add(Duration::from_millis(limit_ms.saturating_sub(spent_ms)))?;
         Some(Self { at, limit_ms, name })
-    }
-
-    /// Returns the earlier of two deadlines.
-    pub fn earlier(self, other: Option<Self>) -> Self {
-        other.filter(|other| other.at < self.at).unwrap_or(self)
     }
 }
 
@@ -215,9 +210,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn earlier_deadline_interrupts_with_its_limit() {
         let (cancel, shutdown) = (CancellationToken::new(), Shutdown::default());
-        let long = Deadline::of(1_000, 0, "timeout_ms").unwrap();
+        let long = Deadline::of(1_000, 0, "timeout_ms");
         let short = Deadline::of(2_000, 1_500, "queue_timeout_ms");
-        let race = Race::new(&cancel, &shutdown).until(Some(long.earlier(short)));
+        let race =
+            Race::new(&cancel, &shutdown).until(long.into_iter().chain(short).min_by_key(|deadline| deadline.at));
         assert_eq!(race.run(pending::<()>()).await, Err(Interrupt::TimedOut(2_000, "queue_timeout_ms")));
     }
 

@@ -4,13 +4,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use uuid::Uuid;
 
-use super::inject::ExecutorInputs;
+use super::execute::check_output;
 use super::interrupt::{Race, Shutdown};
-use super::output::check_output;
 use super::state::{Ongoing, RunExit, StartMode};
-use crate::domain::{Call, IdGenerator, Outcome, Phase, ToolOutput, convert};
+use crate::domain::{Failure, IdGenerator, Outcome, Phase, ToolOutput, convert};
 use crate::engine::control_message::{ControlMessage, WireOutput};
+use crate::engine::live::accepts_posted_result;
 use crate::executor::images;
 use crate::registry::Entry;
 use crate::store::{StoreError, Stores};
@@ -19,7 +20,6 @@ use crate::store::{StoreError, Stores};
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Looks up a posted result at the end of a call.
-#[derive(Debug)]
 pub(super) struct LastResult<'a> {
     pub stores: &'a Stores,
     pub ids: &'a IdGenerator,
@@ -31,73 +31,52 @@ pub(super) struct LastResult<'a> {
 impl LastResult<'_> {
     /// Returns the end of a call that would end with `outcome`: a result that was posted at the last moment takes
     /// precedence.
-    pub async fn find(
-        &self,
-        job: &mut Ongoing,
-        entry: &Entry,
-        inputs: &ExecutorInputs,
-        outcome: Box<Outcome>,
-    ) -> RunExit {
-        let posted = match job.handle.outside.close_after_posters().await {
-            Some(posted) => Some(posted),
-            None => {
-                let mut patience = pin!(tokio::time::sleep(self.patience));
-                let found = {
-                    let mut lookup = pin!(self.posted_on_disk(&job.call, job.begin, entry, &outcome));
-                    tokio::select! {
-                        found = &mut lookup => found,
-                        () = &mut patience => {
-                            job.recorder.give_up_caller();
-                            lookup.await
-                        }
+    pub async fn find(&self, job: &mut Ongoing, entry: &Entry, outcome: Box<Outcome>) -> RunExit {
+        let mut posted = job.handle.outside.close_after_posters().await;
+        if posted.is_none() {
+            // If the tool may post a result, the first commit wins: the result, or this end. This costs a failed call
+            // one write, because another node may acknowledge a result at any moment before the end is committed.
+            let is_handed_out = job.call.phase == Phase::External || job.begin == StartMode::Lost;
+            let may_be_posted = is_handed_out || accepts_posted_result(entry);
+            let found = {
+                let end = outcome.error.as_ref().filter(|_| may_be_posted);
+                let mut lookup = pin!(self.posted_on_disk(job.call.id, end));
+                match tokio::time::timeout(self.patience, &mut lookup).await {
+                    Ok(found) => found,
+                    Err(_) => {
+                        job.recorder.give_up_caller();
+                        lookup.await
                     }
-                };
-                match found {
-                    Some(found) => found,
-                    None => return RunExit::LeaveQueued,
                 }
-            }
-        };
+            };
+            let Some(found) = found else { return RunExit::LeaveQueued };
+            posted = found;
+        }
         let Some(posted) = posted else { return RunExit::Settle(outcome) };
         job.call.set_posted_result();
-        let outcome = inputs.without_secrets(convert::outcome_of(&entry.name, posted));
+        let outcome = job.inputs.without_secrets(convert::outcome_of(&entry.name, posted));
         RunExit::Settle(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
     }
 
     /// Returns the stored result, if any. Retries while the database is unavailable. Returns `None` if the service
     /// stops before that, so that the call is left to the next start.
-    async fn posted_on_disk(
-        &self,
-        call: &Call,
-        begin: StartMode,
-        entry: &Entry,
-        outcome: &Outcome,
-    ) -> Option<Option<ToolOutput>> {
+    async fn posted_on_disk(&self, call: Uuid, end: Option<&Failure>) -> Option<Option<ToolOutput>> {
         loop {
-            match self.find_posted(call, begin, entry, outcome).await {
+            match self.find_posted(call, end).await {
                 Ok(found) => return Some(found),
-                Err(error) => tracing::debug!(id = %call.id, %error, "cannot look up a posted result"),
+                Err(error) => tracing::debug!(id = %call, %error, "cannot look up a posted result"),
             }
             Race::against_stop(self.shutdown).run(tokio::time::sleep(RETRY_INTERVAL)).await.ok()?;
         }
     }
 
-    async fn find_posted(
-        &self,
-        call: &Call,
-        begin: StartMode,
-        entry: &Entry,
-        outcome: &Outcome,
-    ) -> Result<Option<ToolOutput>, StoreError> {
-        // If the tool may post a result, the first commit wins: the result, or this end. This costs a failed call one
-        // write, because another node may acknowledge a result at any moment before the end is committed.
-        let may_post = entry.works_outside() || entry.definition.has_token();
-        let is_handed_out = call.phase == Phase::External || begin == StartMode::Lost || may_post;
-        let found = match outcome.error.as_ref().filter(|_| is_handed_out) {
-            None => self.stores.posted_result(call.id).await?,
+    /// Returns the stored result, if any. Otherwise, later results are rejected if the call ends with the failure `end`.
+    async fn find_posted(&self, call: Uuid, end: Option<&Failure>) -> Result<Option<ToolOutput>, StoreError> {
+        let found = match end {
+            None => self.stores.posted_result(call).await?,
             Some(failure) => {
                 let (failure, text) = (failure.clone(), failure.text.clone());
-                let end = ControlMessage::Result { answer: WireOutput::Failure { failure, text } }.message(call.id)?;
+                let end = ControlMessage::Result { answer: WireOutput::Failure { failure, text } }.message(call)?;
                 self.stores.refuse_results(self.ids.next(), &end, self.node).await?
             }
         };

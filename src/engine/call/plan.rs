@@ -7,25 +7,25 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::arguments::{parse, valid};
+use super::forward::{ResolvedTool, resolve_tool};
+use super::inject;
 use super::recorder::{self, PendingCall};
-use super::state::{DeferredRequest, Disposition, Planned, limits_of};
-use super::{forward, inject};
+use super::state::{DeferredRequest, Planned, limits_of};
 use crate::access::Access;
 use crate::domain::call::CallRecord;
 use crate::domain::limits::ServerLimits;
-use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Naming, Vendor};
+use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Naming};
 use crate::engine::argument_stream::ArgumentStream;
 use crate::engine::context::ContextObjects;
 use crate::engine::memory_budget::{MemoryBudget, MemoryPermit};
 use crate::engine::sessions::SessionCalls;
 use crate::engine::submission::Submission;
 use crate::executor::{SystemTool, ToolRole};
-use crate::registry::{Entry, presets};
+use crate::registry::{Entry, View, presets};
 use crate::schema::Checked;
 use crate::store::{Journal, Stores};
 
 /// The first step of a call.
-#[derive(Debug)]
 pub(in crate::engine) struct Planner<'a> {
     pub room: &'a MemoryBudget,
     pub context: &'a ContextObjects,
@@ -38,116 +38,163 @@ pub(in crate::engine) struct Planner<'a> {
     pub sessions: &'a SessionCalls,
 }
 
+/// The parts of a request that all its calls share.
+struct SharedParts<'a> {
+    access: &'a Access,
+    submission: &'a Submission,
+    view: View<'a>,
+    batch_id: Option<Uuid>,
+    context: ContextObjects,
+    /// `true` if the request has no other call.
+    is_alone: bool,
+}
+
 impl Planner<'_> {
     /// Plans the calls of a submission. The returned permit covers the memory of arguments that were sent as JSON text
     /// and are parsed here.
     pub fn plan(
         &self,
         access: &Access,
-        submission: Box<Submission>,
+        mut submission: Box<Submission>,
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Planned>, Vec<PendingCall>, Option<MemoryPermit>) {
         let mut texts = TextMemory { room: self.room, held: None, kib: 0 };
-        let context = self.context.with(&submission);
-        let agent = submission.agent.clone();
-        let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = *submission;
-        let Submission { truncated, traceparent, idempotency_key: once, cache_control, conversation, .. } = *submission;
+        let calls = std::mem::take(&mut submission.calls);
         let snapshot = access.snapshot();
-        let view = access.view(&snapshot, conversation.as_deref());
-        let is_alone = calls.len() + known.len() == 1;
-        let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (mut request, id))| {
-            let truncated = truncated || request.truncated;
-            // The tool that `call_tool` names is in its arguments, which may be incomplete.
-            let is_unknown = truncated || request.streamed;
-            let resolved = forward::resolve_tool(view, &mut request, is_unknown);
-            let naming = request.naming();
-            let called_as = forward::called_as(resolved.entry.as_deref(), &request.name);
-            let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
-            let vendor = request.vendor;
-            let entry = resolved.entry.as_ref();
-            let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());
-            let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
-            let node = self.node.clone();
-            let now = self.clock.moment();
-            let record = CallRecord {
-                tenant: access.tenant().clone(),
-                title: entry.map_or_else(|| shown.clone(), |entry| entry.title.clone()),
-                allowed: access.caller().tools.clone(),
-                session: session.clone(),
-                batch_id,
-                index: request.index.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX)),
-                retry: own_retry.or(&retry),
-                priority: request.priority.unwrap_or(priority),
-                callback_url: callback_url.clone(),
-                cache_control,
-                agent: agent.clone(),
-                limits: entry.map(|entry| {
-                    limits_of(self.limits, entry, &own_limits.clone().or(&limits), conversation.as_deref())
-                }),
-                ..CallRecord::accepted(*id, shown, call_id.as_deref(), arguments, now, node)
-            };
-            let mut call = Call::from(record);
-            let next = match entry {
-                Some(entry) => {
-                    if !entry.definition.context.is_empty() {
-                        call.set_context(context.of(&entry.definition));
-                    }
-                    match resolved.refused {
-                        Some(failure) => Disposition::Reject(failure),
-                        None if !is_alone && entry.role == Some(COMPLETION) => {
-                            Disposition::Reject(must_run_alone(&entry.name).into())
-                        }
-                        None if request.streamed => Disposition::Run(entry.clone()),
-                        None => resolve(&mut call, entry, truncated, vendor, &mut texts),
-                    }
-                }
-                None => {
-                    // The model knows the target of `call_tool` from `find_tools`, which shows MCP names only to MCP
-                    // clients.
-                    let is_own = resolved.forwarded_from.is_some() && naming != Naming::Mcp;
-                    let naming = if is_own { Naming::Own } else { naming };
-                    Disposition::Reject(view.not_found(&call.name, naming).into())
-                }
-            };
-            let beginning = request.streamed.then(|| call.arguments.as_str().unwrap_or_default().to_owned());
-            if request.streamed {
-                call.await_arguments();
-            }
-            call.extend_metadata(called_as);
-            call.extend_metadata(resolved.forwarded_from.map(|name| ("called_through".to_owned(), (*name).into())));
-            let (recorder, end) = recorder::channel(self.journal.clone(), self.stores.clone(), self.patience);
-            let mut job = Planned::new(access.clone(), call, next, recorder);
-            job.ongoing.naming = naming;
-            job.ongoing.traceparent.clone_from(&traceparent);
-            job.ongoing.conversation.clone_from(&conversation);
-            if let Some(beginning) = beginning {
-                let draft = ArgumentStream::new(
-                    job.is_concurrency_safe(),
-                    job.is_asynchronous(),
-                    &beginning,
-                    self.room.semaphore().clone(),
-                );
-                job.ongoing.handle.draft = Some(draft.last(entry.is_some_and(|entry| entry.role == Some(COMPLETION))));
-                let (limits, context) = (own_limits.or(&limits), context.clone());
-                job.deferred = Some(Box::new(DeferredRequest { vendor, limits, context }));
-            }
-            job.ongoing.session_guard = session.clone().filter(|_| job.is_runnable()).map(|session| {
-                let (tool, cancel) = (job.ongoing.call.name.clone(), job.ongoing.handle.cancel.clone());
-                self.sessions.enter((access.tenant().clone(), session), *id, tool, cancel)
-            });
-            job.claims.extend(request.idempotency_key.map(|once| KeyClaim { once, batch_id: None, calls: vec![*id] }));
-            let is_awaited = !job.is_asynchronous();
-            (job, PendingCall { id: *id, is_awaited, end })
-        });
-        let (mut jobs, pending): (Vec<Planned>, Vec<PendingCall>) = jobs.unzip();
-        if let (Some(once), Some(first)) = (once, jobs.first_mut()) {
+        let shared = SharedParts {
+            access,
+            submission: &submission,
+            view: access.view(&snapshot, submission.conversation.as_deref()),
+            batch_id,
+            context: self.context.with(&submission),
+            is_alone: calls.len() + submission.known.len() == 1,
+        };
+        let requests = calls.into_iter().zip(ids).enumerate();
+        let planned = requests.map(|(place, (request, id))| self.plan_call(&shared, &mut texts, place, request, *id));
+        let (mut jobs, pending): (Vec<Planned>, Vec<PendingCall>) = planned.unzip();
+        if let (Some(once), Some(first)) = (submission.idempotency_key, jobs.first_mut()) {
             let mut calls = ids.to_vec();
-            known.iter().for_each(|(place, id)| calls.insert(*place, *id));
+            submission.known.iter().for_each(|(place, id)| calls.insert(*place, *id));
             first.claims.push(KeyClaim { once, batch_id, calls });
         }
         (jobs, pending, texts.held)
     }
+
+    fn plan_call(
+        &self,
+        shared: &SharedParts<'_>,
+        texts: &mut TextMemory<'_>,
+        place: usize,
+        mut request: CallRequest,
+        id: Uuid,
+    ) -> (Planned, PendingCall) {
+        let submission = shared.submission;
+        request.truncated |= submission.truncated;
+        // The tool that `call_tool` names is in its arguments, which may be incomplete.
+        let is_unknown = request.truncated || request.streamed;
+        let resolved = resolve_tool(shared.view, &mut request, is_unknown);
+        let mut call = self.call(shared, &mut request, &resolved, place, id);
+        let names = resolved.names(&request.name);
+        let is_last = resolved.entry.as_ref().is_some_and(|entry| entry.role == Some(COMPLETION));
+        let next = next_of(&mut call, shared, &request, resolved, texts);
+        call.extend_metadata(names);
+        let beginning = request.streamed.then(|| call.arguments.as_str().unwrap_or_default().to_owned());
+        if request.streamed {
+            call.await_arguments();
+        }
+        let (recorder, end) = recorder::channel(self.journal.clone(), self.stores.clone(), self.patience);
+        let mut job = Planned::new(shared.access.clone(), call, next, recorder);
+        job.ongoing.naming = request.naming();
+        job.ongoing.traceparent.clone_from(&submission.traceparent);
+        job.ongoing.conversation.clone_from(&submission.conversation);
+        if let Some(beginning) = beginning {
+            let (is_safe, is_asynchronous) = (job.is_concurrency_safe(), job.is_asynchronous());
+            let room = self.room.semaphore().clone();
+            let draft = ArgumentStream::new(is_safe, is_asynchronous, is_last, &beginning, room);
+            job.ongoing.handle.draft = Some(draft);
+            let (limits, context) = (request.limits.or(&submission.limits), shared.context.clone());
+            job.deferred = Some(Box::new(DeferredRequest { vendor: request.vendor, limits, context }));
+        }
+        job.enter_session(self.sessions);
+        job.claims.extend(request.idempotency_key.map(|once| KeyClaim { once, batch_id: None, calls: vec![id] }));
+        let is_awaited = !job.is_asynchronous();
+        (job, PendingCall { id, is_awaited, end })
+    }
+
+    /// Creates the call of a request. Takes the arguments out of the request.
+    fn call(
+        &self,
+        shared: &SharedParts<'_>,
+        request: &mut CallRequest,
+        resolved: &ResolvedTool,
+        place: usize,
+        id: Uuid,
+    ) -> Call {
+        let SharedParts { access, submission, .. } = shared;
+        let entry = resolved.entry.as_ref();
+        let name = entry.map_or_else(|| Arc::from(&*request.name), |entry| entry.name.clone());
+        let arguments = Arc::new(request.arguments.take().unwrap_or_else(|| Value::Object(Map::new())));
+        let limits = entry.map(|entry| {
+            let asked = request.limits.clone().or(&submission.limits);
+            limits_of(self.limits, entry, &asked, submission.conversation.as_deref())
+        });
+        let (now, node) = (self.clock.moment(), self.node.clone());
+        let record = CallRecord {
+            tenant: access.tenant().clone(),
+            title: entry.map_or_else(|| name.clone(), |entry| entry.title.clone()),
+            allowed: access.caller().tools.clone(),
+            session: submission.session.clone(),
+            batch_id: shared.batch_id,
+            index: request.index.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX)),
+            retry: request.retry.or(&submission.retry),
+            priority: request.priority.unwrap_or(submission.priority),
+            callback_url: submission.callback_url.clone(),
+            cache_control: submission.cache_control,
+            agent: submission.agent.clone(),
+            limits,
+            ..CallRecord::accepted(id, name, request.call_id.as_deref(), arguments, now, node)
+        };
+        record.into()
+    }
+}
+
+/// Decides whether a call runs.
+fn next_of(
+    call: &mut Call,
+    shared: &SharedParts<'_>,
+    request: &CallRequest,
+    resolved: ResolvedTool,
+    texts: &mut TextMemory<'_>,
+) -> Result<Arc<Entry>, Box<Failure>> {
+    let Some(entry) = resolved.entry else {
+        // The model knows the target of `call_tool` from `find_tools`, which shows MCP names only to MCP clients.
+        let is_own = resolved.forwarded_from.is_some() && request.naming() != Naming::Mcp;
+        let naming = if is_own { Naming::Own } else { request.naming() };
+        return Err(shared.view.not_found(&call.name, naming).into());
+    };
+    if !entry.definition.context.is_empty() {
+        call.set_context(shared.context.of(&entry.definition));
+    }
+    if let Some(failure) = resolved.refused {
+        return Err(failure);
+    }
+    if !shared.is_alone && entry.role == Some(COMPLETION) {
+        return Err(must_run_alone(&entry.name).into());
+    }
+    if request.streamed {
+        return Ok(entry);
+    }
+    if request.truncated {
+        return Err(Failure::truncated(&entry.name).into());
+    }
+    let mut weight = 0;
+    let checked = valid(&entry, &call.arguments, request.vendor, |more| {
+        weight = more;
+        texts.reserve(more)
+    });
+    texts.kib += weight / 1024;
+    next(call, &entry, checked)
 }
 
 /// The role of a tool that must be the only call of its batch.
@@ -159,26 +206,6 @@ pub(in crate::engine) fn must_run_alone(name: &str) -> Failure {
         name,
         "it must be the only call in its message; the task was not completed. Call it again on its own",
     )
-}
-
-/// Validates the arguments of a call, and decides whether it runs.
-fn resolve(
-    call: &mut Call,
-    entry: &Arc<Entry>,
-    truncated: bool,
-    vendor: Option<Vendor>,
-    texts: &mut TextMemory<'_>,
-) -> Disposition {
-    if truncated {
-        return Disposition::Reject(Failure::truncated(&entry.name).into());
-    }
-    let mut weight = 0;
-    let checked = valid(entry, &call.arguments, vendor, |more| {
-        weight = more;
-        texts.reserve(more)
-    });
-    texts.kib += weight / 1024;
-    next(call, entry, checked)
 }
 
 /// The memory of arguments that were sent as JSON text and are parsed while planning.
@@ -203,17 +230,13 @@ pub(in crate::engine) fn next(
     call: &mut Call,
     entry: &Arc<Entry>,
     checked: Result<Checked, Box<Failure>>,
-) -> Disposition {
+) -> Result<Arc<Entry>, Box<Failure>> {
     if !entry.definition.presets.is_empty()
         && let Ok(given) = parse(&call.arguments, |_| true)
     {
         inject::list_ignored(call, presets::named_in(&entry.definition.presets, &given));
     }
-    match checked {
-        Ok(checked) => {
-            call.add_checked(checked.arguments, checked.coerced);
-            Disposition::Run(entry.clone())
-        }
-        Err(failure) => Disposition::Reject(failure),
-    }
+    let checked = checked?;
+    call.add_checked(checked.arguments, checked.coerced);
+    Ok(entry.clone())
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::domain::event::Reported;
 use crate::domain::{Call, Failure};
 use crate::fault::{self, Point};
 use crate::store::Stores;
@@ -43,7 +42,6 @@ impl PendingCall {
 }
 
 /// Tracks the parts of a call that the journal already has.
-#[derive(Debug)]
 pub(in crate::engine) struct Recorder {
     journal: Journal,
     stores: Stores,
@@ -94,9 +92,10 @@ impl Recorder {
         Change::new(Arc::new(call.clone()), transitions)
     }
 
-    /// Builds a change for a report of the running tool.
-    pub fn reported(&self, call: &Call, reported: Reported) -> Change {
-        Change::reported(Arc::new(call.clone()), Arc::new(reported))
+    /// Passes a change to the journal. The commit need not be awaited: later changes of the call follow in the same
+    /// queue.
+    pub async fn enqueue(&self, change: Change) {
+        let _ = self.journal.enqueue(change).await;
     }
 
     /// Writes a change of a call whose caller still waits, and returns after the commit. If the commit takes too long,
@@ -108,8 +107,7 @@ impl Recorder {
         let was_accepted = self.accepted && !change.brings_acceptance();
         let journal = self.journal.clone();
         let awaiting = journal.register_waiters(1);
-        let writing = journal.write(change);
-        tokio::pin!(writing);
+        let mut writing = std::pin::pin!(journal.write(change));
         match tokio::time::timeout(self.patience, &mut writing).await {
             Ok(written) => written.map(|()| Recorded::InTime),
             Err(_) => {

@@ -1,15 +1,58 @@
-//! The decision whether and when a failed attempt is retried (docs/reference/contract.md, section 4).
+//! Retries of failed attempts: whether and when a call is retried (docs/reference/contract.md, section 4), and the wait
+//! for the next attempt. The end of the wait is published and stored, and a restart does not shorten it.
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::state::{Ongoing, RunExit};
+use super::wait::Waiter;
+use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::tool::RetrySpec;
-use crate::domain::{Failure, ToolDefinition};
+use crate::domain::{Failure, Time, ToolDefinition};
 
 /// Maximum `retry_after_ms` of a failure that is still retried. Beyond it the call ends, and its failure names the
 /// time.
 const MAX_RETRY_AFTER_MS: u64 = 600_000;
+
+/// Waits for the next attempt, and publishes when it is due.
+pub(super) async fn wait_backoff(
+    waiter: Waiter<'_>,
+    job: &mut Ongoing,
+    wait: Duration,
+    most: u32,
+    failure: &Failure,
+) -> Result<(), RunExit> {
+    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    let next = job.call.attempts + 1;
+    let retry = serde_json::json!({
+        "attempt": next, "max_attempts": most, "next_attempt_at": waiter.clock.now().plus_millis(wait_ms),
+        "wait_ms": wait_ms, "error": {"code": failure.code, "message": failure.message},
+    });
+    job.announce(waiter.live).await;
+    let update = StatusUpdate {
+        phase: Some(Phase::Retrying),
+        tip: Some(format!("Attempt {next} of {most} in {:.1} s", wait.as_secs_f64())),
+        metadata: [("retry".to_owned(), retry)].into_iter().collect(),
+        ..StatusUpdate::default()
+    };
+    job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+    job.recorder.enqueue(job.status_change()).await;
+    Ok(waiter.wait(job, Instant::now(), None, tokio::time::sleep(wait)).await?)
+}
+
+/// Waits for the rest of a backoff that began before a restart.
+pub(super) async fn resume_backoff(waiter: Waiter<'_>, job: &mut Ongoing) -> Result<(), RunExit> {
+    let rest = job.call.metadata.get("retry").filter(|_| job.call.phase == Phase::Retrying);
+    let left_ms = rest.and_then(|rest| {
+        let due = Time::parse(rest["next_attempt_at"].as_str()?)?;
+        // Bounded by the original wait, in case the clock was set back.
+        Some(due.millis_since(waiter.clock.now()).min(rest["wait_ms"].as_u64()?))
+    });
+    let Some(left_ms) = left_ms else { return Ok(()) };
+    Ok(waiter.wait(job, Instant::now(), None, tokio::time::sleep(Duration::from_millis(left_ms))).await?)
+}
 
 /// Returns the wait before the next attempt, or `None` if the failure is final. `random` is at least 0 and below 1.
 pub(super) fn wait(

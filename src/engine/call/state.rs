@@ -20,8 +20,8 @@ use crate::domain::{
 };
 use crate::engine::call_order::OrderGuard;
 use crate::engine::context::ContextObjects;
-use crate::engine::live::{CallHandle, LiveCalls, Registration};
-use crate::engine::sessions::SessionGuard;
+use crate::engine::live::{CallEntry, CallHandle, LiveCalls, accepts_posted_result};
+use crate::engine::sessions::{SessionCall, SessionCalls};
 use crate::events::render;
 use crate::executor::ResultSlot;
 use crate::executor::emitter::{self, ReportReceiver};
@@ -31,7 +31,6 @@ use crate::store::journal::Change;
 use crate::telemetry::Context;
 
 /// A call that has not ended: the data that every step uses.
-#[derive(Debug)]
 pub(in crate::engine) struct Ongoing {
     /// The caller of the call.
     pub access: Access,
@@ -40,7 +39,7 @@ pub(in crate::engine) struct Ongoing {
     pub handle: CallHandle,
     pub reports: ReportReceiver,
     /// Makes the call reachable for cancellations and reports until it is dropped.
-    pub registration: Option<Registration>,
+    pub registration: Option<CallEntry<CallHandle>>,
     pub begin: StartMode,
     /// `true` if the call was committed before it ran, so that a repeated request finds it.
     pub is_accepted_first: bool,
@@ -54,16 +53,22 @@ pub(in crate::engine) struct Ongoing {
     /// The session, as it was when the call was submitted.
     pub conversation: Option<Arc<Session>>,
     /// The entry of the call in its session.
-    pub session_guard: Option<SessionGuard>,
+    pub session_guard: Option<CallEntry<SessionCall>>,
+    /// The inputs that only the executor receives. Empty until the call is prepared.
+    pub inputs: ExecutorInputs,
+    /// The guard of the call's turn among the calls of one stream.
+    pub turn: Option<OrderGuard>,
+    /// Ends the tool's instance of this call when dropped.
+    pub instance_guard: Option<CallInstanceGuard>,
     /// Permits held until the call is settled: memory, and the permit of a detached call.
     pub permits: Vec<Arc<OwnedSemaphorePermit>>,
 }
 
-/// A planned call: it has a tool to run, or a failure to end with.
-#[derive(Debug)]
+/// A planned call.
 pub(in crate::engine) struct Planned {
     pub ongoing: Box<Ongoing>,
-    pub next: Disposition,
+    /// The tool to run, or the failure to end with.
+    pub next: Result<Arc<Entry>, Box<Failure>>,
     /// The idempotency keys, which are claimed in the accepting commit.
     pub claims: Vec<KeyClaim>,
     /// The parts of the request that are needed when its arguments are complete.
@@ -72,15 +77,8 @@ pub(in crate::engine) struct Planned {
     pub place: Option<QueuedSlot>,
 }
 
-/// The decision about a planned call.
-#[derive(Debug)]
-pub(in crate::engine) enum Disposition {
-    Run(Arc<Entry>),
-    Reject(Box<Failure>),
-}
-
 /// The parts of a request that are used only after its streamed arguments are complete.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::engine) struct DeferredRequest {
     pub vendor: Option<Vendor>,
     pub limits: LimitsSpec,
@@ -102,10 +100,9 @@ pub(in crate::engine) enum StartMode {
 
 impl Planned {
     /// Creates a planned call without claims, session or permits.
-    pub fn new(access: Access, call: Call, next: Disposition, recorder: Recorder) -> Self {
+    pub fn new(access: Access, call: Call, next: Result<Arc<Entry>, Box<Failure>>, recorder: Recorder) -> Self {
         let (emitter, reports) = emitter::channel();
-        let has_token = matches!(&next, Disposition::Run(entry) if entry.definition.has_token());
-        let is_external = matches!(&next, Disposition::Run(entry) if entry.works_outside());
+        let has_token = next.as_ref().is_ok_and(|entry| entry.definition.has_token());
         let handle = CallHandle {
             tenant: call.tenant.clone(),
             cancel: CancellationToken::new(),
@@ -113,7 +110,7 @@ impl Planned {
             outside: ResultSlot::default(),
             draft: None,
             has_token,
-            may_be_outside: has_token || is_external,
+            may_be_outside: next.as_ref().is_ok_and(|entry| accepts_posted_result(entry)),
         };
         // Boxed because it is large and every step moves it.
         let ongoing = Box::new(Ongoing {
@@ -131,6 +128,9 @@ impl Planned {
             naming: Naming::default(),
             conversation: None,
             session_guard: None,
+            inputs: ExecutorInputs::default(),
+            turn: None,
+            instance_guard: None,
             permits: Vec::new(),
         });
         Self { ongoing, next, claims: Vec::new(), deferred: None, place: None }
@@ -138,10 +138,7 @@ impl Planned {
 
     /// Returns `true` if the call may run concurrently with other calls of its batch.
     pub fn is_concurrency_safe(&self) -> bool {
-        match &self.next {
-            Disposition::Run(entry) => entry.definition.is_concurrency_safe(),
-            Disposition::Reject(_) => true,
-        }
+        self.next.as_ref().map_or(true, |entry| entry.definition.is_concurrency_safe())
     }
 
     /// Returns `true` if the arguments are streamed.
@@ -149,17 +146,12 @@ impl Planned {
         self.ongoing.handle.draft.is_some()
     }
 
-    /// Returns `true` if the call is not rejected.
-    pub fn is_runnable(&self) -> bool {
-        matches!(self.next, Disposition::Run(_))
-    }
-
     /// Returns `true` if the call may hold a second copy of argument values: coerced ones, or values in the details of
     /// a failure.
     pub fn has_copies(&self) -> bool {
         match &self.next {
-            Disposition::Reject(failure) => failure.details.is_some(),
-            Disposition::Run(_) => {
+            Err(failure) => failure.details.is_some(),
+            Ok(_) => {
                 let effective = self.ongoing.call.effective_arguments.as_ref();
                 effective.is_some_and(|effective| !Arc::ptr_eq(effective, &self.ongoing.call.arguments))
             }
@@ -176,27 +168,34 @@ impl Planned {
 
     /// Returns `true` if the tool is asynchronous, so that the other calls of a batch do not wait for it.
     pub fn is_asynchronous(&self) -> bool {
-        matches!(&self.next, Disposition::Run(entry) if entry.definition.asynchronous)
+        self.next.as_ref().is_ok_and(|entry| entry.definition.asynchronous)
     }
 
     /// Rejects a call that was not accepted, after an earlier call of its batch could not be recorded: the caller has
     /// received a failure and may repeat the batch.
     pub fn reject_late(&mut self) {
-        if self.is_runnable() && !self.ongoing.is_accepted_first {
+        if self.next.is_ok() && !self.ongoing.is_accepted_first {
             let failure = Failure::overloaded(
                 "An earlier call of the batch could not be recorded in time; this call was not run",
             );
-            self.next = Disposition::Reject(failure.into());
+            self.next = Err(failure.into());
+        }
+    }
+
+    /// Enters the call in its session, unless it is rejected.
+    pub fn enter_session(&mut self, sessions: &SessionCalls) {
+        let Ongoing { call, handle, .. } = &*self.ongoing;
+        if let (Ok(_), Some(session)) = (&self.next, &call.session) {
+            let session = (call.tenant.clone(), session.clone());
+            let (tool, cancel) = (call.name.clone(), handle.cancel.clone());
+            let guard = sessions.enter(call.id, SessionCall { session, tool, cancel });
+            self.ongoing.session_guard = Some(guard);
         }
     }
 
     /// Ends the call before it is prepared.
     pub fn ended(self, end: RunExit) -> Executed {
-        let entry = match self.next {
-            Disposition::Run(entry) => Some(entry),
-            Disposition::Reject(_) => None,
-        };
-        Executed { job: self.ongoing, entry, inputs: ExecutorInputs::default(), turn: None, instance_guard: None, end }
+        Executed { job: self.ongoing, entry: self.next.ok(), end }
     }
 }
 
@@ -209,20 +208,31 @@ impl Ongoing {
         }
     }
 
-    /// Makes a waiting call reachable, and publishes its status to subscribers.
-    pub async fn publish_status(&mut self, live: &LiveCalls) {
+    /// Returns `true` if subscribers know the current status of the call.
+    pub fn is_announced(&self) -> bool {
+        let is_behind = self.call.started_at.is_some() && !self.recorder.has_announced_start();
+        self.recorder.has_announced() && !is_behind
+    }
+
+    /// Makes the call reachable, and publishes its status to subscribers if they do not know it.
+    pub async fn announce(&mut self, live: &LiveCalls) {
         self.register(live);
-        let change = self.recorder.change(&self.call);
-        // The commit need not be awaited: later changes of the call follow in the same queue.
-        let _ = self.recorder.journal().enqueue(change).await;
+        if !self.is_announced() {
+            let change = self.recorder.change(&self.call);
+            self.recorder.enqueue(change).await;
+        }
+    }
+
+    /// Builds a change that records an event of the call.
+    pub fn event(&self, kind: EventKind, data: String) -> Change {
+        let reported = Reported { seq: self.call.last_seq, kind, data };
+        Change::reported(Arc::new(self.call.clone()), Arc::new(reported))
     }
 
     /// Builds a change that records the current status of the call as an event.
     pub fn status_change(&self) -> Change {
-        let call: &Call = &self.call;
-        debug_assert!(!call.status.is_terminal());
-        let reported = Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(call) };
-        self.recorder.reported(call, reported)
+        debug_assert!(!self.call.status.is_terminal());
+        self.event(EventKind::Status, render::status_update(&self.call))
     }
 
     /// Returns the creation time of the session, if known. It distinguishes sessions that had the same id one after the
@@ -261,21 +271,14 @@ pub(in crate::engine) fn limits_of(
 }
 
 /// A call that only needs to be settled.
-#[derive(Debug)]
 pub(in crate::engine) struct Executed {
     pub job: Box<Ongoing>,
     /// The tool, if the call was not rejected.
     pub entry: Option<Arc<Entry>>,
-    pub inputs: ExecutorInputs,
-    /// The guard of the call's turn among the calls of one stream, held until the call is settled.
-    pub turn: Option<OrderGuard>,
-    /// Ends the tool's instance of this call when dropped.
-    pub instance_guard: Option<CallInstanceGuard>,
     pub end: RunExit,
 }
 
 /// The way in which a call leaves the steps.
-#[derive(Debug)]
 pub(in crate::engine) enum RunExit {
     /// The tool returned this outcome.
     Done(Box<Outcome>),

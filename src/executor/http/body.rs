@@ -1,8 +1,9 @@
-//! JSON templates: the `body` and the `query` of an HTTP tool.
+//! JSON templates: the body, the query and the cookies of an HTTP tool.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::template::{Arguments, Template};
+use super::styles::Styles;
+use super::template::{Arguments, Template, text_of};
 use crate::domain::json::pointer_token;
 
 /// A JSON value with placeholders (`{name}`) in its strings. Keys have no placeholders.
@@ -17,8 +18,12 @@ pub enum JsonTemplate {
     /// An array.
     Array(Vec<JsonTemplate>),
     /// An object, in the declared order.
-    Object(Vec<(String, JsonTemplate)>),
+    Object(Fields),
 }
+
+/// A list of names and templates of their values: an object, a query, cookies or a form.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Fields(pub Vec<(String, JsonTemplate)>);
 
 impl JsonTemplate {
     /// Parses a template. Errors are added to `faults` with the pointer of the invalid string.
@@ -38,12 +43,7 @@ impl JsonTemplate {
                 let parsed = items.iter().enumerate();
                 Self::Array(parsed.map(|(at, item)| Self::parse(item, &format!("{pointer}/{at}"), faults)).collect())
             }
-            Value::Object(members) => {
-                let mut parse = |key: &String, member: &Value| {
-                    Self::parse(member, &format!("{pointer}/{}", pointer_token(key)), faults)
-                };
-                Self::Object(members.iter().map(|(key, member)| (key.clone(), parse(key, member))).collect())
-            }
+            Value::Object(members) => Self::Object(Fields::parse(members, pointer, faults)),
             other => Self::Fixed(other.clone()),
         }
     }
@@ -59,11 +59,7 @@ impl JsonTemplate {
                     item.names(&format!("{pointer}/{at}"), visit);
                 }
             }
-            Self::Object(members) => {
-                for (key, member) in members {
-                    member.names(&format!("{pointer}/{}", pointer_token(key)), visit);
-                }
-            }
+            Self::Object(members) => members.names(pointer, visit),
         }
     }
 
@@ -74,14 +70,55 @@ impl JsonTemplate {
         match self {
             Self::Fixed(value) => Some(value.clone()),
             Self::Typed(name) => arguments.get(name).cloned(),
-            Self::Text(template) => template.render(arguments, str::to_owned).ok().map(Value::String),
+            Self::Text(template) => template.render(arguments).ok().map(Value::String),
             Self::Array(items) => Some(items.iter().filter_map(|item| item.render(arguments)).collect()),
             Self::Object(members) => {
                 let rendered =
-                    members.iter().filter_map(|(key, member)| Some((key.clone(), member.render(arguments)?)));
+                    members.0.iter().filter_map(|(key, member)| Some((key.clone(), member.render(arguments)?)));
                 Some(Value::Object(rendered.collect()))
             }
         }
+    }
+}
+
+impl Fields {
+    /// Parses the fields of an object. Errors are added to `faults`.
+    pub fn parse(object: &Map<String, Value>, pointer: &str, faults: &mut Vec<(String, String)>) -> Self {
+        let mut parse =
+            |name: &String, value| JsonTemplate::parse(value, &format!("{pointer}/{}", pointer_token(name)), faults);
+        Self(object.iter().map(|(name, value)| (name.clone(), parse(name, value))).collect())
+    }
+
+    /// Calls `visit` with the pointer and the name of every placeholder.
+    pub fn names<'t>(&'t self, pointer: &str, visit: &mut impl FnMut(&str, &'t str)) {
+        for (name, value) in &self.0 {
+            value.names(&format!("{pointer}/{}", pointer_token(name)), visit);
+        }
+    }
+
+    /// Renders the fields as encoded names and texts, without `null` values. A value that is exactly one argument is
+    /// written in the style of that argument.
+    #[must_use]
+    pub fn pairs(
+        &self,
+        arguments: &Arguments,
+        styles: &Styles,
+        encode: impl Fn(&str) -> String,
+    ) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for (name, template) in &self.0 {
+            match template {
+                JsonTemplate::Typed(argument) => {
+                    let value = arguments.get(argument).unwrap_or(&Value::Null);
+                    pairs.extend(styles.pairs(argument, name, value, &encode));
+                }
+                template => {
+                    let value = template.render(arguments).filter(|value| !value.is_null());
+                    pairs.extend(value.map(|value| (encode(name), encode(&text_of(&value)))));
+                }
+            }
+        }
+        pairs
     }
 }
 

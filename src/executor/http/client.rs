@@ -9,10 +9,8 @@ use reqwest::{Method, Request, Response, StatusCode, redirect};
 use url::Url;
 use uuid::Uuid;
 
-use super::egress::Egress;
-use super::fault::{Fault, authority};
-use super::limits::CONNECT_TIMEOUT;
-use super::plan::Outgoing;
+use super::egress::{Egress, EgressDenied};
+use super::fault::{CONNECT_TIMEOUT, Fault, authority};
 use super::reporting::Reporting;
 use crate::domain::Clock;
 use crate::executor::secrets::Secrets;
@@ -32,6 +30,23 @@ pub struct HttpClient {
     pub(super) secrets: Secrets,
     pub(super) clock: Clock,
     pub(super) reporting: Reporting,
+}
+
+/// A request and its redirects.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// Id of the call to sign the request for, as long as it goes to the declared origin; `None` means no signature.
+    pub signed_for: Option<Uuid>,
+    /// HTTP method.
+    pub method: Method,
+    /// Target URL.
+    pub url: Url,
+    /// Headers sent to any server, also after redirects.
+    pub headers: HeaderMap,
+    /// Headers for the declared origin only: declared headers and credentials.
+    pub private: HeaderMap,
+    /// Request body, if any.
+    pub body: Option<Bytes>,
 }
 
 /// Installs ring as the TLS provider of the process, once. Creating a client without a provider panics.
@@ -67,10 +82,25 @@ impl HttpClient {
     /// Returns the underlying client for other protocols over HTTP; it follows no redirects.
     ///
     /// # Errors
-    /// Returns [`EgressDenied`](super::egress::EgressDenied) if the address is not allowed. Addresses of host names are
+    /// Returns [`EgressDenied`] if the address is not allowed. Addresses of host names are
     /// checked at each connection.
-    pub fn for_url(&self, url: &Url) -> Result<reqwest::Client, super::egress::EgressDenied> {
+    pub fn for_url(&self, url: &Url) -> Result<reqwest::Client, EgressDenied> {
         self.egress.check_url(url).map(|()| self.inner.clone())
+    }
+
+    /// Sends one request through the egress guard, without a signature and without following redirects.
+    pub(super) async fn send_once(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+    ) -> Result<Response, Fault> {
+        self.egress.check_url(url).map_err(|denied| Fault::unsent(denied.to_string()))?;
+        let mut request = Request::new(method, url.clone());
+        *request.headers_mut() = headers;
+        *request.body_mut() = body.map(Into::into);
+        self.inner.execute(request).await.map_err(|error| Fault::of_request(&error, url))
     }
 
     /// Sends a request and follows redirects as in the Fetch standard ("HTTP-redirect fetch"). The egress guard checks
@@ -80,78 +110,52 @@ impl HttpClient {
     /// - After a redirect to another origin, requests have no credentials, declared headers or signature.
     ///
     /// Returns the first other response with an unread body. Dropping the future or the response closes the connection.
-    pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Response, Fault> {
-        let Outgoing { call, method, url, headers, private, body } = outgoing;
-        self.follow(Hop { call, is_declared_origin: true, method, url, headers, private, body }).await
-    }
-
-    /// Sends an unsigned `GET` for a web page, which has no declared server, and follows redirects like `send`.
-    pub(super) async fn get(&self, url: Url, headers: HeaderMap) -> Result<Response, Fault> {
-        let (method, private) = (Method::GET, HeaderMap::new());
-        self.follow(Hop { call: Uuid::nil(), is_declared_origin: false, method, url, headers, private, body: None })
-            .await
-    }
-
-    async fn follow(&self, mut hop: Hop) -> Result<Response, Fault> {
+    pub(super) async fn send(&self, mut outgoing: Outgoing) -> Result<Response, Fault> {
         for followed in 0..=MAX_REDIRECTS {
-            // Only a fault of the first hop can prove that nothing was sent.
-            let place = |fault: Fault| Fault { sent: fault.sent || followed > 0, ..fault };
-            let through = |denied: super::egress::EgressDenied| match followed {
+            self.egress.check_url(&outgoing.url).map_err(|denied| match followed {
                 0 => Fault::unsent(denied.to_string()),
                 _ => Fault::terminal(format!("a redirect was not followed: {denied}")),
-            };
-            self.egress.check_url(&hop.url).map_err(through)?;
-            let answer = self.inner.execute(self.request(&hop)).await;
-            let response = answer.map_err(|error| place(Fault::of_request(&error, &hop.url)))?;
-            match hop.next(&response)? {
-                Some(next) => hop = next,
-                None => return Ok(response),
+            })?;
+            let response = self.inner.execute(self.request(&outgoing)).await.map_err(|error| {
+                let fault = Fault::of_request(&error, &outgoing.url);
+                // Only a fault of the first request can prove that nothing was sent.
+                Fault { sent: fault.sent || followed > 0, ..fault }
+            })?;
+            if !outgoing.redirect(&response)? {
+                return Ok(response);
             }
         }
-        Err(Fault::terminal(format!(
-            "more than {MAX_REDIRECTS} redirects; the last one led to {}",
-            authority(&hop.url)
-        )))
+        let host = authority(&outgoing.url);
+        Err(Fault::terminal(format!("more than {MAX_REDIRECTS} redirects; the last one led to {host}")))
     }
 
-    fn request(&self, hop: &Hop) -> Request {
-        let mut request = Request::new(hop.method.clone(), hop.url.clone());
+    fn request(&self, outgoing: &Outgoing) -> Request {
+        let mut request = Request::new(outgoing.method.clone(), outgoing.url.clone());
         let headers = request.headers_mut();
-        headers.extend(hop.headers.clone());
+        headers.extend(outgoing.headers.clone());
         // Declared headers replace default headers of the same name.
-        headers.extend(hop.private.clone());
-        if hop.is_declared_origin {
-            // Signed for each hop, because a redirect may drop the body.
-            let body = hop.body.as_deref().unwrap_or_default();
-            headers.extend(self.reporting.signed(hop.call, self.clock.now(), body));
+        headers.extend(outgoing.private.clone());
+        if let Some(call) = outgoing.signed_for {
+            // Signed for each request, because a redirect may drop the body.
+            let body = outgoing.body.as_deref().unwrap_or_default();
+            headers.extend(self.reporting.signed(call, self.clock.now(), body));
         }
-        *request.body_mut() = hop.body.clone().map(Into::into);
+        *request.body_mut() = outgoing.body.clone().map(Into::into);
         request
     }
 }
 
-/// One request in a chain of redirects.
-struct Hop {
-    call: Uuid,
-    /// Whether all requests so far went to the declared origin.
-    is_declared_origin: bool,
-    method: Method,
-    url: Url,
-    headers: HeaderMap,
-    private: HeaderMap,
-    body: Option<Bytes>,
-}
-
-impl Hop {
-    /// Builds the request that follows a redirect; `None` if the response is not a redirect to follow.
-    fn next(&self, response: &Response) -> Result<Option<Self>, Fault> {
-        let again = match response.status() {
+impl Outgoing {
+    /// Changes the request to the one that follows a redirect. Returns `false` if the response is not a redirect to
+    /// follow.
+    fn redirect(&mut self, response: &Response) -> Result<bool, Fault> {
+        let is_repeated = match response.status() {
             StatusCode::SEE_OTHER => matches!(self.method, Method::GET | Method::HEAD),
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method != Method::POST,
-            _ => return Ok(None),
+            _ => return Ok(false),
         };
-        let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
+        let Some(location) = response.headers().get(header::LOCATION) else { return Ok(false) };
         let parsed = std::str::from_utf8(location.as_bytes()).ok().and_then(|text| self.url.join(text).ok());
         let Some(mut url) = parsed.filter(|url| matches!(url.scheme(), "http" | "https")) else {
             return Err(Fault::terminal(format!("{} redirects to an invalid web address", authority(&self.url))));
@@ -159,25 +163,23 @@ impl Hop {
         url.set_fragment(None);
         // Credentials in a `Location` come from the server, not from the definition.
         let _ = (url.set_username(""), url.set_password(None));
-        let same_origin = url.origin() == self.url.origin();
-        let (mut headers, mut private) = (self.headers.clone(), self.private.clone());
-        if !same_origin {
+        if url.origin() != self.url.origin() {
+            self.signed_for = None;
             // The content type describes the body, so it is sent to the other origin as well.
-            let content_type = private.remove(header::CONTENT_TYPE);
-            private = content_type.into_iter().map(|value| (header::CONTENT_TYPE, value)).collect();
+            let content_type = self.private.remove(header::CONTENT_TYPE);
+            self.private = content_type.into_iter().map(|value| (header::CONTENT_TYPE, value)).collect();
         }
-        if !again {
-            headers.remove(header::CONTENT_TYPE);
-            private.remove(header::CONTENT_TYPE);
+        if !is_repeated {
+            self.method = Method::GET;
+            self.body = None;
+            self.private.remove(header::CONTENT_TYPE);
         }
-        Ok(Some(Self {
-            call: self.call,
-            is_declared_origin: self.is_declared_origin && same_origin,
-            method: if again { self.method.clone() } else { Method::GET },
-            url,
-            headers,
-            private,
-            body: self.body.clone().filter(|_| again),
-        }))
+        self.url = url;
+        Ok(true)
     }
+}
+
+/// Parses the URL of a message or document.
+pub fn parse_url(text: &str) -> Result<Url, String> {
+    Url::parse(text).map_err(|error| format!("the URL is invalid: {error}"))
 }

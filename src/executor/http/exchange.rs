@@ -3,10 +3,11 @@
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Response, StatusCode};
 
-use super::client::HttpClient;
+use super::client::{HttpClient, Outgoing};
 use super::fault::Fault;
-use super::plan::{Outgoing, Plan};
-use super::{answer, read, status};
+use super::plan::Plan;
+use super::read::{self, BodyError, MAX_ANSWER_BYTES, Media, check_encoding};
+use super::{status, stream};
 use crate::domain::ToolOutput;
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::executor::Invocation;
@@ -22,7 +23,7 @@ enum ExchangeResult {
 /// Runs one call. Fault details contain the URL as it was declared, because argument values may be secret.
 pub async fn run(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> Result<ToolOutput, Fault> {
     outcome(plan, client, invocation).await.map_err(|mut fault| {
-        fault.details.insert("url".to_owned(), plan.declared_url().into());
+        fault.details.insert("url".to_owned(), plan.url.declared.as_str().into());
         fault
     })
 }
@@ -56,21 +57,30 @@ async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> R
 
 /// Sends the request and reads the response.
 async fn send(client: &HttpClient, outgoing: Outgoing, invocation: &Invocation) -> Result<ExchangeResult, Fault> {
-    let hide = |text: String| match &invocation.redaction {
-        Some(redaction) => redaction.text(&text).into_owned(),
-        None => text,
-    };
+    let redaction = invocation.redaction.as_deref();
     let credential = outgoing.private.get(AUTHORIZATION).and_then(status::secret_part);
-    let hidden: Vec<String> = credential.into_iter().chain(client.reporting.token(outgoing.call)).collect();
+    let hidden: Vec<String> = credential.into_iter().chain(client.reporting.token(invocation.id)).collect();
     let response = client.send(outgoing).await?;
     match response.status() {
         StatusCode::ACCEPTED if client.reporting.is_reachable() => Ok(ExchangeResult::Deferred(response)),
         StatusCode::ACCEPTED => Err(Fault::terminal(
             "the server answered 202 Accepted, but no running service could receive a later result",
         )),
-        success if success.is_success() => {
-            answer::read(response, &invocation.emitter, hide).await.map(ExchangeResult::Complete)
-        }
-        _ => Err(status::fault(response, client.clock.now(), &hidden, hide).await),
+        success if success.is_success() => read(response, invocation).await.map(ExchangeResult::Complete),
+        _ => Err(status::fault(response, client.clock.now(), &hidden, redaction).await),
     }
+}
+
+/// Reads a 2xx response: an event stream, or a body that is read completely.
+async fn read(mut response: Response, invocation: &Invocation) -> Result<ToolOutput, Fault> {
+    let media = Media::of(response.headers());
+    check_encoding(response.headers())?;
+    if media.essence == "text/event-stream" {
+        return stream::answer(response, &invocation.emitter, invocation.redaction.as_deref()).await;
+    }
+    let bytes = read::body(&mut response, MAX_ANSWER_BYTES).await.map_err(|error| match error {
+        BodyError::TooLarge => read::too_large(),
+        BodyError::Incomplete => Fault::of_body(response.url()),
+    })?;
+    read::parsed(bytes.len(), move || media.read(bytes)).await?.map_err(Fault::terminal)
 }

@@ -2,13 +2,16 @@
 
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::egress::EgressDenied;
-use super::limits::CONNECT_TIMEOUT;
 use crate::domain::Failure;
+
+/// Timeout for establishing a connection, including TLS. The timeout of the call bounds the whole run.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A failed exchange.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,42 +1,54 @@
-//! Fetching a document: one GET without redirects, bounded in time and size.
+//! Fetching documents and web pages: one GET, bounded in size.
 
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, HeaderValue};
-use reqwest::{Method, Request, Response};
-use serde_json::Value;
+use reqwest::Method;
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use url::Url;
 
-use super::client::HttpClient;
+use super::client::{HttpClient, Outgoing, parse_url};
 use super::fault::{Fault, authority};
-use crate::domain::json::{self, JsonError};
+use super::read::{self, BodyError, Media, check_encoding};
+use super::status::status_line;
+use crate::domain::json::JsonError;
+
+/// The `Accept` header for pages: pages preferred, anything else accepted.
+const PAGES: &str = "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,image/*;q=0.8,*/*;q=0.5";
+
+/// A fetched page.
+#[derive(Debug)]
+pub struct Page {
+    /// The final URL, after all redirects.
+    pub url: Url,
+    /// The status of the response, a 2xx.
+    pub status: u16,
+    /// The media type, in lower case and without parameters; empty if unknown.
+    pub media_type: String,
+    /// The charset that the server declared.
+    pub charset: Option<String>,
+    /// The body.
+    pub bytes: Vec<u8>,
+}
 
 impl HttpClient {
-    /// Fetches the JSON document at `url` through the egress guard.
+    /// Fetches the JSON document at `url` through the egress guard and parses it with `parse`. Redirects are not
+    /// followed.
     ///
     /// # Errors
     /// Returns a message with the reason. It contains nothing of the response body.
-    pub async fn fetch_json(&self, url: &str, max_bytes: usize, timeout: Duration) -> Result<Value, String> {
-        self.fetch_parsed(url, max_bytes, timeout, json::parse).await
-    }
-
-    /// Fetches the JSON document at `url` through the egress guard and parses it with `parse`.
-    ///
-    /// # Errors
-    /// Returns a message like [`Self::fetch_json`].
-    pub async fn fetch_parsed<T>(
+    pub async fn fetch_json<T>(
         &self,
         url: &str,
         max_bytes: usize,
         timeout: Duration,
         parse: impl FnOnce(&[u8]) -> Result<T, JsonError>,
     ) -> Result<T, String> {
-        let url = Url::parse(url).map_err(|error| format!("the URL is invalid: {error}"))?;
+        let url = parse_url(url)?;
         let bytes = self.fetch(&url, "application/json", max_bytes, timeout).await?;
         parse(&bytes).map_err(|_| format!("{} answered with invalid JSON", authority(&url)))
     }
 
-    /// Fetches the text of the document at `url`, JSON or YAML, through the egress guard.
+    /// Fetches the text of the document at `url`, JSON or YAML, through the egress guard. Redirects are not followed.
     ///
     /// # Errors
     /// Returns a message like [`Self::fetch_json`].
@@ -51,51 +63,63 @@ impl HttpClient {
         max_bytes: usize,
         timeout: Duration,
     ) -> Result<Vec<u8>, String> {
-        self.egress.check_url(url).map_err(|denied| denied.to_string())?;
-        let mut request = Request::new(Method::GET, url.clone());
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
-        let whole = async {
-            let answer = self.inner.execute(request).await;
-            let response = answer.map_err(|error| Fault::of_request(&error, url).message)?;
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+        let exchange = async {
+            let mut response = self.send_once(Method::GET, url, headers, None).await.map_err(|fault| fault.message)?;
             let status = response.status();
             if !status.is_success() {
-                let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
                 let hint = if status.is_redirection() { "; redirects are not followed" } else { "" };
-                return Err(format!("{} answered HTTP {}{reason}{hint}", authority(url), status.as_u16()));
+                return Err(format!("{} answered {}{hint}", authority(url), status_line(status)));
             }
-            bytes(response, url, max_bytes).await
+            read::body(&mut response, max_bytes).await.map_err(|error| match error {
+                BodyError::TooLarge => format!("{} answered with more than {max_bytes} bytes", authority(url)),
+                BodyError::Incomplete => Fault::of_body(url).message,
+            })
         };
         let late = |_| format!("{} did not answer within {} s", authority(url), timeout.as_secs_f64());
-        tokio::time::timeout(timeout, whole).await.map_err(late)?
+        tokio::time::timeout(timeout, exchange).await.map_err(late)?
     }
-}
 
-async fn bytes(mut response: Response, url: &Url, max_bytes: usize) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response
-        .chunk()
-        .await
-        .map_err(|_| format!("{} closed the connection before the response was complete", authority(url)))?
-    {
-        if bytes.len() + chunk.len() > max_bytes {
-            return Err(format!("{} answered with more than {max_bytes} bytes", authority(url)));
+    /// Fetches the page at `url` through the egress guard and follows redirects. The request is not signed; only its
+    /// `User-Agent` identifies the service.
+    ///
+    /// # Errors
+    /// Returns a [`Fault`] if the address is denied or unreachable, or if the response is not 2xx, larger than
+    /// `max_bytes` bytes, or compressed.
+    pub async fn page(&self, url: Url, max_bytes: usize) -> Result<Page, Fault> {
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(PAGES))]);
+        let (method, private) = (Method::GET, HeaderMap::new());
+        let mut response = self.send(Outgoing { signed_for: None, method, url, headers, private, body: None }).await?;
+        let (url, status) = (response.url().clone(), response.status());
+        if !status.is_success() {
+            let message = format!("{} answered {} for {}", authority(&url), status_line(status), url.path());
+            let retryable = status.is_server_error() || status.as_u16() == 429;
+            return Err(Fault { retryable, ..Fault::terminal(message) });
         }
-        bytes.extend_from_slice(&chunk);
+        check_encoding(response.headers())?;
+        let Media { essence, charset } = Media::of(response.headers());
+        let bytes = read::body(&mut response, max_bytes).await.map_err(|error| match error {
+            BodyError::TooLarge => {
+                Fault::terminal(format!("the page of {} is larger than {max_bytes} bytes", authority(&url)))
+            }
+            BodyError::Incomplete => Fault::of_body(&url),
+        })?;
+        Ok(Page { url, status: status.as_u16(), media_type: essence, charset, bytes })
     }
-    Ok(bytes)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::test_server::{TestServer, response};
     use super::super::tests::client;
     use super::*;
+    use crate::domain::json::parse;
 
     async fn fetched(answer: impl Into<Vec<u8>>) -> Result<Value, String> {
         let server = TestServer::answering(answer).await;
-        let fetched = client(&["127.0.0.1"]).fetch_json(&server.url("/d"), 100, Duration::from_secs(15)).await;
+        let fetched = client(&["127.0.0.1"]).fetch_json(&server.url("/d"), 100, Duration::from_secs(15), parse).await;
         fetched.map_err(|message| message.replace(&format!("127.0.0.1:{}", server.port), "HOST"))
     }
 
@@ -122,9 +146,59 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let url = format!("http://{host}/");
-        let late = client(&["127.0.0.1"]).fetch_json(&url, 100, Duration::from_millis(50)).await;
+        let late = client(&["127.0.0.1"]).fetch_json(&url, 100, Duration::from_millis(50), parse).await;
         assert_eq!(late, Err(format!("{host} did not answer within 0.05 s")));
-        let denied = client(&[]).fetch_json(&url, 100, Duration::from_secs(15)).await.unwrap_err();
+        let denied = client(&[]).fetch_json(&url, 100, Duration::from_secs(15), parse).await.unwrap_err();
         assert!(denied.contains("is not allowed (loopback address"), "{denied}");
+    }
+
+    async fn get(url: &str, allow: &[&str]) -> Result<Page, Fault> {
+        client(allow).page(Url::parse(url).unwrap(), 100).await
+    }
+
+    #[tokio::test]
+    async fn a_page_is_fetched_after_redirects_without_a_signature() {
+        let mut server = TestServer::start(|request| match request.target.as_str() {
+            "/a" => response("302 Found\r\nlocation: /b?c=d", ""),
+            _ => response("200 OK\r\ncontent-type: Text/HTML; charset=latin1", "caf\u{e9}"),
+        })
+        .await;
+        let page = get(&server.url("/a"), &["127.0.0.1"]).await.unwrap();
+        assert_eq!((page.url.as_str(), page.status), (server.url("/b?c=d").as_str(), 200));
+        assert_eq!((page.media_type.as_str(), page.charset.as_deref()), ("text/html", Some("latin1")));
+        assert_eq!(page.bytes, "caf\u{e9}".as_bytes());
+        for _ in 0..2 {
+            let request = server.received.recv().await.unwrap();
+            assert_eq!(request.method, "GET");
+            assert!(request.header("webhook-signature").is_none() && request.header("accept").is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn page_errors_have_clear_messages() {
+        for (answer, message, retryable) in [
+            (response("404 Not Found", "x"), "HOST answered HTTP 404 Not Found for /p", false),
+            (response("503 Busy", "x"), "HOST answered HTTP 503 Service Unavailable for /p", true),
+            (response("200 OK", "x".repeat(101)), "the page of HOST is larger than 100 bytes", false),
+            (
+                response("200 OK\r\ncontent-encoding: gzip", "x"),
+                "the response is compressed (gzip), although only uncompressed responses were requested",
+                false,
+            ),
+        ] {
+            let server = TestServer::answering(answer).await;
+            let no = get(&server.url("/p"), &["127.0.0.1"]).await.unwrap_err();
+            let message_seen = no.message.replace(&format!("127.0.0.1:{}", server.port), "HOST");
+            assert_eq!((message_seen.as_str(), no.retryable), (message, retryable));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_guard_checks_the_first_address_and_each_redirect() {
+        let mut server = TestServer::answering(response("302 Found\r\nlocation: http://127.0.0.2:1/", "")).await;
+        assert!(get(&server.url("/"), &[]).await.unwrap_err().message.contains("is not allowed (loopback address"));
+        assert!(server.received.try_recv().is_err());
+        let no = get(&server.url("/"), &["127.0.0.1"]).await.unwrap_err().message;
+        assert!(no.contains("a redirect was not followed") && no.contains("127.0.0.2"), "{no}");
     }
 }

@@ -1,7 +1,7 @@
 //! Declared headers and credentials.
 
 use base64::Engine;
-use reqwest::header::{self, HeaderName, HeaderValue};
+use reqwest::header::{HeaderName, HeaderValue};
 
 use super::styles::Styles;
 use super::template::{Arguments, Template};
@@ -17,7 +17,8 @@ pub struct HeaderTemplate {
     pub name: HeaderName,
     /// JSON Pointer of the declaration within the executor's object.
     pub pointer: String,
-    value: Template,
+    /// Template of the value.
+    pub value: Template,
 }
 
 impl HeaderTemplate {
@@ -35,16 +36,11 @@ impl HeaderTemplate {
         let value = Template::parse(value)?;
         // Checks all parts of the value except the arguments.
         let literal = value.names().map(|name| (name.to_owned(), "x".into())).collect();
-        match value.render(&literal, str::to_owned).map(|text| header_value(&text)) {
+        match value.render(&literal).map(|text| header_value(&text)) {
             Ok(Ok(_)) => Ok(Self { name, pointer, value }),
             Ok(Err(fault)) => Err(format!("the value {fault}")),
             Err(_) => Err("the value is not a valid header value".to_owned()),
         }
-    }
-
-    /// Returns the names of the placeholders.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.value.names()
     }
 
     /// Returns the declared value if it has no placeholders.
@@ -62,7 +58,7 @@ impl HeaderTemplate {
     pub fn render(&self, arguments: &Arguments, styles: &Styles) -> Result<Option<HeaderValue>, String> {
         let write = |name: &str, value: &_| styles.text(name, value, str::to_owned);
         let Ok(text) = self.value.render_with(arguments, write) else { return Ok(None) };
-        let names: Vec<&str> = self.names().collect();
+        let names: Vec<&str> = self.value.names().collect();
         let named = |fault| format!("the value of the header {}, built from {}, {fault}", self.name, names.join(", "));
         let mut value = header_value(&text).map_err(named)?;
         // The value may contain a preset, which must not appear in a log.
@@ -98,11 +94,12 @@ pub fn check_auth(auth: &HttpAuth, faults: &mut Vec<(String, String)>) {
     }
 }
 
-/// Builds the `Authorization` header. Secrets are looked up for every request, so a changed secret needs no restart.
+/// Builds the value of the `Authorization` header. Secrets are looked up for every request, so a changed secret needs no
+/// restart.
 ///
 /// # Errors
 /// Returns a message that names the secret and never contains its value.
-pub fn authorization(auth: &HttpAuth, secrets: &Secrets) -> Result<(HeaderName, HeaderValue), String> {
+pub fn authorization(auth: &HttpAuth, secrets: &Secrets) -> Result<HeaderValue, String> {
     let (name, text) = match auth {
         HttpAuth::Bearer { token } => (&token.secret, format!("Bearer {}", secrets.get(&token.secret)?)),
         HttpAuth::Basic { username, password } => {
@@ -113,7 +110,7 @@ pub fn authorization(auth: &HttpAuth, secrets: &Secrets) -> Result<(HeaderName, 
     let mut value =
         header_value(&text).map_err(|fault| format!("the secret \"{name}\" is not a valid credential: it {fault}"))?;
     value.set_sensitive(true);
-    Ok((header::AUTHORIZATION, value))
+    Ok(value)
 }
 
 #[cfg(test)]
@@ -162,11 +159,11 @@ mod tests {
             _ => None,
         });
         let bearer = |name: &str| HttpAuth::Bearer { token: SecretRef { secret: name.into() } };
-        let (name, value) = authorization(&bearer("T"), &secrets).unwrap();
-        assert_eq!((name.as_str(), value.as_bytes()), ("authorization", b"Bearer tok".as_slice()));
+        let value = authorization(&bearer("T"), &secrets).unwrap();
+        assert_eq!(value.as_bytes(), b"Bearer tok");
         assert!(value.is_sensitive() && !format!("{value:?}").contains("tok"));
         let basic = HttpAuth::Basic { username: "u".into(), password: SecretRef { secret: "T".into() } };
-        assert_eq!(authorization(&basic, &secrets).unwrap().1.as_bytes(), b"Basic dTp0b2s=");
+        assert_eq!(authorization(&basic, &secrets).unwrap().as_bytes(), b"Basic dTp0b2s=");
         assert_eq!(
             authorization(&bearer("NONE"), &secrets).unwrap_err(),
             "the secret \"NONE\" is not set; the operator of this service can set it as TOOLPOST_SECRET_NONE"

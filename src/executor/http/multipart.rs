@@ -8,8 +8,7 @@ use bytes::Bytes;
 use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 
-use super::body::JsonTemplate;
-use super::fields::Fields;
+use super::body::{Fields, JsonTemplate};
 use super::styles::Styles;
 use super::template::{Arguments, text_of};
 use crate::domain::json::shorten;
@@ -115,18 +114,15 @@ struct File<'v> {
 impl<'v> File<'v> {
     /// Reads a file from an object; `None` if the object is other data.
     fn of(object: &'v Map<String, Value>) -> Option<Self> {
-        let mut file =
-            Self { filename: None, content_base64: object.get("content_base64")?.as_str()?, content_type: None };
-        for (key, value) in object {
-            match key.as_str() {
-                "content_base64" => {}
-                _ if value.is_null() => {}
-                "filename" => file.filename = Some(value.as_str()?),
-                "content_type" => file.content_type = Some(value.as_str()?),
-                _ => return None,
-            }
-        }
-        Some(file)
+        let text = |name: &str| object.get(name).and_then(Value::as_str);
+        let file = Self {
+            filename: text("filename"),
+            content_base64: text("content_base64")?,
+            content_type: text("content_type"),
+        };
+        let is_member = |name: &str| ["filename", "content_base64", "content_type"].contains(&name);
+        let is_file = object.iter().all(|(name, value)| value.is_null() || value.is_string() && is_member(name));
+        is_file.then_some(file)
     }
 }
 

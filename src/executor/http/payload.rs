@@ -6,20 +6,18 @@ use bytes::Bytes;
 use reqwest::header::{self, HeaderValue};
 use serde::Serialize;
 use serde_json::Value;
-use uuid::Uuid;
 
-use super::body::JsonTemplate;
-use super::fields::Fields;
+use super::body::{Fields, JsonTemplate};
 use super::headers::HeaderTemplate;
 use super::multipart;
 use super::reporting::Reporting;
 use super::styles::Styles;
 use super::target::encode_component;
 use super::template::{Arguments, text_of};
-use crate::domain::Agent;
 use crate::domain::serialization::BodyType;
 use crate::domain::tool::HttpSpec;
 use crate::executor::Invocation;
+use crate::executor::envelope::Envelope;
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -44,15 +42,9 @@ pub enum Payload {
 
 /// The default request body.
 #[derive(Serialize)]
-struct Envelope<'a> {
-    id: Uuid,
-    call_id: &'a str,
-    name: &'a str,
-    arguments: &'a Value,
-    context: &'a Arguments,
-    agent: Option<&'a Agent>,
-    attempt: u32,
-    deadline_ms: u64,
+struct DefaultBody<'a> {
+    #[serde(flatten)]
+    run: Envelope<'a>,
     progress_url: Option<String>,
     result_url: Option<String>,
     token: Option<String>,
@@ -74,76 +66,40 @@ impl Payload {
             let text = fixed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
             text.split(';').next().unwrap_or_default().trim().to_owned()
         });
-        let mut misfit = |fault: &str| {
+        let kind = (spec.body_type, media_type.as_deref());
+        let is_form = matches!(kind, (None | Some(BodyType::Form), Some(FORM)) | (Some(BodyType::Form), None));
+        if let Some(fault) = content_type_fault(kind, is_form, declared) {
             let pointer = content_type.map_or("/body_type", |header| &header.pointer);
             faults.push((pointer.to_owned(), fault.to_owned()));
-        };
-        let is_json = |media_type: &str| media_type == "application/json" || media_type.ends_with("+json");
-        let is_form = match (spec.body_type, media_type.as_deref()) {
-            (Some(BodyType::None), Some(_)) => {
-                misfit("must be omitted, because `body_type` is \"none\"");
-                false
+        }
+        let parsed = match (spec.body_type, declared) {
+            (Some(BodyType::None), None) => Ok(Self::None),
+            (None, None) if bodyless => Ok(Self::None),
+            (None | Some(BodyType::Form), None) => Ok(Self::Envelope),
+            (Some(BodyType::Text), Some(text @ Value::String(_))) => {
+                Ok(Self::Text(JsonTemplate::parse(text, "/body", faults)))
             }
-            (Some(BodyType::Text | BodyType::Base64), Some("")) => {
-                misfit("must be a media type without placeholders");
-                false
-            }
-            (None | Some(BodyType::Form), Some(FORM)) | (Some(BodyType::Form), None) => {
-                if !declared.is_some_and(Value::is_object) {
-                    misfit("a form requires a `body` that is an object");
-                }
-                true
-            }
-            (None | Some(BodyType::Json), Some(media_type)) if !is_json(media_type) => {
-                misfit(
-                    "must be application/json, a type that ends in +json, or, if `body` is an object, \
-                     application/x-www-form-urlencoded; other types require the `body_type` \"text\" or \"base64\"",
-                );
-                false
-            }
-            (Some(BodyType::Multipart), Some(_)) => {
-                misfit(
-                    "must be omitted: the service sets the Content-Type of a multipart body, including the boundary",
-                );
-                false
-            }
-            (Some(BodyType::Form), Some(_)) => {
-                misfit("must be application/x-www-form-urlencoded for a form");
-                false
-            }
-            _ => false,
-        };
-        match (spec.body_type, declared) {
-            (Some(BodyType::None), declared) => {
-                if declared.is_some() {
-                    faults.push(("/body".to_owned(), "must be omitted, because `body_type` is \"none\"".to_owned()));
-                }
-                Self::None
-            }
-            (Some(kind @ (BodyType::Text | BodyType::Base64)), Some(text @ Value::String(_))) => {
-                let template = JsonTemplate::parse(text, "/body", faults);
-                if kind == BodyType::Text { Self::Text(template) } else { Self::Base64(template) }
+            (Some(BodyType::Base64), Some(text @ Value::String(_))) => {
+                Ok(Self::Base64(JsonTemplate::parse(text, "/body", faults)))
             }
             (Some(BodyType::Multipart), Some(Value::Object(object))) => {
-                Self::Multipart(Fields::parse(object, "/body", faults))
+                Ok(Self::Multipart(Fields::parse(object, "/body", faults)))
             }
-            (Some(BodyType::Multipart), _) => {
-                faults.push(("/body".to_owned(), "must be an object for this `body_type`".to_owned()));
-                Self::None
+            (None | Some(BodyType::Form), Some(Value::Object(object))) if is_form => {
+                Ok(Self::Form(Fields::parse(object, "/body", faults)))
             }
-            (Some(BodyType::Text | BodyType::Base64), _) => {
-                faults.push(("/body".to_owned(), "must be a string for this `body_type`".to_owned()));
-                Self::None
+            (None | Some(BodyType::Json | BodyType::Form), Some(template)) => {
+                Ok(Self::Json(JsonTemplate::parse(template, "/body", faults)))
             }
-            (None, None) if bodyless => Self::None,
-            (Some(BodyType::Json), None) => {
-                faults.push(("/body".to_owned(), "is required by `body_type`".to_owned()));
-                Self::None
-            }
-            (_, None) => Self::Envelope,
-            (_, Some(Value::Object(object))) if is_form => Self::Form(Fields::parse(object, "/body", faults)),
-            (_, Some(template)) => Self::Json(JsonTemplate::parse(template, "/body", faults)),
-        }
+            (Some(BodyType::None), Some(_)) => Err("must be omitted, because `body_type` is \"none\""),
+            (Some(BodyType::Multipart), _) => Err("must be an object for this `body_type`"),
+            (Some(BodyType::Text | BodyType::Base64), _) => Err("must be a string for this `body_type`"),
+            (Some(BodyType::Json), None) => Err("is required by `body_type`"),
+        };
+        parsed.unwrap_or_else(|fault| {
+            faults.push(("/body".to_owned(), fault.to_owned()));
+            Self::None
+        })
     }
 
     /// Calls `visit` with the pointer and the name of every placeholder.
@@ -155,19 +111,7 @@ impl Payload {
         }
     }
 
-    /// Returns `true` if arguments without a placeholder become query parameters.
-    #[must_use]
-    pub fn leaves_arguments(&self) -> bool {
-        matches!(self, Self::None)
-    }
-
-    /// Returns `true` if the body is omitted when its arguments are absent.
-    #[must_use]
-    pub fn may_be_absent(&self) -> bool {
-        matches!(self, Self::Json(_) | Self::Text(_) | Self::Base64(_))
-    }
-
-    /// Renders the content type and the body for one run.
+    /// Renders the content type and the body for one run; `None` if there is no body or its argument is absent.
     ///
     /// # Errors
     /// Returns a message for the model if an argument cannot be encoded.
@@ -177,54 +121,70 @@ impl Payload {
         arguments: &Arguments,
         styles: &Styles,
         reporting: &Reporting,
-    ) -> Result<(HeaderValue, Option<Bytes>), String> {
-        match self {
-            Self::None => Ok((HeaderValue::from_static(""), None)),
-            Self::Envelope => json(&Envelope {
-                id: run.id,
-                call_id: &run.call_id,
-                name: &run.name,
-                arguments: &run.arguments,
-                context: &run.context,
-                agent: run.agent.as_deref(),
-                attempt: run.attempt,
-                deadline_ms: run.timeout_ms,
-                progress_url: reporting.progress_url(run.id),
-                result_url: reporting.result_url(run.id),
-                token: reporting.token(run.id),
-            }),
-            Self::Json(template) => {
-                template.render(arguments).map_or(Ok((HeaderValue::from_static(""), None)), |value| json(&value))
-            }
+    ) -> Result<Option<(HeaderValue, Bytes)>, String> {
+        let text = |template: &JsonTemplate| {
+            template.render(arguments).filter(|value| !value.is_null()).map(|value| text_of(&value).into_owned())
+        };
+        let (content_type, body) = match self {
+            Self::None => return Ok(None),
+            Self::Envelope => (
+                "application/json",
+                json(&DefaultBody {
+                    run: Envelope::new(run, run.timeout_ms),
+                    progress_url: reporting.progress_url(run.id),
+                    result_url: reporting.result_url(run.id),
+                    token: reporting.token(run.id),
+                })?,
+            ),
+            Self::Json(template) => match template.render(arguments) {
+                Some(value) => ("application/json", json(&value)?),
+                None => return Ok(None),
+            },
             Self::Form(fields) => {
                 let pairs = fields.pairs(arguments, styles, encode_component);
                 let text = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&");
-                Ok((HeaderValue::from_static(FORM), Some(text.into())))
+                (FORM, text.into())
             }
-            Self::Multipart(fields) => {
-                let (content_type, body) = multipart::render(fields, arguments, styles)?;
-                Ok((content_type, Some(body)))
-            }
-            Self::Text(template) => {
-                let text = text(template, arguments).map(|text| Bytes::from(text.into_bytes()));
-                Ok((HeaderValue::from_static("text/plain; charset=utf-8"), text))
-            }
-            Self::Base64(template) => {
-                let decode = |text: String| STANDARD.decode(text.trim()).map(Bytes::from);
-                let bytes = text(template, arguments).map(decode).transpose();
-                let bytes = bytes.map_err(|error| format!("the request body is not base64: {error}"))?;
-                Ok((HeaderValue::from_static("application/octet-stream"), bytes))
-            }
-        }
+            Self::Multipart(fields) => return multipart::render(fields, arguments, styles).map(Some),
+            Self::Text(template) => match text(template) {
+                Some(text) => ("text/plain; charset=utf-8", text.into()),
+                None => return Ok(None),
+            },
+            Self::Base64(template) => match text(template).map(|text| STANDARD.decode(text.trim())) {
+                Some(Ok(bytes)) => ("application/octet-stream", bytes.into()),
+                Some(Err(error)) => return Err(format!("the request body is not base64: {error}")),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some((HeaderValue::from_static(content_type), body)))
     }
 }
 
-fn text(template: &JsonTemplate, arguments: &Arguments) -> Option<String> {
-    template.render(arguments).filter(|value| !value.is_null()).map(|value| text_of(&value).into_owned())
+/// Returns the error in a declared `Content-Type` for this body type, if any.
+fn content_type_fault(
+    kind: (Option<BodyType>, Option<&str>),
+    is_form: bool,
+    declared: Option<&Value>,
+) -> Option<&'static str> {
+    let is_json = |media_type: &str| media_type == "application/json" || media_type.ends_with("+json");
+    Some(match kind {
+        _ if is_form && declared.is_some_and(Value::is_object) => return None,
+        _ if is_form => "a form requires a `body` that is an object",
+        (Some(BodyType::None), Some(_)) => "must be omitted, because `body_type` is \"none\"",
+        (Some(BodyType::Text | BodyType::Base64), Some("")) => "must be a media type without placeholders",
+        (None | Some(BodyType::Json), Some(media_type)) if !is_json(media_type) => {
+            "must be application/json, a type that ends in +json, or, if `body` is an object, \
+             application/x-www-form-urlencoded; other types require the `body_type` \"text\" or \"base64\""
+        }
+        (Some(BodyType::Multipart), Some(_)) => {
+            "must be omitted: the service sets the Content-Type of a multipart body, including the boundary"
+        }
+        (Some(BodyType::Form), Some(_)) => "must be application/x-www-form-urlencoded for a form",
+        _ => return None,
+    })
 }
 
-fn json(value: &impl Serialize) -> Result<(HeaderValue, Option<Bytes>), String> {
-    let bytes =
-        serde_json::to_vec(value).map_err(|error| format!("cannot encode the request body as JSON: {error}"))?;
-    Ok((HeaderValue::from_static("application/json"), Some(bytes.into())))
+fn json(value: &impl Serialize) -> Result<Bytes, String> {
+    let bytes = serde_json::to_vec(value);
+    bytes.map(Into::into).map_err(|error| format!("cannot encode the request body as JSON: {error}"))
 }

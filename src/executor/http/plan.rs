@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use reqwest::Method;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
-use url::Url;
-use uuid::Uuid;
 
 use super::argument_names::ArgumentNames;
-use super::fields::Fields;
+use super::body::Fields;
+use super::client::Outgoing;
 use super::headers::{HeaderTemplate, authorization, check_auth};
 use super::payload::Payload;
 use super::reporting::Reporting;
@@ -29,7 +27,8 @@ const ACCEPT: &str = "application/json, text/event-stream;q=0.9, text/*;q=0.9, i
 #[derive(Debug, Clone)]
 pub struct Plan {
     method: Method,
-    url: UrlTemplate,
+    /// Template of the URL.
+    pub url: UrlTemplate,
     query: Fields,
     headers: Vec<HeaderTemplate>,
     cookies: Fields,
@@ -38,23 +37,6 @@ pub struct Plan {
     auth: Option<HttpAuth>,
     /// Arguments with a placeholder. In a request without a body, the others become query parameters.
     placed: BTreeSet<String>,
-}
-
-/// A rendered request.
-#[derive(Debug)]
-pub struct Outgoing {
-    /// Id of the call, used in the signature.
-    pub call: Uuid,
-    /// HTTP method.
-    pub method: Method,
-    /// Target URL.
-    pub url: Url,
-    /// Headers sent to any server, also after redirects.
-    pub headers: HeaderMap,
-    /// Headers for the declared origin only: declared headers and credentials.
-    pub private: HeaderMap,
-    /// Request body, if any.
-    pub body: Option<Bytes>,
 }
 
 impl Plan {
@@ -99,7 +81,7 @@ impl Plan {
         };
         url.iter().flat_map(UrlTemplate::names).for_each(|name| place("/url", name));
         for header in &headers {
-            header.names().for_each(|name| place(&header.pointer, name));
+            header.value.names().for_each(|name| place(&header.pointer, name));
         }
         query.names("/query", &mut place);
         cookies.names("/cookies", &mut place);
@@ -118,12 +100,6 @@ impl Plan {
         }
     }
 
-    /// Returns the URL as it was declared, without the query.
-    #[must_use]
-    pub fn declared_url(&self) -> &str {
-        self.url.declared()
-    }
-
     /// Renders the request for one run.
     ///
     /// # Errors
@@ -137,12 +113,13 @@ impl Plan {
         let none = Arguments::new();
         let arguments = invocation.arguments.as_object().unwrap_or(&none);
         let mut added = self.query.pairs(arguments, &self.styles, encode_component);
-        if self.body.leaves_arguments() {
+        if matches!(self.body, Payload::None) {
             let unplaced = arguments.iter().filter(|(name, _)| !self.placed.contains(*name));
             added.extend(unplaced.flat_map(|(name, value)| self.styles.pairs(name, name, value, encode_component)));
         }
         let url = self.url.render(arguments, &self.styles, &added)?;
-        let (content_type, body) = self.body.render(invocation, arguments, &self.styles, reporting)?;
+        let rendered = self.body.render(invocation, arguments, &self.styles, reporting)?;
+        let (content_type, body) = rendered.unzip();
 
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static(ACCEPT));
@@ -153,9 +130,7 @@ impl Plan {
             headers.insert(HeaderName::from_static("traceparent"), value);
         }
         let mut private = HeaderMap::new();
-        if body.is_some() {
-            private.insert(header::CONTENT_TYPE, content_type);
-        }
+        private.extend(content_type.map(|value| (header::CONTENT_TYPE, value)));
         if let Ok(key) = HeaderValue::from_str(&invocation.id.to_string()) {
             private.insert(HeaderName::from_static("idempotency-key"), key);
         }
@@ -164,17 +139,15 @@ impl Plan {
                 private.insert(header.name.clone(), value);
             }
         }
-        if body.is_none() && self.body.may_be_absent() {
+        // The argument of the body is absent, so the declared content type describes nothing.
+        if body.is_none() && !matches!(self.body, Payload::None) {
             private.remove(header::CONTENT_TYPE);
         }
-        if let Some(value) = self.cookie(arguments) {
-            private.insert(header::COOKIE, value);
-        }
+        private.extend(self.cookie(arguments).map(|value| (header::COOKIE, value)));
         if let Some(auth) = &self.auth {
-            let (name, value) = authorization(auth, secrets)?;
-            private.insert(name, value);
+            private.insert(header::AUTHORIZATION, authorization(auth, secrets)?);
         }
-        Ok(Outgoing { call: invocation.id, method: self.method.clone(), url, headers, private, body })
+        Ok(Outgoing { signed_for: Some(invocation.id), method: self.method.clone(), url, headers, private, body })
     }
 
     /// Renders all cookies as one header. Encoded cookies are always valid in a header.

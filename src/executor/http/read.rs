@@ -5,8 +5,10 @@ use reqwest::Response;
 use reqwest::header::{self, HeaderMap, HeaderName};
 
 use super::fault::Fault;
-use super::limits::MAX_ANSWER_BYTES;
 use crate::domain::{ToolOutput, json};
+
+/// Maximum size of a response, in bytes.
+pub const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// JSON above this size is parsed on a blocking thread, because it would delay other tasks.
 const PARSE_INLINE_BYTES: usize = 256 * 1024;
@@ -27,12 +29,18 @@ const TEXTUAL: [&str; 12] = [
     "application/x-www-form-urlencoded",
 ];
 
-/// Runs `parse` for an input of this size, on a blocking thread if the input is large.
-pub async fn parsed<T: Send + 'static>(bytes: usize, parse: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+/// Runs `work` for an input of this size, on a blocking thread if the input is large. Returns `None` if that thread
+/// fails.
+pub async fn run_sized<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     if bytes <= PARSE_INLINE_BYTES {
-        return Ok(parse());
+        return Some(work());
     }
-    tokio::task::spawn_blocking(parse).await.map_err(|_| Fault::terminal("the response could not be read"))
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+/// Parses an input of this size, on a blocking thread if it is large.
+pub async fn parsed<T: Send + 'static>(bytes: usize, parse: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    run_sized(bytes, parse).await.ok_or_else(|| Fault::terminal("the response could not be read"))
 }
 
 /// Creates the fault for a response larger than [`MAX_ANSWER_BYTES`].
@@ -40,20 +48,29 @@ pub fn too_large() -> Fault {
     Fault::terminal(format!("the response is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)"))
 }
 
-/// Reads a body completely. If the announced or received length exceeds the limit, the connection is dropped.
-pub async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
-    if response.content_length().is_some_and(|length| length > MAX_ANSWER_BYTES as u64) {
-        return Err(too_large());
+/// An error while reading a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyError {
+    /// The body exceeds the limit.
+    TooLarge,
+    /// The connection was closed before the end of the body.
+    Incomplete,
+}
+
+/// Reads a body completely. Fails as soon as the announced or received length exceeds `max_bytes`, so that the caller
+/// drops the connection.
+pub async fn body(response: &mut Response, max_bytes: usize) -> Result<Vec<u8>, BodyError> {
+    if response.content_length().is_some_and(|length| length > max_bytes as u64) {
+        return Err(BodyError::TooLarge);
     }
     let mut bytes = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) if bytes.len() + chunk.len() > MAX_ANSWER_BYTES => return Err(too_large()),
-            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-            Ok(None) => return Ok(bytes),
-            Err(_) => return Err(Fault::of_body(response.url())),
+    while let Some(chunk) = response.chunk().await.map_err(|_| BodyError::Incomplete)? {
+        if bytes.len() + chunk.len() > max_bytes {
+            return Err(BodyError::TooLarge);
         }
+        bytes.extend_from_slice(&chunk);
     }
+    Ok(bytes)
 }
 
 /// Reads at most `limit` bytes from the beginning of a body, as text for error messages. Returns an empty text if the

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::HeaderMap;
 use uuid::Uuid;
 
 use crate::domain::Time;
@@ -69,13 +69,7 @@ impl Reporting {
     /// Creates the headers that sign a request (Standard Webhooks). The message id is the call's id in every attempt,
     /// so that a receiver can recognize a repeated request.
     pub(super) fn signed(&self, call: Uuid, now: Time, body: &[u8]) -> HeaderMap {
-        let (id, timestamp) = (call.to_string(), now.0.div_euclid(1_000_000));
-        let signature = self.key.signature(&id, timestamp, body);
-        let named =
-            [("webhook-id", id), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signature)];
-        // Digits and base64 are always valid header values.
-        let valid = |(name, value)| Some((HeaderName::from_static(name), HeaderValue::try_from(value).ok()?));
-        named.into_iter().filter_map(valid).collect()
+        self.key.headers(&call.to_string(), now, body)
     }
 
     fn url(&self, call: Uuid, what: &str) -> Option<String> {

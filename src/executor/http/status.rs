@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::fault::Fault;
 use super::read;
 use crate::domain::{Time, json};
+use crate::executor::Redaction;
 
 /// Maximum number of bytes read from an error body.
 pub const READ_BYTES: usize = 64 * 1024;
@@ -16,15 +17,13 @@ const MESSAGE_CHARS: usize = 500;
 const DETAIL_CHARS: usize = 4000;
 
 /// Converts a response other than 2xx to a fault. 429 and 5xx are retryable, after the wait that the server specifies.
-/// `hidden` are the secrets that were sent, which are removed from the quoted body. `hide` redacts the secrets among
-/// the arguments.
-pub async fn fault(response: Response, now: Time, hidden: &[String], hide: impl Fn(String) -> String) -> Fault {
+/// `hidden` are the secrets that were sent, which are removed from the quoted body, as are the secrets of `redaction`.
+pub async fn fault(response: Response, now: Time, hidden: &[String], redaction: Option<&Redaction>) -> Fault {
     let status = response.status();
     let retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
     let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after_ms = retry_after.filter(|_| retryable).and_then(|text| wait_ms(text, now));
-    let mut body = read::beginning(response, READ_BYTES).await;
-    body = hide(body);
+    let mut body = Redaction::apply(redaction, read::beginning(response, READ_BYTES).await);
     for secret in hidden {
         body = body.replace(secret, "[redacted]");
     }
@@ -34,12 +33,17 @@ pub async fn fault(response: Response, now: Time, hidden: &[String], hide: impl 
     fault
 }
 
+/// Returns `HTTP 404 Not Found`.
+pub fn status_line(status: StatusCode) -> String {
+    let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
+    format!("HTTP {}{reason}", status.as_u16())
+}
+
 /// Builds the message `HTTP 404 Not Found: …` with the text of [`error_message`].
 fn message(status: StatusCode, body: &str) -> String {
-    let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
     let text = error_message(body);
     let separator = if text.is_empty() { "" } else { ": " };
-    format!("HTTP {}{reason}{separator}{text}", status.as_u16())
+    format!("{}{separator}{text}", status_line(status))
 }
 
 /// Extracts the error message from a body: the detail of a problem (RFC 9457), a usual message member of JSON APIs, or

@@ -3,26 +3,26 @@
 use reqwest::Response;
 
 use super::fault::Fault;
-use super::limits::MAX_ANSWER_BYTES;
-use super::{read, status};
+use super::read::{self, MAX_ANSWER_BYTES};
+use super::status;
 use crate::domain::decode::DecodeError;
 use crate::domain::{ToolOutput, json};
-use crate::executor::Emitter;
 use crate::executor::report::Report;
+use crate::executor::{Emitter, Redaction};
 use crate::formats::sse::Parser;
 
 /// Extra bytes for field names next to a result of the maximum size.
 const FIELD_NAMES: usize = 64;
 
 /// Reads the stream to its first `result` and sends the reports before it. Ignores events with other names. Dropping
-/// the response closes the connection.
+/// the response closes the connection. Texts are redacted before they are cut.
 ///
 /// # Errors
 /// Returns a [`Fault`] if the stream ends without a `result`, has an `error` event, is too large or is not text.
 pub async fn answer(
     mut response: Response,
     emitter: &Emitter,
-    hide: impl Fn(String) -> String,
+    redaction: Option<&Redaction>,
 ) -> Result<ToolOutput, Fault> {
     let mut parser = Parser::new(MAX_ANSWER_BYTES + FIELD_NAMES);
     loop {
@@ -41,7 +41,7 @@ pub async fn answer(
                 b"progress" => drop(read::parsed(data.len(), move || report(data)).await?.tell(emitter).await),
                 b"result" => return read::parsed(data.len(), move || result(data)).await?,
                 b"error" => {
-                    let text = hide(String::from_utf8_lossy(&data).into_owned());
+                    let text = Redaction::apply(redaction, String::from_utf8_lossy(&data).into_owned());
                     return Err(read::parsed(data.len(), move || error(&text)).await?);
                 }
                 _ => {}

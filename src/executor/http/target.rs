@@ -6,7 +6,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::styles::Styles;
-use super::template::{Arguments, MissingArgument, Part, Template};
+use super::template::{Arguments, Part, Template};
 
 /// Characters to encode in cookie values (RFC 6265, section 4.1.1), including `%`, so that decoding is unambiguous.
 const COOKIE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(b'\\').add(b'%');
@@ -21,6 +21,9 @@ const LITERAL: &AsciiSet =
 /// Maximum length of a URL, in bytes; the HTTP library accepts at most 65,534.
 const MAX_URL_BYTES: usize = 65_000;
 
+/// Maximum length of a URL that a caller provides, in characters.
+const MAX_URL_CHARS: usize = 2048;
+
 /// A URL with placeholders in its path and query.
 #[derive(Debug, Clone)]
 pub struct UrlTemplate {
@@ -30,8 +33,8 @@ pub struct UrlTemplate {
     segments: Vec<Template>,
     /// The query parameters between ampersands.
     pairs: Vec<Template>,
-    /// The declared URL, without the query.
-    declared: String,
+    /// The declared URL, without the query. It is safe to show, because it contains no argument values.
+    pub declared: String,
 }
 
 impl UrlTemplate {
@@ -41,14 +44,7 @@ impl UrlTemplate {
     /// Returns a message if the scheme is invalid, the authority has a user or a placeholder, or the URL has a fragment
     /// or a stray `%`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
-            return Err("a URL must not contain blanks, control characters or backslashes".to_owned());
-        }
-        let (scheme, rest) = text.split_once("://").ok_or("must begin with http:// or https://")?;
-        if !["http", "https"].iter().any(|allowed| scheme.eq_ignore_ascii_case(allowed)) {
-            return Err("must begin with http:// or https://".to_owned());
-        }
-        let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (scheme, authority, rest) = split_url(text)?;
         if authority.contains(['{', '}']) {
             return Err("the host and the port cannot contain placeholders".to_owned());
         }
@@ -73,12 +69,6 @@ impl UrlTemplate {
     /// Returns the names of the placeholders.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().chain(&self.pairs).flat_map(Template::names)
-    }
-
-    /// Returns the declared URL without the query. It is safe to show, because it contains no argument values.
-    #[must_use]
-    pub fn declared(&self) -> &str {
-        &self.declared
     }
 
     /// Renders the URL with the arguments in their declared styles, followed by the pairs of `added`. Query parameters
@@ -114,6 +104,38 @@ impl UrlTemplate {
     }
 }
 
+/// Checks the syntax of a URL that a caller provides. The egress guard checks its target at each use.
+///
+/// # Errors
+/// Returns a message with the reason if the URL is invalid.
+pub fn check_url(text: &str) -> Result<(), String> {
+    if text.chars().count() > MAX_URL_CHARS {
+        return Err(format!("must have at most {MAX_URL_CHARS} characters"));
+    }
+    let (_, authority, _) = split_url(text)?;
+    if authority.contains('@') {
+        return Err("a URL must not contain a user or password".to_owned());
+    }
+    // The parser would treat the first segment of `http:///path` as the host.
+    if authority.is_empty() {
+        return Err("a URL needs a host".to_owned());
+    }
+    Url::parse(text).map(|_| ()).map_err(|error| format!("not a URL: {error}"))
+}
+
+/// Splits an HTTP URL into its scheme, its authority, and the rest.
+fn split_url(text: &str) -> Result<(&str, &str, &str), String> {
+    if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
+        return Err("a URL must not contain blanks, control characters or backslashes".to_owned());
+    }
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    if !["http", "https"].iter().any(|allowed| scheme.eq_ignore_ascii_case(allowed)) {
+        return Err("must begin with http:// or https://".to_owned());
+    }
+    let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    Ok((scheme, authority, rest))
+}
+
 /// Percent-encodes the text of a path segment or query parameter (RFC 3986, section 2.1).
 #[must_use]
 pub fn encode_component(text: &str) -> String {
@@ -135,7 +157,7 @@ fn render_segment(
 ) -> Result<String, String> {
     let text = segment
         .render_with(arguments, write)
-        .map_err(|MissingArgument(name)| format!("the URL needs the argument \"{name}\", which is missing"))?;
+        .map_err(|name| format!("the URL needs the argument \"{name}\", which is missing"))?;
     let Some(name) = segment.names().next() else { return Ok(text) };
     let decoded = percent_decode_str(&text).collect::<Vec<u8>>();
     match decoded.as_slice() {
@@ -276,6 +298,35 @@ mod tests {
 
     #[test]
     fn the_declared_url_has_no_query() {
-        assert_eq!(UrlTemplate::parse("http://h/{x}?key={y}").unwrap().declared(), "http://h/{x}");
+        assert_eq!(UrlTemplate::parse("http://h/{x}?key={y}").unwrap().declared, "http://h/{x}");
+    }
+
+    #[test]
+    fn urls_are_checked() {
+        let longest = format!("http://h/{}", "é".repeat(MAX_URL_CHARS - 9));
+        for good in ["http://h", "HTTPS://Hooks.example.com:8443/a/b?c=d&e=%20#f", "http://[::1]:80/", &longest] {
+            assert_eq!(check_url(good), Ok(()), "{good}");
+        }
+        for (bad, why) in [
+            ("", "begin with http://"),
+            ("h.example/x", "begin with http://"),
+            ("ftp://h/", "begin with http://"),
+            ("http:h", "begin with http://"),
+            ("http://", "host"),
+            ("http:///x", "host"),
+            ("http://?x", "host"),
+            ("http://u:p@h/", "user"),
+            ("http://@h/", "user"),
+            ("http://h\\@e/", "backslashes"),
+            ("http://h/a b", "blanks"),
+            ("http://h/\u{0}", "control"),
+            ("http://h:99999/", "not a URL"),
+            ("http://[::1/", "not a URL"),
+            ("http://:80/", "not a URL"),
+            (&format!("{longest}x"), "at most 2048"),
+        ] {
+            let fault = check_url(bad).unwrap_err();
+            assert!(fault.contains(why), "{bad}: {fault}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Text templates with `{placeholders}`. The caller of [`Template::render`] chooses the encoding of values.
+//! Text templates with `{placeholders}`. The caller of [`Template::render_with`] chooses the encoding of values.
 
 use std::borrow::Cow;
 
@@ -75,33 +75,25 @@ impl Template {
         }
     }
 
-    /// Renders the text. `encode` is applied to arguments, not to literals.
+    /// Renders the text with arguments as text.
     ///
     /// # Errors
-    /// Returns [`MissingArgument`] for the first argument that is absent or `null`.
-    pub fn render<'t>(
-        &'t self,
-        arguments: &Arguments,
-        encode: impl Fn(&str) -> String,
-    ) -> Result<String, MissingArgument<'t>> {
-        self.render_with(arguments, |_, value| encode(&text_of(value)))
+    /// Returns the name of the first argument that is absent or `null`.
+    pub fn render(&self, arguments: &Arguments) -> Result<String, &str> {
+        self.render_with(arguments, |_, value| text_of(value).into_owned())
     }
 
     /// Renders the text with arguments written by `write`.
     ///
     /// # Errors
-    /// Returns [`MissingArgument`] for the first argument that is absent or `null`.
-    pub fn render_with<'t>(
-        &'t self,
-        arguments: &Arguments,
-        write: impl Fn(&str, &Value) -> String,
-    ) -> Result<String, MissingArgument<'t>> {
+    /// Returns the name of the first argument that is absent or `null`.
+    pub fn render_with(&self, arguments: &Arguments, write: impl Fn(&str, &Value) -> String) -> Result<String, &str> {
         let mut text = String::new();
         for part in &self.0 {
             match part {
                 Part::Literal(literal) => text.push_str(literal),
                 Part::Placeholder(name) => match arguments.get(name) {
-                    None | Some(Value::Null) => return Err(MissingArgument(name)),
+                    None | Some(Value::Null) => return Err(name),
                     Some(value) => text.push_str(&write(name, value)),
                 },
             }
@@ -109,10 +101,6 @@ impl Template {
         Ok(text)
     }
 }
-
-/// The name of an argument that a template needs and the call does not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MissingArgument<'t>(pub &'t str);
 
 /// Converts a value to text: a string unchanged, other values to compact JSON.
 #[must_use]
@@ -131,7 +119,7 @@ mod tests {
 
     fn rendered(template: &str, arguments: Value) -> Result<String, String> {
         let template = Template::parse(template)?;
-        template.render(arguments.as_object().unwrap(), str::to_owned).map_err(|missing| missing.0.to_owned())
+        template.render(arguments.as_object().unwrap()).map_err(str::to_owned)
     }
 
     #[test]

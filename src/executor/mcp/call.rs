@@ -35,11 +35,8 @@ impl Drop for InFlight {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             // Fails only if the server no longer reads requests.
-            let _ = tokio::time::timeout(
-                CANCEL_TIMEOUT,
-                handle.cancel(Some("the call was cancelled or timed out".to_owned())),
-            )
-            .await;
+            let cancelling = handle.cancel(Some("the call was cancelled or timed out".to_owned()));
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, cancelling).await;
         });
     }
 }
@@ -69,7 +66,10 @@ pub async fn run(
             server.request_refresh();
         }
         let failure = fault::failure(name, error, link.url.as_ref());
-        link.redaction.as_ref().map_or(failure.clone(), |redaction| redaction.failure(failure))
+        match &link.redaction {
+            Some(redaction) => redaction.failure(failure),
+            None => failure,
+        }
     };
     let handle =
         link.peer.send_cancellable_request(request, options).await.map_err(|error| failed(error).never_left())?;

@@ -2,17 +2,19 @@
 //! and ending it.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
-use std::os::unix::process::ExitStatusExt;
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 
+use super::ring::Ring;
 use crate::domain::json;
-use crate::executor::Processes;
 use crate::executor::process::supervised_command;
+use crate::executor::{Processes, Redaction};
 
 /// Maximum time for a program to exit after its standard input was closed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -33,17 +35,8 @@ pub struct ChildGuard {
     last_line: Option<JoinHandle<Option<String>>>,
 }
 
-/// The pipes of a program.
-pub struct Pipes {
-    /// Standard input; closing it asks the program to exit.
-    pub stdin: ChildStdin,
-    /// Standard output.
-    pub stdout: ChildStdout,
-    /// Standard error.
-    pub stderr: ChildStderr,
-}
-
-/// Starts a program below a helper, in its own process group and with only this environment.
+/// Starts a program below a helper, in its own process group and with only this environment. Its standard error is
+/// collected in `stderr`. Returns also its standard output and input; closing the input asks the program to exit.
 ///
 /// # Errors
 /// Returns a message if the program cannot be started.
@@ -52,33 +45,25 @@ pub fn start(
     argv: &[String],
     env: &BTreeMap<String, String>,
     cwd: Option<&str>,
-) -> Result<(ChildGuard, Pipes), String> {
+    stderr: &Ring,
+    redaction: Option<Arc<Redaction>>,
+) -> Result<(ChildGuard, ChildStdout, ChildStdin), String> {
     let own = std::env::current_dir().ok();
     let cwd = cwd.map(Path::new).or(own.as_deref());
-    let command = supervised_command(processes, argv, env, cwd);
-    let mut command = command.map_err(|error| error.to_string())?;
-    let failed = |error: std::io::Error| format!("its program cannot be started: {error}");
-    let mut child = command.spawn().map_err(failed)?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    match (stdin, stdout, stderr) {
-        (Some(stdin), Some(stdout), Some(stderr)) => {
-            Ok((ChildGuard { child: Some(child), last_line: None }, Pipes { stdin, stdout, stderr }))
-        }
-        _ => Err("its program has no pipes".to_owned()),
-    }
+    let mut command = supervised_command(processes, argv, env, cwd).map_err(|error| error.to_string())?;
+    let mut child = command.spawn().map_err(|error| format!("its program cannot be started: {error}"))?;
+    let (Some(stdin), Some(stdout), Some(pipe)) = (child.stdin.take(), child.stdout.take(), child.stderr.take()) else {
+        return Err("its program has no pipes".to_owned());
+    };
+    let ring = stderr.clone();
+    let last_line = tokio::spawn(async move { ring.fill(pipe, redaction.as_deref()).await });
+    Ok((ChildGuard { child: Some(child), last_line: Some(last_line) }, stdout, stdin))
 }
 
 impl ChildGuard {
     /// Returns the process id of the helper.
     pub fn id(&self) -> Option<u32> {
         self.child.as_ref().and_then(Child::id)
-    }
-
-    /// Sets the task that reads standard error, for the message about the end of the program.
-    pub fn with_last_line(self, last_line: JoinHandle<Option<String>>) -> Self {
-        let mut running = self;
-        running.last_line = Some(last_line);
-        running
     }
 
     /// Closes standard input, waits for the end of the program, and kills it if it hangs. Returns a message about its
@@ -111,8 +96,7 @@ async fn ended(mut child: Child) -> Option<ExitStatus> {
     if let Ok(status) = tokio::time::timeout(GRACE, child.wait()).await {
         return status.ok();
     }
-    let helper = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
-    if let Some(helper) = helper {
+    if let Some(helper) = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
         // The helper forwards the signal, and kills the processes that ignore it.
         let _ = rustix::process::kill_process(helper, rustix::process::Signal::TERM);
     }

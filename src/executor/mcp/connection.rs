@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rmcp::RoleClient;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, Implementation, ListToolsRequest, PaginatedRequestParams,
     ProtocolVersion, ServerPeerInfo, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::transport::Transport;
-use rmcp::{ClientHandler, RoleClient};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -19,10 +19,9 @@ use super::child::{self, ChildGuard};
 use super::context::ServerContext;
 use super::lines::LineTransport;
 use super::link::Link;
-use super::progress::ProgressRouter;
+use super::progress::{ProgressRouter, Receivers, Tap};
 use super::resolve::{ResolvedServer, ResolvedTransport};
 use super::ring::Ring;
-use super::tap::Tap;
 use super::{annotations, fault, http};
 use crate::executor::Redaction;
 
@@ -45,19 +44,8 @@ pub struct Connection {
     pub changed: Arc<Notify>,
     /// The program of a stdio server.
     pub child: Option<ChildGuard>,
-    running: RunningService<RoleClient, McpClient>,
+    running: RunningService<RoleClient, ClientConfig>,
     lost: CancellationToken,
-}
-
-/// The client handler that identifies this service to servers.
-struct McpClient;
-
-impl ClientHandler for McpClient {
-    fn get_info(&self) -> ClientConfig {
-        let implementation = Implementation::new("toolpost", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), implementation)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
-    }
 }
 
 /// The handshake of a connection.
@@ -69,18 +57,6 @@ pub enum Handshake {
     Initialize,
 }
 
-impl Handshake {
-    fn mode(self) -> ClientLifecycleMode {
-        match self {
-            Self::Newest => ClientLifecycleMode::Auto {
-                preferred_versions: vec![ProtocolVersion::LATEST],
-                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-            },
-            Self::Initialize => ClientLifecycleMode::Initialize,
-        }
-    }
-}
-
 /// An error returned by [`open`].
 pub struct ConnectError {
     /// Message for people.
@@ -89,8 +65,8 @@ pub struct ConnectError {
     pub may_be_older: bool,
 }
 
-impl ConnectError {
-    fn because(reason: String) -> Self {
+impl From<String> for ConnectError {
+    fn from(reason: String) -> Self {
         Self { reason, may_be_older: false }
     }
 }
@@ -105,32 +81,21 @@ pub async fn open(
     context: &ServerContext,
     stderr: &Ring,
 ) -> Result<Connection, ConnectError> {
-    let redaction =
-        Redaction::of(&server.secrets).map_err(|_| ConnectError::because("its secrets are too long".to_owned()))?;
+    let redaction = Redaction::of(&server.secrets).map_err(|_| "its secrets are too long".to_owned())?;
     let redaction = redaction.map(Arc::new);
     let (progress, changed, lost) = (ProgressRouter::default(), Arc::<Notify>::default(), CancellationToken::new());
+    let receivers = Receivers { progress: progress.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
     let (begun, child, url) = match server.reached {
         ResolvedTransport::Stdio { argv, env, cwd } => {
-            let (child, pipes) =
-                child::start(&context.processes, &argv, &env, cwd.as_deref()).map_err(ConnectError::because)?;
-            let (ring, hidden) = (stderr.clone(), redaction.clone());
-            let reading = tokio::spawn(async move { ring.fill(pipes.stderr, hidden.as_deref()).await });
-            let child = child.with_last_line(reading);
-            let inner = LineTransport::new(pipes.stdout, pipes.stdin);
-            let tap =
-                Tap { inner, progress: progress.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
-            (begin(tap, handshake, None).await, Some(child), None)
+            let (child, stdout, stdin) =
+                child::start(&context.processes, &argv, &env, cwd.as_deref(), stderr, redaction.clone())?;
+            let inner = LineTransport::new(stdout, stdin);
+            (begin(Tap { inner, receivers }, handshake, None).await, Some(child), None)
         }
         ResolvedTransport::Http { url, headers } => {
-            let (inner, url) = http::transport(&context.client, &url, &headers).map_err(ConnectError::because)?;
-            let tap =
-                Tap { inner, progress: progress.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
-            (begin(tap, handshake, Some(&url)).await, None, Some(url))
+            let (inner, url) = http::transport(&context.client, &url, &headers)?;
+            (begin(Tap { inner, receivers }, handshake, Some(&url)).await, None, Some(url))
         }
-    };
-    let clean = |reason: String| match &redaction {
-        Some(redaction) => redaction.text(&reason).into_owned(),
-        None => reason,
     };
     match begun {
         Ok(running) => {
@@ -138,13 +103,13 @@ pub async fn open(
             let info = link.peer.peer_info();
             Ok(Connection { link: Arc::new(link), info, changed, child, running, lost })
         }
-        Err(ConnectError { reason, may_be_older }) => {
-            let ended = match child {
-                Some(child) => child.end().await,
-                None => None,
-            };
-            let reason = ended.map_or(reason.clone(), |ended| format!("{reason}; {ended}"));
-            Err(ConnectError { reason: clean(reason), may_be_older })
+        Err(ConnectError { mut reason, may_be_older }) => {
+            if let Some(child) = child
+                && let Some(ended) = child.end().await
+            {
+                reason = format!("{reason}; {ended}");
+            }
+            Err(ConnectError { reason: Redaction::apply(redaction.as_deref(), reason), may_be_older })
         }
     }
 }
@@ -153,42 +118,34 @@ async fn begin(
     transport: Tap<impl Transport<RoleClient> + 'static>,
     handshake: Handshake,
     url: Option<&Url>,
-) -> Result<RunningService<RoleClient, McpClient>, ConnectError> {
-    McpClient.serve_with_lifecycle(transport, handshake.mode()).await.map_err(|error| {
+) -> Result<RunningService<RoleClient, ClientConfig>, ConnectError> {
+    let implementation = Implementation::new("toolpost", env!("CARGO_PKG_VERSION"));
+    let client = ClientConfig::new(ClientCapabilities::default(), implementation)
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+    let mode = match handshake {
+        Handshake::Newest => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        },
+        Handshake::Initialize => ClientLifecycleMode::Initialize,
+    };
+    client.serve_with_lifecycle(transport, mode).await.map_err(|error| {
         let (reason, may_be_older) = fault::of_start(&error, url);
         ConnectError { reason, may_be_older: may_be_older && handshake == Handshake::Newest }
     })
 }
 
 impl Connection {
-    /// Splits the connection into the part for calls, the notification about changed tools, and the part that closes
-    /// it.
-    pub fn split(self) -> (Arc<Link>, Arc<Notify>, ConnectionShutdown) {
-        let Self { link, changed, child, running, lost, .. } = self;
-        (link, changed, ConnectionShutdown { running, child, lost })
-    }
-}
-
-/// The part of a connection that closes it. Dropping it closes the connection in the background.
-pub struct ConnectionShutdown {
-    running: RunningService<RoleClient, McpClient>,
-    child: Option<ChildGuard>,
-    lost: CancellationToken,
-}
-
-impl ConnectionShutdown {
     /// Waits until the connection is lost.
-    pub async fn wait(&self) {
+    pub async fn wait_lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// Closes the connection. Returns a message about the end of the program, if the server is a program.
+    /// Closes the connection. Returns a message about the end of the program, if the server is a program. Dropping the
+    /// connection closes it in the background.
     pub async fn end(mut self) -> Option<String> {
         let _ = self.running.close_with_timeout(CLOSE_TIMEOUT).await;
-        match self.child.take() {
-            Some(child) => child.end().await,
-            None => None,
-        }
+        self.child?.end().await
     }
 }
 

@@ -9,7 +9,8 @@ use url::Url;
 
 use super::link::Link;
 use crate::domain::{Failure, json};
-use crate::executor::http::fault::Fault;
+use crate::executor::Redaction;
+use crate::executor::http::Fault;
 
 /// Maximum length of a quoted error message, in characters.
 const MAX_CHARS: usize = 1000;
@@ -47,10 +48,10 @@ pub fn is_broken(error: &ServiceError) -> bool {
 }
 
 fn of_transport(error: &DynamicTransportError, url: Option<&Url>) -> Fault {
-    let (Some(http), Some(url)) = (error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>(), url) else {
-        return lost();
-    };
-    of_http(http, url)
+    match (error.error.downcast_ref(), url) {
+        (Some(http), Some(url)) => of_http(http, url),
+        _ => lost(),
+    }
 }
 
 fn of_http(error: &StreamableHttpError<reqwest::Error>, url: &Url) -> Fault {
@@ -105,8 +106,7 @@ pub fn of_start(error: &ClientInitializeError, url: Option<&Url>) -> (String, bo
             (format!("it refused the connection: {}", json::shorten(&error.message, MAX_CHARS)), true)
         }
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
-            let versions: Vec<&str> =
-                server_supported.iter().take(10).map(rmcp::model::ProtocolVersion::as_str).collect();
+            let versions: Vec<&str> = server_supported.iter().take(10).map(|version| version.as_str()).collect();
             (format!("its protocol versions are not supported by this service: {}", versions.join(", ")), true)
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => (of_start(fallback, url).0, false),
@@ -120,8 +120,5 @@ pub fn message(error: ServiceError, link: &Link) -> String {
         ServiceError::Timeout { timeout } => format!("it did not answer within {} ms", timeout.as_millis()),
         error => failure("", error, link.url.as_ref()).message,
     };
-    match &link.redaction {
-        Some(redaction) => redaction.text(&reason).into_owned(),
-        None => reason,
-    }
+    Redaction::apply(link.redaction.as_deref(), reason)
 }

@@ -29,12 +29,18 @@ const RESERVED: [&str; 9] = [
 /// Returns the error in a header's name or value, if any.
 #[must_use]
 pub fn header_fault(name: &str, value: Option<&str>) -> Option<String> {
-    let Ok(parsed) = HeaderName::try_from(name) else { return Some("the header name is invalid".to_owned()) };
-    if RESERVED.contains(&parsed.as_str()) {
-        return Some("the header is reserved for the protocol".to_owned());
+    header(name, value.unwrap_or_default()).err().map(str::to_owned)
+}
+
+/// Parses a header. Its value never appears in a log.
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let name = HeaderName::try_from(name).map_err(|_| "the header name is invalid")?;
+    if RESERVED.contains(&name.as_str()) {
+        return Err("the header is reserved for the protocol");
     }
-    let is_fit = value.is_none_or(|value| HeaderValue::try_from(value).is_ok());
-    (!is_fit).then(|| "the header value is invalid".to_owned())
+    let mut value = HeaderValue::try_from(value).map_err(|_| "the header value is invalid")?;
+    value.set_sensitive(true);
+    Ok((name, value))
 }
 
 /// Creates a transport that is not connected yet.
@@ -49,16 +55,10 @@ pub fn transport(
     crate::executor::http::check_url(url).map_err(|fault| format!("its url {fault}"))?;
     let parsed = Url::parse(url).map_err(|error| format!("its url is invalid: {error}"))?;
     let inner = client.for_url(&parsed).map_err(|denied| denied.to_string())?;
-    let mut custom = HashMap::new();
-    for (name, value) in headers {
-        if let Some(fault) = header_fault(name, Some(value)) {
-            return Err(format!("its header \"{name}\": {fault}"));
-        }
-        if let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
-            value.set_sensitive(true);
-            custom.insert(name, value);
-        }
-    }
+    let custom = headers
+        .iter()
+        .map(|(name, value)| header(name, value).map_err(|fault| format!("its header \"{name}\": {fault}")));
+    let custom = custom.collect::<Result<HashMap<_, _>, _>>()?;
     let config = StreamableHttpClientTransportConfig::with_uri(parsed.as_str())
         .custom_headers(custom)
         .max_concurrent_requests(MAX_CONCURRENT)

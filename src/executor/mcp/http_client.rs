@@ -3,21 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::stream::{BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::streamable_http_client::{StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse};
 
 use super::lines;
-use crate::executor::http::MAX_ANSWER_BYTES;
+use crate::executor::http::{self, MAX_ANSWER_BYTES};
 use crate::formats::sse;
 
 /// The header with the protocol's session id.
 const SESSION: &str = "mcp-session-id";
 
-/// An HTTP client for rmcp. Cheap to clone.
+/// An HTTP client for rmcp. Cheap to clone. The size of events is always bounded by [`MAX_ANSWER_BYTES`].
 #[derive(Debug, Clone)]
 pub struct Client(pub reqwest::Client);
 
@@ -34,19 +32,6 @@ impl StreamableHttpClient for Client {
         session_id: Option<Arc<str>>,
         auth_header: Option<String>,
         headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, Error> {
-        let most = MAX_ANSWER_BYTES;
-        self.post_message_with_max_sse_event_size(uri, message, session_id, auth_header, headers, most).await
-    }
-
-    async fn post_message_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
-        headers: Headers,
-        max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, Error> {
         if let JsonRpcMessage::Request(request) = &message
             && matches!(request.request, ClientRequest::ListToolsRequest(_))
@@ -67,15 +52,8 @@ impl StreamableHttpClient for Client {
                 return Ok(listed);
             }
         }
-        let post = self.0.post_message_with_max_sse_event_size(
-            uri,
-            message,
-            session_id,
-            auth_header,
-            headers,
-            max_sse_event_size,
-        );
-        post.await
+        let most = MAX_ANSWER_BYTES;
+        self.0.post_message_with_max_sse_event_size(uri, message, session_id, auth_header, headers, most).await
     }
 
     async fn delete_session(
@@ -96,54 +74,32 @@ impl StreamableHttpClient for Client {
         auth_header: Option<String>,
         headers: Headers,
     ) -> Result<BoxedSseResponse, Error> {
-        self.0.get_stream(uri, session_id, last_event_id, auth_header, headers).await
-    }
-
-    async fn get_stream_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        session_id: Option<Arc<str>>,
-        last_event_id: Option<String>,
-        auth_header: Option<String>,
-        headers: Headers,
-        max_sse_event_size: usize,
-    ) -> Result<BoxedSseResponse, Error> {
-        let most = max_sse_event_size;
+        let most = MAX_ANSWER_BYTES;
         self.0.get_stream_with_max_sse_event_size(uri, session_id, last_event_id, auth_header, headers, most).await
     }
 }
 
 /// Sends the request and returns the response; `None` if it does not answer this request.
 async fn list(post: reqwest::RequestBuilder, id: &RequestId) -> Option<StreamableHttpPostResponse> {
-    let response = post.send().await.ok().filter(|response| response.status().is_success())?;
+    let mut response = post.send().await.ok().filter(|response| response.status().is_success())?;
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let (kind, session) = (header(CONTENT_TYPE.as_str())?, header(SESSION));
-    let body = response.bytes_stream().boxed();
     let message = match kind.as_str() {
-        kind if kind.starts_with("application/json") => whole(body).await,
-        kind if kind.starts_with("text/event-stream") => event(body, id).await,
+        kind if kind.starts_with("application/json") => {
+            let bytes = http::read::body(&mut response, MAX_ANSWER_BYTES).await.ok()?;
+            lines::read(&bytes)
+        }
+        kind if kind.starts_with("text/event-stream") => event(response, id).await,
         _ => None,
     };
     message.map(|message| StreamableHttpPostResponse::Json(message, session))
 }
 
-type Body = BoxStream<'static, reqwest::Result<Bytes>>;
-
-async fn whole(mut body: Body) -> Option<ServerJsonRpcMessage> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = body.next().await {
-        let chunk = chunk.ok().filter(|chunk| bytes.len() + chunk.len() <= MAX_ANSWER_BYTES)?;
-        bytes.extend_from_slice(&chunk);
-    }
-    lines::read(&bytes)
-}
-
 /// Returns the message of an event stream that answers the request. Other messages are ignored, because a list reports
 /// no progress.
-async fn event(mut body: Body, id: &RequestId) -> Option<ServerJsonRpcMessage> {
+async fn event(mut response: reqwest::Response, id: &RequestId) -> Option<ServerJsonRpcMessage> {
     let mut parser = sse::Parser::new(MAX_ANSWER_BYTES);
-    while let Some(chunk) = body.next().await {
-        let chunk = chunk.ok()?;
+    while let Some(chunk) = response.chunk().await.ok()? {
         let mut rest = &chunk[..];
         while let Some(event) = parser.next(&mut rest).ok()? {
             let message = lines::read(&event.data);

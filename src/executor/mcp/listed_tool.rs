@@ -62,21 +62,20 @@ pub fn definition(server: &str, listed: &ListedTool, output_check: OutputCheck) 
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let input_schema = tool.get("inputSchema").filter(|schema| schema.is_object()).cloned();
     let Some(input_schema) = input_schema else { return Err("its inputSchema is not an object".to_owned()) };
-    let hints = tool.get("annotations").and_then(Value::as_object).cloned();
-    let hint = |name: &str, default: bool| {
-        hints.as_ref().and_then(|hints| hints.get(name)).and_then(Value::as_bool).unwrap_or(default)
-    };
+    let hints = tool.get("annotations").and_then(Value::as_object);
+    let hint =
+        |name: &str, default: bool| hints.and_then(|hints| hints.get(name)).and_then(Value::as_bool).unwrap_or(default);
     let usual = Annotations::default();
     let title = text(tool.get("title"));
     let upstream = UpstreamMetadata {
         title: title.clone(),
         icons: tool.get("icons").filter(|icons| icons.is_array()).cloned(),
-        annotations: hints.clone(),
+        annotations: hints.cloned(),
         meta: tool.get("_meta").and_then(Value::as_object).cloned(),
     };
     let executor = ExecutorSpec::Mcp { server: server.to_owned(), tool: name.clone() };
     Ok(ToolDefinition {
-        title: title.or_else(|| text(hints.as_ref().and_then(|hints| hints.get("title")))),
+        title: title.or_else(|| text(hints.and_then(|hints| hints.get("title")))),
         description: text(tool.get("description")).unwrap_or_default(),
         output_schema: tool.get("outputSchema").filter(|schema| schema.is_object()).cloned(),
         output_check,

@@ -1,9 +1,14 @@
-//! Routing of progress notifications to their calls, in the order of arrival.
+//! Notifications of a server, in the order of arrival: progress is routed to its call.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::RoleClient;
+use rmcp::model::{JsonRpcMessage, ProgressNotificationParam, ProgressToken, ServerNotification};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::sync::Notify;
+use tokio_util::sync::DropGuard;
 
 use crate::domain::Progress;
 use crate::domain::call::StatusUpdate;
@@ -76,6 +81,60 @@ fn report(notification: &ProgressNotificationParam, emitter: &Emitter) {
     let total = notification.total.filter(|total| total.is_finite());
     let progress = Progress { current: notification.progress, total, message: notification.message.clone() };
     emitter.status(StatusUpdate { progress: Some(progress), ..StatusUpdate::default() });
+}
+
+/// A transport that handles notifications of a server in order. rmcp starts a separate task for each notification, so
+/// progress could arrive after the result or out of order.
+pub struct Tap<T> {
+    /// The wrapped transport.
+    pub inner: T,
+    /// The receivers of notifications.
+    pub receivers: Receivers,
+}
+
+/// The receivers of a server's notifications.
+pub struct Receivers {
+    /// The receiver of progress notifications.
+    pub progress: ProgressRouter,
+    /// Notified when the tools of the server have changed.
+    pub changed: Arc<Notify>,
+    /// Fires when the transport is dropped, which rmcp does immediately when the connection is lost.
+    #[expect(dead_code, reason = "fires on drop")]
+    pub lost: DropGuard,
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.inner.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let message = self.inner.receive().await?;
+            let JsonRpcMessage::Notification(notification) = message else { return Some(message) };
+            match notification.notification {
+                ServerNotification::ProgressNotification(progress) => self.receivers.progress.route(progress.params),
+                // rmcp would write the messages to the log of the service, where they do not belong.
+                ServerNotification::LoggingMessageNotification(_) => {}
+                notification => {
+                    if matches!(notification, ServerNotification::ToolListChangedNotification(_)) {
+                        self.receivers.changed.notify_one();
+                    }
+                    // A subscription of rmcp may wait for the notification of a change.
+                    return Some(JsonRpcMessage::notification(notification));
+                }
+            }
+        }
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
 }
 
 #[cfg(test)]

@@ -75,10 +75,8 @@ pub fn fill(
     let mut resolver = Resolver { expands: upstream.expands, secrets, environment, hidden: Vec::new() };
     let reached = match &upstream.transport {
         UpstreamTransport::Stdio { command, args, env, cwd } => {
-            let mut argv = vec![resolver.text(command)?];
-            for argument in args {
-                argv.push(resolver.text(argument)?);
-            }
+            let words = [command].into_iter().chain(args);
+            let argv = words.map(|word| resolver.text(word)).collect::<Result<_, _>>()?;
             let inherited = INHERITED.into_iter().filter_map(|name| Some((name.to_owned(), environment(name)?)));
             let mut whole: BTreeMap<String, String> = inherited.collect();
             whole.values().for_each(|value| resolver.hide_credentials(value));
@@ -94,11 +92,8 @@ pub fn fill(
         }
         UpstreamTransport::Http { url, headers } => {
             let url = resolver.text(url)?;
-            let mut whole = BTreeMap::new();
-            for (name, value) in headers {
-                whole.insert(name.clone(), resolver.value(value, true)?);
-            }
-            ResolvedTransport::Http { url, headers: whole }
+            let headers = headers.iter().map(|(name, value)| Ok((name.clone(), resolver.value(value, true)?)));
+            ResolvedTransport::Http { url, headers: headers.collect::<Result<_, String>>()? }
         }
     };
     Ok(ResolvedServer { reached, secrets: resolver.hidden })
@@ -175,18 +170,16 @@ impl Resolver<'_> {
             };
             let found =
                 self.secrets.get(name).ok().or_else(|| (self.environment)(name)).filter(|found| !found.is_empty());
-            match (found, default) {
-                (Some(found), _) => {
-                    self.hide(&found);
-                    resolved.push_str(&found);
-                }
-                (None, Some(default)) => resolved.push_str(default),
-                (None, None) => {
-                    return Err(format!(
+            if let Some(found) = found {
+                self.hide(&found);
+                resolved.push_str(&found);
+            } else {
+                resolved.push_str(default.ok_or_else(|| {
+                    format!(
                         "`${{{name}}}` is not set; the operator of this service can set it as TOOLPOST_SECRET_{name} \
                             or {name}"
-                    ));
-                }
+                    )
+                })?);
             }
             rest = after;
         }

@@ -75,14 +75,13 @@ impl Ring {
 }
 
 fn shown(line: &[u8], redaction: Option<&Redaction>) -> String {
-    let text = String::from_utf8_lossy(line);
-    let text = text.trim_end_matches('\r');
-    let clean = redaction.map_or_else(|| text.into(), |redaction| redaction.text(text));
-    if clean.len() <= MAX_LINE {
-        return clean.into_owned();
+    let text = String::from_utf8_lossy(line).trim_end_matches('\r').to_owned();
+    let mut clean = Redaction::apply(redaction, text);
+    if clean.len() > MAX_LINE {
+        clean.truncate(clean.floor_char_boundary(MAX_LINE));
+        clean.push('…');
     }
-    let end = (0..=MAX_LINE).rev().find(|at| clean.is_char_boundary(*at)).unwrap_or(0);
-    format!("{}…", &clean[..end])
+    clean
 }
 
 #[cfg(test)]

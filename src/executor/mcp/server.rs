@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::child::ChildGuard;
-use super::connection::{self, ConnectError, Connection, ConnectionShutdown, Handshake};
+use super::connection::{self, ConnectError, Connection, Handshake};
 use super::context::ServerContext;
 use super::link::Link;
 use super::listed_tool::ListedTool;
@@ -90,15 +90,7 @@ impl Server {
         context: ServerContext,
         observer: Arc<dyn ToolListObserver>,
     ) -> Self {
-        let shown = ServerStatus {
-            state: ServerState::Stopped,
-            since: context.clock.now(),
-            pid: None,
-            restarts: 0,
-            last_error: None,
-            protocol_version: None,
-            implementation: None,
-        };
+        let shown = ServerStatus { since: context.clock.now(), ..ServerStatus::default() };
         Self {
             name: name.to_owned(),
             upstream,
@@ -185,18 +177,13 @@ impl Server {
             self.context.pace.wait,
             phase.wait_for(|phase| !matches!(phase, Availability::Connecting)),
         );
-        match settled.await {
-            Ok(Ok(phase)) => match &*phase {
-                Availability::Ready(link) => Ok(link.clone()),
-                Availability::Unavailable | Availability::Connecting => Err(self.absence()),
-            },
-            Ok(Err(_)) | Err(_) => Err(self.absence()),
+        if let Ok(Ok(phase)) = settled.await
+            && let Availability::Ready(link) = &*phase
+        {
+            return Ok(link.clone());
         }
-    }
-
-    fn absence(&self) -> String {
         let reason = self.shown().last_error.map_or_else(|| "it is still starting".to_owned(), |(reason, _)| reason);
-        format!("the upstream server \"{}\" is unavailable: {reason}", self.name)
+        Err(format!("the upstream server \"{}\" is unavailable: {reason}", self.name))
     }
 
     fn enter(&self, state: ServerState, phase: Availability) {
@@ -214,18 +201,17 @@ impl Server {
 
     fn note(&self, error: &str) {
         tracing::warn!(upstream = self.name, error, "upstream server failed");
-        self.counts.erred();
+        self.counts.errors.increment(1);
         lock(&self.shown).last_error = Some((error.to_owned(), self.context.clock.now()));
     }
 
     async fn supervise(self: Arc<Self>) {
-        let (mut failures, mut is_again) = (0_u32, false);
-        loop {
-            if is_again {
-                lock(&self.shown).restarts += 1;
-                self.counts.restarted();
+        let mut failures = 0_u32;
+        for restarts in 0.. {
+            if restarts > 0 {
+                lock(&self.shown).restarts = restarts;
+                self.counts.restarts.increment(1);
             }
-            is_again = true;
             self.enter(ServerState::Starting, Availability::Connecting);
             let mut up_since = None;
             let end_reason = self.run(&mut up_since).await;
@@ -277,23 +263,25 @@ impl Server {
             }
         };
         self.publish_info(&connection);
-        let info = connection.info.clone();
-        let (link, changed, shutdown) = connection.split();
+        let Connection { link, info, changed, .. } = &connection;
         let end_reason = tokio::select! {
             () = self.stop.cancelled() => DisconnectReason::Stop,
             () = self.restart.notified() => DisconnectReason::Restart,
-            () = shutdown.wait() => DisconnectReason::Lost("the connection was lost".to_owned()),
-            reason = self.poll_tools(&link, &changed, up_since) => DisconnectReason::Lost(reason),
+            () = connection.wait_lost() => DisconnectReason::Lost("the connection was lost".to_owned()),
+            reason = self.poll_tools(link, changed, up_since) => DisconnectReason::Lost(reason),
             () = async {
                 loop {
-                    connection::listen_for_changes(&link, info.as_deref(), &changed).await;
+                    connection::listen_for_changes(link, info.as_deref(), changed).await;
                     tokio::time::sleep(RESUBSCRIBE_DELAY).await;
                 }
             } => DisconnectReason::Stop,
         };
         // New calls must wait for the next connection.
         self.phase.send_replace(Availability::Connecting);
-        self.end(shutdown, end_reason).await
+        match (end_reason, connection.end().await) {
+            (DisconnectReason::Lost(reason), Some(ended)) => DisconnectReason::Lost(format!("{reason}: {ended}")),
+            (end_reason, _) => end_reason,
+        }
     }
 
     /// Updates the status with the server's description of itself.
@@ -304,14 +292,6 @@ impl Server {
         shown.protocol_version = info.map(|info| info.protocol_version.as_str().to_owned());
         shown.implementation = implementation.map(|server| (server.name.clone(), server.version.clone()));
         shown.pid = connection.child.as_ref().and_then(ChildGuard::id);
-    }
-
-    async fn end(&self, shutdown: ConnectionShutdown, end_reason: DisconnectReason) -> DisconnectReason {
-        let ended = shutdown.end().await;
-        match (end_reason, ended) {
-            (DisconnectReason::Lost(reason), Some(ended)) => DisconnectReason::Lost(format!("{reason}: {ended}")),
-            (end_reason, _) => end_reason,
-        }
     }
 
     async fn open(&self) -> Result<Connection, String> {

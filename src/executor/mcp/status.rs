@@ -9,7 +9,7 @@ use crate::domain::Time;
 use crate::executor::BoxFuture;
 
 /// The state of an upstream server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = UpstreamState)]
 pub enum ServerState {
@@ -20,6 +20,7 @@ pub enum ServerState {
     /// The connection was lost and a restart is pending. Calls of the tools wait for it for a short time.
     Backoff,
     /// The server was stopped or is disabled.
+    #[default]
     Stopped,
     /// The server failed to start several times in a row. Its tools are unavailable until a further attempt succeeds.
     Failed,
@@ -59,7 +60,7 @@ pub trait ToolListObserver: Send + Sync + 'static {
 }
 
 /// The status of a server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ServerStatus {
     /// Current state.
     pub state: ServerState,

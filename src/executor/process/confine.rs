@@ -10,8 +10,8 @@ use nix::sys::signal::SigSet;
 use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
 use serde_json::{Map, Value, json};
 
-use super::protocol::Confinement;
-use super::{exec, landlock, namespace, privileges, seccomp};
+use super::program::Confinement;
+use super::{landlock, namespace, privileges, seccomp};
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
 /// The value for a restriction that could not be enforced.
@@ -37,7 +37,8 @@ fn exec_program(
 ) -> Result<std::convert::Infallible, String> {
     let confinement: Confinement = serde_json::from_str(confinement).map_err(|error| error.to_string())?;
     die_with(parent)?;
-    exec::close_others();
+    // The programs that this process executes inherit only standard input, output and error.
+    close_fds::CloseFdsBuilder::new().cloexecfrom(3);
     // The helpers block the signals that they wait for, and the program would inherit that.
     SigSet::empty().thread_set_mask().map_err(|error| error.to_string())?;
     let sandbox = enforce(&confinement, parent)?;

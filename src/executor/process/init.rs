@@ -1,8 +1,8 @@
 //! The inner helper. It runs one program and kills everything that the program has started as soon as the program, its
 //! call or the service ends.
 
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{ExitCode, Stdio};
 use std::thread;
@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, WaitStatus, getpid, set_child_subreaper, set_parent_process_death_signal};
 use serde_json::Value;
 
-use super::protocol::{Confinement, ExitKind, ExitReport, exit_code};
+use super::namespace;
+use super::program::{Confinement, Program};
+use super::protocol::{self, ExitKind, ExitReport, exit_code};
 use super::signals::SignalWatch;
-use super::status_pipe::StatusPipe;
 use super::tree::{self, Tree};
 use super::workdir::WorkDir;
-use super::{exec, namespace, protocol};
+use crate::domain::process::SandboxMode;
 
 /// Minimum interval between counts of the processes.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
@@ -31,7 +32,8 @@ const NEVER: Duration = Duration::from_secs(3600);
 /// # Errors
 /// Returns an error if a system call fails.
 pub fn main(holder: &str, isolated: bool, program: &[String]) -> io::Result<ExitCode> {
-    exec::close_others();
+    // The programs that this process executes inherit only standard input, output and error.
+    close_fds::CloseFdsBuilder::new().cloexecfrom(3);
     let watch = SignalWatch::new()?;
     set_parent_process_death_signal(Some(Signal::TERM))?;
     // A parent that exited before the previous call sends no signal.
@@ -49,30 +51,26 @@ pub fn main(holder: &str, isolated: bool, program: &[String]) -> io::Result<Exit
 /// Runs the program that the service requests, and reports its end.
 fn serve(watch: &SignalWatch, isolated: bool) -> io::Result<ExitCode> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let (request, input) = protocol::receive(&socket)?;
-    let folder = match WorkDir::of(&request.place, request.confinement.user) {
+    let Program { argv, env, place, input, confinement } = protocol::receive(&socket)?;
+    let refuse = |reason| send_report(&socket, &ExitReport { end: ExitKind::Refused(reason), ..ExitReport::default() });
+    let folder = match WorkDir::of(&place, confinement.user) {
         Ok(folder) => folder,
-        Err(reason) => {
-            return send_report(&socket, &ExitReport { end: ExitKind::Refused(reason), ..ExitReport::default() });
-        }
+        Err(reason) => return refuse(reason),
     };
+    let max_processes = confinement.limits.processes;
     let mut notes = StatusPipe::new()?;
-    let confinement = request.confinement.clone().with(folder.path());
-    let mut command = protocol::confine(&notes.path(), &confinement, &request.argv)?;
-    command.env_clear().envs(&request.env).current_dir(folder.path()).stdin(Stdio::piped());
+    let mut command = protocol::confine(&notes.path(), &confinement.with(&folder.path), &argv)?;
+    command.env_clear().envs(&env).current_dir(&folder.path).stdin(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => {
-            let end = ExitKind::Refused(format!("it cannot be started: {error}"));
-            return send_report(&socket, &ExitReport { end, ..ExitReport::default() });
-        }
+        Err(error) => return refuse(format!("it cannot be started: {error}")),
     };
     if let Some(mut stdin) = child.stdin.take() {
         // A separate thread, because a program need not read its input.
         thread::spawn(move || drop(stdin.write_all(&input)));
     }
-    let mut tree = Tree::new(watch, exec::id(&child)?);
-    let end = run(watch, &mut tree, Some(socket.as_fd()), request.confinement.limits.processes)?;
+    let mut tree = Tree::new(watch, &child)?;
+    let end = run(watch, &mut tree, Some(socket.as_fd()), max_processes)?;
     let is_over = tree.kill();
     let mut report = notes.report(end);
     report.sandbox.insert("process_namespace".to_owned(), Value::Bool(isolated));
@@ -85,9 +83,10 @@ fn serve(watch: &SignalWatch, isolated: bool) -> io::Result<ExitCode> {
 
 /// Runs a long-lived program that the service talks to directly.
 fn run_long_lived(watch: &SignalWatch, program: &[String]) -> io::Result<ExitCode> {
+    let unconfined = Confinement { mode: SandboxMode::Off, ..Confinement::default() };
     let mut notes = StatusPipe::new()?;
-    let child = protocol::confine(&notes.path(), &Confinement::none(), program)?.spawn()?;
-    let mut tree = Tree::new(watch, exec::id(&child)?);
+    let child = protocol::confine(&notes.path(), &unconfined, program)?.spawn()?;
+    let mut tree = Tree::new(watch, &child)?;
     let end = run(watch, &mut tree, None, None)?;
     while !tree.kill() {}
     if let ExitKind::Refused(reason) = notes.report(end).end {
@@ -139,4 +138,43 @@ fn run(
 fn end(status: WaitStatus) -> ExitKind {
     let killed = || ExitKind::Killed(status.terminating_signal().unwrap_or_default());
     status.exit_status().map_or_else(killed, ExitKind::Exited)
+}
+
+/// The pipe through which the confined process reports its status until it executes the program. The second end is closed
+/// before the status is read.
+pub struct StatusPipe(PipeReader, Option<PipeWriter>);
+
+impl StatusPipe {
+    /// Creates a pipe.
+    ///
+    /// # Errors
+    /// Returns the error of the system call.
+    pub fn new() -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        Ok(Self(reader, Some(writer)))
+    }
+
+    /// Returns the path of the write end. The confined process opens it by path, so that no other child inherits the
+    /// descriptor.
+    pub fn path(&self) -> String {
+        let writer = self.1.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        format!("/proc/{}/fd/{writer}", std::process::id())
+    }
+
+    /// Reads the status until all writers have closed the pipe. `end` applies unless the confined process reported a
+    /// failed start.
+    pub fn report(&mut self, end: ExitKind) -> ExitReport {
+        self.1 = None;
+        let mut report = ExitReport { end, ..ExitReport::default() };
+        for line in BufReader::new(&self.0).lines().map_while(Result::ok) {
+            let Ok(Value::Object(mut note)) = serde_json::from_str(&line) else { continue };
+            if let Some(Value::Object(sandbox)) = note.remove("sandbox") {
+                report.sandbox = sandbox;
+            }
+            if let Some(Value::String(reason)) = note.remove("refused") {
+                report.end = ExitKind::Refused(reason);
+            }
+        }
+        report
+    }
 }

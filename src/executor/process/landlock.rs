@@ -7,7 +7,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
 };
 
-use super::protocol::Confinement;
+use super::program::Confinement;
 
 /// Newest Landlock version to request; an older kernel enforces what it supports.
 const NEWEST: ABI = ABI::V6;

@@ -14,10 +14,12 @@ const MAX_SEARCHED: usize = 4096;
 /// The output of a program so far.
 #[derive(Debug, Default)]
 pub struct Output {
-    plain: Vec<u8>,
+    /// The plain output as it was written.
+    pub plain: Vec<u8>,
+    /// The first result.
+    pub result: Option<Value>,
     /// The incomplete last line.
     line: Vec<u8>,
-    result: Option<Value>,
 }
 
 /// The output exceeds [`MAX_ANSWER_BYTES`].
@@ -76,16 +78,6 @@ impl Output {
         if self.len() + part.len() > MAX_ANSWER_BYTES { Err(TooLarge) } else { Ok(part) }
     }
 
-    /// Stores a result; the first result wins.
-    pub fn settle(&mut self, result: Value) {
-        self.result.get_or_insert(result);
-    }
-
-    /// Adds a line to the plain output.
-    pub fn add(&mut self, mut line: Vec<u8>) {
-        self.plain.append(&mut line);
-    }
-
     /// Returns the number of bytes without events.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -105,18 +97,6 @@ impl Output {
             Ok(text) => ToolOutput::of_json(text).unwrap_or_else(|(text, _)| ToolOutput::Text(text)),
             Err(error) => ToolOutput::Text(String::from_utf8_lossy(error.as_bytes()).into_owned()),
         }
-    }
-
-    /// Returns the plain output as it was written.
-    #[must_use]
-    pub fn plain(&self) -> &[u8] {
-        &self.plain
-    }
-
-    /// Returns `true` if the program sent a result event.
-    #[must_use]
-    pub fn has_result(&self) -> bool {
-        self.result.is_some()
     }
 }
 
@@ -170,8 +150,10 @@ mod tests {
     fn settle(output: &mut Output, line: Vec<u8>) -> usize {
         match super::read(line) {
             Line::Progress(_) => return 1,
-            Line::Result(result) => output.settle(result),
-            Line::Plain(line) => output.add(line),
+            Line::Result(result) => {
+                output.result.get_or_insert(result);
+            }
+            Line::Plain(mut line) => output.plain.append(&mut line),
         }
         0
     }

@@ -57,7 +57,7 @@ impl Plan {
                     Some(secrets) => Some(secrets.get(&secret.secret)?),
                     None => return Err("no secrets are configured".to_owned()),
                 },
-                EnvValue::Text(_) => self.texts.get(name).and_then(|text| text.render(arguments, str::to_owned).ok()),
+                EnvValue::Text(_) => self.texts.get(name).and_then(|text| text.render(arguments).ok()),
             };
             match value {
                 Some(value) if value.contains('\0') => {

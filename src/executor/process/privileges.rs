@@ -10,7 +10,7 @@ use rustix::thread::{
 };
 use rustix::{fs::Gid, fs::Uid};
 
-use super::protocol::RunAs;
+use super::program::RunAs;
 
 /// Changes the user of this process, without supplementary groups. This process must have only one thread.
 ///

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::protocol::{Confinement, LaunchRequest, RunAs, WorkDirSpec};
+use serde::{Deserialize, Serialize};
+
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
 /// Search path for programs if the service has no `PATH`.
@@ -31,10 +32,12 @@ const SYSTEM: [&str; 13] = [
 ///
 /// ```no_run
 /// # async fn example(processes: &toolpost::executor::Processes) -> std::io::Result<()> {
-/// use toolpost::executor::process::{ProcessEvent, Program, WorkDirSpec};
+/// use toolpost::executor::process::{Confinement, ProcessEvent, Program, WorkDirSpec};
 ///
 /// // A script that reads the system's files and those of its folder, and writes only there.
-/// let program = Program::new(["bash", "-c", "ls | wc -l"], WorkDirSpec::Folder("/srv/work".into())).confined();
+/// let mut program = Program::new(["bash", "-c", "ls | wc -l"], WorkDirSpec::Folder("/srv/work".into()));
+/// program.confinement.read = Confinement::system_and::<&str>([]);
+/// program.confinement.write.clear();
 /// let mut running = processes.start(program).await?;
 /// let mut output = Vec::new();
 /// let report = loop {
@@ -48,7 +51,7 @@ const SYSTEM: [&str; 13] = [
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Program {
     /// The program and its arguments, executed without a shell.
     pub argv: Vec<String>,
@@ -57,17 +60,10 @@ pub struct Program {
     /// The working directory.
     pub place: WorkDirSpec,
     /// The standard input.
+    #[serde(skip)]
     pub input: Vec<u8>,
-    /// Resource limits; unset limits default to those of the service.
-    pub limits: ResourceLimits,
-    /// Sandbox mode.
-    pub sandbox: SandboxMode,
-    /// Network access.
-    pub network: NetworkAccess,
-    /// Readable paths in addition to system files and the working directory; `None` means everything.
-    pub read: Option<Vec<PathBuf>>,
-    /// Writable paths in addition to the working directory; `None` means the directories for temporary files.
-    pub write: Option<Vec<PathBuf>>,
+    /// The restrictions.
+    pub confinement: Confinement,
 }
 
 /// Shows only the program's name, because arguments, environment and input may be secret.
@@ -81,51 +77,74 @@ impl Program {
     /// Creates a program with an empty input and an environment that has only `PATH`. It may read everything, use the
     /// network, and write temporary files and its working directory.
     pub fn new<A: Into<String>>(argv: impl IntoIterator<Item = A>, place: WorkDirSpec) -> Self {
+        let path = std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned());
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
-            env: BTreeMap::from([("PATH".to_owned(), path())]),
+            env: BTreeMap::from([("PATH".to_owned(), path)]),
             place,
             input: Vec::new(),
-            limits: ResourceLimits::default(),
-            sandbox: SandboxMode::BestEffort,
-            network: NetworkAccess::Allow,
-            read: None,
-            write: None,
-        }
-    }
-
-    /// Restricts the program to reading system files, and reading and writing its working directory.
-    #[must_use]
-    pub fn confined(self) -> Self {
-        Self { read: Some(Vec::new()), write: Some(Vec::new()), ..self }
-    }
-
-    /// Creates the request for the helper.
-    pub(super) fn order(&self, defaults: &ResourceLimits, user: Option<RunAs>) -> LaunchRequest {
-        let read = match &self.read {
-            Some(own) => SYSTEM.iter().map(PathBuf::from).chain(own.iter().cloned()).collect(),
-            None => vec![PathBuf::from("/")],
-        };
-        let temporary = || vec![std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
-        LaunchRequest {
-            argv: self.argv.clone(),
-            env: self.env.clone(),
-            place: self.place.clone(),
-            input_bytes: self.input.len(),
             confinement: Confinement {
-                limits: self.limits.effective(defaults),
-                mode: self.sandbox,
-                network: self.network,
-                read,
-                write: self.write.clone().unwrap_or_else(temporary),
-                user,
+                read: vec!["/".into()],
+                write: vec![std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()],
                 drop_capabilities: true,
+                ..Confinement::default()
             },
         }
     }
 }
 
-/// Returns the search path for programs.
-fn path() -> String {
-    std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned())
+/// The working directory of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkDirSpec {
+    /// An existing directory.
+    Folder(PathBuf),
+    /// A new directory with this path, removed after the run.
+    #[serde(rename = "fresh")]
+    Temporary(PathBuf),
+}
+
+/// The restrictions of a program. They are visible to all users in the list of processes, so they contain no secrets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// Resource limits; unset limits default to those of the service.
+    pub limits: ResourceLimits,
+    /// Sandbox mode.
+    pub mode: SandboxMode,
+    /// Network access.
+    pub network: NetworkAccess,
+    /// Readable paths, in addition to the working directory.
+    pub read: Vec<PathBuf>,
+    /// Writable paths, in addition to the working directory.
+    pub write: Vec<PathBuf>,
+    /// The user of the program; `None` means the user of the service.
+    #[serde(default)]
+    pub user: Option<RunAs>,
+    /// Whether to drop all capabilities.
+    #[serde(default)]
+    pub drop_capabilities: bool,
+}
+
+/// A user of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunAs {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+impl Confinement {
+    /// Returns the readable paths of a program that may read only system files and these paths.
+    pub fn system_and<P: Into<PathBuf>>(paths: impl IntoIterator<Item = P>) -> Vec<PathBuf> {
+        SYSTEM.iter().map(PathBuf::from).chain(paths.into_iter().map(Into::into)).collect()
+    }
+
+    /// Allows the program to read and write its working directory.
+    #[must_use]
+    pub fn with(mut self, folder: &Path) -> Self {
+        self.read.push(folder.to_owned());
+        self.write.push(folder.to_owned());
+        self
+    }
 }

@@ -2,21 +2,19 @@
 //! exit report. When the socket is closed, the helper ends everything that it has started, so no program outlives the
 //! service.
 
-use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::exec::OWN_FILE;
+use super::program::{Confinement, Program};
 
-use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
-
+/// Path of this executable; it stays valid when the file is replaced.
+pub const OWN_FILE: &str = "/proc/self/exe";
 /// First argument of the outer helper.
 pub const SUPERVISE: &str = "__supervise";
 /// First argument of the inner helper.
@@ -33,75 +31,11 @@ const MAX_REQUEST: u64 = 64 * 1024 * 1024;
 /// A request to run a program: one line of JSON, followed by the input.
 #[derive(Serialize, Deserialize)]
 pub struct LaunchRequest {
-    /// The program and its arguments.
-    pub argv: Vec<String>,
-    /// The complete environment.
-    pub env: BTreeMap<String, String>,
-    /// The working directory.
-    pub place: WorkDirSpec,
+    /// The program, without its input.
+    #[serde(flatten)]
+    pub program: Program,
     /// Size of the input that follows, in bytes.
     pub input_bytes: usize,
-    /// The restrictions of the program.
-    pub confinement: Confinement,
-}
-
-/// The working directory of a program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WorkDirSpec {
-    /// An existing directory.
-    Folder(PathBuf),
-    /// A new directory with this path, removed after the run.
-    #[serde(rename = "fresh")]
-    Temporary(PathBuf),
-}
-
-/// The restrictions of a program. They are visible to all users in the list of processes, so they contain no secrets.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Confinement {
-    /// Effective limits.
-    pub limits: ResourceLimits,
-    /// Sandbox mode.
-    pub mode: SandboxMode,
-    /// Network access.
-    pub network: NetworkAccess,
-    /// Readable paths.
-    pub read: Vec<PathBuf>,
-    /// Writable paths.
-    pub write: Vec<PathBuf>,
-    /// The user of the program; `None` means the user of the service.
-    #[serde(default)]
-    pub user: Option<RunAs>,
-    /// Whether to drop all capabilities.
-    #[serde(default)]
-    pub drop_capabilities: bool,
-}
-
-/// A user of this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunAs {
-    /// User id.
-    pub uid: u32,
-    /// Group id.
-    pub gid: u32,
-}
-
-impl Confinement {
-    /// Returns no restrictions: the program may do everything that the service may.
-    pub fn none() -> Self {
-        let none = ResourceLimits::default();
-        let (mode, network) = (SandboxMode::Off, NetworkAccess::Allow);
-        let (read, write) = (Vec::new(), Vec::new());
-        Self { limits: none, mode, network, read, write, user: None, drop_capabilities: false }
-    }
-
-    /// Allows the program to read and write its working directory.
-    #[must_use]
-    pub fn with(mut self, folder: &Path) -> Self {
-        self.read.push(folder.to_owned());
-        self.write.push(folder.to_owned());
-        self
-    }
 }
 
 /// The report of the helper on the end of a program.
@@ -153,18 +87,18 @@ impl ExitKind {
     }
 }
 
-/// Reads a launch request and its input.
+/// Reads a launch request. Returns the program with its input.
 ///
 /// # Errors
 /// Returns an error if the service has closed the socket or the request is invalid.
-pub fn receive(socket: &UnixStream) -> io::Result<(LaunchRequest, Vec<u8>)> {
+pub fn receive(socket: &UnixStream) -> io::Result<Program> {
     let mut service = BufReader::new(socket);
     let mut line = String::new();
     service.by_ref().take(MAX_REQUEST).read_line(&mut line)?;
-    let request: LaunchRequest = serde_json::from_str(&line)?;
-    let mut input = vec![0; request.input_bytes];
-    service.read_exact(&mut input)?;
-    Ok((request, input))
+    let LaunchRequest { mut program, input_bytes } = serde_json::from_str(&line)?;
+    program.input = vec![0; input_bytes];
+    service.read_exact(&mut program.input)?;
+    Ok(program)
 }
 
 /// Creates the command of the process that executes the program. `notes` is the path of its status pipe.

@@ -1,5 +1,6 @@
-//! One run: starts the helpers, sends the launch request, and reads the output and the exit report.
+//! Running programs: starts the helpers, sends the launch request, and reads the output and the exit report.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,8 +14,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-use super::protocol::{ExitReport, ISOLATED, SHARED, SUPERVISE, WorkDirSpec};
-use super::{Processes, Program, workdir};
+use super::program::{Program, WorkDirSpec};
+use super::protocol::{ExitReport, ISOLATED, LaunchRequest, SHARED, SUPERVISE};
+use super::{Processes, workdir};
 use crate::domain::process::SandboxMode;
 
 /// Read buffer size, in bytes.
@@ -28,7 +30,11 @@ const MAX_REPORT: usize = 1024 * 1024;
 /// second.
 pub struct RunningProcess {
     socket: UnixStream,
-    pipes: Pipes,
+    child: Option<Child>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    /// The directory to remove if the helper fails to do so.
+    fresh: Option<PathBuf>,
     out: BytesMut,
     err: BytesMut,
     report: BytesMut,
@@ -58,46 +64,86 @@ impl Processes {
     /// # Errors
     /// Returns an error if no helper is configured or the helper cannot run. If only the program itself cannot start,
     /// that is reported by [`ExitKind::Refused`](super::ExitKind::Refused).
-    pub async fn start(&self, program: Program) -> io::Result<RunningProcess> {
-        let request = program.order(&self.limits, self.user);
-        let isolated = program.sandbox != SandboxMode::Off;
+    pub async fn start(&self, mut program: Program) -> io::Result<RunningProcess> {
+        let confinement = &mut program.confinement;
+        confinement.limits = confinement.limits.effective(&self.limits);
+        confinement.user = self.user;
+        let isolated = confinement.mode != SandboxMode::Off;
+        let input = std::mem::take(&mut program.input);
+        let fresh = match &program.place {
+            WorkDirSpec::Temporary(path) => Some(path.clone()),
+            WorkDirSpec::Folder(_) => None,
+        };
+        let request = LaunchRequest { program, input_bytes: input.len() };
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
         let helper = self.helper()?;
         let broken =
             |error: io::Error| io::Error::new(error.kind(), format!("cannot run the helper of programs: {error}"));
-        let (child, socket) = spawn(helper, isolated).map_err(broken)?;
-        let mut running = RunningProcess::of(child, socket, &request.place);
+        let (mut child, socket) = spawn(helper, isolated).map_err(broken)?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let [out, err, report] = Default::default();
+        let mut running =
+            RunningProcess { socket, child: Some(child), stdout, stderr, fresh, out, err, report, ended: None };
         running.socket.write_all(&line).await.map_err(broken)?;
-        running.socket.write_all(&program.input).await.map_err(broken)?;
+        running.socket.write_all(&input).await.map_err(broken)?;
         Ok(running)
     }
 }
 
-/// Starts the helper with an empty environment.
+/// Starts the helper of one run.
 fn spawn(helper: &Path, isolated: bool) -> io::Result<(Child, UnixStream)> {
     let (own, its) = StdUnixStream::pair()?;
     own.set_nonblocking(true)?;
-    let mut command = Command::new(helper);
-    command.arg(SUPERVISE).arg(std::process::id().to_string()).arg(if isolated { ISOLATED } else { SHARED });
-    command.env_clear().current_dir("/");
-    command.stdin(Stdio::from(OwnedFd::from(its))).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn()?;
+    let mut command = helper_command(helper, if isolated { ISOLATED } else { SHARED });
+    let child = command.current_dir("/").stdin(Stdio::from(OwnedFd::from(its))).spawn()?;
     Ok((child, UnixStream::from_std(own)?))
 }
 
-impl RunningProcess {
-    fn of(mut child: Child, socket: UnixStream, place: &WorkDirSpec) -> Self {
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let fresh = match place {
-            WorkDirSpec::Temporary(path) => Some(path.clone()),
-            WorkDirSpec::Folder(_) => None,
-        };
-        let pipes = Pipes { child: Some(child), stdout, stderr, fresh };
-        let [out, err, report] = Default::default();
-        Self { socket, pipes, out, err, report, ended: None }
-    }
+/// Creates the command of a helper with an empty environment.
+fn helper_command(helper: &Path, namespace: &str) -> Command {
+    let mut command = Command::new(helper);
+    command.arg(SUPERVISE).arg(std::process::id().to_string()).arg(namespace).env_clear();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
 
+/// Creates the command of a long-lived program with its own protocol, such as an MCP server. It runs `argv` below a
+/// helper, with exactly this environment. Standard input, output and error are piped to the program. The started process
+/// is the helper, which exits with the code of the program.
+///
+/// When the program, this service (even by `kill -9`) or the helper ends, all descendants of the program end, too.
+/// SIGTERM or `kill -9` to the helper sends SIGTERM to the program and its descendants, and SIGKILL after a second.
+/// Dropping the child kills the helper. The program has no limits and no sandbox.
+///
+/// # Errors
+/// Returns an error if `argv` is empty or no helper is configured.
+///
+/// ```no_run
+/// # async fn example(processes: &toolpost::executor::Processes) -> std::io::Result<()> {
+/// use toolpost::executor::process::supervised_command;
+///
+/// let argv = ["mcp-server".to_owned(), "--stdio".to_owned()];
+/// let mut child = supervised_command(processes, &argv, &[("PATH".into(), "/usr/bin".into())].into(), None)?.spawn()?;
+/// # child.wait().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn supervised_command(
+    processes: &Processes,
+    argv: &[String],
+    env: &BTreeMap<String, String>,
+    cwd: Option<&Path>,
+) -> io::Result<Command> {
+    if argv.first().is_none_or(String::is_empty) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name of the program is missing"));
+    }
+    let mut command = helper_command(processes.helper()?, SHARED);
+    command.args(argv).envs(env).current_dir(cwd.unwrap_or(Path::new("/"))).kill_on_drop(true);
+    Ok(command)
+}
+
+impl RunningProcess {
     /// Waits for the next event. The program is paused while its output is not read.
     ///
     /// # Cancel safety
@@ -108,34 +154,34 @@ impl RunningProcess {
     /// too.
     pub async fn next(&mut self) -> io::Result<ProcessEvent> {
         loop {
-            if self.pipes.stdout.is_none()
-                && self.pipes.stderr.is_none()
+            if self.stdout.is_none()
+                && self.stderr.is_none()
                 && let Some(ended) = self.ended.clone()
             {
                 return Ok(ProcessEvent::Exited(ended));
             }
             let has_ended = self.ended.is_some();
             tokio::select! {
-                read = read(&mut self.pipes.stdout, &mut self.out) => match read? {
-                    0 => self.pipes.stdout = None,
+                read = read(&mut self.stdout, &mut self.out) => match read? {
+                    0 => self.stdout = None,
                     _ => return Ok(ProcessEvent::Stdout(self.out.split().freeze())),
                 },
-                read = read(&mut self.pipes.stderr, &mut self.err) => match read? {
-                    0 => self.pipes.stderr = None,
+                read = read(&mut self.stderr, &mut self.err) => match read? {
+                    0 => self.stderr = None,
                     _ => return Ok(ProcessEvent::Stderr(self.err.split().freeze())),
                 },
                 read = self.socket.read_buf(&mut self.report), if !has_ended => {
                     if read? == 0 {
                         self.ended = Some(serde_json::from_slice(&self.report)?);
                         // The helper has removed the directory.
-                        self.pipes.fresh = None;
+                        self.fresh = None;
                     } else if self.report.len() > MAX_REPORT {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
                 }
                 // A process that still holds a pipe is not a descendant of the program, so its output is not awaited.
                 () = tokio::time::sleep(MAX_SILENCE), if has_ended => {
-                    (self.pipes.stdout, self.pipes.stderr) = (None, None);
+                    (self.stdout, self.stderr) = (None, None);
                 }
             }
         }
@@ -159,17 +205,9 @@ async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut BytesMut) 
     }
 }
 
-/// The helper and the output pipes of the program. A program that was asked to end may still write, and a closed pipe
-/// would kill it. So the pipes are read until the helper has ended.
-struct Pipes {
-    child: Option<Child>,
-    stdout: Option<ChildStdout>,
-    stderr: Option<ChildStderr>,
-    /// The directory to remove if the helper fails to do so.
-    fresh: Option<PathBuf>,
-}
-
-impl Drop for Pipes {
+/// A program that was asked to end may still write, and a closed pipe would kill it. So the pipes are read until the
+/// helper has ended.
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         let (child, stdout, stderr) = (self.child.take(), self.stdout.take(), self.stderr.take());
         let fresh = self.fresh.take();

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open};
 
-use super::protocol::{INIT, ISOLATED, SHARED, exit_code};
+use super::namespace;
+use super::protocol::{INIT, ISOLATED, OWN_FILE, SHARED, exit_code};
 use super::signals::{SignalState, SignalWatch};
 use super::tree::Tree;
-use super::{exec, namespace};
 
 /// Interval for checking whether the service is running, on kernels without process descriptors.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -25,7 +25,8 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 /// # Errors
 /// Returns an error if a system call fails.
 pub fn main(service: &str, isolated: bool, program: &[String]) -> io::Result<ExitCode> {
-    exec::close_others();
+    // The programs that this process executes inherit only standard input, output and error.
+    close_fds::CloseFdsBuilder::new().cloexecfrom(3);
     let watch = SignalWatch::new()?;
     let service: i32 = service.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
     let life = Pid::from_raw(service).and_then(|service| pidfd_open(service, PidfdFlags::empty()).ok());
@@ -33,10 +34,9 @@ pub fn main(service: &str, isolated: bool, program: &[String]) -> io::Result<Exi
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(getpid()))?;
     let is_isolated = isolated && namespace::prepare().is_ok();
-    let mut command = Command::new(exec::OWN_FILE);
+    let mut command = Command::new(OWN_FILE);
     command.arg(INIT).arg(std::process::id().to_string()).arg(if is_isolated { ISOLATED } else { SHARED });
-    let init = exec::id(&command.args(program).spawn()?)?;
-    let mut tree = Tree::new(&watch, init);
+    let mut tree = Tree::new(&watch, &command.args(program).spawn()?)?;
     supervise(&watch, &mut tree, service, life)?;
     // Processes remain only if the inner helper was killed.
     while !tree.kill() {}

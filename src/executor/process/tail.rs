@@ -39,11 +39,10 @@ impl Tail {
     #[must_use]
     pub fn text(mut self, redaction: Option<&Redaction>, bounds: Bounds) -> String {
         let over = self.cut(self.kept.len());
-        let text = String::from_utf8_lossy(&self.kept[over..]).into_owned();
-        let text = redaction.map_or_else(|| text.clone(), |redaction| redaction.text(&text).into_owned());
+        let text = Redaction::apply(redaction, String::from_utf8_lossy(&self.kept[over..]).into_owned());
         let bytes = usize::try_from(bounds.bytes).unwrap_or(SHOWN).min(SHOWN);
         let from = text.len().saturating_sub(bytes).max(if self.is_cut { SHOWN } else { 0 });
-        let from = (from.min(text.len())..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        let from = text.ceil_char_boundary(from);
         let lines = usize::try_from(bounds.lines).unwrap_or(usize::MAX);
         let ends = text[from..].trim_end_matches('\n').rmatch_indices('\n');
         let from = ends.map(|(at, _)| from + at + 1).nth(lines.saturating_sub(1)).unwrap_or(from);

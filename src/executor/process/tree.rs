@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::process::Child;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -27,9 +28,13 @@ pub struct Tree<'w> {
 }
 
 impl<'w> Tree<'w> {
-    /// Creates a tree for this child.
-    pub fn new(watch: &'w SignalWatch, root: Pid) -> Self {
-        Self { watch, root, ended: None }
+    /// Creates a tree for this child, which it reaps without [`Child::wait`].
+    ///
+    /// # Errors
+    /// Returns an error if the child's id is not positive, which no system assigns.
+    pub fn new(watch: &'w SignalWatch, child: &Child) -> io::Result<Self> {
+        let root = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { watch, root, ended: None })
     }
 
     /// Reaps all ended children. Returns `true` if children are left.

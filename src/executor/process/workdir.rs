@@ -5,11 +5,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use super::protocol::{RunAs, WorkDirSpec};
+use super::program::{RunAs, WorkDirSpec};
 
 /// A working directory. Dropping it removes a temporary directory.
 pub struct WorkDir {
-    path: PathBuf,
+    /// The path of the directory.
+    pub path: PathBuf,
     is_own: bool,
 }
 
@@ -26,12 +27,6 @@ impl WorkDir {
                 .map(|path| Self { path, is_own: true })
                 .map_err(|error| format!("cannot create its working directory: {error}")),
         }
-    }
-
-    /// Returns the path of the directory.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
 

@@ -1,24 +1,21 @@
 //! The secrets file: `NAME=value` lines, read again when it changes.
 
 use std::collections::HashMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A secrets file. Cheap to clone; not shown by `Debug`.
-#[derive(Clone)]
-pub struct SecretsFile(Arc<Inner>);
-
-struct Inner {
+/// A secrets file. Not shown by `Debug`.
+pub struct SecretsFile {
     path: PathBuf,
     read: Mutex<Read>,
 }
 
 /// The parsed values and the file state that they belong to.
-#[derive(Default)]
 struct Read {
     state: Option<State>,
     values: HashMap<String, String>,
@@ -36,16 +33,15 @@ impl SecretsFile {
         let state = state_of(&path).map_err(|error| error.to_string())?;
         let values = read(&path)?;
         warn_if_open(&path);
-        let read = Mutex::new(Read { state: Some(state), values });
-        Ok(Self(Arc::new(Inner { path, read })))
+        Ok(Self { path, read: Mutex::new(Read { state: Some(state), values }) })
     }
 
     /// Returns the current value of the secret `name`. While the file is invalid, its last valid values are used.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<String> {
-        let Inner { path, read: held } = &*self.0;
+        let path = &self.path;
         let state = state_of(path).ok();
-        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_some() && state != held.state {
             match read(path) {
                 Ok(values) => held.values = values,
@@ -62,11 +58,7 @@ impl SecretsFile {
 
 fn state_of(path: &Path) -> std::io::Result<State> {
     let metadata = std::fs::metadata(path)?;
-    #[cfg(unix)]
-    let number = std::os::unix::fs::MetadataExt::ino(&metadata);
-    #[cfg(not(unix))]
-    let number = 0;
-    Ok((metadata.modified().ok(), metadata.len(), number))
+    Ok((metadata.modified().ok(), metadata.len(), metadata.ino()))
 }
 
 /// Parses lines as in an environment file: skips empty lines and comments (`#`), and removes quotes around values.
@@ -96,16 +88,11 @@ fn unquoted(value: &str) -> &str {
     inner('"').or_else(|| inner('\'')).unwrap_or(value)
 }
 
-#[cfg(unix)]
 fn warn_if_open(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
     if std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0) {
         tracing::warn!(file = %path.display(), "the secrets file is readable by other users; restrict it with `chmod 600`");
     }
 }
-
-#[cfg(not(unix))]
-fn warn_if_open(_: &Path) {}
 
 #[cfg(test)]
 mod tests {

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{DefinitionLoss, PresentedTool, description};
+use super::{PresentedTool, description};
 use crate::domain::ToolDefinition;
 use crate::domain::tool::{Annotations, UpstreamMetadata};
+use crate::schema::lower::Loss;
 
 /// Returns `true` if clients can receive this output schema. They validate `structuredContent` against it, which must
 /// be an object.
@@ -14,7 +15,7 @@ pub fn is_told(output_schema: &Value) -> bool {
 }
 
 /// Converts a definition.
-pub(super) fn tool(presented: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
+pub(super) fn tool(presented: &PresentedTool<'_>) -> (Value, Vec<Loss>) {
     let definition = presented.definition;
     let Annotations { read_only, destructive, idempotent, open_world } = definition.annotations;
     let mut tool = json!({
@@ -28,7 +29,7 @@ pub(super) fn tool(presented: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>
         Some(schema) if is_told(schema) => {
             tool["outputSchema"] = schema.clone();
         }
-        Some(_) => losses.push(DefinitionLoss {
+        Some(_) => losses.push(Loss {
             pointer: "/output_schema".to_owned(),
             keyword: "type".to_owned(),
             message: "the output schema is omitted: its root must be of type \"object\"".to_owned(),

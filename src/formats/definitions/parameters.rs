@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::domain::json;
+use crate::formats::one_line;
 
 /// Maximum depth of listed nested objects.
 const MAX_DEPTH: usize = 3;
@@ -15,29 +16,15 @@ const MAX_VALUE_CHARS: usize = 200;
 /// Maximum number of consecutive references.
 const MAX_REFERENCES: usize = 8;
 
-/// A parameter of a tool.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Parameter {
-    /// The key: `city`, `address.street`, `items[].name`.
-    pub key: String,
-    /// The types as text.
-    pub kind: String,
-    pub is_required: bool,
-    pub description: String,
-    pub allowed: Vec<String>,
-    /// At most one value.
-    pub default: Vec<String>,
-    pub examples: Vec<String>,
-}
-
-/// Returns the parameters of a tool, in the order of its schema.
-pub(super) fn of(schema: &Value) -> Vec<Parameter> {
+/// Returns the parameters of a tool as text, in the order of its schema.
+pub(super) fn lines(schema: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(schema, schema, "", MAX_DEPTH, &mut found);
     found
 }
 
-fn collect(root: &Value, schema: &Value, prefix: &str, depth: usize, found: &mut Vec<Parameter>) {
+/// Adds the parameters of an object. `prefix` is the key of the object: `address.`, `items[].`.
+fn collect(root: &Value, schema: &Value, prefix: &str, depth: usize, found: &mut Vec<String>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     let required = schema.get("required").and_then(Value::as_array);
     for (name, given) in properties {
@@ -45,19 +32,30 @@ fn collect(root: &Value, schema: &Value, prefix: &str, depth: usize, found: &mut
             return;
         }
         let property = resolve(root, given);
-        let key = format!("{prefix}{name}");
-        found.push(Parameter {
-            kind: kind(root, property, depth),
-            is_required: required.is_some_and(|names| names.iter().any(|required| required == name.as_str())),
-            description: text(given, "description").or_else(|| text(property, "description")).unwrap_or_default(),
-            allowed: allowed(root, property),
-            default: given.get("default").or_else(|| property.get("default")).map(value).into_iter().collect(),
-            examples: list(property.get("examples")),
-            key: key.clone(),
-        });
+        let is_required = required.is_some_and(|names| names.iter().any(|required| required == name.as_str()));
+        let need = if is_required { "required" } else { "optional" };
+        let mut line = format!("  - {prefix}{name}: {} ({need})", kind(root, property, depth));
+        let description = [given, property].iter().find_map(|schema| schema.get("description")?.as_str());
+        let description = description.map(one_line).unwrap_or_default();
+        if !description.is_empty() {
+            line.push_str(&format!(" - {description}"));
+        }
+        line.push('\n');
+        let default = given.get("default").or_else(|| property.get("default")).map(value);
+        let examples = property.get("examples").and_then(Value::as_array);
+        for (heading, values) in [
+            ("Allowed values", allowed(root, property)),
+            ("Default", default.into_iter().collect()),
+            ("Examples", examples.map(|values| shown(values.iter())).unwrap_or_default()),
+        ] {
+            if !values.is_empty() {
+                line.push_str(&format!("    {heading}: {}\n", values.join(", ")));
+            }
+        }
+        found.push(line);
         if depth > 1 {
             let (inner, suffix) = nested(root, property);
-            collect(root, inner, &format!("{key}{suffix}."), depth - 1, found);
+            collect(root, inner, &format!("{prefix}{name}{suffix}."), depth - 1, found);
         }
     }
 }
@@ -116,27 +114,27 @@ fn kind(root: &Value, schema: &Value, depth: usize) -> String {
             *array = format!("array of {of}");
         }
     }
-    let mut seen = Vec::new();
-    kinds.into_iter().for_each(|kind| {
-        if !seen.contains(&kind) {
-            seen.push(kind)
+    let mut distinct: Vec<String> = Vec::new();
+    for kind in kinds {
+        if !distinct.contains(&kind) {
+            distinct.push(kind);
         }
-    });
-    seen.join(" or ")
+    }
+    distinct.join(" or ")
 }
 
 fn allowed(root: &Value, schema: &Value) -> Vec<String> {
     let own = enumerated(schema);
     if !own.is_empty() {
-        return shown(&own);
+        return shown(own.into_iter());
     }
     if let Some(items) = schema.get("items") {
-        return shown(&enumerated(resolve(root, items)));
+        return shown(enumerated(resolve(root, items)).into_iter());
     }
     // The list is complete only if every alternative is a list of values.
     let is_null = |branch: &Value| branch.get("type").is_some_and(|name| name == "null");
     let lists: Vec<Vec<&Value>> = branches(root, schema).filter(|branch| !is_null(branch)).map(enumerated).collect();
-    if lists.iter().any(Vec::is_empty) { Vec::new() } else { shown(&lists.concat()) }
+    if lists.iter().any(Vec::is_empty) { Vec::new() } else { shown(lists.concat().into_iter()) }
 }
 
 fn enumerated(schema: &Value) -> Vec<&Value> {
@@ -147,16 +145,11 @@ fn enumerated(schema: &Value) -> Vec<&Value> {
     }
 }
 
-fn list(values: Option<&Value>) -> Vec<String> {
-    let values: Vec<&Value> =
-        values.and_then(Value::as_array).map(|values| values.iter().collect()).unwrap_or_default();
-    shown(&values)
-}
-
-fn shown(values: &[&Value]) -> Vec<String> {
-    let mut shown: Vec<String> = values.iter().take(MAX_VALUES).map(|given| value(given)).collect();
-    if values.len() > MAX_VALUES {
-        shown.push(format!("… ({} in all)", values.len()));
+fn shown<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> Vec<String> {
+    let count = values.len();
+    let mut shown: Vec<String> = values.take(MAX_VALUES).map(value).collect();
+    if count > MAX_VALUES {
+        shown.push(format!("… ({count} in all)"));
     }
     shown
 }
@@ -172,10 +165,6 @@ fn value(value: &Value) -> String {
 
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.trim() == text && !text.contains([',', '"', '\n', '\r'])
-}
-
-fn text(schema: &Value, keyword: &str) -> Option<String> {
-    schema.get(keyword).and_then(Value::as_str).map(str::to_owned)
 }
 
 /// Returns the names of all parameters, including nested ones, for searches.

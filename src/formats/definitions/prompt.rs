@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::parameters::{self, Parameter};
+use super::parameters;
 use crate::domain::ToolDefinition;
 use crate::domain::stats::ToolStats;
+use crate::formats::one_line;
 
 /// Minimum number of executions for a meaningful failure rate.
 const ENOUGH_EXECUTIONS: u64 = 5;
@@ -45,10 +46,10 @@ fn describe(text: &mut String, tool: &ToolDefinition, stats: Option<&ToolStats>)
     if let Some(category) = tool.category.as_deref().map(one_line).filter(|category| !category.is_empty()) {
         let _ = writeln!(text, "Category: {category}");
     }
-    let parameters = parameters::of(&tool.input_schema);
+    let parameters = parameters::lines(&tool.input_schema);
     if !parameters.is_empty() {
         text.push_str("Parameters:\n");
-        parameters.iter().for_each(|parameter| line(text, parameter));
+        text.push_str(&parameters.concat());
     }
     if !tool.examples.is_empty() {
         text.push_str("Examples:\n");
@@ -66,22 +67,6 @@ fn describe(text: &mut String, tool: &ToolDefinition, stats: Option<&ToolStats>)
     }
 }
 
-fn line(text: &mut String, parameter: &Parameter) {
-    let Parameter { key, kind, is_required, description, allowed, default, examples } = parameter;
-    let need = if *is_required { "required" } else { "optional" };
-    let _ = write!(text, "  - {key}: {kind} ({need})");
-    let description = one_line(description);
-    if !description.is_empty() {
-        let _ = write!(text, " - {description}");
-    }
-    text.push('\n');
-    for (heading, values) in [("Allowed values", allowed), ("Default", default), ("Examples", examples)] {
-        if !values.is_empty() {
-            let _ = writeln!(text, "    {heading}: {}", values.join(", "));
-        }
-    }
-}
-
 /// Returns a warning if the statistics show failures or slow calls.
 fn warning(stats: &ToolStats) -> Option<String> {
     let (all, failed) = (stats.execution_count, stats.failure_count);
@@ -93,8 +78,4 @@ fn warning(stats: &ToolStats) -> Option<String> {
         (Some(fails), Some(slow)) => Some(format!("this tool {fails} and {slow}.")),
         (one, other) => one.or(other).map(|note| format!("this tool {note}.")),
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<&str>>().join(" ")
 }

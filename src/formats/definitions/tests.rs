@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,7 +15,7 @@ fn tool(more: Value) -> ToolDefinition {
     serde_json::from_value(definition).unwrap()
 }
 
-fn of(format: Format, tool: &ToolDefinition) -> (Value, Vec<DefinitionLoss>) {
+fn of(format: Format, tool: &ToolDefinition) -> (Value, Vec<Loss>) {
     definition(format, &PresentedTool { name: "shown_as", definition: tool, schema: &tool.input_schema })
 }
 
@@ -25,7 +26,7 @@ fn prompt_of(tool: &ToolDefinition, stats: Option<ToolStats>) -> String {
 
 #[test]
 fn formats_are_called_the_same_everywhere() {
-    for format in Format::ALL {
+    for &format in Format::value_variants() {
         let name = serde_json::to_value(format).unwrap();
         let value = clap::ValueEnum::to_possible_value(&format).unwrap();
         assert_eq!(name, value.get_name());

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::members::{array, error_at, has, id, is_text, name, object, take, type_of};
+use super::members::{calls_in, error_at, has, id, is_text, name, object, take, type_of};
 use super::model_content::{ModelContent, Piece, is_common_image};
 use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
@@ -12,27 +12,18 @@ use crate::domain::decode::DecodeError;
 /// Parses the message, its content, or one block.
 pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut body = match body {
-        Value::Array(content) => return Ok((blocks(content, "")?, false)),
+        Value::Array(_) => return Ok((calls_in(body, "", block)?, false)),
         body => object(body, "")?,
     };
     let is_cut_off = is_text(&body, "stop_reason", is_cut_off);
     match take(&mut body, &["content"]) {
         // A message with only text.
         Some(Value::String(_)) => Ok((Vec::new(), is_cut_off)),
-        Some(content) => Ok((blocks(array(content, "/content")?, "/content")?, is_cut_off)),
+        Some(content) => Ok((calls_in(content, "/content", block)?, is_cut_off)),
         None if has(&body, &["role", "stop_reason"]) => Ok((Vec::new(), is_cut_off)),
         None if has(&body, &["type"]) => Ok((block(body, "")?.into_iter().collect(), is_cut_off)),
         None => Err(error_at("", "is not an Anthropic message: `content` is missing")),
     }
-}
-
-fn blocks(content: Vec<Value>, pointer: &str) -> Result<Vec<ParsedCall>, DecodeError> {
-    let mut found = Vec::new();
-    for (index, one) in content.into_iter().enumerate() {
-        let pointer = format!("{pointer}/{index}");
-        found.extend(block(object(one, &pointer)?, &pointer)?);
-    }
-    Ok(found)
 }
 
 fn block(mut block: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCall>, DecodeError> {

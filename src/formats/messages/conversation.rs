@@ -1,10 +1,9 @@
 //! The conversation of a session in a vendor's format: calls and results, batch by batch.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::{Continuation, ids};
 use crate::domain::{Call, Phase, Vendor, json as json_text};
@@ -40,22 +39,16 @@ pub fn conversation<'a>(vendor: Vendor, calls: &'a [Call], name_of: impl Fn(&'a 
 
 /// Groups calls by batch, in the order of the first call of each batch.
 fn turns(calls: &[Call]) -> Vec<Vec<&Call>> {
-    let mut turns: Vec<(Option<Uuid>, Vec<&Call>)> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut turns: Vec<Vec<&Call>> = Vec::new();
+    let mut places = HashMap::new();
     for call in calls.iter().filter(|call| call.phase != Phase::Arguments) {
-        let known = call.batch_id.and_then(|batch| places.get(&batch).copied());
-        match known {
-            Some(place) => {
-                let (_, turn): &mut (_, Vec<&Call>) = &mut turns[place];
-                turn.push(call);
-            }
-            None => {
-                places.extend(call.batch_id.map(|batch| (batch, turns.len())));
-                turns.push((call.batch_id, vec![call]));
-            }
+        let next = turns.len();
+        let place = call.batch_id.map_or(next, |batch| *places.entry(batch).or_insert(next));
+        if place == next {
+            turns.push(Vec::new());
         }
+        turns[place].push(call);
     }
-    let mut turns: Vec<Vec<&Call>> = turns.into_iter().map(|(_, turn)| turn).collect();
     turns.iter_mut().for_each(|turn| turn.sort_by_key(|call| (call.index, call.id)));
     turns
 }
@@ -89,22 +82,22 @@ fn request(vendor: Vendor, id: &str, name: &str, call: &Call) -> Value {
 
 /// Returns the arguments as an object, which every vendor requires. Other values are wrapped in an object.
 fn arguments(given: &Arc<Value>) -> Map<String, Value> {
-    let wrapped = |value: &Value| Map::from_iter([("arguments".to_owned(), value.clone())]);
-    match &**given {
-        Value::Object(members) => members.clone(),
+    let parsed = match &**given {
+        Value::String(text) if text.trim().is_empty() => Value::Null,
+        Value::String(text) => json_text::parse(text.as_bytes()).unwrap_or_else(|_| text.as_str().into()),
+        other => other.clone(),
+    };
+    match parsed {
+        Value::Object(members) => members,
         Value::Null => Map::new(),
-        Value::String(text) if text.trim().is_empty() => Map::new(),
-        Value::String(text) => match json_text::parse(text.as_bytes()) {
-            Ok(Value::Object(members)) => members,
-            Ok(Value::Null) => Map::new(),
-            _ => wrapped(given),
-        },
-        _ => wrapped(given),
+        _ => Map::from_iter([("arguments".to_owned(), Value::clone(given))]),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
     use crate::domain::call::CallRecord;
     use crate::domain::{Failure, Outcome, Time};
@@ -112,7 +105,14 @@ mod tests {
     const VENDORS: [Vendor; 4] = [Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini];
 
     fn call(n: u128, id: &str, arguments: Value) -> Call {
-        Call::accepted(Uuid::from_u128(n), "t".into(), Some(id), Arc::new(arguments), Time(0), "n".into())
+        Call::from(CallRecord::accepted(
+            Uuid::from_u128(n),
+            "t".into(),
+            Some(id),
+            Arc::new(arguments),
+            Time(0),
+            "n".into(),
+        ))
     }
 
     fn ended(mut call: Call) -> Call {

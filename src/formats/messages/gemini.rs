@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::members::{array, error_at, has, id, name, object, take};
+use super::members::{array, calls_in, error_at, has, id, name, object, take};
 use super::model_content::{ModelContent, Piece, is_common_image};
 use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
@@ -16,79 +16,71 @@ pub(super) const RESPONSE_MEMBERS: [&str; 4] = ["promptFeedback", "prompt_feedba
 
 /// Parses the response (or its chunks as an array), a candidate, its content, the parts of the content, or one part.
 pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
+    let Value::Array(pieces) = body else {
+        let body = object(body, "")?;
+        let known = ["candidates", "content", "parts", "role", "text"];
+        if !has(&body, &known)
+            && ![&FUNCTION_CALL[..], &FINISH_REASON, &RESPONSE_MEMBERS].iter().any(|of| has(&body, of))
+        {
+            return Err(error_at(
+                "",
+                "is not a Gemini response: `candidates`, `content`, `parts` and `functionCall` are missing",
+            ));
+        }
+        return any(body, "");
+    };
     let mut found = (Vec::new(), false);
-    match body {
-        Value::Array(pieces) => {
-            for (index, piece) in pieces.into_iter().enumerate() {
-                let pointer = format!("/{index}");
-                any(object(piece, &pointer)?, &pointer, &mut found)?;
-            }
-        }
-        body => {
-            let body = object(body, "")?;
-            let known = ["candidates", "content", "parts", "role", "text"];
-            if !has(&body, &known)
-                && ![&FUNCTION_CALL[..], &FINISH_REASON, &RESPONSE_MEMBERS].iter().any(|of| has(&body, of))
-            {
-                return Err(error_at(
-                    "",
-                    "is not a Gemini response: `candidates`, `content`, `parts` and `functionCall` are missing",
-                ));
-            }
-            any(body, "", &mut found)?;
-        }
+    for (index, piece) in pieces.into_iter().enumerate() {
+        let pointer = format!("/{index}");
+        let (calls, is_cut_off) = any(object(piece, &pointer)?, &pointer)?;
+        found.0.extend(calls);
+        found.1 |= is_cut_off;
     }
     Ok(found)
 }
 
-fn any(mut body: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> Result<(), DecodeError> {
+fn any(mut body: Map<String, Value>, pointer: &str) -> Result<VendorCalls, DecodeError> {
     if let Some(candidates) = take(&mut body, &["candidates"]) {
         let candidates = array(candidates, &format!("{pointer}/candidates"))?;
         // The other candidates are alternative responses.
-        let Some(first) = candidates.into_iter().next() else { return Ok(()) };
+        let Some(first) = candidates.into_iter().next() else { return Ok((Vec::new(), false)) };
         let pointer = format!("{pointer}/candidates/0");
-        return candidate(object(first, &pointer)?, &pointer, found);
+        return candidate(object(first, &pointer)?, &pointer);
     }
     if has(&body, &["content"]) || has(&body, &FINISH_REASON) {
-        return candidate(body, pointer, found);
+        return candidate(body, pointer);
     }
-    if has(&body, &["parts"]) {
-        return content(body, pointer, found);
-    }
-    part(body, pointer, found)
+    let calls = if has(&body, &["parts"]) { content(body, pointer)? } else { Vec::from_iter(part(body, pointer)?) };
+    Ok((calls, false))
 }
 
-fn candidate(mut candidate: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> Result<(), DecodeError> {
+fn candidate(mut candidate: Map<String, Value>, pointer: &str) -> Result<VendorCalls, DecodeError> {
     // Older libraries write the reason as a number.
-    found.1 |= take(&mut candidate, &FINISH_REASON)
+    let is_cut_off = take(&mut candidate, &FINISH_REASON)
         .is_some_and(|reason| reason.as_str().is_some_and(is_cut_off) || reason.as_u64() == Some(2));
-    match take(&mut candidate, &["content"]) {
-        Some(said) => {
-            let pointer = format!("{pointer}/content");
-            content(object(said, &pointer)?, &pointer, found)
-        }
-        None => Ok(()),
+    let pointer = format!("{pointer}/content");
+    let calls = match take(&mut candidate, &["content"]) {
+        Some(said) => content(object(said, &pointer)?, &pointer)?,
+        None => Vec::new(),
+    };
+    Ok((calls, is_cut_off))
+}
+
+fn content(mut content: Map<String, Value>, pointer: &str) -> Result<Vec<ParsedCall>, DecodeError> {
+    match take(&mut content, &["parts"]) {
+        Some(parts) => calls_in(parts, &format!("{pointer}/parts"), part),
+        None => Ok(Vec::new()),
     }
 }
 
-fn content(mut content: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> Result<(), DecodeError> {
-    let Some(parts) = take(&mut content, &["parts"]) else { return Ok(()) };
-    for (index, one) in array(parts, &format!("{pointer}/parts"))?.into_iter().enumerate() {
-        let pointer = format!("{pointer}/parts/{index}");
-        part(object(one, &pointer)?, &pointer, found)?;
-    }
-    Ok(())
-}
-
-fn part(mut part: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> Result<(), DecodeError> {
-    let Some(member) = FUNCTION_CALL.into_iter().find(|member| has(&part, &[member])) else { return Ok(()) };
-    let within = format!("{pointer}/{member}");
-    let mut called = object(part.swap_remove(member).unwrap_or_default(), &within)?;
-    let id = id(&mut called, "id", &within)?;
-    let name = name(&mut called, &within)?;
+fn part(mut part: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCall>, DecodeError> {
+    let Some(member) = FUNCTION_CALL.into_iter().find(|member| has(&part, &[member])) else { return Ok(None) };
+    let pointer = format!("{pointer}/{member}");
+    let mut called = object(part.swap_remove(member).unwrap_or_default(), &pointer)?;
+    let id = id(&mut called, "id", &pointer)?;
+    let name = name(&mut called, &pointer)?;
     let arguments = called.swap_remove("args");
-    found.0.push(ParsedCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer: within });
-    Ok(())
+    Ok(Some(ParsedCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer }))
 }
 
 /// Creates the part of a result. It has an id if the call had one.

@@ -1,8 +1,9 @@
 //! Access to the members of a vendor's objects, with a pointer in errors. `null` counts as missing, because the
 //! vendors' libraries write it for missing members.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::{Kind, ParsedCall};
 use crate::domain::decode::DecodeError;
 use crate::domain::json::type_name;
 
@@ -35,6 +36,20 @@ pub(super) fn array(value: Value, pointer: &str) -> Result<Vec<Value>, DecodeErr
     }
 }
 
+/// Parses the calls among the objects of an array.
+pub(super) fn calls_in(
+    items: Value,
+    pointer: &str,
+    parse: impl Fn(Map<String, Value>, &str) -> Result<Option<ParsedCall>, DecodeError>,
+) -> Result<Vec<ParsedCall>, DecodeError> {
+    let mut found = Vec::new();
+    for (index, item) in array(items, pointer)?.into_iter().enumerate() {
+        let pointer = format!("{pointer}/{index}");
+        found.extend(parse(object(item, &pointer)?, &pointer)?);
+    }
+    Ok(found)
+}
+
 /// Removes and returns a string, if it exists.
 pub(super) fn text(object: &mut Map<String, Value>, name: &str, pointer: &str) -> Result<Option<String>, DecodeError> {
     match take(object, &[name]) {
@@ -54,6 +69,18 @@ pub(super) fn name(object: &mut Map<String, Value>, pointer: &str) -> Result<Str
 /// Removes and returns an id; an empty id counts as missing.
 pub(super) fn id(object: &mut Map<String, Value>, name: &str, pointer: &str) -> Result<Option<String>, DecodeError> {
     Ok(text(object, name, pointer)?.filter(|id| !id.is_empty()))
+}
+
+/// Removes and returns the arguments of OpenAI's calls. The text of a custom call becomes `{"input": text}`.
+pub(super) fn arguments(
+    object: &mut Map<String, Value>,
+    kind: Kind,
+    pointer: &str,
+) -> Result<Option<Value>, DecodeError> {
+    Ok(match kind {
+        Kind::Custom => Some(json!({ "input": text(object, "input", pointer)?.unwrap_or_default() })),
+        _ => object.swap_remove("arguments"),
+    })
 }
 
 /// Returns `true` if a member is a string for which `is` returns `true`.

@@ -65,31 +65,28 @@ impl<'a> ModelContent<'a> {
 
     /// Returns the texts, joined by newlines.
     pub fn text(&self) -> String {
-        let texts: Vec<&str> = self
-            .pieces
-            .iter()
-            .filter_map(|piece| match piece {
-                Piece::Text(text) => Some(&**text),
-                Piece::Image { .. } => None,
-            })
-            .collect();
+        let texts = self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(text) => Some(&**text),
+            Piece::Image { .. } => None,
+        });
+        let texts: Vec<&str> = texts.collect();
         texts.join("\n")
     }
 }
 
 /// Converts another block to text: the text of an MCP resource, or the URI of a link.
 fn block_text(block: &Map<String, Value>) -> Cow<'_, str> {
-    let text = |value: Option<&'_ Value>| value.and_then(Value::as_str).map(str::to_owned);
-    let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
+    let text = |key: &str| block.get(key).and_then(Value::as_str);
+    let kind = text("type").unwrap_or_default();
     if kind == "resource"
         && let Some(text) = block.get("resource").and_then(|resource| resource.get("text")).and_then(Value::as_str)
     {
         return text.into();
     }
     if kind == "resource_link"
-        && let Some(uri) = text(block.get("uri"))
+        && let Some(uri) = text("uri")
     {
-        let name = text(block.get("title")).or_else(|| text(block.get("name"))).unwrap_or_default();
+        let name = text("title").or_else(|| text("name")).unwrap_or_default();
         return format!("[a link to the resource \"{name}\": {uri}]").into();
     }
     format!("[a block of type \"{kind}\" was omitted: it cannot be shown here]").into()

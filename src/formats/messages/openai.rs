@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::members::{array, error_at, has, id, is_text, name, object, take, text, type_of};
+use super::members::{arguments, array, calls_in, error_at, has, id, is_text, name, object, take, type_of};
 use super::model_content::ModelContent;
 use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
@@ -12,7 +12,7 @@ use crate::domain::decode::DecodeError;
 /// Parses the response, a choice, its message, its `tool_calls`, or one of these calls.
 pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut body = match body {
-        Value::Array(calls) => return Ok((tool_calls(calls, "")?, false)),
+        Value::Array(_) => return Ok((calls_in(body, "", tool_call)?, false)),
         body => object(body, "")?,
     };
     if has(&body, &["choices"]) {
@@ -43,7 +43,7 @@ fn choice(mut choice: Map<String, Value>, pointer: &str) -> Result<VendorCalls, 
 
 fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<ParsedCall>, DecodeError> {
     let calls = match take(&mut message, &["tool_calls"]) {
-        Some(calls) => tool_calls(array(calls, &format!("{pointer}/tool_calls"))?, &format!("{pointer}/tool_calls"))?,
+        Some(calls) => calls_in(calls, &format!("{pointer}/tool_calls"), tool_call)?,
         None => Vec::new(),
     };
     match take(&mut message, &["function_call"]) {
@@ -57,15 +57,6 @@ fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<ParsedC
         }
         _ => Ok(calls),
     }
-}
-
-fn tool_calls(calls: Vec<Value>, pointer: &str) -> Result<Vec<ParsedCall>, DecodeError> {
-    let mut found = Vec::with_capacity(calls.len());
-    for (index, call) in calls.into_iter().enumerate() {
-        let pointer = format!("{pointer}/{index}");
-        found.extend(tool_call(object(call, &pointer)?, &pointer)?);
-    }
-    Ok(found)
 }
 
 /// Parses a call; returns `None` for a type that the provider runs itself.
@@ -84,10 +75,7 @@ fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<Parse
     };
     let mut called = object(called, &within)?;
     let name = name(&mut called, &within)?;
-    let arguments = match kind {
-        Kind::Custom => Some(json!({ "input": text(&mut called, "input", &within)?.unwrap_or_default() })),
-        _ => called.swap_remove("arguments"),
-    };
+    let arguments = arguments(&mut called, kind, &within)?;
     Ok(Some(ParsedCall { id, name, arguments, kind, is_cut_off: false, pointer: pointer.to_owned() }))
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::members::{array, error_at, has, id, is_text, name, object, text, type_of};
+use super::members::{arguments, calls_in, error_at, has, id, is_text, name, object, type_of};
 use super::model_content::{ModelContent, Piece, is_common_image};
 use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
@@ -12,13 +12,13 @@ use crate::domain::decode::DecodeError;
 /// Parses the response, its output, or one item.
 pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut body = match body {
-        Value::Array(output) => return Ok((items(output, "")?, false)),
+        Value::Array(_) => return Ok((calls_in(body, "", item)?, false)),
         body => object(body, "")?,
     };
     if has(&body, &["output"]) {
         let output = body.swap_remove("output").unwrap_or_default();
         // Result items have an output, too, but call items do not.
-        return Ok((items(array(output, "/output")?, "/output")?, is_answer_cut_off(&body)));
+        return Ok((calls_in(output, "/output", item)?, is_answer_cut_off(&body)));
     }
     if type_of(&body).is_empty() {
         return Err(error_at(
@@ -38,15 +38,6 @@ fn is_answer_cut_off(answer: &Map<String, Value>) -> bool {
     }
 }
 
-fn items(output: Vec<Value>, pointer: &str) -> Result<Vec<ParsedCall>, DecodeError> {
-    let mut found = Vec::new();
-    for (index, one) in output.into_iter().enumerate() {
-        let pointer = format!("{pointer}/{index}");
-        found.extend(item(object(one, &pointer)?, &pointer)?);
-    }
-    Ok(found)
-}
-
 fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCall>, DecodeError> {
     let kind = match type_of(&item) {
         "function_call" => Kind::Function,
@@ -55,10 +46,7 @@ fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCall
     };
     let id = id(&mut item, "call_id", pointer)?;
     let name = name(&mut item, pointer)?;
-    let arguments = match kind {
-        Kind::Custom => Some(json!({ "input": text(&mut item, "input", pointer)?.unwrap_or_default() })),
-        _ => item.swap_remove("arguments"),
-    };
+    let arguments = arguments(&mut item, kind, pointer)?;
     let is_cut_off = is_text(&item, "status", |status| status == "incomplete");
     Ok(Some(ParsedCall { id, name, arguments, kind, is_cut_off, pointer: pointer.to_owned() }))
 }

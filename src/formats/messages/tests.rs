@@ -6,12 +6,14 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
+use crate::domain::call::CallRecord;
 use crate::domain::{ContentBlock, Failure, Outcome, Time};
 
 const VENDORS: [Vendor; 4] = [Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini];
 
 fn call(outcome: Option<Outcome>) -> Call {
-    let mut call = Call::accepted(Uuid::nil(), "t".into(), None, Arc::new(json!({})), Time(0), "n".into());
+    let mut call =
+        Call::from(CallRecord::accepted(Uuid::nil(), "t".into(), None, Arc::new(json!({})), Time(0), "n".into()));
     call.start(Time(1)).unwrap();
     if let Some(outcome) = outcome {
         call.settle(outcome, Time(2)).unwrap();

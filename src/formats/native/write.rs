@@ -1,14 +1,16 @@
 //! A handwritten serializer for ToolCalls, with the same output as serde. It writes every response, so it copies
-//! constant parts and escapes a text that occurs twice only once.
+//! constant parts, does not copy long texts, and escapes a text that occurs twice only once.
 
+use bytes::Bytes;
 use serde::Serialize;
-use uuid::Uuid;
 
-use super::{BatchAnswer, Content, Data, Details, Effective, Pieces, ToolCall};
-use crate::domain::{Call, ContentBlock, Limits, Time, json};
+use super::{BatchAnswer, Data, FullOrShort, ToolCall};
+use crate::domain::{Call, ContentBlock, JsonText, Time, json};
 
 /// Initial capacity, large enough for a typical call.
 const TYPICAL_BYTES: usize = 2048;
+/// Minimum length of a text that becomes a segment of its own, in bytes.
+const MIN_SEGMENT_BYTES: usize = 16 * 1024;
 
 type WriteResult = serde_json::Result<()>;
 
@@ -19,7 +21,7 @@ impl ToolCall<'_> {
     /// Returns an error if serde cannot serialize a value.
     pub fn to_json(&self) -> serde_json::Result<Pieces> {
         let mut out = Pieces::with_capacity(TYPICAL_BYTES);
-        call(&mut out, self)?;
+        out.call(self)?;
         Ok(out)
     }
 
@@ -40,191 +42,156 @@ impl BatchAnswer<'_> {
     /// Returns an error if serde cannot serialize a value.
     pub fn to_json(&self) -> serde_json::Result<Pieces> {
         let mut out = Pieces::with_capacity(TYPICAL_BYTES * self.results.len().max(1));
-        out.extend_from_slice(br#"{"batch_id":"#);
-        maybe(&mut out, self.batch_id, id)?;
-        out.extend_from_slice(br#","results":["#);
+        out.value(br#"{"batch_id":"#, &self.batch_id)?;
+        out.raw(br#","results":["#);
         for (index, result) in self.results.iter().enumerate() {
             if index > 0 {
-                out.push(b',');
+                out.raw(b",");
             }
-            call(&mut out, result)?;
+            out.call(result)?;
         }
-        out.push(b']');
+        out.raw(b"]");
         if let Some(messages) = &self.messages {
-            out.extend_from_slice(br#","messages":"#);
-            value(&mut out, messages)?;
+            out.value(br#","messages":"#, messages)?;
         }
-        out.push(b'}');
+        out.raw(b"}");
         Ok(out)
     }
 }
 
-fn call(out: &mut Pieces, call: &ToolCall<'_>) -> WriteResult {
-    if let Some(json) = call.written {
-        out.push_bytes(json);
-        return Ok(());
-    }
-    out.extend_from_slice(br#"{"id":"#);
-    id(out, call.id)?;
-    out.extend_from_slice(br#","call_id":"#);
-    text(out, call.call_id)?;
-    out.extend_from_slice(br#","name":"#);
-    text(out, call.name)?;
-    out.extend_from_slice(br#","title":"#);
-    text(out, call.title)?;
-    out.extend_from_slice(br#","session":"#);
-    maybe(out, call.session, text)?;
-    out.extend_from_slice(br#","batch_id":"#);
-    maybe(out, call.batch_id, id)?;
-    out.extend_from_slice(br#","index":"#);
-    value(out, &call.index)?;
-    out.extend_from_slice(br#","status":"#);
-    value(out, &call.status)?;
-    out.extend_from_slice(br#","phase":"#);
-    value(out, &call.phase)?;
-    out.extend_from_slice(br#","arguments":"#);
-    arguments(out, &call.arguments)?;
-    out.extend_from_slice(br#","effective_arguments":"#);
-    match &call.effective_arguments {
-        Some(effective) => arguments(out, effective)?,
-        None => out.extend_from_slice(b"null"),
-    }
-    out.extend_from_slice(br#","tip":"#);
-    maybe(out, call.tip, text)?;
-    out.extend_from_slice(br#","progress":"#);
-    value(out, &call.progress)?;
-    out.extend_from_slice(br#","output":"#);
-    let begins = out.len();
-    maybe(out, call.output, text)?;
-    let output = begins..out.len();
-    out.extend_from_slice(br#","content":"#);
-    match (&call.content, call.output) {
-        (Content::Whole([ContentBlock::Text(only)]), Some(shown)) if only == shown => {
-            out.extend_from_slice(br#"[{"type":"text","text":"#);
-            out.extend_from_within(output);
-            out.extend_from_slice(b"}]");
-        }
-        (content, _) => value(out, content)?,
-    }
-    out.extend_from_slice(br#","structured":"#);
-    match &call.structured {
-        Some(Data::Text(text)) => out.push_text(text),
-        other => value(out, other)?,
-    }
-    out.extend_from_slice(br#","details":"#);
-    maybe(out, call.details.as_ref(), details)?;
-    out.extend_from_slice(br#","is_error":"#);
-    truth(out, call.is_error);
-    out.extend_from_slice(br#","error":"#);
-    value(out, &call.error)?;
-    out.extend_from_slice(br#","attempts":"#);
-    value(out, &call.attempts)?;
-    out.extend_from_slice(br#","cached":"#);
-    truth(out, call.cached);
-    out.extend_from_slice(br#","coerced":"#);
-    value(out, call.coerced)?;
-    out.extend_from_slice(br#","metadata":"#);
-    value(out, call.metadata)?;
-    out.extend_from_slice(br#","limits":"#);
-    maybe(out, call.limits, limits)?;
-    out.extend_from_slice(br#","queued_ms":"#);
-    value(out, &call.queued_ms)?;
-    out.extend_from_slice(br#","duration_ms":"#);
-    value(out, &call.duration_ms)?;
-    out.extend_from_slice(br#","created_at":"#);
-    time(out, call.created_at)?;
-    out.extend_from_slice(br#","started_at":"#);
-    maybe(out, call.started_at, time)?;
-    out.extend_from_slice(br#","ended_at":"#);
-    maybe(out, call.ended_at, time)?;
-    out.extend_from_slice(br#","node":"#);
-    text(out, call.node)?;
-    out.push(b'}');
-    Ok(())
+/// JSON in segments: existing long texts become segments of their own and are not copied.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    done: Vec<Bytes>,
+    last: Vec<u8>,
 }
 
-fn maybe<T>(out: &mut Vec<u8>, member: Option<T>, write: impl FnOnce(&mut Vec<u8>, T) -> WriteResult) -> WriteResult {
-    match member {
-        Some(member) => write(out, member),
-        None => {
-            out.extend_from_slice(b"null");
-            Ok(())
+impl Pieces {
+    fn with_capacity(bytes: usize) -> Self {
+        Self { done: Vec::new(), last: Vec::with_capacity(bytes) }
+    }
+
+    /// Returns all segments in order.
+    #[must_use]
+    pub fn into_pieces(self) -> Vec<Bytes> {
+        let Self { mut done, last } = self;
+        if done.is_empty() || !last.is_empty() {
+            done.push(last.into());
+        }
+        done
+    }
+
+    /// Returns all segments, joined.
+    #[must_use]
+    pub fn joined(self) -> Bytes {
+        match self.done.is_empty() {
+            true => self.last.into(),
+            false => self.into_pieces().concat().into(),
         }
     }
-}
 
-fn value(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> WriteResult {
-    serde_json::to_writer(out, value)
-}
-
-fn truth(out: &mut Vec<u8>, is: bool) {
-    out.extend_from_slice(if is { b"true" } else { b"false" });
-}
-
-fn id(out: &mut Vec<u8>, id: Uuid) -> WriteResult {
-    out.push(b'"');
-    out.extend_from_slice(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes());
-    out.push(b'"');
-    Ok(())
-}
-
-fn time(out: &mut Vec<u8>, time: Time) -> WriteResult {
-    out.push(b'"');
-    time.write(out);
-    out.push(b'"');
-    Ok(())
-}
-
-fn text(out: &mut Vec<u8>, text: &str) -> WriteResult {
-    json::write_text(out, text);
-    Ok(())
-}
-
-fn arguments(out: &mut Pieces, arguments: &Effective<'_>) -> WriteResult {
-    match arguments {
-        Effective::AsGiven(text) => {
-            out.push_text(text);
-            Ok(())
+    fn call(&mut self, call: &ToolCall<'_>) -> WriteResult {
+        if let Some(json) = call.written {
+            self.existing(json, || json.clone());
+            return Ok(());
         }
-        other => value(out, other),
+        self.value(br#"{"id":"#, &call.id)?;
+        self.text(br#","call_id":"#, Some(call.call_id));
+        self.text(br#","name":"#, Some(call.name));
+        self.text(br#","title":"#, Some(call.title));
+        self.text(br#","session":"#, call.session);
+        self.value(br#","batch_id":"#, &call.batch_id)?;
+        self.value(br#","index":"#, &call.index)?;
+        self.value(br#","status":"#, &call.status)?;
+        self.value(br#","phase":"#, &call.phase)?;
+        self.data(br#","arguments":"#, Some(&call.arguments))?;
+        self.data(br#","effective_arguments":"#, call.effective_arguments.as_ref())?;
+        self.text(br#","tip":"#, call.tip);
+        self.value(br#","progress":"#, &call.progress)?;
+        self.output(call)?;
+        self.data(br#","structured":"#, call.structured.as_ref())?;
+        self.value(br#","details":"#, &call.details)?;
+        self.value(br#","is_error":"#, &call.is_error)?;
+        self.value(br#","error":"#, &call.error)?;
+        self.value(br#","attempts":"#, &call.attempts)?;
+        self.value(br#","cached":"#, &call.cached)?;
+        self.value(br#","coerced":"#, call.coerced)?;
+        self.value(br#","metadata":"#, call.metadata)?;
+        self.value(br#","limits":"#, &call.limits)?;
+        self.value(br#","queued_ms":"#, &call.queued_ms)?;
+        self.value(br#","duration_ms":"#, &call.duration_ms)?;
+        self.time(br#","created_at":"#, Some(call.created_at));
+        self.time(br#","started_at":"#, call.started_at);
+        self.time(br#","ended_at":"#, call.ended_at);
+        self.text(br#","node":"#, Some(call.node));
+        self.raw(b"}");
+        Ok(())
     }
-}
 
-fn details(out: &mut Vec<u8>, details: &Details<'_>) -> WriteResult {
-    let Some((duration_ms, name, is_good)) = details.facts_only() else { return value(out, details) };
-    out.extend_from_slice(br#"{"execution_time_ms":"#);
-    value(out, &duration_ms)?;
-    out.extend_from_slice(br#","tool_name":"#);
-    text(out, name)?;
-    out.extend_from_slice(br#","success":"#);
-    truth(out, is_good);
-    out.push(b'}');
-    Ok(())
-}
+    /// Writes the output and the content, which is usually one block with the same text.
+    fn output(&mut self, call: &ToolCall<'_>) -> WriteResult {
+        self.raw(br#","output":"#);
+        let begin = self.last.len();
+        self.text(b"", call.output);
+        let output = begin..self.last.len();
+        match (&call.content, call.output) {
+            (FullOrShort::Full([ContentBlock::Text(only)]), Some(shown)) if only == shown => {
+                self.raw(br#","content":[{"type":"text","text":"#);
+                self.last.extend_from_within(output);
+                self.raw(b"}]");
+                Ok(())
+            }
+            (content, _) => self.value(br#","content":"#, content),
+        }
+    }
 
-fn limits(out: &mut Vec<u8>, limits: Limits) -> WriteResult {
-    out.extend_from_slice(br#"{"timeout_ms":"#);
-    value(out, &limits.timeout_ms)?;
-    if let Some(idle) = limits.idle_timeout_ms {
-        out.extend_from_slice(br#","idle_timeout_ms":"#);
-        value(out, &idle)?;
+    #[inline]
+    fn data(&mut self, name: &[u8], data: Option<&Data<'_>>) -> WriteResult {
+        let Some(Data::Text(text)) = data else { return self.value(name, &data) };
+        self.raw(name);
+        self.existing(text.get().as_bytes(), || Bytes::from_owner(JsonText::clone(text)));
+        Ok(())
     }
-    if let Some(queue) = limits.queue_timeout_ms {
-        out.extend_from_slice(br#","queue_timeout_ms":"#);
-        value(out, &queue)?;
+
+    /// Writes existing JSON. `shared` returns it without copying.
+    fn existing(&mut self, json: &[u8], shared: impl FnOnce() -> Bytes) {
+        if json.len() < MIN_SEGMENT_BYTES {
+            return self.raw(json);
+        }
+        if !self.last.is_empty() {
+            self.done.push(std::mem::take(&mut self.last).into());
+        }
+        self.done.push(shared());
     }
-    if let Some(most) = limits.max_concurrency {
-        out.extend_from_slice(br#","max_concurrency":"#);
-        value(out, &most)?;
+
+    #[inline]
+    fn value(&mut self, name: &[u8], value: &(impl Serialize + ?Sized)) -> WriteResult {
+        self.raw(name);
+        serde_json::to_writer(&mut self.last, value)
     }
-    out.extend_from_slice(br#","max_output_bytes":"#);
-    value(out, &limits.max_output_bytes)?;
-    out.extend_from_slice(br#","max_output_lines":"#);
-    value(out, &limits.max_output_lines)?;
-    out.extend_from_slice(br#","truncate":"#);
-    value(out, &limits.truncate)?;
-    out.push(b'}');
-    Ok(())
+
+    #[inline]
+    fn text(&mut self, name: &[u8], text: Option<&str>) {
+        self.raw(name);
+        match text {
+            Some(text) => json::write_text(&mut self.last, text),
+            None => self.raw(b"null"),
+        }
+    }
+
+    #[inline]
+    fn time(&mut self, name: &[u8], time: Option<Time>) {
+        self.raw(name);
+        let Some(time) = time else { return self.raw(b"null") };
+        self.raw(b"\"");
+        time.write(&mut self.last);
+        self.raw(b"\"");
+    }
+
+    #[inline]
+    fn raw(&mut self, json: &[u8]) {
+        self.last.extend_from_slice(json);
+    }
 }
 
 #[cfg(test)]
@@ -233,19 +200,22 @@ mod tests {
 
     use serde_json::json;
 
+    use uuid::Uuid;
+
     use super::*;
+    use crate::domain::call::CallRecord;
     use crate::domain::call::Coercion;
-    use crate::domain::{Call, Failure, IdGenerator, Outcome};
+    use crate::domain::{Call, Failure, IdGenerator, Limits, Outcome};
 
     fn call(name: &str, outcome: Option<Outcome>) -> Call {
-        let mut call = Call::accepted(
+        let mut call = Call::from(CallRecord::accepted(
             IdGenerator::counted().next(),
             name.into(),
             Some("toolu_\"1\""),
             Arc::new(json!({"city": "北\n京", "n": [1, 2.5, null]})),
             Time(1_234_567_890),
             "node".into(),
-        );
+        ));
         if let Some(outcome) = outcome {
             call.start(Time(1_234_667_890)).unwrap();
             call.settle(outcome, Time(1_234_767_890)).unwrap();

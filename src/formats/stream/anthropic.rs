@@ -56,7 +56,8 @@ impl Anthropic {
         }
         match (&*delta.kind, delta.partial_json) {
             ("input_json_delta", Some(text)) => self.more(index, text.into_owned(), calls),
-            (other, _) => return other != "input_json_delta",
+            ("input_json_delta", None) => return false,
+            _ => {}
         }
         true
     }
@@ -73,48 +74,41 @@ impl Anthropic {
             Some("message_start") => {
                 // A new message discards the blocks of the previous one.
                 self.settle(calls, |_| false);
-                match take_object(&mut event, "message") {
-                    Some(message) => self.whole_message(message, calls),
-                    None => Ok(()),
+                if let Some(message) = take_object(&mut event, "message") {
+                    self.whole_message(message, calls)?;
                 }
             }
             Some("message") => {
                 self.whole_message(event, calls)?;
                 calls.end();
-                Ok(())
             }
-            Some("content_block_start") => match take_object(&mut event, "content_block") {
-                Some(block) => self.start(index, block, calls),
-                None => Err(StreamError::Misshapen("`content_block`")),
-            },
-            Some("content_block_delta") => self.delta(index, event, calls),
-            Some("content_block_stop") => {
-                self.stop(index, calls);
-                Ok(())
+            Some("content_block_start") => {
+                let block = take_object(&mut event, "content_block");
+                self.start(index, block.ok_or(StreamError::Misshapen("`content_block`"))?, calls)?;
             }
+            Some("content_block_delta") => self.delta(index, event, calls)?,
+            Some("content_block_stop") => self.stop(index, calls),
             Some("message_delta") => {
-                let delta = take_object(&mut event, "delta");
-                if let Some(reason) = delta.as_ref().and_then(|delta| text(delta, "stop_reason")) {
+                let delta = take_object(&mut event, "delta").unwrap_or_default();
+                if let Some(reason) = text(&delta, "stop_reason") {
                     let is_cut = TRUNCATING.contains(&reason);
                     self.settle(calls, |block| block.waits && !is_cut);
                     calls.mark_end();
                 }
-                Ok(())
             }
             Some("message_stop") => {
                 self.settle(calls, |block| block.waits);
                 calls.end();
-                Ok(())
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 
     fn start(&mut self, index: Option<u64>, mut block: Object, calls: &mut Calls) -> Result<(), StreamError> {
-        let others = self.blocks.extract_if(.., |known| known.waits || known.index == index);
-        for block in others {
-            let is_whole = block.waits;
-            block.settle(is_whole, calls);
+        for known in self.blocks.extract_if(.., |known| known.waits || known.index == index) {
+            let is_whole = known.waits;
+            known.settle(is_whole, calls);
         }
         let Some(kind) = kind_of(&block) else { return Ok(()) };
         let (id, name) = (take_text(&mut block, "id"), take_text(&mut block, "name").unwrap_or_default());
@@ -129,11 +123,11 @@ impl Anthropic {
 
     fn delta(&self, index: Option<u64>, mut event: Object, calls: &mut Calls) -> Result<(), StreamError> {
         let delta = take_object(&mut event, "delta").filter(|delta| text(delta, "type") == Some("input_json_delta"));
-        match delta.map(|mut delta| delta.remove("partial_json")) {
-            Some(Some(Value::String(text))) => self.more(index, text, calls),
-            Some(_) => return Err(StreamError::Misshapen("`partial_json`")),
-            None => {}
-        }
+        let Some(mut delta) = delta else { return Ok(()) };
+        let Some(Value::String(text)) = delta.remove("partial_json") else {
+            return Err(StreamError::Misshapen("`partial_json`"));
+        };
+        self.more(index, text, calls);
         Ok(())
     }
 
@@ -173,12 +167,11 @@ impl Anthropic {
 
 impl Block {
     fn settle(self, is_whole: bool, calls: &mut Calls) {
-        if !is_whole {
-            calls.truncate(self.place);
-        } else if calls.has_text(self.place) {
-            calls.close(self.place, None);
+        if is_whole {
+            let input = (!calls.has_text(self.place)).then_some(self.input);
+            calls.close(self.place, input);
         } else {
-            calls.close(self.place, Some(self.input));
+            calls.truncate(self.place);
         }
     }
 }

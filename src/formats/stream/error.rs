@@ -13,10 +13,10 @@ pub enum StreamError {
     /// The data of an event is not valid JSON.
     #[error("an event of the model's stream is not JSON: {0}")]
     NotJson(String),
-    /// An event is larger than [`MAX_EVENT`].
+    /// An event is larger than `MAX_EVENT`.
     #[error("an event of the model's stream is larger than {MAX_EVENT} bytes")]
     TooLarge,
-    /// The stream has more calls than [`MAX_CALLS`].
+    /// The stream has more calls than `MAX_CALLS`.
     #[error("the model's stream has more than {MAX_CALLS} calls")]
     TooManyCalls,
     /// The format of the first event is unknown.

@@ -24,11 +24,13 @@ pub(super) struct Texts {
     scan: Scan,
 }
 
-impl Framing {
-    pub(super) fn new() -> Self {
+impl Default for Framing {
+    fn default() -> Self {
         Self::Unknown(0)
     }
+}
 
+impl Framing {
     /// Returns the data of the next complete event and advances `input` past it, or consumes all of `input` and returns
     /// `None`.
     pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, StreamError> {
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
 
     fn events<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<String> {
-        let (mut framing, mut events) = (Framing::new(), Vec::new());
+        let (mut framing, mut events) = (Framing::default(), Vec::new());
         for mut piece in pieces {
             while let Some(data) = framing.next(&mut piece).unwrap() {
                 events.push(String::from_utf8(data).unwrap());
@@ -136,7 +138,7 @@ mod tests {
     #[test]
     fn events_above_the_limit_are_rejected() {
         for begin in ["{\"a\":\"", "data: {\"a\":\""] {
-            let mut framing = Framing::new();
+            let mut framing = Framing::default();
             assert_eq!(framing.next(&mut begin.as_bytes()), Ok(None));
             assert_eq!(framing.next(&mut &vec![b'x'; MAX_EVENT / 2][..]), Ok(None));
             assert_eq!(framing.next(&mut &vec![b'x'; MAX_EVENT / 2][..]), Err(StreamError::TooLarge), "{begin}");
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn text_between_json_texts_is_rejected() {
         let mut input = &b"{\"a\":1}\nup"[..];
-        let mut framing = Framing::new();
+        let mut framing = Framing::default();
         assert!(framing.next(&mut input).unwrap().is_some());
         assert!(framing.next(&mut input).is_err());
     }

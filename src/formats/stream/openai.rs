@@ -35,7 +35,7 @@ pub(super) struct Chat {
     now: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ChatCall {
     index: Option<u64>,
     id: Option<String>,
@@ -108,16 +108,12 @@ impl Chat {
             return false;
         }
         let Some([entry]) = delta.tool_calls else { return true };
-        let known = self.calls.iter_mut().rfind(|known| known.index == Some(entry.index) && !known.is_finished);
-        match (known, entry) {
-            (Some(ChatCall { place: Some(place), .. }), FrequentEntry { id: None, function, .. })
-                if function.name.is_none() =>
-            {
-                calls.delta(*place, function.arguments.into_owned());
-                true
-            }
-            _ => false,
+        let known = self.calls.iter().rfind(|known| known.index == Some(entry.index) && !known.is_finished);
+        let place = known.and_then(|known| known.place).filter(|_| entry.id.is_none() && entry.function.name.is_none());
+        if let Some(place) = place {
+            calls.delta(place, entry.function.arguments.into_owned());
         }
+        place.is_some()
     }
 
     pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), StreamError> {
@@ -152,9 +148,7 @@ impl Chat {
             Some(at) if self.is_same(&self.calls[at], &entry, calls) => at,
             Some(_) | None if entry.is_empty() => return Ok(()),
             _ => {
-                let (index, kind) = (entry.index, entry.kind);
-                let (id, name, place, held, whole) = (None, None, None, String::new(), None);
-                self.calls.push(ChatCall { index, id, name, kind, place, held, whole, is_finished: false, at: 0 });
+                self.calls.push(ChatCall { index: entry.index, kind: entry.kind, ..ChatCall::default() });
                 self.calls.len() - 1
             }
         };
@@ -173,25 +167,23 @@ impl Chat {
             known.place = Some(place);
         }
         match (entry.arguments, known.place) {
-            (None | Some(Value::Null), _) => Ok(()),
-            (Some(Value::String(text)), Some(place)) => {
-                calls.delta(place, text);
-                Ok(())
-            }
-            (Some(Value::String(text)), None) if known.held.len() + text.len() <= partial::LIMIT => {
+            (None | Some(Value::Null), _) => {}
+            (Some(Value::String(text)), Some(place)) => calls.delta(place, text),
+            (Some(Value::String(text)), None) => {
+                if known.held.len() + text.len() > partial::LIMIT {
+                    return Err(StreamError::TooLarge);
+                }
                 known.held.push_str(&text);
-                Ok(())
             }
-            (Some(Value::String(_)), None) => Err(StreamError::TooLarge),
             (Some(value @ Value::Object(_)), place) => {
                 if let Some(place) = place {
                     calls.value(place, value.clone());
                 }
                 known.whole = Some(value);
-                Ok(())
             }
-            (Some(_), _) => Err(StreamError::Misshapen("`arguments`")),
+            (Some(_), _) => return Err(StreamError::Misshapen("`arguments`")),
         }
+        Ok(())
     }
 
     /// Finds the call to which an entry probably belongs.
@@ -255,9 +247,8 @@ impl Entry {
             let (name, arguments) = (take_text(&mut custom, "name"), custom.remove("input"));
             return Self { index, id, kind: Kind::Custom, name, arguments };
         }
-        let mut function = take_object(&mut entry, "function").unwrap_or_default();
-        let (name, arguments) = (take_text(&mut function, "name"), function.remove("arguments"));
-        Self { index, id, kind: Kind::Function, name, arguments }
+        let function = take_object(&mut entry, "function").unwrap_or_default();
+        Self { index, id, kind: Kind::Function, ..Self::legacy(function) }
     }
 
     fn legacy(mut call: Object) -> Self {
@@ -267,10 +258,7 @@ impl Entry {
 
     /// Returns `true` if the entry cannot start a call.
     fn is_empty(&self) -> bool {
-        let no_arguments = match &self.arguments {
-            None | Some(Value::Null) => true,
-            Some(arguments) => arguments.as_str() == Some(""),
-        };
-        self.id.is_none() && self.name.is_none() && no_arguments
+        let has_arguments = self.arguments.as_ref().is_some_and(|given| !given.is_null() && given != "");
+        self.id.is_none() && self.name.is_none() && !has_arguments
     }
 }

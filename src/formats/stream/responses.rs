@@ -71,9 +71,8 @@ impl Responses {
         };
         match kind.as_str() {
             "response.created" | "response.in_progress" => {
-                let tools: Vec<Object> = take_object(&mut event, "response")
-                    .map(|mut response| take_objects(&mut response, "tools").collect())
-                    .unwrap_or_default();
+                let mut response = take_object(&mut event, "response").unwrap_or_default();
+                let tools: Vec<Object> = take_objects(&mut response, "tools").collect();
                 let is_custom = |tool: &Object| text(tool, "type") == Some("custom");
                 self.customs_are_provided = !tools.is_empty() && !tools.iter().any(is_custom);
             }
@@ -86,10 +85,10 @@ impl Responses {
             }
             kind if DELTAS.contains(&kind) => {
                 let Some(item) = self.find(text(&event, "item_id"), index_of(&event)) else { return Ok(()) };
-                match event.remove("delta") {
-                    Some(Value::String(text)) => calls.delta(item.place, text),
-                    _ => return Err(StreamError::Misshapen("`delta`")),
-                }
+                let Some(Value::String(text)) = event.remove("delta") else {
+                    return Err(StreamError::Misshapen("`delta`"));
+                };
+                calls.delta(item.place, text);
             }
             "response.function_call_arguments.done"
             | "response.custom_tool_call_input.done"
@@ -163,19 +162,13 @@ impl Responses {
 
     /// Ends the response. Its `output` repeats all items, or is empty.
     fn end(&mut self, mut response: Object, calls: &mut Calls) -> Result<(), StreamError> {
-        let is_whole = match text(&response, "status") {
-            Some("failed") => {
-                let error = response.get("error").filter(|error| !error.is_null());
-                return Err(StreamError::Provider(
-                    error.map_or_else(|| "the response failed".to_owned(), error_message),
-                ));
-            }
-            // Some servers report a truncated response as completed.
-            status => {
-                status.is_none_or(|status| status == "completed")
-                    && response.get("incomplete_details").is_none_or(Value::is_null)
-            }
-        };
+        let status = text(&response, "status").unwrap_or("completed");
+        if status == "failed" {
+            let error = response.get("error").filter(|error| !error.is_null());
+            return Err(StreamError::Provider(error.map_or_else(|| "the response failed".to_owned(), error_message)));
+        }
+        // Some servers report a truncated response as completed.
+        let is_whole = status == "completed" && response.get("incomplete_details").is_none_or(Value::is_null);
         if is_whole {
             self.close_waiting(calls);
             for (item, index) in take_objects(&mut response, "output").zip(0..) {

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::domain::call::CallRecord;
 use crate::domain::{Call, Failure, Time};
 
 fn redact(options: Value) -> Redact {
@@ -11,7 +12,8 @@ fn redact(options: Value) -> Redact {
 
 fn ended(arguments: Value, outcome: Outcome) -> Call {
     let arguments = Arc::new(arguments);
-    let mut call = Call::accepted(uuid::Uuid::nil(), "t".into(), None, arguments.clone(), Time(0), "n".into());
+    let mut call =
+        Call::from(CallRecord::accepted(uuid::Uuid::nil(), "t".into(), None, arguments.clone(), Time(0), "n".into()));
     call.set_effective_arguments(arguments);
     call.start(Time(1)).unwrap();
     call.settle(outcome, Time(2)).unwrap();

@@ -8,11 +8,10 @@ use url::form_urlencoded;
 use uuid::Uuid;
 
 use super::requirements;
+use crate::http::extract::is_event_id;
 
 /// Maximum length of a path, in bytes.
 const MAX_BYTES: usize = 2048;
-/// Maximum number of digits of an event id.
-const MAX_EVENT_ID_DIGITS: usize = 18;
 
 /// An event stream with its filters. The position from which it resumes is not included.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,11 +84,6 @@ fn parameters(query: &str, of_all: bool) -> Result<[Option<String>; 2], String> 
         *filter = Some(value.into_owned());
     }
     Ok([name, session])
-}
-
-/// Returns `true` for an event id or an empty string.
-fn is_event_id(text: &str) -> bool {
-    text.len() <= MAX_EVENT_ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns `true` for a non-empty path segment (RFC 3986, section 3.3).

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::Problem;
 use super::options::{CallOptions, check_length};
+use super::{HttpResult, Problem};
 use crate::domain::{CallRequest, json};
 use crate::formats::stream::partial;
 
@@ -13,7 +13,7 @@ use crate::formats::stream::partial;
 const MAX_ID_CHARS: usize = 512;
 
 /// Parses the calls of a batch of at most `most` calls.
-pub(super) fn batch(calls: Value, most: usize) -> Result<Vec<CallRequest>, Problem> {
+pub(super) fn batch(calls: Value, most: usize) -> HttpResult<Vec<CallRequest>> {
     let Value::Array(items) = calls else {
         return Err(Problem::field("/calls", format!("must be an array, not {}", json::type_name(&calls))));
     };
@@ -44,7 +44,7 @@ pub(super) fn batch(calls: Value, most: usize) -> Result<Vec<CallRequest>, Probl
 }
 
 /// Parses a call and removes its members from the object. Other members stay.
-pub(super) fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallRequest, Problem> {
+pub(super) fn call(item: &mut Map<String, Value>, place: &str) -> HttpResult<CallRequest> {
     let text = |value: Option<Value>, member: &str| match value {
         Some(Value::String(text)) => Ok(Some(text)),
         None | Some(Value::Null) => Ok(None),
@@ -68,7 +68,7 @@ pub(super) fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallReq
 }
 
 /// Marks the only call of a request as one with streamed arguments.
-pub(super) fn open(requests: &mut [CallRequest], is_batch: bool) -> Result<(), Problem> {
+pub(super) fn open(requests: &mut [CallRequest], is_batch: bool) -> HttpResult<()> {
     let [request] = requests else { return Err(Problem::field("/partial", "requires exactly one call")) };
     if is_batch {
         return Err(Problem::field("/partial", "requires a single call in the native format, without `format`"));

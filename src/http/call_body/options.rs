@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{FieldError, MessageFormat, Problem, unknown};
+use super::{MessageFormat, unknown};
 use crate::callbacks;
 use crate::domain::limits::LimitsSpec;
 use crate::domain::schemas::{HttpUrl, SessionId};
@@ -15,6 +15,7 @@ use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, decode, json};
 use crate::engine::{Mode, Submission, Wait};
 use crate::formats::messages;
+use crate::http::{FieldError, HttpResult, Problem};
 use crate::registry::check;
 
 /// Maximum length of a session id, in characters.
@@ -132,7 +133,7 @@ pub(in crate::http) enum OnDisconnect {
 impl Options {
     /// Parses the members that remain after the calls. `calls` are the names of members of a call, for the error
     /// message.
-    pub fn read(rest: Map<String, Value>, calls: &[&'static str]) -> Result<Self, Problem> {
+    pub fn read(rest: Map<String, Value>, calls: &[&'static str]) -> HttpResult<Self> {
         // Most bodies have no options.
         let options = match rest.is_empty() {
             true => Self::default(),
@@ -143,7 +144,7 @@ impl Options {
     }
 
     /// Parses the options among the members of a model's message. Other members are ignored.
-    pub fn beside(message: &Value) -> Result<Self, Problem> {
+    pub fn beside(message: &Value) -> HttpResult<Self> {
         let own = |name: &&str| {
             // Some servers send a number as `stop_reason`, which has no meaning here.
             let is_ours = |value: &&Value| !value.is_null() && (*name != "stop_reason" || value.is_string());
@@ -153,10 +154,10 @@ impl Options {
         Self::read(NAMES.iter().filter_map(own).collect(), &[])
     }
 
-    fn check(&self) -> Result<(), Problem> {
+    fn check(&self) -> HttpResult<()> {
         check_limits(&self.limits)?;
         no_faults(check::retry(&self.retry), "/retry")?;
-        self.session.as_deref().map_or(Ok(()), check_session)?;
+        self.session.as_deref().map_or(Ok(()), |session| check_session(session, "/session"))?;
         match &self.callback_url {
             Some(url) => callbacks::check_url(url).map_err(|fault| Problem::field("/callback_url", fault)),
             None => Ok(()),
@@ -194,7 +195,7 @@ impl Options {
 
 impl CallOptions {
     /// Parses the options of the call at `place` in a batch.
-    pub fn read(rest: Map<String, Value>, place: &str) -> Result<Self, Problem> {
+    pub fn read(rest: Map<String, Value>, place: &str) -> HttpResult<Self> {
         if rest.is_empty() {
             return Ok(Self::default());
         }
@@ -239,17 +240,12 @@ pub(in crate::http) fn check_context(context: Option<&Value>) -> Result<(), deco
 }
 
 /// Checks the limits next to the calls.
-pub(in crate::http) fn check_limits(limits: &LimitsSpec) -> Result<(), Problem> {
+pub(in crate::http) fn check_limits(limits: &LimitsSpec) -> HttpResult<()> {
     no_faults(check::limits(limits), "/limits")
 }
 
 /// Checks the id of a session.
-pub(in crate::http) fn check_session(session: &str) -> Result<(), Problem> {
-    check_session_at(session, "/session")
-}
-
-/// Checks a session id at another place in the body.
-pub(in crate::http) fn check_session_at(session: &str, pointer: &str) -> Result<(), Problem> {
+pub(in crate::http) fn check_session(session: &str, pointer: &str) -> HttpResult<()> {
     check_length(session, MAX_SESSION_CHARS, || pointer.to_owned())?;
     if session.is_empty() || session.contains('\0') {
         return Err(Problem::field(pointer, "must not be empty or contain U+0000"));
@@ -257,19 +253,18 @@ pub(in crate::http) fn check_session_at(session: &str, pointer: &str) -> Result<
     Ok(())
 }
 
-pub(super) fn check_length(text: &str, longest: usize, pointer: impl FnOnce() -> String) -> Result<(), Problem> {
+pub(super) fn check_length(text: &str, longest: usize, pointer: impl FnOnce() -> String) -> HttpResult<()> {
     match text.chars().count() > longest {
         true => Err(Problem::field(pointer(), format!("must have at most {longest} characters"))),
         false => Ok(()),
     }
 }
 
-fn no_faults(faults: Vec<check::Fault>, place: &str) -> Result<(), Problem> {
+fn no_faults(faults: Vec<FieldError>, place: &str) -> HttpResult<()> {
     if faults.is_empty() {
         return Ok(());
     }
-    let field =
-        |fault: check::Fault| FieldError { pointer: format!("{place}{}", fault.pointer), message: fault.message };
+    let field = |fault: FieldError| FieldError { pointer: format!("{place}{}", fault.pointer), ..fault };
     Err(Problem::invalid(faults.into_iter().map(field).collect()))
 }
 

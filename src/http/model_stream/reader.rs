@@ -8,22 +8,22 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio_util::sync::DropGuard;
 
 use super::MAX_CALLS;
 use super::responder::{ModelCall, ReaderMessage};
 use crate::access::Access;
+use crate::auth::Credential;
 use crate::domain::call::CallRecord;
 use crate::domain::event::EventKind;
 use crate::domain::{Call, CallRequest, Failure, Phase, Status, Vendor};
 use crate::engine::{
-    AcceptError, ArgumentStream, ArgumentStreamError, CallOrder, CompleteArguments, Submission, SubmitError,
+    ArgumentStream, ArgumentStreamError, CallOrder, CompleteArguments, PendingCall, Submission, SubmitError,
 };
 use crate::events::bus::SubscriptionHandle;
-use crate::formats::messages;
 use crate::formats::stream::partial::Partial;
 use crate::formats::stream::{Kind, Parser, StreamEvent};
 use crate::http::AppState;
-use crate::http::auth::CallerCredential;
 
 /// Maximum size of a stream, in bytes.
 const MAX_STREAM_BYTES: usize = 256 << 20;
@@ -45,8 +45,8 @@ pub(super) struct ModelStreamReader {
     /// Number of calls so far, without those of the provider.
     calls: u32,
     notes: mpsc::Sender<ReaderMessage>,
-    /// The credential of the caller.
-    credential: CallerCredential,
+    /// The credential of the caller, if it has one. Reading stops when it ends.
+    credential: Option<Arc<Credential>>,
 }
 
 /// A call in the stream.
@@ -67,6 +67,7 @@ impl ModelStreamReader {
         template: Submission,
         growing: SubscriptionHandle,
         notes: mpsc::Sender<ReaderMessage>,
+        credential: Option<Arc<Credential>>,
     ) -> Self {
         let (parser, turns) = (Parser::new(vendor), CallOrder::new(template.mode));
         Self {
@@ -81,13 +82,8 @@ impl ModelStreamReader {
             held: Vec::new(),
             calls: 0,
             notes,
-            credential: CallerCredential::default(),
+            credential,
         }
-    }
-
-    /// Stops reading when the credential of the caller ends.
-    pub(super) fn until_end_of(self, credential: CallerCredential) -> Self {
-        Self { credential, ..self }
     }
 
     /// Reads the stream to its end, then sends [`ReaderMessage::Over`].
@@ -113,11 +109,17 @@ impl ModelStreamReader {
     async fn read(&mut self, mut body: Body) -> Result<(), String> {
         let mut length = 0;
         let (closing, credential) = (self.state.closing.clone(), self.credential.clone());
+        let mut ended = std::pin::pin!(async {
+            match &credential {
+                Some(credential) => credential.ended().await,
+                None => std::future::pending().await,
+            }
+        });
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
                 () = closing.cancelled() => return Err("the service is shutting down".to_owned()),
-                () = credential.ended() => return Err("the API key or the token has expired or was revoked".to_owned()),
+                () = &mut ended => return Err("the API key or the token has expired or was revoked".to_owned()),
                 () = tokio::time::sleep(MAX_SILENCE) => return Err("the model's stream was silent for too long".to_owned()),
             };
             let Some(frame) = frame else { return Ok(()) };
@@ -149,9 +151,7 @@ impl ModelStreamReader {
                 StreamEvent::Opened { place, id, name, kind } => {
                     let opened = match kind {
                         Kind::Provider => self.show_provider_call(id, name),
-                        Kind::Function => self.open(id, name, messages::Kind::Function).await,
-                        Kind::Custom => self.open(id, name, messages::Kind::Custom).await,
-                        Kind::Legacy => self.open(id, name, messages::Kind::Legacy).await,
+                        kind => self.open(id, name, kind).await,
                     };
                     while self.places.len() <= place {
                         self.places.push(StreamedCall::Done);
@@ -177,7 +177,7 @@ impl ModelStreamReader {
     }
 
     /// Accepts a call whose arguments have yet to arrive.
-    async fn open(&mut self, call_id: Option<String>, name: String, kind: messages::Kind) -> StreamedCall {
+    async fn open(&mut self, call_id: Option<String>, name: String, kind: Kind) -> StreamedCall {
         let shown = ModelCall { id: call_id.clone(), name: name.clone(), kind };
         let id = self.state.engine.new_id();
         let index = self.calls;
@@ -192,17 +192,12 @@ impl ModelStreamReader {
             ..CallRequest::default()
         };
         self.growing.add(id);
-        let failure = if index as usize >= MAX_CALLS {
-            Failure::overloaded(&format!("A stream can have at most {MAX_CALLS} calls"))
-        } else {
-            match self.accept(id, request).await {
-                Ok(opened) => {
-                    let (draft, pending, guards) = opened;
-                    self.send(ReaderMessage::Opened { shown, pending, guards });
-                    return draft.map_or(StreamedCall::Done, StreamedCall::Open);
-                }
-                Err(failure) => failure,
+        let failure = match self.accept(id, request).await {
+            Ok((draft, pending, guards)) => {
+                self.send(ReaderMessage::Opened { shown, pending, guards });
+                return draft.map_or(StreamedCall::Done, StreamedCall::Open);
             }
+            Err(failure) => failure,
         };
         let call_id = call_id.unwrap_or_else(|| id.to_string());
         let (clock, node) = (&self.state.clock, self.state.engine.node().clone());
@@ -222,20 +217,18 @@ impl ModelStreamReader {
         &self,
         id: uuid::Uuid,
         request: CallRequest,
-    ) -> Result<(Option<ArgumentStream>, Vec<crate::engine::PendingCall>, Vec<tokio_util::sync::DropGuard>), Failure>
-    {
-        let submission =
-            Submission { batch_id: self.template.batch_id, ..self.template.with_calls(vec![request], Vec::new()) };
+    ) -> Result<(Option<ArgumentStream>, Vec<PendingCall>, Vec<DropGuard>), Failure> {
+        if self.calls as usize > MAX_CALLS {
+            return Err(Failure::overloaded(&format!("A stream can have at most {MAX_CALLS} calls")));
+        }
+        let submission = Submission { calls: vec![request], ..self.template.clone() };
         let submitted = self.state.engine.submit_now(&self.access, submission, &[id], 0);
         let mut submitted = submitted.map_err(|refusal| match refusal {
             SubmitError::ShuttingDown => Failure::shutting_down(),
             _ => Failure::overloaded("Too many calls are in flight; the call was not run"),
         })?;
-        submitted.accepted().await.map_err(|not| match not {
-            AcceptError::Claimed | AcceptError::NotRecorded(_) => {
-                Failure::overloaded("The call could not be recorded in time and was not run")
-            }
-        })?;
+        let accepted = submitted.accepted().await;
+        accepted.map_err(|_| Failure::overloaded("The call could not be recorded in time and was not run"))?;
         let (pending, guards) = submitted.detach();
         Ok((self.state.engine.draft(self.access.tenant(), id), pending, guards))
     }

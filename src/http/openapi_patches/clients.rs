@@ -4,28 +4,19 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-const SCHEMAS: &str = "/components/schemas";
+use super::{SCHEMAS, change_request_schemas, collect_references, is_object};
 
 /// Rewrites the document for client generators.
 pub(super) fn reshape(document: &mut Value) {
     hide_conditions(document);
-    let mut asked = Vec::new();
-    for operation in super::operations(document) {
-        if let Some(body) = operation.get_mut("requestBody") {
-            describe_defaults(body);
-            collect_references(body, &mut asked);
-        }
+    change_request_schemas(document, |schema, waiting| {
+        describe_defaults(schema);
+        collect_references(schema, waiting);
+    });
+    if let Some(schemas) = document.pointer_mut(SCHEMAS).and_then(Value::as_object_mut) {
+        name_variants(schemas);
+        *schemas = sort_by_reference(std::mem::take(schemas));
     }
-    let Some(schemas) = document.pointer_mut(SCHEMAS).and_then(Value::as_object_mut) else { return };
-    let mut seen = HashSet::new();
-    while let Some(name) = asked.pop() {
-        if let Some(schema) = schemas.get_mut(&name).filter(|_| seen.insert(name)) {
-            describe_defaults(schema);
-            collect_references(schema, &mut asked);
-        }
-    }
-    name_variants(schemas);
-    *schemas = sort_by_reference(std::mem::take(schemas));
 }
 
 /// Rewrites alternatives that only constrain the members of an object as `if` and `then`, which generators ignore.
@@ -106,13 +97,6 @@ fn is_data(keyword: &str) -> bool {
     matches!(keyword, "example" | "examples" | "enum" | "const")
 }
 
-fn is_object(schema: &Map<String, Value>) -> bool {
-    match schema.get("type") {
-        Some(Value::Array(types)) => types.iter().any(|kind| kind == "object"),
-        kind => kind.is_some_and(|kind| kind == "object"),
-    }
-}
-
 fn are_conditions(alternatives: &Value) -> bool {
     let is_type = |schema: &Value| schema.get("type").is_some() || schema.get("$ref").is_some();
     alternatives.as_array().is_some_and(|all| !all.iter().any(is_type))
@@ -164,18 +148,6 @@ fn move_after_its_parts(
         move_after_its_parts(part, schemas, ordered, seen);
     }
     ordered.insert(name, schema);
-}
-
-fn collect_references(value: &Value, found: &mut Vec<String>) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| collect_references(item, found)),
-        Value::Object(members) => {
-            let target = members.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
-            found.extend(target.map(str::to_owned));
-            members.values().for_each(|member| collect_references(member, found));
-        }
-        _ => {}
-    }
 }
 
 #[cfg(test)]

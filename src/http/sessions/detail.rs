@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::extract::Path;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{SessionView, find, no_such_session};
 use crate::access::Access;
 use crate::domain::call::{Phase, Progress};
 use crate::domain::{Call, ContentBlock, Failure, JsonText, Session, Status, Time};
 use crate::formats::session_prompt::Counts;
-use crate::http::extract::Params;
-use crate::http::problem::Problem;
-use crate::http::{AppState, reply};
+use crate::http::responses::{InvalidQuery, Unavailable, UnknownSession};
+use crate::http::{Api, HttpResult, NoContent, Params, Problem, extract, reply};
 use crate::registry::Entry;
 use crate::registry::entry::ToolView;
 
@@ -44,7 +40,7 @@ pub(in crate::http) struct ReadParams {
 #[schema(as = SessionDetail)]
 struct Detail<'a> {
     #[serde(flatten)]
-    session: SessionView<'a>,
+    session: &'a Session,
     /// The tools of the session.
     tool_definitions: Vec<ToolView<'a>>,
     /// The calls of the session, oldest first.
@@ -165,34 +161,27 @@ impl<'a> From<&'a Call> for Pending<'a> {
 #[utoipa::path(get, path = "/sessions/{id}", operation_id = "read_session", tag = "sessions",
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = String, Path, example = "chat-1", description = "The session"), ReadParams),
-    responses((status = 200, description = "The session", body = Detail),
-        (status = 404, description = "Unknown session"),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable")))]
+    responses((status = 200, description = "The session", body = Detail), UnknownSession, InvalidQuery, Unavailable))]
 pub(in crate::http) async fn read(
-    State(state): State<AppState>,
-    access: Access,
+    Api { state, access }: Api,
     Path(id): Path<String>,
     Params(params): Params<ReadParams>,
-) -> Result<Response, Problem> {
-    let limit = params.limit.unwrap_or(DEFAULT_CALLS);
-    if !(1..=MAX_CALLS).contains(&limit) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_CALLS}")));
-    }
-    let session = find(&access, &id).await?;
+) -> HttpResult {
+    let limit = extract::limit(params.limit, DEFAULT_CALLS, MAX_CALLS)?;
+    let session = extract::find_session(&access, &id).await?;
     let (calls, next_cursor) = calls_of(&access, &session, params.cursor, limit as usize).await?;
     let snapshot = access.snapshot().clone();
     let (tools, pauses): (Vec<Arc<Entry>>, _) = (access.view(&snapshot, Some(&session)).list(), state.engine.pauses());
     let detail = Detail {
-        session: (&session).into(),
-        tool_definitions: tools.iter().map(|entry| entry.view(pauses.of(access.tenant(), &entry.name))).collect(),
+        session: &session,
+        tool_definitions: tools.iter().map(|entry| entry.view(pauses.of(access.tenant(), &entry.name), true)).collect(),
         tool_calls: calls.iter().map(CallSummary::from).collect(),
         tool_results: calls.iter().filter_map(ResultSummary::of).collect(),
         pending: calls.iter().filter(|call| !call.status.is_terminal()).map(Pending::from).collect(),
         counts: Counts::of(&calls),
         next_cursor,
     };
-    Ok(reply::json(StatusCode::OK, &detail))
+    Ok(reply::ok(&detail))
 }
 
 /// Returns the newest calls of a session that the caller may see, in order, and the cursor for older calls, if any.
@@ -201,15 +190,14 @@ pub(super) async fn calls_of(
     session: &Session,
     mut before: Option<Uuid>,
     most: usize,
-) -> Result<(Vec<Call>, Option<Uuid>), Problem> {
+) -> HttpResult<(Vec<Call>, Option<Uuid>)> {
     let (mut calls, mut bytes) = (Vec::new(), 0);
-    loop {
+    let next = 'pages: loop {
         let page = access.store().session_calls(session, before, PAGE).await?;
         let is_last = page.len() < PAGE as usize;
         for call in page {
             if calls.len() == most || bytes > BUDGET {
-                calls.reverse();
-                return Ok((calls, before));
+                break 'pages before;
             }
             bytes += size_of(&call);
             before = Some(call.id);
@@ -218,10 +206,11 @@ pub(super) async fn calls_of(
             }
         }
         if is_last {
-            calls.reverse();
-            return Ok((calls, None));
+            break None;
         }
-    }
+    };
+    calls.reverse();
+    Ok((calls, next))
 }
 
 fn size_of(call: &Call) -> usize {
@@ -242,19 +231,13 @@ fn size_of(call: &Call) -> usize {
     params(("id" = String, Path, example = "chat-1", description = "The session")),
     responses((status = 204, description = "The session is deleted, and its running calls are cancelled"),
         (status = 403, description = "`FORBIDDEN`: this would end a call of a tool that the key may not use. \
-            `SCOPE_MISSING`: the key lacks the required scope"),
-        (status = 404, description = "Unknown session"),
-        (status = 503, description = "The database is unavailable")))]
-pub(in crate::http) async fn delete(
-    State(state): State<AppState>,
-    access: Access,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
-    let session = find(&access, &id).await?;
-    super::lifecycle::may_end(&state, &access, &session).await?;
-    match state.engine.delete_session(access.store(), &session).await? {
-        true => Ok(StatusCode::NO_CONTENT.into_response()),
+            `SCOPE_MISSING`: the key lacks the required scope"), UnknownSession, Unavailable))]
+pub(in crate::http) async fn delete(Api { state, access }: Api, Path(id): Path<String>) -> HttpResult<NoContent> {
+    let session = extract::find_session(&access, &id).await?;
+    super::may_end(&state, &access, &session).await?;
+    match state.engine.sessions().delete(access.store(), &session).await? {
+        true => Ok(NoContent),
         // Another request deleted it first.
-        false => Err(no_such_session(&id)),
+        false => Err(Problem::unknown("session", &id)),
     }
 }

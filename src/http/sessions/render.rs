@@ -1,20 +1,18 @@
 //! A session rendered for models: as the messages of a vendor, and as text.
 
 use axum::extract::Path;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::header;
+use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::detail::calls_of;
-use super::find;
 use crate::access::Access;
 use crate::domain::{Call, Vendor};
 use crate::formats::session_prompt::{self, Counts};
 use crate::formats::{alias, messages as shapes};
-use crate::http::extract::Params;
-use crate::http::problem::Problem;
-use crate::http::reply;
+use crate::http::responses::{InvalidQuery, Unavailable, UnknownSession};
+use crate::http::{HttpResult, Params, extract, reply};
 
 /// Maximum number of rendered calls; the newest are used.
 const MAX_CALLS: usize = 10_000;
@@ -55,19 +53,15 @@ struct Messages<'a> {
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = String, Path, example = "chat-1", description = "The session"), MessagesParams),
     responses((status = 200, description = "The messages", body = Messages),
-        (status = 404, description = "Unknown session"),
-        (status = 422, description = "A query parameter is invalid"),
-        (status = 503, description = "The database is unavailable")))]
+        UnknownSession, InvalidQuery, Unavailable))]
 pub(in crate::http) async fn messages(
     access: Access,
     Path(id): Path<String>,
     Params(params): Params<MessagesParams>,
-) -> Result<Response, Problem> {
-    let (vendor, limit) = (params.format.unwrap_or(Vendor::OpenAi), params.limit.unwrap_or(MAX_CALLS));
-    if !(1..=MAX_CALLS).contains(&limit) {
-        return Err(Problem::field("", format!("query: limit must be 1 to {MAX_CALLS}")));
-    }
-    let session = find(&access, &id).await?;
+) -> HttpResult {
+    let vendor = params.format.unwrap_or(Vendor::OpenAi);
+    let limit = extract::limit(params.limit, MAX_CALLS, MAX_CALLS)?;
+    let session = extract::find_session(&access, &id).await?;
     let (calls, more_before) = calls_of(&access, &session, None, limit).await?;
     let snapshot = access.snapshot().clone();
     let made = tokio::task::spawn_blocking(move || {
@@ -78,10 +72,9 @@ pub(in crate::http) async fn messages(
         shapes::conversation(vendor, &calls, name_of)
     });
     // Rendering many images is slow.
-    let made = made.await.map_err(|_| Problem::internal())?;
-    let answer =
-        Messages { session: &session.id, format: vendor.as_str(), messages: made, truncated: more_before.is_some() };
-    Ok(reply::json(StatusCode::OK, &answer))
+    let messages = made.await?;
+    let answer = Messages { session: &session.id, format: vendor.as_str(), messages, truncated: more_before.is_some() };
+    Ok(reply::ok(&answer))
 }
 
 /// Renders a session as text for a model: tools, calling rules, call counts and pending calls.
@@ -89,10 +82,9 @@ pub(in crate::http) async fn messages(
     security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = String, Path, example = "chat-1", description = "The session")),
     responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"),
-        (status = 404, description = "Unknown session"),
-        (status = 503, description = "The database is unavailable")))]
-pub(in crate::http) async fn prompt(access: Access, Path(id): Path<String>) -> Result<Response, Problem> {
-    let session = find(&access, &id).await?;
+        UnknownSession, Unavailable))]
+pub(in crate::http) async fn prompt(access: Access, Path(id): Path<String>) -> HttpResult {
+    let session = extract::find_session(&access, &id).await?;
     let (calls, _) = calls_of(&access, &session, None, MAX_CALLS).await?;
     let tools = access.view(&access.snapshot(), Some(&session)).list();
     let definitions: Vec<_> = tools.iter().map(|entry| &entry.definition).collect();

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::*;
-use crate::http::turns::Unread;
+use crate::http::requests::Unread;
 
 const CLOCKS: ConnectionTimeouts = ConnectionTimeouts {
     header: Duration::from_secs(10),

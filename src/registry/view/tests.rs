@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Lookup, View};
+use super::{Lookup, View, restriction};
 use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Code, Group, Groups, NameSeparator, Session, Time, ToolDefinition};
@@ -141,4 +141,19 @@ fn unavailable_tool_has_the_fixed_message() {
     let failure = crate::domain::Failure::unavailable("x");
     assert_eq!((failure.code, &*failure.text), (Code::ToolUnavailable, "Error: Tool \"x\" is not available"));
     assert!(!failure.retryable);
+}
+
+fn restricted<'a>(session: &'a mut Session, tools: Option<&[&str]>) -> Option<&'a [String]> {
+    session.tools = tools.map(|tools| tools.iter().map(|&name| name.to_owned()).collect());
+    restriction(session)
+}
+
+#[test]
+fn session_is_restricted_by_other_tools_or_an_empty_list() {
+    let mut session = Session::new("s".into(), Time(0));
+    assert_eq!(restricted(&mut session, None), None);
+    assert_eq!(restricted(&mut session, Some(&["new_task", "attempt_completion"])), None);
+    assert_eq!(restricted(&mut session, Some(&[])), Some(&[][..]));
+    let both = ["new_task".to_owned(), "echo".to_owned()];
+    assert_eq!(restricted(&mut session, Some(&["new_task", "echo"])), Some(&both[..]));
 }

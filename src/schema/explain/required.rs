@@ -102,7 +102,7 @@ fn own_properties(
     }
     let path = error.schema_path().as_str();
     let required: Vec<BTreeSet<&str>> =
-        branches.iter().map(|index| explainer.required(&format!("{path}/{index}"))).collect::<Option<_>>()?;
+        branches.iter().map(|index| explainer.graph?.required(&format!("{path}/{index}"))).collect::<Option<_>>()?;
     let common = required.iter().skip(1).fold(required[0].clone(), |common, names| &common & names);
     Some(required.iter().map(|names| names.difference(&common).map(|name| (*name).to_owned()).collect()).collect())
 }
@@ -115,7 +115,7 @@ fn exclusive(own: &[BTreeSet<String>]) -> String {
 /// Returns the `required` properties of each branch, for `expected`.
 fn required(explainer: Explainer<'_>, error: &ValidationError<'_>, branches: usize) -> Value {
     let path = error.schema_path().as_str();
-    let required = (0..branches).filter_map(|index| explainer.required(&format!("{path}/{index}")));
+    let required = (0..branches).filter_map(|index| explainer.graph?.required(&format!("{path}/{index}")));
     required.map(|names| json!({ "required": names })).collect()
 }
 

@@ -1,16 +1,19 @@
 //! Builds the graph of a schema document: every location of a schema, and every reference.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use jsonschema::Draft;
-use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::{Graph, Node, NodeId};
 use crate::domain::json;
+use crate::schema::document::{Document, fragment};
 use crate::schema::patterns::Patterns;
 use crate::schema::types::{declared, of_values};
 use crate::schema::{SchemaError, display, drafts, references};
+
+type Keywords = Map<String, Value>;
 
 /// Assertions that need no other schema; each node has a validator for its own.
 #[rustfmt::skip]
@@ -25,18 +28,11 @@ const ASSERTIONS: [&str; 19] = [
 /// # Errors
 /// Returns a [`SchemaError`] for a reference that leaves the document or has no target, an unknown type or draft, or a
 /// pattern that is not a linear-time regular expression.
-pub(in crate::schema) fn build(document: &Value, draft: Draft, patterns: &mut Patterns) -> Result<Graph, SchemaError> {
-    let mut builder = Builder {
-        document,
-        patterns,
-        graph: Graph { nodes: Vec::new(), draft },
-        by_pointer: HashMap::new(),
-        resources: Vec::new(),
-        anchors: HashMap::new(),
-        dynamic_anchors: HashMap::new(),
-        references: Vec::new(),
-    };
-    builder.schema(String::new(), document, "")?;
+pub(in crate::schema) fn build(document: &Document<'_>, patterns: &mut Patterns) -> Result<Graph, SchemaError> {
+    let graph = Graph { nodes: Vec::new(), draft: document.draft };
+    let (known, anchors, dynamic_anchors) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut builder = Builder { document, patterns, graph, known, anchors, dynamic_anchors, references: Vec::new() };
+    builder.schema(document.root)?;
     // A reference may lead to a location that is not known as a schema, and that schema may contain further references.
     while let Some(reference) = builder.references.pop() {
         builder.resolve(&reference)?;
@@ -45,45 +41,38 @@ pub(in crate::schema) fn build(document: &Value, draft: Draft, patterns: &mut Pa
 }
 
 /// A reference to be resolved after the whole document has been read.
-struct Reference {
+struct Reference<'a> {
     from: NodeId,
+    schema: &'a Value,
     keyword: &'static str,
-    to: String,
-    base: String,
+    to: &'a str,
 }
 
-struct Builder<'a, 'p> {
-    document: &'a Value,
-    patterns: &'p mut Patterns,
+struct Builder<'a, 'd> {
+    document: &'d Document<'a>,
+    patterns: &'d mut Patterns,
     graph: Graph,
-    by_pointer: HashMap<String, NodeId>,
-    /// Pointers of the subschemas with an `$id`; `#` refers to the nearest one.
-    resources: Vec<String>,
-    anchors: HashMap<(String, String), NodeId>,
-    dynamic_anchors: HashMap<String, Vec<NodeId>>,
-    references: Vec<Reference>,
-}
-
-/// The location of a schema: its pointer, its keywords, and the base that `#` refers to.
-#[derive(Clone, Copy)]
-struct Place<'a, 'b> {
-    pointer: &'b str,
-    keywords: &'a Map<String, Value>,
-    base: &'b str,
+    /// The nodes by the addresses of their schemas.
+    known: HashMap<*const Value, NodeId>,
+    /// The anchors by the addresses of their resources and their names.
+    anchors: HashMap<(*const Value, &'a str), NodeId>,
+    dynamic_anchors: HashMap<&'a str, Vec<NodeId>>,
+    references: Vec<Reference<'a>>,
 }
 
 impl<'a> Builder<'a, '_> {
     /// Reads one schema, once per location.
-    fn schema(&mut self, pointer: String, schema: &'a Value, base: &str) -> Result<NodeId, SchemaError> {
-        if let Some(id) = self.by_pointer.get(&pointer) {
-            return Ok(*id);
-        }
+    fn schema(&mut self, schema: &'a Value) -> Result<NodeId, SchemaError> {
         let id = self.graph.nodes.len();
-        self.by_pointer.insert(pointer.clone(), id);
-        self.graph.nodes.push(Node { pointer: pointer.clone(), ..Node::default() });
+        match self.known.entry(std::ptr::from_ref(schema)) {
+            Entry::Occupied(known) => return Ok(*known.get()),
+            Entry::Vacant(new) => new.insert(id),
+        };
+        let pointer = self.document.pointer(schema);
+        self.graph.nodes.push(Node::default());
         let node = match schema {
             Value::Bool(constant) => Node { constant: Some(*constant), ..Node::default() },
-            Value::Object(keywords) => self.object(id, &pointer, keywords, base)?,
+            Value::Object(keywords) => self.object(id, &pointer, schema, keywords)?,
             other => {
                 let message = format!("a schema must be an object or a boolean, got {}", display::value(other));
                 return Err(SchemaError { pointer, message });
@@ -97,19 +86,26 @@ impl<'a> Builder<'a, '_> {
         &mut self,
         id: NodeId,
         pointer: &str,
-        keywords: &'a Map<String, Value>,
-        base: &str,
+        schema: &'a Value,
+        keywords: &'a Keywords,
     ) -> Result<Node, SchemaError> {
-        drafts::check(pointer, keywords)?;
+        drafts::declared(pointer, schema)?;
         // Up to draft 7, keywords next to a `$ref` are ignored.
         let only_reference = self.graph.draft <= Draft::Draft7 && keywords.get("$ref").is_some_and(Value::is_string);
-        let base = if only_reference { base.to_owned() } else { self.identify(id, pointer, keywords, base) };
-        let at = Place { pointer, keywords, base: &base };
-        self.note_references(id, at)?;
-        for keyword in ["$defs", "definitions"] {
-            self.map(at, keyword)?;
+        if !only_reference {
+            self.note_anchors(id, schema);
         }
-        let mut node = self.applicators(at)?;
+        for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
+            let Some(to) = keywords.get(keyword).and_then(Value::as_str) else { continue };
+            if !to.starts_with('#') {
+                return Err(references::outside(pointer, keyword, to));
+            }
+            self.references.push(Reference { from: id, schema, keyword, to });
+        }
+        for keyword in ["$defs", "definitions"] {
+            self.map(keywords, keyword)?;
+        }
+        let mut node = self.applicators(pointer, keywords)?;
         node.types = declared(pointer, keywords.get("type"))?;
         if let Some(pattern) = keywords.get("pattern").and_then(Value::as_str) {
             self.patterns.check(&format!("{pointer}/pattern"), pattern)?;
@@ -127,135 +123,92 @@ impl<'a> Builder<'a, '_> {
         Ok(node)
     }
 
-    fn note_references(&mut self, from: NodeId, at: Place<'a, '_>) -> Result<(), SchemaError> {
-        for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
-            let Some(to) = at.keywords.get(keyword).and_then(Value::as_str) else { continue };
-            if !to.starts_with('#') {
-                return Err(references::outside(at.pointer, keyword, to));
-            }
-            self.references.push(Reference { from, keyword, to: to.to_owned(), base: at.base.to_owned() });
+    fn note_anchors(&mut self, id: NodeId, schema: &'a Value) {
+        let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str);
+        let identity = self.document.identity(schema).and_then(|name| name.strip_prefix('#'));
+        let dynamic = text("$dynamicAnchor");
+        for anchor in identity.into_iter().chain(text("$anchor")).chain(dynamic) {
+            let resource = std::ptr::from_ref(self.document.resource_of(schema));
+            self.anchors.insert((resource, anchor), id);
         }
-        Ok(())
+        let is_recursive = schema.get("$recursiveAnchor") == Some(&Value::Bool(true));
+        for anchor in dynamic.into_iter().chain(is_recursive.then_some("")) {
+            self.dynamic_anchors.entry(anchor).or_default().push(id);
+        }
     }
 
-    /// Records the names of a schema, and returns the base that `#` refers to inside it.
-    fn identify(&mut self, id: NodeId, pointer: &str, keywords: &Map<String, Value>, base: &str) -> String {
-        let keyword = if self.graph.draft == Draft::Draft4 { "id" } else { "$id" };
-        let name = keywords.get(keyword).and_then(Value::as_str).unwrap_or_default();
-        let mut base = base.to_owned();
-        if let Some(anchor) = name.strip_prefix('#') {
-            self.anchors.insert((base.clone(), anchor.to_owned()), id);
-        } else if !name.is_empty() && !pointer.is_empty() {
-            pointer.clone_into(&mut base);
-            self.resources.push(base.clone());
-        }
-        for keyword in ["$anchor", "$dynamicAnchor"] {
-            if let Some(anchor) = keywords.get(keyword).and_then(Value::as_str) {
-                self.anchors.insert((base.clone(), anchor.to_owned()), id);
-                if keyword == "$dynamicAnchor" {
-                    self.dynamic_anchors.entry(anchor.to_owned()).or_default().push(id);
-                }
-            }
-        }
-        if keywords.get("$recursiveAnchor") == Some(&Value::Bool(true)) {
-            self.dynamic_anchors.entry(String::new()).or_default().push(id);
-        }
-        base
-    }
-
-    fn applicators(&mut self, at: Place<'a, '_>) -> Result<Node, SchemaError> {
+    fn applicators(&mut self, pointer: &str, keywords: &'a Keywords) -> Result<Node, SchemaError> {
         let mut node = Node {
-            all: self.list(at, "allOf")?,
-            any: self.list(at, "anyOf")?,
-            one: self.list(at, "oneOf")?,
-            not: self.single(at, "not")?,
-            properties: self.map(at, "properties")?.into_iter().collect(),
-            additional: self.single(at, "additionalProperties")?,
-            prefix: self.list(at, "prefixItems")?,
+            all: self.list(keywords, "allOf")?,
+            any: self.list(keywords, "anyOf")?,
+            one: self.list(keywords, "oneOf")?,
+            not: self.single(keywords, "not")?,
+            properties: self.map(keywords, "properties")?.into_iter().collect(),
+            additional: self.single(keywords, "additionalProperties")?,
+            prefix: self.list(keywords, "prefixItems")?,
             ..Node::default()
         };
-        let [when, then, other] = [self.single(at, "if")?, self.single(at, "then")?, self.single(at, "else")?];
+        let [when, then, other] =
+            [self.single(keywords, "if")?, self.single(keywords, "then")?, self.single(keywords, "else")?];
         node.condition = when.map(|when| (when, then, other));
-        let after_prefix = self.single(at, "additionalItems")?;
-        if at.keywords.get("items").is_some_and(Value::is_array) {
-            node.prefix = self.list(at, "items")?;
+        let after_prefix = self.single(keywords, "additionalItems")?;
+        if keywords.get("items").is_some_and(Value::is_array) {
+            node.prefix = self.list(keywords, "items")?;
             node.items = after_prefix;
         } else {
-            node.items = self.single(at, "items")?;
+            node.items = self.single(keywords, "items")?;
             node.part_of_value.extend(after_prefix);
         }
-        for (pattern, id) in self.map(at, "patternProperties")? {
-            let place = format!("{}/patternProperties/{}", at.pointer, json::pointer_token(&pattern));
+        for (pattern, id) in self.map(keywords, "patternProperties")? {
+            let place = format!("{}/patternProperties/{}", pointer, json::pointer_token(&pattern));
             node.patterns.push((self.patterns.check(&place, &pattern)?, id));
         }
         for keyword in ["dependentSchemas", "dependencies"] {
-            node.dependent.extend(self.map(at, keyword)?);
+            node.dependent.extend(self.map(keywords, keyword)?);
         }
         for keyword in ["contains", "propertyNames", "unevaluatedProperties", "unevaluatedItems", "contentSchema"] {
-            node.part_of_value.extend(self.single(at, keyword)?);
+            node.part_of_value.extend(self.single(keywords, keyword)?);
         }
         Ok(node)
     }
 
-    fn single(&mut self, at: Place<'a, '_>, keyword: &str) -> Result<Option<NodeId>, SchemaError> {
+    fn single(&mut self, keywords: &'a Keywords, keyword: &str) -> Result<Option<NodeId>, SchemaError> {
         // The meta-schema of the draft rejects everything else.
-        match at.keywords.get(keyword) {
-            Some(schema @ (Value::Object(_) | Value::Bool(_))) => {
-                self.schema(format!("{}/{keyword}", at.pointer), schema, at.base).map(Some)
-            }
-            _ => Ok(None),
-        }
+        let schema = keywords.get(keyword).filter(|schema| schema.is_object() || schema.is_boolean());
+        schema.map(|schema| self.schema(schema)).transpose()
     }
 
-    fn list(&mut self, at: Place<'a, '_>, keyword: &str) -> Result<Vec<NodeId>, SchemaError> {
-        let schemas = at.keywords.get(keyword).and_then(Value::as_array).into_iter().flatten();
-        let schemas = schemas.enumerate();
-        schemas
-            .map(|(index, schema)| self.schema(format!("{}/{keyword}/{index}", at.pointer), schema, at.base))
-            .collect()
+    fn list(&mut self, keywords: &'a Keywords, keyword: &str) -> Result<Vec<NodeId>, SchemaError> {
+        let schemas = keywords.get(keyword).and_then(Value::as_array).into_iter().flatten();
+        schemas.map(|schema| self.schema(schema)).collect()
     }
 
-    fn map(&mut self, at: Place<'a, '_>, keyword: &str) -> Result<Vec<(String, NodeId)>, SchemaError> {
-        let schemas = at.keywords.get(keyword).and_then(Value::as_object).into_iter().flatten();
+    fn map(&mut self, keywords: &'a Keywords, keyword: &str) -> Result<Vec<(String, NodeId)>, SchemaError> {
+        let schemas = keywords.get(keyword).and_then(Value::as_object).into_iter().flatten();
         // `dependencies` may hold lists of names.
         let schemas = schemas.filter(|(_, schema)| keyword != "dependencies" || !schema.is_array());
-        schemas
-            .map(|(name, schema)| {
-                let pointer = format!("{}/{keyword}/{}", at.pointer, json::pointer_token(name));
-                Ok((name.clone(), self.schema(pointer, schema, at.base)?))
-            })
-            .collect()
+        schemas.map(|(name, schema)| Ok((name.clone(), self.schema(schema)?))).collect()
     }
 
     /// Resolves one reference and links its node to the target.
-    fn resolve(&mut self, reference: &Reference) -> Result<(), SchemaError> {
-        let from = &self.graph.nodes[reference.from].pointer;
-        let nowhere = || references::nowhere(from, reference.keyword, &reference.to);
-        let fragment = percent_decode_str(&reference.to[1..]).decode_utf8().map_err(|_| nowhere())?;
+    fn resolve(&mut self, reference: &Reference<'a>) -> Result<(), SchemaError> {
+        let Reference { from, schema, keyword, to } = *reference;
+        let pointer = &self.graph.nodes[from].pointer;
+        let nowhere = || references::nowhere(pointer, keyword, to);
+        let (fragment, resource) = (fragment(to).ok_or_else(nowhere)?, self.document.resource_of(schema));
         let target = if fragment.is_empty() || fragment.starts_with('/') {
-            let pointer = format!("{}{fragment}", reference.base);
-            let schema = self.document.pointer(&pointer).ok_or_else(nowhere)?;
-            let base = self.resource_of(&pointer);
-            self.schema(pointer, schema, &base)?
+            let schema = resource.pointer(&fragment).ok_or_else(nowhere)?;
+            self.schema(schema)?
         } else {
-            let name = (reference.base.clone(), fragment.to_string());
-            *self.anchors.get(&name).ok_or_else(nowhere)?
+            *self.anchors.get(&(std::ptr::from_ref(resource), &*fragment)).ok_or_else(nowhere)?
         };
-        self.graph.nodes[reference.from].all.push(target);
-        if reference.keyword != "$ref" {
+        self.graph.nodes[from].all.push(target);
+        if keyword != "$ref" {
             // The target depends on the dynamic scope, so every candidate counts.
-            let anchor = if reference.keyword == "$recursiveRef" { "" } else { fragment.as_ref() };
-            let candidates = self.dynamic_anchors.get(anchor).cloned().unwrap_or_default();
-            self.graph.nodes[reference.from].same_value.extend(candidates.into_iter().filter(|id| *id != target));
+            let anchor = if keyword == "$recursiveRef" { "" } else { &*fragment };
+            let candidates = self.dynamic_anchors.get(anchor).into_iter().flatten();
+            self.graph.nodes[from].same_value.extend(candidates.filter(|id| **id != target));
         }
         Ok(())
-    }
-
-    /// Returns the nearest schema with an `$id` at or above a location, or else the root.
-    fn resource_of(&self, pointer: &str) -> String {
-        let around = self.resources.iter().filter(|resource| {
-            pointer.strip_prefix(resource.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        });
-        around.max_by_key(|resource| resource.len()).cloned().unwrap_or_default()
     }
 }

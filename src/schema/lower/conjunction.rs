@@ -5,7 +5,7 @@ use std::rc::Rc;
 use jsonschema::Draft;
 use serde_json::Value;
 
-use super::document::{Document, Location};
+use crate::schema::document::Document;
 
 /// Masks of a part: the hidden keywords.
 pub(super) const NO_ANY: u8 = 1;
@@ -24,15 +24,10 @@ const FOLLOWED: [&str; 4] = ["$ref", "$dynamicRef", "$recursiveRef", "allOf"];
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part<'a> {
     pub(super) schema: &'a Value,
-    pub(super) at: Location,
     pub(super) mask: u8,
 }
 
 impl<'a> Part<'a> {
-    pub(super) fn new(schema: &'a Value, at: Location) -> Self {
-        Self { schema, at, mask: 0 }
-    }
-
     pub(super) fn without(self, mask: u8) -> Self {
         Self { mask: self.mask | mask, ..self }
     }
@@ -66,13 +61,19 @@ pub(super) enum Term<'a> {
     Any(Rc<[Conjunction<'a>]>),
 }
 
+impl<'a> Term<'a> {
+    pub(super) fn of(schema: &'a Value) -> Self {
+        Self::Part(Part { schema, mask: 0 })
+    }
+}
+
 /// Terms that all apply to the same value. An empty conjunction allows any value.
 pub(super) type Conjunction<'a> = Vec<Term<'a>>;
 
-/// Returns the first part of a conjunction.
-pub(super) fn first<'a>(conj: &[Term<'a>]) -> Option<Part<'a>> {
+/// Returns the first subschema of a conjunction.
+pub(super) fn first<'a>(conj: &[Term<'a>]) -> Option<&'a Value> {
     conj.iter().find_map(|term| match term {
-        Term::Part(part) => Some(*part),
+        Term::Part(part) => Some(part.schema),
         Term::Any(_) => None,
     })
 }
@@ -88,8 +89,8 @@ pub(super) struct FlatConjunction<'a> {
     pub(super) any: Vec<Rc<[Conjunction<'a>]>>,
     /// Whether `false` is among the subschemas.
     pub(super) never: bool,
-    /// The location of the first subschema.
-    pub(super) at: Option<Location>,
+    /// The first subschema.
+    pub(super) at: Option<&'a Value>,
     /// The last token of the last reference that was followed.
     pub(super) via: Option<&'a str>,
 }
@@ -99,14 +100,11 @@ pub(super) type Key = Vec<(usize, u8)>;
 
 /// Follows references and flattens `allOf`. References without a target are skipped: `compile` has rejected them.
 pub(super) fn flatten<'a>(document: &Document<'a>, conj: &[Term<'a>]) -> FlatConjunction<'a> {
-    let mut flat =
-        FlatConjunction { parts: Vec::with_capacity(conj.len()), any: Vec::new(), never: false, at: None, via: None };
+    let parts = Vec::with_capacity(conj.len());
+    let mut flat = FlatConjunction { parts, any: Vec::new(), never: false, at: first(conj), via: None };
     for term in conj {
         match term {
-            Term::Part(part) => {
-                flat.at = flat.at.or(Some(part.at));
-                add(document, *part, &mut flat);
-            }
+            Term::Part(part) => add(document, *part, &mut flat),
             Term::Any(branches) => flat.any.push(branches.clone()),
         }
     }
@@ -132,15 +130,14 @@ fn add<'a>(document: &Document<'a>, part: Part<'a>, flat: &mut FlatConjunction<'
     }
     for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
         let Some(reference) = keywords.get(keyword).and_then(Value::as_str) else { continue };
-        if let Some((schema, at)) = document.resolve(part.at, reference) {
+        if let Some(schema) = document.resolve(part.schema, reference) {
             flat.via = Some(reference.rsplit(['/', '#']).next().unwrap_or_default());
-            add(document, Part { schema, at, mask: part.mask & NO_NOTES }, flat);
+            add(document, Part { schema, mask: part.mask & NO_NOTES }, flat);
         }
     }
     if !only_reference {
-        for (index, schema) in keywords.get("allOf").and_then(Value::as_array).into_iter().flatten().enumerate() {
-            let at = document.index(part.at, "allOf", index);
-            add(document, Part { schema, at, mask: part.mask & NO_NOTES }, flat);
+        for schema in keywords.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            add(document, Part { schema, mask: part.mask & NO_NOTES }, flat);
         }
     }
 }

@@ -119,6 +119,34 @@ pub(super) fn keyword(keyword: &str, value: &Value, whole: &Value) -> String {
     }
 }
 
+/// Formats that the validator asserts; others are only annotations.
+const ASSERTED: [&str; 19] = [
+    "date",
+    "time",
+    "date-time",
+    "duration",
+    "email",
+    "idn-email",
+    "hostname",
+    "idn-hostname",
+    "ipv4",
+    "ipv6",
+    "uri",
+    "uri-reference",
+    "iri",
+    "iri-reference",
+    "uri-template",
+    "json-pointer",
+    "relative-json-pointer",
+    "regex",
+    "uuid",
+];
+
+/// Returns `true` if the validator asserts the `format` of a schema.
+pub(super) fn is_asserted(schema: &Value) -> bool {
+    schema.get("format").and_then(Value::as_str).is_some_and(|format| ASSERTED.contains(&format))
+}
+
 /// Appends a sentence to a text.
 pub(super) fn join(text: &mut String, more: &str) {
     if more.is_empty() || text.contains(more) {

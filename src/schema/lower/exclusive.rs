@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use super::compare::same;
 use super::conjunction::{Conjunction, Term, flatten};
-use super::kinds::{Kinds, same};
 use super::lowering::Lowering;
 use super::shape::Shape;
+use crate::schema::types::Types;
 
 const MAX_DEPTH: usize = 4;
 
@@ -31,44 +32,33 @@ impl<'a> Lowering<'a, '_> {
             return true;
         }
         if let Some(group) = from.groups.pop() {
-            return group.branches.iter().all(|branch| {
-                let mut conj = self.without(&from, &group, 0);
-                conj.extend(branch.iter().cloned());
-                let whole = self.without_groups(&other);
-                self.excludes(&conj, &whole, depth + 1)
-            });
+            let other = self.without_groups(&other);
+            return self.with_each_branch(&from, &group, 0).iter().all(|from| self.excludes(from, &other, depth + 1));
         }
         if let Some(group) = other.groups.pop() {
-            return group.branches.iter().all(|branch| {
-                let mut conj = self.without(&other, &group, 0);
-                conj.extend(branch.iter().cloned());
-                let whole = self.without_groups(&from);
-                self.excludes(&whole, &conj, depth + 1)
-            });
+            let from = self.without_groups(&from);
+            return self.with_each_branch(&other, &group, 0).iter().all(|other| self.excludes(&from, other, depth + 1));
         }
         if let Some(values) = &from.values {
             let taken = |value: &&Value| {
                 let listed = other.values.as_ref().is_none_or(|values| values.iter().any(|other| same(other, value)));
-                listed && Kinds::of(value).meets(other.kinds)
+                listed && Types::of(value).meets(other.kinds)
             };
             return !values.iter().any(taken);
         }
-        if implied_kinds(&from).intersect(other.kinds) != Kinds::OBJECT {
+        if implied_kinds(&from).intersect(other.kinds) != Types::OBJECT {
             return false;
         }
-        let declared = |name: &str| from.object.properties.iter().find(|(known, _)| *known == name);
         let closed = !from.object.properties.is_empty() || from.is_closed();
-        let lacks = |name: &&str| closed && declared(name).is_none() && !from.object.required.contains(name);
+        let lacks =
+            |name: &&str| closed && from.object.declared(name).is_none() && !from.object.required.contains(name);
         if other.object.required.iter().any(lacks) {
             return true;
         }
-        from.object.required.iter().any(|name| {
-            let there = other.object.properties.iter().find(|(known, _)| known == name);
-            match (declared(name), there) {
-                (Some((_, one)), Some((_, there))) => self.excludes(one, there, depth + 1),
-                (_, None) => other.is_closed(),
-                _ => false,
-            }
+        from.object.required.iter().any(|name| match (from.object.declared(name), other.object.declared(name)) {
+            (Some(one), Some(there)) => self.excludes(one, there, depth + 1),
+            (_, None) => other.is_closed(),
+            _ => false,
         })
     }
 
@@ -81,6 +71,6 @@ impl<'a> Lowering<'a, '_> {
 }
 
 /// Returns the types of the values that are built for a shape.
-fn implied_kinds(shape: &Shape) -> Kinds {
+fn implied_kinds(shape: &Shape) -> Types {
     if shape.groups.is_empty() { shape.implied_kinds().unwrap_or(shape.kinds) } else { shape.kinds }
 }

@@ -7,10 +7,9 @@ use serde_json::Value;
 
 use super::conjunction::{Conjunction, NO_ANY, NO_NOTES, NO_ONE, Part, Term, flatten};
 use super::describe;
-use super::document::Location;
-use super::kinds::Kinds;
 use super::lowering::{Lowering, Step};
-use super::shape::{Group, Rest, Shape};
+use super::shape::{Group, Shape};
+use crate::schema::types::Types;
 
 impl<'a> Lowering<'a, '_> {
     /// Removes combinators from the root: merges them if that is equivalent, and otherwise collects their properties in
@@ -34,8 +33,9 @@ impl<'a> Lowering<'a, '_> {
                 shape.never = true;
                 return Ok(());
             }
-            let text = self.words_of(&group, shape);
-            self.describe_loss(shape, group.at, group.keyword(), text, true);
+            let schemas = group.part.and_then(|_| group.at.get(group.keyword())).and_then(Value::as_array);
+            let text = schemas.map_or_else(String::new, |schemas| describe::branches(schemas, group.one));
+            self.describe_loss(shape, group.at, group.keyword(), text);
             self.fold(shape, &branches, true);
         }
         if shape.values.take().is_some() {
@@ -44,20 +44,11 @@ impl<'a> Lowering<'a, '_> {
                 Some(format!("The arguments must be one of {}.", describe::values(listed)))
             });
             let text = text.unwrap_or_else(|| "The arguments must be one fixed object.".to_owned());
-            self.describe_loss(shape, shape.at, "enum", text, true);
+            self.describe_loss(shape, shape.at, "enum", text);
         }
         self.fold_conditions(shape);
-        let (refused, kept): (Vec<Rest>, _) =
-            std::mem::take(&mut shape.rest).into_iter().partition(|rest| rest.keyword == "not");
-        shape.rest = kept;
-        for rest in refused {
-            self.describe_loss(
-                shape,
-                rest.part.at,
-                rest.keyword,
-                describe::keyword(rest.keyword, rest.value, rest.part.schema),
-                true,
-            );
+        for (keyword, at) in shape.rest.extract_if(.., |(keyword, _)| *keyword == "not").collect::<Vec<_>>() {
+            self.describe_keyword(shape, at, keyword);
         }
         Ok(())
     }
@@ -65,20 +56,12 @@ impl<'a> Lowering<'a, '_> {
     /// Folds in the properties that occur only in conditions, and describes the conditions as text.
     pub(super) fn fold_conditions(&mut self, shape: &mut Shape<'a>) {
         for condition in std::mem::take(&mut shape.conditions) {
-            let holder = shape
-                .parts
-                .iter()
-                .find(|part| part.schema.get("if").is_some_and(|when| std::ptr::eq(when, condition.when.schema)));
-            let text =
-                holder.map_or_else(String::new, |part| describe::keyword("if", condition.when.schema, part.schema));
-            self.describe_loss(shape, condition.at, "if", text, true);
-            let sides = [condition.then, condition.other].into_iter().flatten();
-            let mut branches: Vec<Conjunction> = sides.map(|part| vec![Term::Part(part.without(NO_NOTES))]).collect();
-            branches.push(vec![Term::Part(condition.when.without(NO_NOTES))]);
-            let both = condition.then.is_some() && condition.other.is_some();
-            let (sides, when) = branches.split_at(branches.len() - 1);
-            self.fold(shape, sides, both);
-            self.fold(shape, when, false);
+            self.describe_keyword(shape, condition, "if");
+            let branch = |schema| vec![Term::Part(Part { schema, mask: NO_NOTES })];
+            let sides: Vec<Conjunction> =
+                ["then", "else"].into_iter().filter_map(|side| condition.get(side)).map(branch).collect();
+            self.fold(shape, &sides, sides.len() == 2);
+            self.fold(shape, &[branch(&condition["if"])], false);
         }
     }
 
@@ -96,9 +79,8 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         for name in names {
-            let found =
-                shapes.iter().filter_map(|branch| branch.object.properties.iter().find(|(known, _)| *known == name));
-            let conjs: Vec<Conjunction<'a>> = found.map(|(_, conj)| conj.clone()).collect();
+            let conjs: Vec<Conjunction<'a>> =
+                shapes.iter().filter_map(|branch| branch.object.declared(name).cloned()).collect();
             let everywhere = conjs.len() == shapes.len();
             let own = shape.object.properties.iter_mut().find(|(known, _)| *known == name);
             let term = |mut conjs: Vec<Conjunction<'a>>| {
@@ -129,18 +111,16 @@ impl<'a> Lowering<'a, '_> {
     fn shapes_of(&mut self, branch: &[Term<'a>], shapes: &mut Vec<Shape<'a>>, depth: usize) {
         let mut shape = Shape::of(self.document, flatten(self.document, branch));
         if let Some(group) = shape.groups.pop().filter(|_| depth < 4 && shapes.len() < 200) {
-            for inner in &group.branches {
-                let mut conj = self.without(&shape, &group, 0);
-                conj.extend(inner.iter().cloned());
+            for conj in self.with_each_branch(&shape, &group, 0) {
                 self.shapes_of(&conj, shapes, depth + 1);
             }
-        } else if !shape.never && shape.kinds.meets(Kinds::OBJECT) {
+        } else if !shape.never && shape.kinds.meets(Types::OBJECT) {
             shapes.push(shape);
         }
     }
 
     /// Returns the parts of a shape without a group.
-    pub(super) fn without(&self, shape: &Shape<'a>, group: &Group<'a>, mask: u8) -> Conjunction<'a> {
+    fn without(&self, shape: &Shape<'a>, group: &Group<'a>, mask: u8) -> Conjunction<'a> {
         let hidden = if group.one { NO_ONE } else { NO_ANY };
         let part = |(index, part): (usize, &Part<'a>)| {
             Term::Part(part.without(if group.part == Some(index) { mask | hidden } else { mask }))
@@ -152,34 +132,31 @@ impl<'a> Lowering<'a, '_> {
         conj
     }
 
+    /// Returns the parts of a shape with each branch of a group in place of the group.
+    pub(super) fn with_each_branch(&self, shape: &Shape<'a>, group: &Group<'a>, mask: u8) -> Vec<Conjunction<'a>> {
+        let base = self.without(shape, group, mask);
+        group.branches.iter().map(|branch| base.iter().chain(branch).cloned().collect()).collect()
+    }
+
     /// Returns the branches of a group that do not contradict the rest of the shape.
     fn possible(&self, shape: &Shape<'a>, group: &Group<'a>) -> Vec<Conjunction<'a>> {
-        let possible = |branch: &&Conjunction<'a>| {
-            let mut conj = self.without(shape, group, NO_NOTES);
-            conj.extend(branch.iter().cloned());
-            let whole = Shape::of(self.document, flatten(self.document, &conj));
-            !whole.never && whole.kinds.meets(shape.kinds.intersect(Kinds::OBJECT))
+        let is_possible = |conj: &Conjunction<'a>| {
+            let whole = Shape::of(self.document, flatten(self.document, conj));
+            !whole.never && whole.kinds.meets(shape.kinds.intersect(Types::OBJECT))
         };
-        group.branches.iter().filter(possible).cloned().collect()
+        let whole = self.with_each_branch(shape, group, NO_NOTES);
+        group.branches.iter().zip(&whole).filter(|(_, whole)| is_possible(whole)).map(|(own, _)| own.clone()).collect()
     }
 
-    fn words_of(&self, group: &Group<'a>, shape: &Shape<'a>) -> String {
-        let part = group.part.and_then(|index| shape.parts.get(index));
-        let schemas = part.and_then(|part| part.schema.get(group.keyword())).and_then(Value::as_array);
-        schemas.map_or_else(String::new, |schemas| describe::branches(schemas, group.one))
+    /// Describes a keyword of a subschema, and records the loss.
+    pub(super) fn describe_keyword(&mut self, shape: &mut Shape<'a>, at: &'a Value, keyword: &str) {
+        self.describe_loss(shape, at, keyword, describe::keyword(keyword, &at[keyword], at));
     }
 
-    /// Adds a constraint to the description and records the loss.
-    pub(super) fn describe_loss(
-        &mut self,
-        shape: &mut Shape<'a>,
-        at: Location,
-        keyword: &str,
-        text: String,
-        widens: bool,
-    ) {
+    /// Adds a constraint to the description, and records the loss.
+    pub(super) fn describe_loss(&mut self, shape: &mut Shape<'a>, at: &'a Value, keyword: &str, text: String) {
         let message = format!("{keyword} is not supported by this vendor; the description states it instead");
-        self.lose(at, keyword, message, widens);
+        self.lose(at, keyword, message, keyword != "format" || describe::is_asserted(at));
         shape.notes.constraints.push(text);
     }
 }

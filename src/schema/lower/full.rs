@@ -4,12 +4,13 @@
 use serde_json::{Map, Value, json};
 
 use super::Restore;
-use super::conjunction::{Conjunction, Part, Term, first};
+use super::compare::same;
+use super::conjunction::{Term, first, is_false};
 use super::describe;
-use super::kinds::{Kinds, compare};
-use super::lowering::{Lowering, Step, Visit};
+use super::lowering::{Lowering, Step, Visit, object};
 use super::restore::Member;
-use super::shape::{Bound, Group, Notes, Shape};
+use super::shape::{Notes, Shape};
+use crate::schema::types::Types;
 
 /// A schema under construction: its keywords, the schemas of its `allOf`, and the restore steps.
 #[derive(Default)]
@@ -20,16 +21,22 @@ struct SchemaWriter {
 }
 
 impl SchemaWriter {
-    fn put(&mut self, keyword: &str, value: Value) {
-        self.keywords.insert(keyword.to_owned(), value);
+    fn put(&mut self, keyword: &str, value: impl Into<Value>) {
+        self.keywords.insert(keyword.to_owned(), value.into());
     }
 
-    /// Adds a keyword; if it already exists, adds it to the `allOf`.
-    fn add(&mut self, keyword: &str, value: Value) {
-        if self.keywords.contains_key(keyword) {
-            self.beside.push(json!({ keyword: value }));
-        } else {
+    fn put_some(&mut self, keyword: &str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
             self.put(keyword, value);
+        }
+    }
+
+    /// Adds keywords that belong together; if the first one already exists, adds them to the `allOf`.
+    fn add(&mut self, keywords: Map<String, Value>) {
+        if keywords.keys().next().is_some_and(|first| self.keywords.contains_key(first)) {
+            self.beside.push(Value::Object(keywords));
+        } else {
+            self.keywords.extend(keywords);
         }
     }
 
@@ -46,7 +53,7 @@ impl<'a> Lowering<'a, '_> {
         if shape.never {
             return self.cannot(shape.at, "no arguments satisfy this schema");
         }
-        shape.kinds = Kinds::OBJECT;
+        shape.kinds = Types::OBJECT;
         shape.typed = true;
         let (mut keywords, back) = self.write_shape(&shape)?.finish();
         if let Some(beside) = keywords.shift_remove("allOf") {
@@ -79,8 +86,11 @@ impl<'a> Lowering<'a, '_> {
         Ok(if self.close(index) { self.define(index, lowered.0, lowered.1) } else { lowered })
     }
 
-    fn write_part(&mut self, part: Part<'a>) -> Step<(Value, Restore)> {
-        self.lower_full(&[Term::Part(part)])
+    /// Lowers a subschema and records its conversion.
+    fn write(&mut self, conj: &[Term<'a>], writer: &mut SchemaWriter) -> Step<Value> {
+        let (schema, back) = self.lower_full(conj)?;
+        writer.backs.push(back);
+        Ok(schema)
     }
 
     fn write_shape(&mut self, shape: &Shape<'a>) -> Step<SchemaWriter> {
@@ -95,7 +105,7 @@ impl<'a> Lowering<'a, '_> {
             let known = shape.parts.iter().any(|part| part.counts("const") && part.schema.get("const").is_some());
             match values.as_slice() {
                 [only] if known => writer.put("const", (*only).clone()),
-                some => writer.put("enum", some.iter().map(|value| (*value).clone()).collect()),
+                some => writer.put("enum", some.iter().map(|value| (*value).clone()).collect::<Value>()),
             }
         }
         scalars(shape, &mut writer);
@@ -106,25 +116,16 @@ impl<'a> Lowering<'a, '_> {
     }
 
     fn write_notes(&mut self, notes: &Notes<'a>, writer: &mut SchemaWriter) -> Step<()> {
-        let mut description = notes.description.unwrap_or_default().to_owned();
-        for constraint in &notes.constraints {
-            describe::join(&mut description, constraint);
-        }
+        let description = notes.text();
         self.spend(description.len())?;
-        if let Some(title) = notes.title {
-            writer.put("title", json!(title));
-        }
+        writer.put_some("title", notes.title);
         if !description.is_empty() || notes.description.is_some() {
-            writer.put("description", Value::String(description));
+            writer.put("description", description);
         }
-        if let Some(default) = notes.default {
-            writer.put("default", default.clone());
-        }
-        if let Some(examples) = notes.examples {
-            writer.put("examples", Value::Array(examples.clone()));
-        }
+        writer.put_some("default", notes.default.cloned());
+        writer.put_some("examples", notes.examples.cloned());
         for flag in &notes.flags {
-            writer.put(flag, json!(true));
+            writer.put(flag, true);
         }
         Ok(())
     }
@@ -132,198 +133,146 @@ impl<'a> Lowering<'a, '_> {
     fn write_array(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let array = &shape.array;
         let mut max = array.max;
-        if !array.prefix.is_empty() || array.items_given || shape.typed && shape.kinds.meets(Kinds::ARRAY) {
+        if !array.prefix.is_empty() || array.items_given || shape.typed && shape.kinds.meets(Types::ARRAY) {
             let (mut prefix, mut backs) = (Vec::new(), Vec::new());
             for place in &array.prefix {
                 let (schema, back) = self.lower_full(place)?;
                 prefix.push(schema);
                 backs.push(back);
             }
-            if array.items.iter().any(super::conjunction::is_false) {
+            let length = prefix.len() as u64;
+            if array.items.iter().any(is_false) {
                 // Avoids a boolean schema: no items after the prefix.
-                max = Some(max.unwrap_or(u64::MAX).min(prefix.len() as u64));
+                max = Some(max.map_or(length, |max| max.min(length)));
             }
-            let (items, back) = if max == Some(prefix.len() as u64) {
-                (json!({}), Restore::Identity)
-            } else {
-                self.lower_full(&array.items)?
-            };
-            if prefix.is_empty() {
-                writer.backs.push(Restore::array(back));
-            } else {
-                writer.put("prefixItems", Value::Array(prefix));
-                let all_same = back.is_same() && backs.iter().all(Restore::is_same);
-                writer.backs.push(if all_same { Restore::Identity } else { Restore::Items(backs, Box::new(back)) });
+            let (items, back) =
+                if max == Some(length) { (json!({}), Restore::Identity) } else { self.lower_full(&array.items)? };
+            if !prefix.is_empty() {
+                writer.put("prefixItems", prefix);
             }
             writer.put("items", items);
+            writer.backs.push(Restore::array(backs, back));
         }
-        if let Some(min) = array.min {
-            writer.put("minItems", json!(min));
-        }
-        if let Some(max) = max {
-            writer.put("maxItems", json!(max));
-        }
-        if array.unique.is_some() {
-            writer.put("uniqueItems", json!(true));
-        }
+        writer.put_some("minItems", array.min);
+        writer.put_some("maxItems", max);
+        writer.put_some("uniqueItems", array.unique.map(|_| true));
         Ok(())
     }
 
     fn write_object(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
         let object = &shape.object;
-        let (mut properties, mut members) = (Map::new(), Vec::new());
-        for (name, conj) in &object.properties {
-            let (mut schema, back) = self.lower_full(conj)?;
-            let alias = self.aliases.name(name).to_owned();
-            self.rename(first(conj).map_or(shape.at, |part| part.at), name, &alias, &mut schema);
-            let original = (alias != *name).then(|| (*name).to_owned());
-            self.spend(alias.len())?;
-            members.push(Member { name: alias.clone(), original, null_is_absent: false, back });
-            properties.insert(alias, schema);
+        let (members, mut others) = (self.write_members(shape, writer)?, Vec::new());
+        let mut patterns = Map::new();
+        for (pattern, conj) in &object.patterns {
+            let (schema, back) = self.lower_full(conj)?;
+            patterns.insert((*pattern).to_owned(), schema);
+            others.push(back);
         }
-        if !properties.is_empty() {
-            writer.put("properties", Value::Object(properties));
+        if !patterns.is_empty() {
+            writer.put("patternProperties", patterns);
         }
-        for name in &object.required {
-            // A required but undeclared property also gets its alias.
-            let alias = self.aliases.name(name).to_owned();
-            if alias != *name && !members.iter().any(|member| member.name == alias) {
-                members.push(Member {
-                    name: alias,
-                    original: Some((*name).to_owned()),
-                    null_is_absent: false,
-                    back: Restore::Identity,
-                });
-            }
-        }
-        if !object.required.is_empty() {
-            writer.put("required", object.required.iter().map(|name| json!(self.aliases.name(name))).collect());
-        }
-        let mut others = Vec::new();
-        if !object.patterns.is_empty() {
-            let mut patterns = Map::new();
-            for (pattern, conj) in &object.patterns {
-                let (schema, back) = self.lower_full(conj)?;
-                patterns.insert((*pattern).to_owned(), schema);
-                others.push(back);
-            }
-            writer.put("patternProperties", Value::Object(patterns));
-        }
-        if object.others.iter().any(super::conjunction::is_false) {
-            writer.put("additionalProperties", json!(false));
+        if object.others.iter().any(is_false) {
+            writer.put("additionalProperties", false);
         } else if !object.others.is_empty() {
             let (schema, back) = self.lower_full(&object.others)?;
             writer.put("additionalProperties", schema);
             others.push(back);
         } else if object.others_at.is_some() {
-            writer.put("additionalProperties", json!(true));
+            writer.put("additionalProperties", true);
         }
-        let others = Restore::all(others);
-        let members = Restore::object(members);
-        writer.backs.push(match (members, others) {
-            (members, Restore::Identity) => members,
-            (Restore::Object(members), others) => Restore::Open(members, Box::new(others)),
-            (_, others) => Restore::Open(Vec::new(), Box::new(others)),
-        });
-        for (keyword, value) in [("minProperties", object.min), ("maxProperties", object.max)] {
-            if let Some(value) = value {
-                writer.put(keyword, json!(value));
-            }
-        }
+        writer.backs.push(Restore::object(members, Restore::all(others)));
+        writer.put_some("minProperties", object.min);
+        writer.put_some("maxProperties", object.max);
         if !object.names.is_empty() {
             let (schema, _) = self.lower_full(&object.names)?;
             writer.put("propertyNames", schema);
         }
-        if let Some(part) = object.unevaluated {
-            let (schema, back) =
-                if *part.schema == json!(false) { (json!(false), Restore::Identity) } else { self.write_part(part)? };
+        if let Some(schema) = object.unevaluated {
+            let is_false = *schema == Value::Bool(false);
+            let schema = if is_false { json!(false) } else { self.write(&[Term::of(schema)], writer)? };
             writer.put("unevaluatedProperties", schema);
-            writer.backs.push(back);
         }
         Ok(())
+    }
+
+    /// Writes the declared and the required members.
+    fn write_members(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<Vec<Member>> {
+        let (mut properties, mut members) = (Map::new(), Vec::new());
+        for (name, conj) in &shape.object.properties {
+            let (mut schema, back) = self.lower_full(conj)?;
+            let alias = self.aliases.name(name).to_owned();
+            self.rename(first(conj).unwrap_or(shape.at), name, &alias, &mut schema);
+            self.spend(alias.len())?;
+            members.push(Member::new(name, &alias, back));
+            properties.insert(alias, schema);
+        }
+        if !properties.is_empty() {
+            writer.put("properties", properties);
+        }
+        for name in &shape.object.required {
+            // A required but undeclared property also gets its alias.
+            let alias = self.aliases.name(name);
+            if alias != *name && !members.iter().any(|member| member.name == alias) {
+                members.push(Member::new(name, alias, Restore::Identity));
+            }
+        }
+        let required: Vec<&str> = shape.object.required.iter().map(|name| self.aliases.name(name)).collect();
+        if !required.is_empty() {
+            writer.put("required", required);
+        }
+        Ok(members)
     }
 
     fn write_combinators(&mut self, shape: &Shape<'a>, writer: &mut SchemaWriter) -> Step<()> {
         for group in &shape.groups {
-            self.write_group(group, writer)?;
+            let schemas: Step<Value> = group.branches.iter().map(|branch| self.write(branch, writer)).collect();
+            writer.add(object([(group.keyword(), schemas?)]));
         }
         for condition in &shape.conditions {
             let mut keywords = Map::new();
-            let sides = [("if", Some(condition.when)), ("then", condition.then), ("else", condition.other)];
-            for (keyword, part) in sides {
-                if let Some(part) = part {
-                    let (schema, back) = self.write_part(part)?;
-                    keywords.insert(keyword.to_owned(), schema);
-                    writer.backs.push(back);
+            for keyword in ["if", "then", "else"] {
+                if let Some(schema) = condition.get(keyword) {
+                    keywords.insert(keyword.to_owned(), self.write(&[Term::of(schema)], writer)?);
                 }
             }
-            if writer.keywords.contains_key("if") {
-                writer.beside.push(Value::Object(keywords));
-            } else {
-                writer.keywords.extend(keywords);
-            }
+            writer.add(keywords);
         }
-        for rest in &shape.rest {
-            let below = |keyword| Part::new(rest.value, self.document.key(rest.part.at, keyword));
-            match rest.keyword {
+        for (keyword, at) in &shape.rest {
+            let value = &at[*keyword];
+            match *keyword {
                 "minContains" | "maxContains" => {}
                 "contains" => {
-                    let (schema, back) = self.write_part(below("contains"))?;
-                    let mut keywords = Map::new();
-                    keywords.insert("contains".to_owned(), schema);
-                    for keyword in ["minContains", "maxContains"] {
-                        if let Some(value) = rest.part.schema.get(keyword) {
-                            keywords.insert(keyword.to_owned(), value.clone());
-                        }
-                    }
-                    writer.backs.push(Restore::array(back));
-                    if writer.keywords.contains_key("contains") {
-                        writer.beside.push(Value::Object(keywords));
-                    } else {
-                        writer.keywords.extend(keywords);
-                    }
+                    let (schema, back) = self.lower_full(&[Term::of(value)])?;
+                    let bounds = ["minContains", "maxContains"].into_iter();
+                    let bounds = bounds.filter_map(|keyword| Some((keyword, at.get(keyword)?.clone())));
+                    writer.backs.push(Restore::array(Vec::new(), back));
+                    writer.add(object(std::iter::once(("contains", schema)).chain(bounds)));
                 }
-                "dependentRequired" | "dependentSchemas" | "dependencies" => self.write_dependent(rest, writer)?,
+                "dependentRequired" | "dependentSchemas" | "dependencies" => self.write_dependent(value, writer)?,
                 keyword => {
-                    let (schema, back) = self.write_part(below(keyword))?;
-                    writer.backs.push(back);
-                    writer.add(keyword, schema);
+                    let schema = self.write(&[Term::of(value)], writer)?;
+                    writer.add(object([(keyword, schema)]));
                 }
             }
         }
         Ok(())
     }
 
-    fn write_group(&mut self, group: &Group<'a>, writer: &mut SchemaWriter) -> Step<()> {
-        let mut schemas = Vec::with_capacity(group.branches.len());
-        for branch in &group.branches {
-            let (schema, back) = self.lower_full(branch)?;
-            schemas.push(schema);
-            writer.backs.push(back);
-        }
-        writer.add(group.keyword(), Value::Array(schemas));
-        Ok(())
-    }
-
-    /// Writes `dependencies` as `dependentRequired` and `dependentSchemas`.
-    fn write_dependent(&mut self, rest: &super::shape::Rest<'a>, writer: &mut SchemaWriter) -> Step<()> {
+    /// Writes `dependencies` as in 2020-12, by their kind.
+    fn write_dependent(&mut self, dependent: &'a Value, writer: &mut SchemaWriter) -> Step<()> {
         let (mut required, mut schemas) = (Map::new(), Map::new());
-        for (name, needs) in rest.value.as_object().into_iter().flatten() {
+        for (name, needs) in dependent.as_object().into_iter().flatten() {
             let alias = self.aliases.name(name).to_owned();
             if let Value::Array(needed) = needs {
                 let needed = needed.iter().filter_map(Value::as_str).map(|name| json!(self.aliases.name(name)));
                 required.insert(alias, needed.collect());
             } else {
-                let conj: Conjunction =
-                    vec![super::merge::below(self.document, rest.part.at, rest.keyword, name, needs)];
-                let (schema, back) = self.lower_full(&conj)?;
-                writer.backs.push(back);
-                schemas.insert(alias, schema);
+                schemas.insert(alias, self.write(&[Term::of(needs)], writer)?);
             }
         }
         for (keyword, map) in [("dependentRequired", required), ("dependentSchemas", schemas)] {
             if !map.is_empty() {
-                writer.add(keyword, Value::Object(map));
+                writer.add(object([(keyword, Value::Object(map))]));
             }
         }
         Ok(())
@@ -334,30 +283,22 @@ impl<'a> Lowering<'a, '_> {
 fn scalars(shape: &Shape, writer: &mut SchemaWriter) {
     let bounds = [("minimum", "exclusiveMinimum", shape.number.min), ("maximum", "exclusiveMaximum", shape.number.max)];
     for (keyword, exclusive, bound) in bounds {
-        if let Some(Bound { value, exclusive: is_exclusive, .. }) = bound {
-            writer.put(if is_exclusive { exclusive } else { keyword }, Value::Number(value.clone()));
+        if let Some(bound) = bound {
+            writer.put(if bound.exclusive { exclusive } else { keyword }, bound.value.clone());
         }
     }
-    let mut multiples: Vec<&Value> = Vec::new();
-    for (value, _) in &shape.number.multiples {
-        let known = |other: &&Value| match (other, value) {
-            (Value::Number(one), Value::Number(other)) => compare(one, other).is_eq(),
-            _ => false,
-        };
-        if !multiples.iter().any(known) {
-            multiples.push(value);
-            writer.add("multipleOf", (*value).clone());
+    let multiples = &shape.number.multiples;
+    for (index, (value, _)) in multiples.iter().enumerate() {
+        if !multiples[..index].iter().any(|(other, _)| same(other, value)) {
+            writer.add(object([("multipleOf", (*value).clone())]));
         }
     }
-    for (keyword, value) in [("minLength", shape.string.min), ("maxLength", shape.string.max)] {
-        if let Some(value) = value {
-            writer.put(keyword, json!(value));
-        }
-    }
+    writer.put_some("minLength", shape.string.min);
+    writer.put_some("maxLength", shape.string.max);
     for (keyword, texts) in [("pattern", &shape.string.patterns), ("format", &shape.string.formats)] {
         for (index, (text, _)) in texts.iter().enumerate() {
             if !texts[..index].iter().any(|(other, _)| other == text) {
-                writer.add(keyword, json!(text));
+                writer.add(object([(keyword, json!(text))]));
             }
         }
     }

@@ -29,26 +29,21 @@ struct Counts {
 pub(super) fn strict(schema: &Value) -> Result<(), Unlowerable> {
     let mut counts = Counts::default();
     counts.schema(schema, 0);
-    let beyond = [
-        (
-            counts.properties > MAX_PROPERTIES,
-            format!("has {} properties, the maximum is {MAX_PROPERTIES}", counts.properties),
-        ),
-        (counts.levels > MAX_LEVELS, format!("is nested {} levels deep, the maximum is {MAX_LEVELS}", counts.levels)),
-        (counts.values > MAX_VALUES, format!("lists {} values in enums, the maximum is {MAX_VALUES}", counts.values)),
-        (
-            counts.chars > MAX_CHARS,
-            format!("has {} characters in names and values, the maximum is {MAX_CHARS}", counts.chars),
-        ),
-        (
-            counts.list_too_long,
-            format!("has an enum of more than {LONG_LIST} strings with more than {MAX_LIST_CHARS} characters in total"),
-        ),
-    ];
-    match beyond.into_iter().find(|(beyond, _)| *beyond) {
-        Some((_, what)) => Err(Unlowerable { pointer: String::new(), message: format!("strict: the schema {what}") }),
-        None => Ok(()),
-    }
+    let Counts { properties, values, chars, levels, list_too_long } = counts;
+    let what = if properties > MAX_PROPERTIES {
+        format!("has {properties} properties, the maximum is {MAX_PROPERTIES}")
+    } else if levels > MAX_LEVELS {
+        format!("is nested {levels} levels deep, the maximum is {MAX_LEVELS}")
+    } else if values > MAX_VALUES {
+        format!("lists {values} values in enums, the maximum is {MAX_VALUES}")
+    } else if chars > MAX_CHARS {
+        format!("has {chars} characters in names and values, the maximum is {MAX_CHARS}")
+    } else if list_too_long {
+        format!("has an enum of more than {LONG_LIST} strings with more than {MAX_LIST_CHARS} characters in total")
+    } else {
+        return Ok(());
+    };
+    Err(Unlowerable { pointer: String::new(), message: format!("strict: the schema {what}") })
 }
 
 impl Counts {

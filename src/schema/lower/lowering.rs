@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::conjunction::{FlatConjunction, Key, Part, Term, flatten};
-use super::document::{Document, Location};
+use super::conjunction::{FlatConjunction, Key, Term, flatten};
 use super::names::Aliases;
 use super::restore::{Definitions, Restorer};
 use super::shape::Shape;
 use super::{Loss, Lowered, Restore, Target, Unlowerable, limits};
 use crate::domain::json;
+use crate::schema::document::Document;
 
 /// Maximum number of subschemas in the result.
 const MAX_NODES: usize = 10_000;
@@ -52,8 +52,8 @@ pub(super) struct Lowering<'a, 'd> {
     pub(super) document: &'d Document<'a>,
     pub(super) target: Target,
     pub(super) aliases: Aliases,
-    /// The current subschema: the location reported for subschemas that are not in the document.
-    pub(super) here: Location,
+    /// The current subschema, which is reported for conjunctions without a subschema of their own.
+    pub(super) here: &'a Value,
     losses: Vec<Loss>,
     lost: HashSet<(String, String)>,
     nodes: usize,
@@ -92,7 +92,7 @@ impl<'a, 'd> Lowering<'a, 'd> {
             document,
             target,
             aliases: Aliases::of(document.root, target),
-            here: Document::ROOT,
+            here: document.root,
             losses: Vec::new(),
             lost: HashSet::new(),
             nodes: 0,
@@ -107,7 +107,7 @@ impl<'a, 'd> Lowering<'a, 'd> {
     }
 
     pub(super) fn run(mut self) -> Step<Lowered> {
-        let root = vec![Term::Part(Part::new(self.document.root, Document::ROOT))];
+        let root = vec![Term::of(self.document.root)];
         let flat = flatten(self.document, &root);
         let mut shape = Shape::of(self.document, flat);
         self.fold_root(&mut shape)?;
@@ -118,9 +118,9 @@ impl<'a, 'd> Lowering<'a, 'd> {
         let mut definitions = Definitions::default();
         for definition in self.definitions {
             if definition.used {
-                definitions.schemas.insert(definition.name.clone(), definition.schema);
+                definitions.schemas.insert(definition.name, definition.schema);
             }
-            definitions.backs.push((definition.name, definition.back));
+            definitions.backs.push(definition.back);
         }
         if !definitions.schemas.is_empty() {
             schema.insert("$defs".to_owned(), Value::Object(definitions.schemas.clone()));
@@ -133,7 +133,7 @@ impl<'a, 'd> Lowering<'a, 'd> {
     }
 
     /// Records the alias of a property in its description and as a loss.
-    pub(super) fn rename(&mut self, at: Location, name: &str, alias: &str, schema: &mut Value) {
+    pub(super) fn rename(&mut self, at: &'a Value, name: &str, alias: &str, schema: &mut Value) {
         if alias == name {
             return;
         }
@@ -154,14 +154,14 @@ impl<'a, 'd> Lowering<'a, 'd> {
     }
 
     /// Records a loss, once per location and keyword.
-    pub(super) fn lose(&mut self, at: Location, keyword: &str, message: impl Into<String>, widens: bool) {
+    pub(super) fn lose(&mut self, at: &'a Value, keyword: &str, message: impl Into<String>, widens: bool) {
         let pointer = self.document.pointer(at);
         if self.losses.len() < MAX_LOSSES && self.lost.insert((pointer.clone(), keyword.to_owned())) {
             self.losses.push(Loss { pointer, keyword: keyword.to_owned(), message: message.into(), widens });
         }
     }
 
-    pub(super) fn cannot<T>(&self, at: Location, message: impl Into<String>) -> Step<T> {
+    pub(super) fn cannot<T>(&self, at: &'a Value, message: impl Into<String>) -> Step<T> {
         Err(LowerError::Cannot(Unlowerable { pointer: self.document.pointer(at), message: message.into() }))
     }
 
@@ -254,6 +254,11 @@ impl<'a, 'd> Lowering<'a, 'd> {
         let name = std::iter::once(plain.clone()).chain(numbered).find(|name| !taken(name));
         name.unwrap_or(plain)
     }
+}
+
+/// Adds a keyword that has a value.
+pub(super) fn put_some(schema: &mut Map<String, Value>, keyword: &str, value: Option<u64>) {
+    schema.extend(value.map(|value| (keyword.to_owned(), value.into())));
 }
 
 /// Builds an object with its members in the given order.

@@ -5,10 +5,11 @@ use std::cmp::Ordering;
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
+use super::compare::{compare, count, same};
 use super::conjunction::{Conjunction, FlatConjunction, Part, Term};
-use super::document::{Document, Location};
-use super::kinds::{Kinds, compare, count, same};
-use super::shape::{Arrays, Bound, Condition, Group, Notes, Numbers, Objects, Rest, Shape, Strings};
+use super::shape::{Arrays, Bound, Group, Notes, Numbers, Objects, Shape, Strings};
+use crate::schema::document::Document;
+use crate::schema::types::Types;
 
 /// Assertions that are kept unchanged.
 const REST: [&str; 9] = [
@@ -27,10 +28,10 @@ impl<'a> Shape<'a> {
     /// Merges all keywords that apply to one value.
     pub(super) fn of(document: &Document<'a>, flat: FlatConjunction<'a>) -> Self {
         let mut shape = Self {
-            at: flat.at.unwrap_or(Document::ROOT),
+            at: flat.at.unwrap_or(document.root),
             parts: flat.parts,
             never: flat.never,
-            kinds: Kinds::ALL,
+            kinds: Types::ALL,
             typed: false,
             values: None,
             notes: Notes::default(),
@@ -46,7 +47,7 @@ impl<'a> Shape<'a> {
             let part = shape.parts[index];
             if let Value::Object(keywords) = part.schema {
                 for (keyword, value) in keywords.iter().filter(|(keyword, _)| part.counts(keyword)) {
-                    read(document, &mut shape, index, keyword, value);
+                    read(&mut shape, index, keyword, value);
                 }
             }
         }
@@ -57,8 +58,8 @@ impl<'a> Shape<'a> {
         objects(document, &mut shape);
         arrays(document, &mut shape);
         if let Some(values) = &mut shape.values {
-            values.retain(|value| Kinds::of(value).meets(shape.kinds));
-            let left = values.iter().fold(Kinds::NONE, |kinds, value| kinds.union(Kinds::of(value)));
+            values.retain(|value| Types::of(value).meets(shape.kinds));
+            let left = values.iter().fold(Types::NONE, |kinds, value| kinds.union(Types::of(value)));
             shape.kinds = shape.kinds.intersect(left);
         }
         shape.never |= shape.kinds.is_empty();
@@ -66,12 +67,12 @@ impl<'a> Shape<'a> {
     }
 }
 
-fn read<'a>(document: &Document<'a>, shape: &mut Shape<'a>, index: usize, keyword: &'a str, value: &'a Value) {
+fn read<'a>(shape: &mut Shape<'a>, index: usize, keyword: &str, value: &'a Value) {
     let part = shape.parts[index];
-    let at = part.at;
+    let at = part.schema;
     match keyword {
         "type" => {
-            shape.kinds = shape.kinds.intersect(Kinds::declared(value));
+            shape.kinds = shape.kinds.intersect(Types::read(value));
             shape.typed = true;
         }
         "enum" => list(&mut shape.values, value.as_array().into_iter().flatten().collect()),
@@ -107,29 +108,22 @@ fn read<'a>(document: &Document<'a>, shape: &mut Shape<'a>, index: usize, keywor
         "minProperties" => larger(&mut shape.object.min, value),
         "maxProperties" => smaller(&mut shape.object.max, value),
         "propertyNames" => {
-            shape.object.names.push(Term::Part(Part::new(value, document.key(at, keyword))));
+            shape.object.names.push(Term::of(value));
         }
         "unevaluatedProperties" => {
-            shape.object.unevaluated = Some(Part::new(value, document.key(at, keyword)));
+            shape.object.unevaluated = Some(value);
         }
         "anyOf" | "oneOf" => {
             let Some(schemas) = value.as_array() else { return };
-            let name = if keyword == "oneOf" { "oneOf" } else { "anyOf" };
-            let branch = |(index, schema)| vec![Term::Part(Part::new(schema, document.index(at, name, index)))];
-            let branches = schemas.iter().enumerate().map(branch).collect();
+            let branches = schemas.iter().map(|schema| vec![Term::of(schema)]).collect();
             shape.groups.push(Group { part: Some(index), made: 0, one: keyword == "oneOf", at, branches });
         }
         "if" => {
-            let below = |keyword| part.schema.get(keyword).map(|schema| Part::new(schema, document.key(at, keyword)));
-            let (then, other) = (below("then"), below("else"));
-            if then.is_some() || other.is_some() {
-                let when = Part::new(value, document.key(at, keyword));
-                shape.conditions.push(Condition { at, when, then, other });
+            if at.get("then").or(at.get("else")).is_some() {
+                shape.conditions.push(at);
             }
         }
-        _ => {
-            shape.rest.extend(REST.iter().find(|known| **known == keyword).map(|keyword| Rest { keyword, value, part }))
-        }
+        _ => shape.rest.extend(REST.iter().find(|known| **known == keyword).map(|keyword| (*keyword, at))),
     }
 }
 
@@ -163,7 +157,7 @@ fn bound<'a>(numbers: &mut Numbers<'a>, part: Part<'a>, keyword: &str, value: &'
     // Up to draft 4, a boolean next to the bound makes it exclusive.
     let beside = part.schema.get(if lower { "exclusiveMinimum" } else { "exclusiveMaximum" });
     let exclusive = keyword.starts_with("exclusive") || beside == Some(&Value::Bool(true));
-    let new = Bound { value, exclusive, at: part.at };
+    let new = Bound { value, exclusive, at: part.schema };
     let old = if lower { &mut numbers.min } else { &mut numbers.max };
     let tighter = old.is_none_or(|old| match compare(value, old.value) {
         Ordering::Greater => lower,
@@ -189,25 +183,25 @@ fn objects<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
     let parts: Vec<Part> = shape.parts.iter().filter(speaks).copied().collect();
     let others = |part: &Part<'a>| {
         let schema = part.schema.get("additionalProperties").filter(|_| part.counts("additionalProperties"))?;
-        Some(Term::Part(Part::new(schema, document.key(part.at, "additionalProperties"))))
+        Some(Term::of(schema))
     };
     let object = &mut shape.object;
     for part in &parts {
         let named = map(part, "properties").into_iter().flatten();
         for (name, _) in named {
-            if parts.len() > 1 && object.properties.iter().any(|(known, _)| known == name) {
+            if parts.len() > 1 && object.declared(name).is_some() {
                 continue;
             }
             let conj = parts.iter().flat_map(|part| of_member(document, part, name, others(part))).collect();
             object.properties.push((name, conj));
         }
         for (pattern, schema) in map(part, "patternProperties").into_iter().flatten() {
-            let own = Term::Part(Part::new(schema, document.member(part.at, "patternProperties", pattern)));
+            let own = Term::of(schema);
             let elsewhere = parts.iter().filter(|other| !std::ptr::eq(other.schema, part.schema)).filter_map(others);
             object.patterns.push((pattern, std::iter::once(own).chain(elsewhere).collect()));
         }
         if let Some(term) = others(part) {
-            object.others_at = object.others_at.or(Some(part.at));
+            object.others_at = object.others_at.or(Some(part.schema));
             if !matches!(&term, Term::Part(part) if *part.schema == Value::Bool(true)) {
                 object.others.push(term);
             }
@@ -219,11 +213,11 @@ fn objects<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
 fn of_member<'a>(document: &Document<'a>, part: &Part<'a>, name: &'a str, others: Option<Term<'a>>) -> Conjunction<'a> {
     let mut conj = Conjunction::new();
     if let Some(schema) = map(part, "properties").and_then(|properties| properties.get(name)) {
-        conj.push(Term::Part(Part::new(schema, document.member(part.at, "properties", name))));
+        conj.push(Term::of(schema));
     }
     for (pattern, schema) in map(part, "patternProperties").into_iter().flatten() {
         if document.matches(pattern, name) {
-            conj.push(Term::Part(Part::new(schema, document.member(part.at, "patternProperties", pattern))));
+            conj.push(Term::of(schema));
         }
     }
     if conj.is_empty() {
@@ -234,46 +228,25 @@ fn of_member<'a>(document: &Document<'a>, part: &Part<'a>, name: &'a str, others
 
 /// Merges the items: `prefixItems` and `items`, or up to 2019-09 an array of `items` and `additionalItems`.
 fn arrays<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
-    let mut read: Vec<(Vec<Part<'a>>, Option<Part<'a>>)> = Vec::new();
+    let mut read: Vec<(&'a [Value], Option<&'a Value>)> = Vec::new();
     for part in &shape.parts {
         let get = |keyword: &'static str| part.schema.get(keyword).filter(|_| part.counts(keyword));
-        let one = |keyword: &'static str, schema| Part::new(schema, document.key(part.at, keyword));
-        let some = |keyword: &'static str, schemas: &'a [Value]| -> Vec<Part<'a>> {
-            let each = schemas.iter().enumerate();
-            each.map(|(index, schema)| Part::new(schema, document.index(part.at, keyword, index))).collect()
-        };
         // Older drafts ignore the keyword.
         let prefix = get("prefixItems").filter(|_| document.draft >= Draft::Draft202012);
         match (get("items"), prefix) {
-            (Some(Value::Array(schemas)), _) => {
-                let after = get("additionalItems").map(|schema| one("additionalItems", schema));
-                read.push((some("items", schemas), after));
-            }
-            (items, Some(Value::Array(schemas))) => {
-                read.push((some("prefixItems", schemas), items.map(|schema| one("items", schema))));
-            }
-            (Some(schema), _) => read.push((Vec::new(), Some(one("items", schema)))),
+            (Some(Value::Array(schemas)), _) => read.push((schemas, get("additionalItems"))),
+            (items, Some(Value::Array(schemas))) => read.push((schemas, items)),
+            (items @ Some(_), _) => read.push((&[], items)),
             (None, _) => {}
         }
     }
     let longest = read.iter().map(|(prefix, _)| prefix.len()).max().unwrap_or(0);
     let array: &mut Arrays = &mut shape.array;
     for place in 0..longest {
-        let of_place = read.iter().filter_map(|(prefix, after)| prefix.get(place).copied().or(*after));
-        array.prefix.push(of_place.map(Term::Part).collect());
+        let of_place = read.iter().filter_map(|(prefix, after)| prefix.get(place).or(*after));
+        array.prefix.push(of_place.map(Term::of).collect());
     }
     array.items_given = read.iter().any(|(_, after)| after.is_some());
-    let after = read.into_iter().filter_map(|(_, after)| after);
-    array.items = after.filter(|part| *part.schema != Value::Bool(true)).map(Term::Part).collect();
-}
-
-/// Returns the part for one named member of a keyword's value.
-pub(super) fn below<'a>(
-    document: &Document<'a>,
-    at: Location,
-    keyword: &'static str,
-    name: &'a str,
-    schema: &'a Value,
-) -> Term<'a> {
-    Term::Part(Part::new(schema, document.member(at, keyword, name)))
+    let after = read.into_iter().filter_map(|(_, after)| after).filter(|schema| **schema != Value::Bool(true));
+    array.items = after.map(Term::of).collect();
 }

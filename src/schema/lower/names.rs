@@ -1,6 +1,6 @@
 //! Aliases for property names that a vendor rejects: stable, and different from all other names in the schema.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -14,55 +14,37 @@ pub(super) struct Aliases(HashMap<String, String>);
 
 /// Returns `true` if a vendor accepts a property name.
 fn is_taken(target: Target, name: &str) -> bool {
-    let first_and_others = |first: fn(&u8) -> bool, others: fn(&u8) -> bool| {
-        name.bytes().next().is_some_and(|byte| first(&byte)) && name.bytes().all(|byte| others(&byte))
+    let consists_of = |others: &[u8]| {
+        let mut bytes = name.bytes();
+        (1..=MAX_CHARS).contains(&name.len())
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || others.contains(&byte))
     };
     match target {
         Target::OpenAi | Target::OpenAiStrict => true,
-        _ if name.len() > MAX_CHARS => false,
-        Target::Anthropic => {
-            let plain: fn(&u8) -> bool = |byte| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);
-            first_and_others(plain, plain)
-        }
+        Target::Anthropic => consists_of(b"_.-"),
         // The rules of Vertex AI, the stricter of Google's two APIs.
-        Target::Gemini => first_and_others(
-            |byte| byte.is_ascii_alphabetic() || *byte == b'_',
-            |byte| byte.is_ascii_alphanumeric() || *byte == b'_',
-        ),
+        Target::Gemini => consists_of(b"_") && !name.starts_with(|first: char| first.is_ascii_digit()),
     }
 }
 
 impl Aliases {
     pub(super) fn of(schema: &Value, target: Target) -> Self {
-        if matches!(target, Target::OpenAi | Target::OpenAiStrict) {
-            return Self::default();
-        }
-        let mut refused = BTreeSet::new();
-        visit(schema, &mut |name| {
-            if !is_taken(target, name) {
-                refused.insert(name);
-            }
-        });
-        let mut aliases = HashMap::with_capacity(refused.len());
-        if refused.is_empty() {
-            return Self(aliases);
-        }
-        let mut names = BTreeSet::new();
-        visit(schema, &mut |name| {
-            names.insert(name.to_owned());
-        });
+        let (mut names, mut aliases) = (BTreeSet::new(), Self::default());
+        collect_names(schema, &mut names);
+        let refused: Vec<&str> = names.iter().copied().filter(|name| !is_taken(target, name)).collect();
+        let mut given = HashSet::new();
         for name in refused {
             let plain = plain(name, target);
             let numbered = (2..).map(|number| {
                 let suffix = format!("_{number}");
                 format!("{}{suffix}", &plain[..plain.len().min(MAX_CHARS - suffix.len())])
             });
-            let free = std::iter::once(plain.clone()).chain(numbered).find(|alias| !names.contains(alias));
-            let alias = free.unwrap_or(plain.clone());
-            names.insert(alias.clone());
-            aliases.insert(name.to_owned(), alias);
+            let is_free = |alias: &String| !names.contains(alias.as_str()) && !given.contains(alias);
+            let alias = std::iter::once(plain.clone()).chain(numbered).find(is_free).unwrap_or(plain.clone());
+            given.insert(alias.clone());
+            aliases.0.insert(name.to_owned(), alias);
         }
-        Self(aliases)
+        aliases
     }
 
     /// Returns the vendor's name of a property.
@@ -82,22 +64,20 @@ fn plain(name: &str, target: Target) -> String {
     plain
 }
 
-/// Visits every property name. Data that looks like properties is visited as well, which is harmless.
-fn visit<'a>(schema: &'a Value, found: &mut impl FnMut(&'a str)) {
+/// Collects every property name. Data that looks like properties is read as well, which is harmless.
+fn collect_names<'a>(schema: &'a Value, names: &mut BTreeSet<&'a str>) {
     match schema {
         Value::Object(keywords) => {
             for (keyword, value) in keywords {
                 match (keyword.as_str(), value) {
-                    ("properties", Value::Object(properties)) => properties.keys().for_each(|name| found(name)),
-                    ("required", Value::Array(required)) => {
-                        required.iter().filter_map(Value::as_str).for_each(&mut *found);
-                    }
+                    ("properties", Value::Object(properties)) => names.extend(properties.keys().map(String::as_str)),
+                    ("required", Value::Array(required)) => names.extend(required.iter().filter_map(Value::as_str)),
                     _ => {}
                 }
-                visit(value, found);
+                collect_names(value, names);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| visit(item, found)),
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
         _ => {}
     }
 }

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::conjunction::{Conjunction, Part, Term, flatten};
-use super::document::Document;
+use crate::schema::document::Document;
+use crate::schema::types::Types;
 
 /// Maximum nesting of combinators; deeper ones are assumed to reject `null`.
 const MAX_DEPTH: usize = 64;
@@ -24,10 +25,10 @@ fn all<'a>(document: &Document<'a>, conj: &[Term<'a>], depth: usize) -> bool {
 
 fn takes<'a>(document: &Document<'a>, part: &Part<'a>, depth: usize) -> bool {
     let Value::Object(keywords) = part.schema else { return true };
-    let inner = |schema: &'a Value| all(document, &[Term::Part(Part::new(schema, part.at))], depth + 1);
+    let inner = |schema: &'a Value| all(document, &[Term::of(schema)], depth + 1);
     let each = |schemas: &'a Value| schemas.as_array().into_iter().flatten();
     keywords.iter().filter(|(keyword, _)| part.counts(keyword)).all(|(keyword, value)| match keyword.as_str() {
-        "type" => super::kinds::Kinds::declared(value).meets(super::kinds::Kinds::NULL),
+        "type" => Types::read(value).meets(crate::schema::types::Types::NULL),
         "enum" => each(value).any(Value::is_null),
         "const" => value.is_null(),
         "anyOf" => each(value).any(inner),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use jsonschema::{Draft, Validator};
 use serde_json::{Map, Value};
 
-use super::kinds::Kinds;
+use crate::schema::types::Types;
 
 /// Converts arguments for the lowered schema to arguments for the original.
 #[derive(Debug, Clone)]
@@ -19,19 +19,17 @@ pub struct Restorer {
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     pub(super) schemas: Map<String, Value>,
-    pub(super) backs: Vec<(String, Restore)>,
+    pub(super) backs: Vec<Restore>,
 }
 
 /// The conversion of one value.
 #[derive(Debug, Clone)]
 pub(super) enum Restore {
     Identity,
-    Object(Vec<Member>),
-    /// An object whose undeclared members all have the same conversion.
-    Open(Vec<Member>, Box<Restore>),
-    Array(Box<Restore>),
+    /// An object: its declared members, and all other members.
+    Object(Vec<Member>, Box<Restore>),
     /// An array: the items of a prefix, and the items after it.
-    Items(Vec<Restore>, Box<Restore>),
+    Array(Vec<Restore>, Box<Restore>),
     /// An object with one member per item, which becomes an array.
     Tuple(Vec<(String, Restore)>),
     /// An array of `{"key", "value"}`, which becomes an object.
@@ -76,7 +74,7 @@ const DEPTH: usize = 256;
 
 impl Restorer {
     pub(super) fn new(root: Restore, definitions: Definitions) -> Self {
-        let active = root.is_active() || definitions.backs.iter().any(|(_, back)| back.is_active());
+        let active = root.is_active() || definitions.backs.iter().any(Restore::is_active);
         Self { root: if active { root } else { Restore::Identity }, definitions: Arc::new(definitions) }
     }
 
@@ -100,10 +98,8 @@ impl Restore {
     pub(super) fn is_active(&self) -> bool {
         match self {
             Self::Identity | Self::Definition(_) => false,
-            Self::Object(members) => members.iter().any(Member::is_active),
-            Self::Open(members, rest) => rest.is_active() || members.iter().any(Member::is_active),
-            Self::Array(items) => items.is_active(),
-            Self::Items(prefix, rest) => rest.is_active() || prefix.iter().any(Self::is_active),
+            Self::Object(members, others) => others.is_active() || members.iter().any(Member::is_active),
+            Self::Array(prefix, rest) => rest.is_active() || prefix.iter().any(Self::is_active),
             Self::Tuple(_) | Self::Entries(_) | Self::FromPairs(..) | Self::Values(_) => true,
             Self::Any(branches) => branches.iter().any(|branch| branch.back.is_active()),
             Self::All(all) => all.iter().any(Self::is_active),
@@ -115,14 +111,17 @@ impl Restore {
         matches!(self, Self::Identity)
     }
 
-    /// Creates the conversion of an object; unchanged members are dropped.
-    pub(super) fn object(mut members: Vec<Member>) -> Self {
-        members.retain(|member| member.original.is_some() || member.null_is_absent || !member.back.is_same());
-        if members.is_empty() { Self::Identity } else { Self::Object(members) }
+    /// Creates the conversion of an object; drops members that are converted like undeclared ones.
+    pub(super) fn object(mut members: Vec<Member>, others: Self) -> Self {
+        if others.is_same() {
+            members.retain(|member| member.original.is_some() || member.null_is_absent || !member.back.is_same());
+        }
+        if members.is_empty() && others.is_same() { Self::Identity } else { Self::Object(members, Box::new(others)) }
     }
 
-    pub(super) fn array(items: Self) -> Self {
-        if items.is_same() { Self::Identity } else { Self::Array(Box::new(items)) }
+    pub(super) fn array(prefix: Vec<Self>, rest: Self) -> Self {
+        let is_same = rest.is_same() && prefix.iter().all(Self::is_same);
+        if is_same { Self::Identity } else { Self::Array(prefix, Box::new(rest)) }
     }
 
     pub(super) fn all(mut all: Vec<Self>) -> Self {
@@ -139,6 +138,12 @@ impl Restore {
 }
 
 impl Member {
+    /// Creates a member that is never omitted.
+    pub(super) fn new(original: &str, name: &str, back: Restore) -> Self {
+        let original = (original != name).then(|| original.to_owned());
+        Self { name: name.to_owned(), original, null_is_absent: false, back }
+    }
+
     fn is_active(&self) -> bool {
         self.original.is_some() || self.null_is_absent || self.back.is_active()
     }
@@ -152,20 +157,17 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Converts a value; `None` if it does not change.
     fn value(&self, back: &Restore, value: &Value, depth: usize) -> Option<Value> {
-        let left = self.steps.get().checked_sub(1)?;
-        self.steps.set(left);
-        if depth > DEPTH {
+        if back.is_same() || depth > DEPTH {
             return None;
         }
+        self.steps.set(self.steps.get().checked_sub(1)?);
         match (back, value) {
-            (Restore::Object(members), Value::Object(object)) => self.object(members, None, object, depth),
-            (Restore::Open(members, rest), Value::Object(object)) => self.object(members, Some(rest), object, depth),
+            (Restore::Object(members, others), Value::Object(object)) => self.object(members, others, object, depth),
             // The model may use the original's shape: then only the members are converted.
-            (Restore::Entries(inner), Value::Object(object)) => self.object(&[], Some(inner), object, depth),
+            (Restore::Entries(inner), Value::Object(object)) => self.object(&[], inner, object, depth),
             (Restore::Entries(inner), Value::Array(items)) => self.entries(inner, items, depth).map(Value::Object),
             (Restore::FromPairs(name, inner), Value::Object(object)) => self.spread(name, inner, object, depth),
-            (Restore::Array(inner), Value::Array(items)) => self.array(items, depth, |_| inner),
-            (Restore::Items(prefix, rest), Value::Array(items)) => {
+            (Restore::Array(prefix, rest), Value::Array(items)) => {
                 self.array(items, depth, |index| prefix.get(index).unwrap_or(rest))
             }
             (Restore::Tuple(places), Value::Array(items)) => {
@@ -183,18 +185,12 @@ impl Walk<'_> {
                 }
                 new
             }
-            (Restore::Definition(index), value) => self.value(&self.definitions.backs.get(*index)?.1, value, depth + 1),
+            (Restore::Definition(index), value) => self.value(self.definitions.backs.get(*index)?, value, depth + 1),
             _ => None,
         }
     }
 
-    fn object(
-        &self,
-        members: &[Member],
-        rest: Option<&Restore>,
-        object: &Map<String, Value>,
-        depth: usize,
-    ) -> Option<Value> {
+    fn object(&self, members: &[Member], others: &Restore, object: &Map<String, Value>, depth: usize) -> Option<Value> {
         let (mut new, mut changed) = (Map::with_capacity(object.len()), false);
         for (name, value) in object {
             // The search is short, because both lists are in the same order.
@@ -205,7 +201,7 @@ impl Walk<'_> {
                 changed = true;
                 continue;
             }
-            let below = member.map(|member| &member.back).or(rest).and_then(|back| self.value(back, value, depth + 1));
+            let below = self.value(member.map_or(others, |member| &member.back), value, depth + 1);
             let original = member.and_then(|member| member.original.as_ref()).unwrap_or(name);
             changed |= below.is_some() || original != name;
             new.insert(original.clone(), below.unwrap_or_else(|| value.clone()));
@@ -285,7 +281,7 @@ impl Walk<'_> {
     fn likeness(&self, schema: &Value, value: &Value) -> usize {
         let referred = schema.get("$ref").and_then(Value::as_str).and_then(|name| name.strip_prefix("#/$defs/"));
         let schema = referred.and_then(|name| self.definitions.schemas.get(name)).unwrap_or(schema);
-        if !Kinds::declared(schema.get("type").unwrap_or(&Value::Null)).meets(Kinds::of(value)) {
+        if !Types::read(schema.get("type").unwrap_or(&Value::Null)).meets(Types::of(value)) {
             return 0;
         }
         let (Value::Object(object), Some(Value::Object(properties))) = (value, schema.get("properties")) else {

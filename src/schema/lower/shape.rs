@@ -3,17 +3,17 @@
 use serde_json::{Number, Value};
 
 use super::conjunction::{Conjunction, Part, is_false};
-use super::document::Location;
-use super::kinds::Kinds;
+use super::describe;
+use crate::schema::types::Types;
 
 /// All constraints on one value. Nested subschemas are merged only on demand, because they may be recursive.
 pub(super) struct Shape<'a> {
-    /// The location of the first merged subschema.
-    pub(super) at: Location,
+    /// The first merged subschema.
+    pub(super) at: &'a Value,
     pub(super) parts: Vec<Part<'a>>,
     /// Whether no value is valid.
     pub(super) never: bool,
-    pub(super) kinds: Kinds,
+    pub(super) kinds: Types,
     /// Whether any `type` was given.
     pub(super) typed: bool,
     /// `enum` and `const`.
@@ -24,10 +24,10 @@ pub(super) struct Shape<'a> {
     pub(super) array: Arrays<'a>,
     pub(super) object: Objects<'a>,
     pub(super) groups: Vec<Group<'a>>,
-    /// `if`, `then`, `else`.
-    pub(super) conditions: Vec<Condition<'a>>,
-    /// Keywords that only full JSON Schema supports, with their values.
-    pub(super) rest: Vec<Rest<'a>>,
+    /// The subschemas with `if`.
+    pub(super) conditions: Vec<&'a Value>,
+    /// Keywords that only full JSON Schema supports, with the subschemas that contain them.
+    pub(super) rest: Vec<(&'static str, &'a Value)>,
 }
 
 /// Annotations.
@@ -43,27 +43,36 @@ pub(super) struct Notes<'a> {
     pub(super) constraints: Vec<String>,
 }
 
+impl Notes<'_> {
+    /// Returns the description, with the constraints that the subset cannot express.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.description.unwrap_or_default().to_owned();
+        self.constraints.iter().for_each(|constraint| describe::join(&mut text, constraint));
+        text
+    }
+}
+
 /// A minimum or maximum of a number.
 #[derive(Clone, Copy)]
 pub(super) struct Bound<'a> {
     pub(super) value: &'a Number,
     pub(super) exclusive: bool,
-    pub(super) at: Location,
+    pub(super) at: &'a Value,
 }
 
 #[derive(Default)]
 pub(super) struct Numbers<'a> {
     pub(super) min: Option<Bound<'a>>,
     pub(super) max: Option<Bound<'a>>,
-    pub(super) multiples: Vec<(&'a Value, Location)>,
+    pub(super) multiples: Vec<(&'a Value, &'a Value)>,
 }
 
 #[derive(Default)]
 pub(super) struct Strings<'a> {
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
-    pub(super) patterns: Vec<(&'a str, Location)>,
-    pub(super) formats: Vec<(&'a str, Location)>,
+    pub(super) patterns: Vec<(&'a str, &'a Value)>,
+    pub(super) formats: Vec<(&'a str, &'a Value)>,
     /// `contentEncoding`, `contentMediaType`: never asserted.
     pub(super) content: Vec<(&'static str, &'a Value)>,
 }
@@ -77,7 +86,7 @@ pub(super) struct Arrays<'a> {
     pub(super) items_given: bool,
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
-    pub(super) unique: Option<Location>,
+    pub(super) unique: Option<&'a Value>,
 }
 
 #[derive(Default)]
@@ -87,13 +96,13 @@ pub(super) struct Objects<'a> {
     pub(super) patterns: Vec<(&'a str, Conjunction<'a>)>,
     /// The schema of members that are neither declared nor matched by a pattern: `additionalProperties`.
     pub(super) others: Conjunction<'a>,
-    /// The location of `additionalProperties`, if given.
-    pub(super) others_at: Option<Location>,
+    /// The subschema with `additionalProperties`, if any.
+    pub(super) others_at: Option<&'a Value>,
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
     /// `propertyNames`.
     pub(super) names: Conjunction<'a>,
-    pub(super) unevaluated: Option<Part<'a>>,
+    pub(super) unevaluated: Option<&'a Value>,
 }
 
 /// An `anyOf` or a `oneOf`.
@@ -103,7 +112,7 @@ pub(super) struct Group<'a> {
     /// The index among the generated groups.
     pub(super) made: usize,
     pub(super) one: bool,
-    pub(super) at: Location,
+    pub(super) at: &'a Value,
     pub(super) branches: Vec<Conjunction<'a>>,
 }
 
@@ -113,41 +122,33 @@ impl Group<'_> {
     }
 }
 
-pub(super) struct Condition<'a> {
-    pub(super) at: Location,
-    pub(super) when: Part<'a>,
-    pub(super) then: Option<Part<'a>>,
-    pub(super) other: Option<Part<'a>>,
-}
-
-/// An assertion without a field of its own in [`Shape`].
-#[derive(Clone, Copy)]
-pub(super) struct Rest<'a> {
-    pub(super) keyword: &'static str,
-    pub(super) value: &'a Value,
-    pub(super) part: Part<'a>,
+impl<'a> Objects<'a> {
+    /// Returns the schema of a declared member.
+    pub(super) fn declared(&self, name: &str) -> Option<&Conjunction<'a>> {
+        self.properties.iter().find(|(known, _)| *known == name).map(|(_, conj)| conj)
+    }
 }
 
 impl Shape<'_> {
     /// Returns the declared types, or else the types that the keywords apply to.
-    pub(super) fn implied_kinds(&self) -> Option<Kinds> {
+    pub(super) fn implied_kinds(&self) -> Option<Types> {
         if self.typed || self.values.is_some() {
             return Some(self.kinds);
         }
         let object = &self.object;
         let spoken = [
-            (!object.properties.is_empty() || !object.required.is_empty() || object.others_at.is_some(), Kinds::OBJECT),
-            (!object.patterns.is_empty() || object.min.is_some() || object.max.is_some(), Kinds::OBJECT),
-            (!object.names.is_empty() || object.unevaluated.is_some(), Kinds::OBJECT),
-            (self.array.items_given || !self.array.prefix.is_empty() || self.array.unique.is_some(), Kinds::ARRAY),
-            (self.array.min.is_some() || self.array.max.is_some(), Kinds::ARRAY),
-            (!self.string.patterns.is_empty() || !self.string.formats.is_empty(), Kinds::STRING),
-            (self.string.min.is_some() || self.string.max.is_some() || !self.string.content.is_empty(), Kinds::STRING),
-            (self.number.min.is_some() || self.number.max.is_some(), Kinds::NUMBER),
-            (!self.number.multiples.is_empty(), Kinds::NUMBER),
+            (!object.properties.is_empty() || !object.required.is_empty() || object.others_at.is_some(), Types::OBJECT),
+            (!object.patterns.is_empty() || object.min.is_some() || object.max.is_some(), Types::OBJECT),
+            (!object.names.is_empty() || object.unevaluated.is_some(), Types::OBJECT),
+            (self.array.items_given || !self.array.prefix.is_empty() || self.array.unique.is_some(), Types::ARRAY),
+            (self.array.min.is_some() || self.array.max.is_some(), Types::ARRAY),
+            (!self.string.patterns.is_empty() || !self.string.formats.is_empty(), Types::STRING),
+            (self.string.min.is_some() || self.string.max.is_some() || !self.string.content.is_empty(), Types::STRING),
+            (self.number.min.is_some() || self.number.max.is_some(), Types::NUMBER),
+            (!self.number.multiples.is_empty(), Types::NUMBER),
         ];
         let kinds =
-            spoken.iter().filter(|(spoken, _)| *spoken).fold(Kinds::NONE, |kinds, (_, kind)| kinds.union(*kind));
+            spoken.iter().filter(|(spoken, _)| *spoken).fold(Types::NONE, |kinds, (_, kind)| kinds.union(*kind));
         let kinds = kinds.intersect(self.kinds);
         (!kinds.is_empty()).then_some(kinds)
     }
@@ -156,7 +157,7 @@ impl Shape<'_> {
     pub(super) fn is_closed(&self) -> bool {
         let forbids = |conj: &Conjunction| conj.iter().any(is_false);
         let object = &self.object;
-        let sealed = object.unevaluated.is_some_and(|part| *part.schema == Value::Bool(false));
+        let sealed = object.unevaluated.is_some_and(|schema| *schema == Value::Bool(false));
         object.max == Some(0)
             || object.patterns.is_empty() && (forbids(&object.others) || sealed && object.others.is_empty())
     }

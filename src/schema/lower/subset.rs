@@ -3,12 +3,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::conjunction::{NO_NOTES, Term};
-use super::kinds::Kinds;
+use super::conjunction::{NO_NOTES, Term, first};
 use super::lowering::{Lowering, Step, Visit, object};
-use super::restore::Member;
 use super::shape::{Group, Shape};
 use super::{Restore, Target, describe};
+use crate::schema::types::Types;
 
 mod arrays;
 mod objects;
@@ -37,11 +36,15 @@ impl Alternative {
     pub(super) fn same(schema: Map<String, Value>) -> Self {
         Self { schema, back: Restore::Identity }
     }
+
+    fn of_type(name: &str) -> Self {
+        Self::same(object([("type", json!(name))]))
+    }
 }
 
 impl<'a> Lowering<'a, '_> {
     pub(super) fn subset_root(&mut self, mut shape: Shape<'a>) -> Step<(Map<String, Value>, Restore)> {
-        shape.kinds = Kinds::OBJECT;
+        shape.kinds = Types::OBJECT;
         self.fold_rest(&mut shape);
         let made = if shape.never { None } else { self.object(&mut shape, true)? };
         let Some(made) = made else {
@@ -58,13 +61,8 @@ impl<'a> Lowering<'a, '_> {
             Visit::Shape(shape, definition) => (shape, definition),
             Visit::Known(reference, back) => return Ok(Some(referring(reference, back))),
             Visit::Truncated => {
-                let at = conj.iter().find_map(|term| if let Term::Part(part) = term { Some(part.at) } else { None });
-                self.lose(
-                    at.unwrap_or(self.here),
-                    "$ref",
-                    "the schema refers to itself; the recursion ends after a few levels",
-                    false,
-                );
+                let at = first(conj).unwrap_or(self.here);
+                self.lose(at, "$ref", "the schema refers to itself; the recursion ends after a few levels", false);
                 return Ok(None);
             }
         };
@@ -97,17 +95,15 @@ impl<'a> Lowering<'a, '_> {
         }
         let nothing = out.alternatives.is_empty() && !out.null;
         let noted = self.annotations(shape)?;
-        Ok((!nothing).then_some(LoweredNode { title: noted.title, description: noted.description, ..out }))
+        Ok((!nothing).then_some(LoweredNode { alternatives: out.alternatives, null: out.null, ..noted }))
     }
 
     /// Merges the siblings of an `anyOf` or `oneOf` into its branches.
     fn distribute(&mut self, shape: &mut Shape<'a>, group: &Group<'a>, out: &mut LoweredNode) -> Step<()> {
-        let base = self.without(shape, group, NO_NOTES);
-        let whole = group.branches.iter().map(|branch| base.iter().chain(branch).cloned().collect());
-        let branches: Vec<Vec<Term>> = whole.collect();
+        let branches = self.with_each_branch(shape, group, NO_NOTES);
         if group.one && branches.len() > 1 && !self.are_exclusive(&branches) {
             let text = "Exactly one of the alternatives must match.".to_owned();
-            self.describe_loss(shape, group.at, "oneOf", text, true);
+            self.describe_loss(shape, group.at, "oneOf", text);
         }
         for branch in &branches {
             self.spend(branch.len() * 8)?;
@@ -125,17 +121,16 @@ impl<'a> Lowering<'a, '_> {
     /// text.
     fn fold_rest(&mut self, shape: &mut Shape<'a>) {
         self.fold_conditions(shape);
-        for rest in std::mem::take(&mut shape.rest) {
-            let concerns = match rest.keyword {
-                "contains" | "unevaluatedItems" => Kinds::ARRAY,
-                "dependentRequired" | "dependentSchemas" | "dependencies" => Kinds::OBJECT,
-                "not" => Kinds::ALL,
-                _ => Kinds::NONE,
+        for (keyword, at) in std::mem::take(&mut shape.rest) {
+            let concerns = match keyword {
+                "contains" | "unevaluatedItems" => Types::ARRAY,
+                "dependentRequired" | "dependentSchemas" | "dependencies" => Types::OBJECT,
+                "not" => Types::ALL,
+                _ => Types::NONE,
             };
-            let moot = !concerns.meets(shape.kinds) || rest.keyword == "not" && excluded(shape, rest.value);
+            let moot = !concerns.meets(shape.kinds) || keyword == "not" && excluded(shape, &at["not"]);
             if !moot {
-                let text = describe::keyword(rest.keyword, rest.value, rest.part.schema);
-                self.describe_loss(shape, rest.part.at, rest.keyword, text, true);
+                self.describe_keyword(shape, at, keyword);
             }
         }
         shape.never |= shape.kinds.is_empty();
@@ -160,7 +155,7 @@ impl<'a> Lowering<'a, '_> {
                     out.null = true;
                     None
                 }
-                "boolean" => Some(Alternative::same(object([("type", json!("boolean"))]))),
+                "boolean" => Some(Alternative::of_type(kind)),
                 "integer" | "number" => self.number(shape, kind == "integer"),
                 "string" => self.string(shape),
                 "array" => self.array(shape)?,
@@ -174,21 +169,16 @@ impl<'a> Lowering<'a, '_> {
     /// Lowers a schema that allows any value: a subset cannot express it, nor the contents of an object or array.
     fn any_scalar(&mut self, shape: &Shape<'a>, out: &mut LoweredNode) {
         self.lose(shape.at, "type", "any value is allowed; narrowed to strings, numbers and booleans", false);
-        for kind in [Kinds::STRING, Kinds::NUMBER, Kinds::BOOLEAN] {
-            if let Some(name) = kind.intersect(shape.kinds).names().next() {
-                out.alternatives.push(Alternative::same(object([("type", json!(name))])));
-            }
+        for kind in [Types::STRING, Types::NUMBER, Types::BOOLEAN] {
+            out.alternatives.extend(kind.intersect(shape.kinds).names().next().map(Alternative::of_type));
         }
-        out.null = self.target == Target::OpenAiStrict && shape.kinds.meets(Kinds::NULL);
+        out.null = self.target == Target::OpenAiStrict && shape.kinds.meets(Types::NULL);
     }
 
     /// Returns the annotations of a shape as title and description.
     fn annotations(&mut self, shape: &Shape<'a>) -> Step<LoweredNode> {
         let notes = &shape.notes;
-        let mut description = notes.description.unwrap_or_default().to_owned();
-        for constraint in &notes.constraints {
-            describe::join(&mut description, constraint);
-        }
+        let mut description = notes.text();
         for flag in &notes.flags {
             let text = match *flag {
                 "deprecated" => "Deprecated.",
@@ -216,10 +206,10 @@ fn referring(reference: Value, back: Restore) -> LoweredNode {
 /// Folds a `not` into the shape and returns `true`, if it excludes only types or listed values.
 fn excluded(shape: &mut Shape, not: &Value) -> bool {
     let Some(keywords) = not.as_object().filter(|keywords| keywords.len() == 1) else { return false };
-    if let Some(kinds) = keywords.get("type").map(Kinds::declared) {
+    if let Some(kinds) = keywords.get("type").map(Types::read) {
         // No type name means numbers except integers.
-        let whole = !kinds.meets(Kinds::INTEGER) || kinds.intersect(Kinds::NUMBER) == Kinds::NUMBER;
-        if whole || !shape.kinds.meets(Kinds::NUMBER.without(Kinds::INTEGER)) {
+        let whole = !kinds.meets(Types::INTEGER) || kinds.intersect(Types::NUMBER) == Types::NUMBER;
+        if whole || !shape.kinds.meets(Types::NUMBER.without(Types::INTEGER)) {
             shape.kinds = shape.kinds.without(kinds);
             return true;
         }
@@ -229,14 +219,9 @@ fn excluded(shape: &mut Shape, not: &Value) -> bool {
     let listed = listed.or(keywords.get("const").map(std::slice::from_ref));
     match (&mut shape.values, listed) {
         (Some(values), Some(listed)) => {
-            values.retain(|value| !listed.iter().any(|other| super::kinds::same(value, other)));
+            values.retain(|value| !listed.iter().any(|other| super::compare::same(value, other)));
             true
         }
         _ => false,
     }
-}
-
-/// Creates a required member that keeps its name.
-pub(super) fn member(name: &str, back: Restore) -> Member {
-    Member { name: name.to_owned(), original: None, null_is_absent: false, back }
 }

@@ -230,3 +230,13 @@ fn exponential_schema_is_rejected() {
         assert!(lower(&schema, target).is_err());
     }
 }
+
+#[test]
+fn declared_members_are_not_restored_like_undeclared_ones() {
+    let others = json!({"type": "object", "properties": {"a b": {"type": "string"}}});
+    let schema = json!({"type": "object", "properties": {"free": {}}, "additionalProperties": others});
+    let lowered = lower(&schema, Target::Anthropic).unwrap();
+    let given = json!({"free": {"a_b": "x"}, "other": {"a_b": "x"}});
+    let restored = json!({"free": {"a_b": "x"}, "other": {"a b": "x"}});
+    assert_eq!(lowered.restorer.apply(&given), Some(restored));
+}

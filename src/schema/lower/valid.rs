@@ -5,10 +5,11 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
+use super::compare::{compare, same};
 use super::conjunction::{Term, flatten};
-use super::document::Document;
-use super::kinds::{Kinds, compare, same};
-use super::shape::Shape;
+use super::shape::{Bound, Shape};
+use crate::schema::document::Document;
+use crate::schema::types::Types;
 
 const MAX_DEPTH: usize = 32;
 
@@ -18,7 +19,7 @@ pub(super) fn takes<'a>(document: &Document<'a>, conj: &[Term<'a>], value: &Valu
     let some = |branches: &[Vec<Term<'a>>]| branches.iter().any(|branch| takes(document, branch, value, depth + 1));
     depth < MAX_DEPTH
         && !shape.never
-        && Kinds::of(value).meets(shape.kinds)
+        && Types::of(value).meets(shape.kinds)
         && listed
         && shape.groups.iter().all(|group| some(&group.branches))
         && fits(document, &shape, value, depth)
@@ -31,21 +32,19 @@ pub(super) fn fits<'a>(document: &Document<'a>, shape: &Shape<'a>, value: &Value
     };
     match value {
         Value::Number(number) => {
-            let above = shape.number.min.is_none_or(|min| match compare(number, min.value) {
-                Ordering::Greater => true,
-                Ordering::Equal => !min.exclusive,
-                Ordering::Less => false,
-            });
-            let below = shape.number.max.is_none_or(|max| match compare(number, max.value) {
-                Ordering::Less => true,
-                Ordering::Equal => !max.exclusive,
-                Ordering::Greater => false,
-            });
+            let inside = |bound: Option<Bound>, side: Ordering| {
+                bound.is_none_or(|bound| match compare(number, bound.value) {
+                    Ordering::Equal => !bound.exclusive,
+                    other => other == side,
+                })
+            };
             let multiple = |(of, _): &(&Value, _)| match (number.as_f64(), of.as_f64()) {
                 (Some(number), Some(of)) if of != 0.0 => (number / of).fract() == 0.0,
                 _ => true,
             };
-            above && below && shape.number.multiples.iter().all(multiple)
+            inside(shape.number.min, Ordering::Greater)
+                && inside(shape.number.max, Ordering::Less)
+                && shape.number.multiples.iter().all(multiple)
         }
         Value::String(text) => {
             let strings = &shape.string;
@@ -65,10 +64,9 @@ pub(super) fn fits<'a>(document: &Document<'a>, shape: &Shape<'a>, value: &Value
         Value::Object(members) => {
             let object = &shape.object;
             let member = |(name, value): (&String, &Value)| {
-                let declared = object.properties.iter().find(|(known, _)| known == name).map(|(_, conj)| conj);
                 let mut matched =
                     object.patterns.iter().filter(|(pattern, _)| document.matches(pattern, name)).peekable();
-                match declared {
+                match object.declared(name) {
                     Some(conj) => takes(document, conj, value, depth + 1),
                     None if matched.peek().is_some() => {
                         matched.all(|(_, conj)| takes(document, conj, value, depth + 1))

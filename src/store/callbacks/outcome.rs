@@ -1,11 +1,10 @@
 //! Records the results of delivery attempts.
 
-use sqlx::Connection;
 use uuid::Uuid;
 
 use super::Delivery;
 use crate::domain::Time;
-use crate::store::{StoreError, Stores, db};
+use crate::store::{StoreError, Stores};
 
 /// The result of one delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,28 +55,25 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn note_callbacks(&self, notes: &[AttemptRecord]) -> Result<(), StoreError> {
-        db::in_transaction!(&self.db, transaction => {
-                for AttemptRecord { call_id, attempt, noted } in notes {
-                    let attempt = i32::try_from(*attempt).unwrap_or(i32::MAX);
-                    let query = match noted {
-                        RecordedOutcome::Delivered { status, at } => sqlx::query(DELIVERED)
-                            .bind(Delivery::Delivered.number())
-                            .bind(status.cast_signed())
-                            .bind(at.0)
-                            .bind(*call_id),
-                        RecordedOutcome::Failed { status, error, next_at } => sqlx::query(FAILED)
-                            .bind(if next_at.is_some() { Delivery::Pending } else { Delivery::Failed }.number())
-                            .bind(next_at.map(|at| at.0))
-                            .bind(status.map(u16::cast_signed))
-                            .bind(error.clone())
-                            .bind(*call_id)
-                            .bind(attempt),
-                        RecordedOutcome::Interrupted => sqlx::query(INTERRUPTED).bind(*call_id).bind(attempt),
-                    };
-                    query.execute(&mut *transaction).await?;
-                }
-            Some(())
-        })
-        .map(drop)
+        let noted = self.db.transaction(async |transaction| {
+            for AttemptRecord { call_id, attempt, noted } in notes {
+                let attempt = i32::try_from(*attempt).unwrap_or(i32::MAX);
+                let query = match noted {
+                    RecordedOutcome::Delivered { status, at } => {
+                        let query = transaction.query(DELIVERED).bind(Delivery::Delivered.number());
+                        query.bind(status.cast_signed()).bind(at).bind(call_id)
+                    }
+                    RecordedOutcome::Failed { status, error, next_at } => {
+                        let state = if next_at.is_some() { Delivery::Pending } else { Delivery::Failed };
+                        let query = transaction.query(FAILED).bind(state.number()).bind(next_at);
+                        query.bind(status.map(u16::cast_signed)).bind(error).bind(call_id).bind(attempt)
+                    }
+                    RecordedOutcome::Interrupted => transaction.query(INTERRUPTED).bind(call_id).bind(attempt),
+                };
+                query.execute().await?;
+            }
+            Ok(Some(()))
+        });
+        noted.await.map(drop)
     }
 }

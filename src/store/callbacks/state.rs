@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use crate::domain::{Call, Time};
-use crate::store::{StoreError, Stores, db};
+use crate::store::{StoreError, Stores};
 
 /// The delivery status of a callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -68,7 +67,7 @@ pub struct CallbackState {
     pub delivered_at: Option<Time>,
 }
 
-type StateRow = (Uuid, String, Uuid, i16, i32, Option<i16>, Option<String>, Option<i64>, Option<i64>, Option<i64>);
+type StateRow = (Uuid, String, Uuid, i16, i32, Option<i16>, Option<String>, Option<Time>, Option<Time>, Option<Time>);
 
 impl Stores {
     /// Returns the state of a call's callback, or `None` if the call has no callback.
@@ -87,10 +86,13 @@ impl Stores {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        // Statements with lists vary, so preparing them would only evict others from the cache.
-        let rows: Vec<StateRow> = db::on_reader!(&self.db, pool =>
-            states(ids).build_query_as().persistent(ids.len() == 1).fetch_all(pool).await?);
-        Ok(rows.into_iter().map(decode).collect())
+        let query = self.db.read(
+            "SELECT call_id, url, event_id, state, attempts, last_status, last_error, next_at, leased_until, delivered_at \
+             FROM callbacks WHERE call_id IN ",
+        );
+        let query = query.push_list(ids);
+        let query = if ids.len() == 1 { query } else { query.uncached() };
+        Ok(query.all().await?.into_iter().map(decode).collect())
     }
 
     /// Adds `metadata.callback` to calls that have a callback.
@@ -107,22 +109,6 @@ impl Stores {
     }
 }
 
-fn states<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
-where
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut query = QueryBuilder::<D>::new(
-        "SELECT call_id, url, event_id, state, attempts, last_status, last_error, next_at, leased_until, delivered_at \
-         FROM callbacks WHERE call_id IN (",
-    );
-    let mut list = query.separated(", ");
-    for id in ids {
-        list.push_bind(*id);
-    }
-    query.push(")");
-    query
-}
-
 fn decode(row: StateRow) -> (Uuid, CallbackState) {
     let (call_id, url, event_id, state, attempts, last_status, last_error, next_at, leased_until, delivered_at) = row;
     let state = CallbackState {
@@ -133,9 +119,9 @@ fn decode(row: StateRow) -> (Uuid, CallbackState) {
         last_status: last_status.and_then(|status| status.try_into().ok()),
         last_error,
         // During an attempt, `next_at` is the time of that attempt, which has passed.
-        next_attempt_at: next_at.filter(|_| leased_until.is_none()).map(Time),
-        trying_until: leased_until.map(Time),
-        delivered_at: delivered_at.map(Time),
+        next_attempt_at: next_at.filter(|_| leased_until.is_none()),
+        trying_until: leased_until,
+        delivered_at,
     };
     (call_id, state)
 }

@@ -9,7 +9,7 @@ use super::members::Members;
 use super::present;
 use crate::domain::outcome::FullOutput;
 use crate::domain::{ContentBlock, Failure, JsonText, Outcome, outcome};
-use crate::formats::data::Data;
+use crate::formats::native::Data;
 
 /// Writes the outcome.
 pub(super) fn write(out: &mut Vec<u8>, outcome: &Outcome) {
@@ -28,26 +28,20 @@ pub(super) fn write(out: &mut Vec<u8>, outcome: &Outcome) {
         None => {}
     }
     // Absent: the output is complete.
-    if let Some(whole) = &outcome.full_output {
-        written.value("whole", &**whole);
-    }
-    if !outcome.details.is_empty() {
-        written.value("details", &outcome.details);
-    }
-    if let Some(error) = &outcome.error {
-        written.value("error", error);
-    }
+    written.non_default("whole", &outcome.full_output.as_deref());
+    written.non_default("details", &outcome.details);
+    written.non_default("error", &outcome.error);
     written.end();
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct OutcomeIn {
     output: Option<String>,
     content: Option<Vec<ContentBlock>>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(deserialize_with = "present")]
     structured: Option<Value>,
     whole: Option<FullOutput>,
-    #[serde(default)]
     details: Map<String, Value>,
     error: Option<Failure>,
 }

@@ -37,40 +37,14 @@ pub(in crate::store) fn encode(call: &Call) -> String {
         Some(effective) if Arc::ptr_eq(effective, &call.arguments) => {}
         effective => record.value("effective", &effective.as_deref()),
     }
-    if !call.coerced.is_empty() {
-        record.value("coerced", &call.coerced);
-    }
+    record.non_default("coerced", &call.coerced);
     if let Some(tip) = &call.tip {
         record.text("tip", tip);
     }
-    members(&mut record, "params", &call.params);
-    members(&mut record, "metadata", &call.metadata);
-    if let Some(progress) = &call.progress {
-        record.value("progress", progress);
-    }
-    if let Some(limits) = &call.limits {
-        self::limits(record.member("limits"), limits);
-    }
-    record.non_default("retry", &call.retry);
-    record.non_default("priority", &call.priority);
-    record.non_default("cached", &call.cached);
-    record.non_default("cache_control", &call.cache_control);
-    if !call.status.is_terminal() {
-        // Not needed after the end of the call.
-        members(&mut record, "context", &call.context);
-    }
-    // A caller that received `TOOL_NOT_FOUND` can still find the call under this restriction.
-    if (!call.status.is_terminal() || has_unknown_tool(call))
-        && let Some(allowed) = call.allowed.as_ref().filter(|allowed| !allowed.globs().is_empty())
-    {
-        record.value("allowed", allowed.globs());
-    }
-    if let Some(agent) = &call.agent {
-        record.value("agent", agent);
-    }
-    if let Some(url) = &call.callback_url {
-        record.text("callback_url", url);
-    }
+    record.non_default("params", &call.params);
+    record.non_default("metadata", &call.metadata);
+    record.non_default("progress", &call.progress);
+    options(&mut record, call);
     // Absent: derived from the status.
     if call.phase != default_phase(call.status) {
         record.value("phase", &call.phase);
@@ -84,14 +58,9 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     if call.started_at.or(call.ended_at).is_some() {
         record.value("times", &(after(call.started_at), after(call.ended_at)));
     }
-    if let Some(after) = after(call.unrun_start) {
-        record.value("unrun", &after);
-    }
+    record.non_default("unrun", &after(call.unrun_start));
     record.non_default("posted", &call.has_posted_result);
-    let measured = call.measured();
-    if measured != Measured::default() {
-        record.value("measured", &measured);
-    }
+    record.non_default("measured", &call.measured());
     if let Some(outcome) = &call.outcome {
         outcome::write(record.member("outcome"), outcome);
     }
@@ -100,16 +69,35 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
+/// Writes how the call is executed and for whom.
+fn options(record: &mut Members<'_>, call: &Call) {
+    if let Some(limits) = &call.limits {
+        self::limits(record.member("limits"), limits);
+    }
+    record.non_default("retry", &call.retry);
+    record.non_default("priority", &call.priority);
+    record.non_default("cached", &call.cached);
+    record.non_default("cache_control", &call.cache_control);
+    if !call.status.is_terminal() {
+        // Not needed after the end of the call.
+        record.non_default("context", &*call.context);
+    }
+    // A caller that received `TOOL_NOT_FOUND` can still find the call under this restriction.
+    if (!call.status.is_terminal() || has_unknown_tool(call))
+        && let Some(allowed) = call.allowed.as_ref().filter(|allowed| !allowed.globs().is_empty())
+    {
+        record.value("allowed", allowed.globs());
+    }
+    record.non_default("agent", &call.agent.as_deref());
+    if let Some(url) = &call.callback_url {
+        record.text("callback_url", url);
+    }
+}
+
 /// Returns `true` if a call ended because its tool does not exist for the caller.
 fn has_unknown_tool(call: &Call) -> bool {
     let failure = call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref());
     failure.is_some_and(|failure| failure.code == Code::ToolNotFound)
-}
-
-fn members(record: &mut Members<'_>, name: &'static str, members: &Map<String, Value>) {
-    if !members.is_empty() {
-        record.value(name, members);
-    }
 }
 
 /// Writes the limits. Default bounds of the output are omitted and restored when the record is read.
@@ -131,40 +119,31 @@ fn limits(out: &mut Vec<u8>, limits: &Limits) {
 }
 
 /// The record as it is read. `times` replaces the two absolute times of older rows.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct RecordIn {
     pub call_id: Option<String>,
     pub name: Option<String>,
     pub title: Option<String>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(deserialize_with = "present")]
     pub effective: Option<Option<Value>>,
-    #[serde(default)]
     pub coerced: Vec<Coercion>,
     pub tip: Option<String>,
-    #[serde(default)]
     pub params: Map<String, Value>,
-    #[serde(default)]
     pub metadata: Map<String, Value>,
     pub progress: Option<Progress>,
     pub limits: Option<Limits>,
-    #[serde(default)]
     pub retry: RetryOverride,
-    #[serde(default)]
     pub priority: i32,
-    #[serde(default)]
     pub cached: bool,
-    #[serde(default)]
     pub cache_control: CacheControl,
-    #[serde(default)]
     pub context: Map<String, Value>,
-    #[serde(default)]
     pub allowed: Vec<String>,
     pub agent: Option<Agent>,
     pub callback_url: Option<String>,
     pub phase: Option<Phase>,
-    #[serde(default)]
     pub index: u32,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(deserialize_with = "present")]
     pub streamed: Option<Value>,
     times: Option<(Option<i64>, Option<i64>)>,
     started_at: Option<i64>,
@@ -172,10 +151,8 @@ pub(super) struct RecordIn {
     /// The time of a recorded start that was not followed by a run, in the units of `times`.
     pub unrun: Option<i64>,
     /// Whether the call ended with a posted result.
-    #[serde(default)]
     pub posted: bool,
     /// Durations that cannot be derived from the times.
-    #[serde(default)]
     pub measured: Measured,
     pub outcome: Option<OutcomeIn>,
 }

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::domain::call::CallRecord;
 use crate::domain::limits::{Bounds, Truncate};
 use crate::domain::{ContentBlock, Failure, Outcome, Progress};
 
@@ -166,7 +167,14 @@ fn a_usual_call_has_nothing_usual_in_its_record() {
 fn durations_that_the_times_do_not_say_are_written() {
     let clock = crate::domain::Clock::manual(Time(1_000_000));
     let arguments = Arc::new(json!({}));
-    let mut call = Call::accepted(Uuid::from_u128(7), "t".into(), None, arguments, clock.moment(), "node".into());
+    let mut call = Call::from(CallRecord::accepted(
+        Uuid::from_u128(7),
+        "t".into(),
+        None,
+        arguments,
+        clock.moment(),
+        "node".into(),
+    ));
     clock.advance_ms(3);
     clock.jump_ms(-50);
     call.start(clock.moment()).unwrap();

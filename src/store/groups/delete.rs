@@ -1,11 +1,8 @@
 //! Deletion of a group: deletes registered tools that have no other group, and removes the group from the other tools.
 
 use serde_json::Value;
-use sqlx::Connection;
 
 use crate::domain::Time;
-use crate::store::db::in_transaction;
-use crate::store::tools::{BUMP, MARK};
 use crate::store::{Store, StoreError};
 
 /// The effect of deleting a group on one registered tool.
@@ -32,32 +29,28 @@ impl Store {
         const PRESETS: &str = "DELETE FROM tool_presets WHERE tenant = $1 AND tool = $2";
         const CHANGE: &str = "UPDATE tools SET definition = $3, revision = revision + 1, updated_at = $4 \
             WHERE tenant = $1 AND name = $2";
-        let tenant = self.tenant.as_str().to_owned();
-        in_transaction!(&self.db, transaction => {
-            sqlx::query(BUMP).execute(&mut *transaction).await?;
-            sqlx::query(MARK).bind(self.tenant.as_str().to_owned()).execute(&mut *transaction).await?;
-            sqlx::query(FORGET).bind(tenant.clone()).bind(name.to_owned()).execute(&mut *transaction).await?;
+        let tenant = &self.tenant;
+        let deleted = self.change_tools(async |transaction| {
+            transaction.query(FORGET).bind(tenant).bind(name).execute().await?;
             // Concurrent changes of tools wait for the version row, so the tools cannot change after this query.
-            let tools: Vec<(String, String)> =
-                sqlx::query_as(READ).bind(tenant.clone()).fetch_all(&mut *transaction).await?;
+            let tools: Vec<(String, String)> = transaction.query(READ).bind(tenant).all().await?;
             for (tool, definition) in tools {
                 match fate(&definition, name)? {
                     Fate::Same => {}
                     Fate::Changed(definition) => {
-                        let query = sqlx::query(CHANGE).bind(tenant.clone()).bind(tool).bind(definition).bind(now.0);
-                        query.execute(&mut *transaction).await?;
+                        let query = transaction.query(CHANGE).bind(tenant).bind(tool).bind(definition);
+                        query.bind(now).execute().await?;
                     }
                     Fate::Removed => {
                         // A tool registered later under this name must not receive these secrets.
-                        let presets = sqlx::query(PRESETS).bind(tenant.clone()).bind(tool.clone());
-                        presets.execute(&mut *transaction).await?;
-                        sqlx::query(REMOVE).bind(tenant.clone()).bind(tool).execute(&mut *transaction).await?;
+                        transaction.query(PRESETS).bind(tenant).bind(&tool).execute().await?;
+                        transaction.query(REMOVE).bind(tenant).bind(&tool).execute().await?;
                     }
                 }
             }
-            Some(())
-        })?;
-        Ok(())
+            Ok(true)
+        });
+        deleted.await.map(drop)
     }
 }
 

@@ -179,10 +179,11 @@ impl<'a> Batch<'a> {
 mod tests {
     use super::super::Transitions;
     use super::*;
+    use crate::domain::call::CallRecord;
     use crate::domain::{IdGenerator, Outcome};
 
     fn call(ids: &IdGenerator) -> Call {
-        Call::accepted(ids.next(), "echo".into(), None, Arc::default(), Time(0), "n".into())
+        Call::from(CallRecord::accepted(ids.next(), "echo".into(), None, Arc::default(), Time(0), "n".into()))
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
+use sqlx::postgres::PgArguments;
+use sqlx::query::QueryAs;
 use uuid::Uuid;
 
 use super::batch::{Batch, RowImage};
@@ -63,54 +65,10 @@ fn statement(updates: bool, reports: bool, extra: bool, replaced: bool, mixed: b
     let mut marks = Marks(FIRST_MARK);
     // The tenant: one value for all rows, or a further array.
     let (tenant, of_inserts, column) = if mixed { ("tenant", ", $3::text[]", ", tenant") } else { ("$3", "", "") };
-    let (mut changed, mut reported, mut extras) = (String::new(), String::new(), String::new());
-    let (mut expected_updates, mut expected_claims) = (None, None);
     // An insert writes all new rows or fails; only updates can skip rows.
-    if updates {
-        let [id, numbers, record, expected] = marks.allocate();
-        expected_updates = Some(expected);
-        let (mut array, mut given, mut update) = (String::new(), "", sql::UPDATE_ROWS.to_owned());
-        if replaced {
-            let [arguments] = marks.allocate();
-            (array, given) = (format!(", ${arguments}::text[]"), ", arguments");
-            update = sql::update_rows_with_arguments();
-        }
-        changed = format!(
-            "u AS (SELECT id, n[k - 4] AS status, n[k - 3] AS attempt, n[k - 2] AS seq, $2 AS node,
-                first + NULLIF(n[k - 1], -1) AS started, first + NULLIF(n[k], -1) AS settled, record{given}
-                FROM (SELECT id, record{given}, number * {UPDATE_NUMBERS} AS k, ${numbers}::int8[] AS n,
-                        (SELECT first FROM clock) AS first
-                    FROM UNNEST(${id}::uuid[], ${record}::text[]{array})
-                        WITH ORDINALITY AS i (id, record{given}, number)) AS rows),
-             again AS ({update} RETURNING 1),"
-        );
-    }
-    if reports {
-        let [call, seq, pos, kind, data] = marks.allocate();
-        reported = format!(
-            "told AS (INSERT INTO call_events ({})
-                SELECT call_id, seq, (SELECT first FROM clock) + pos, kind, data
-                FROM UNNEST(${call}::uuid[], ${seq}::int4[], ${pos}::int4[], ${kind}::text[], ${data}::text[])
-                    AS e (call_id, seq, pos, kind, data)),",
-            sql::EVENT_COLUMNS
-        );
-    }
-    if extra {
-        let [key, fingerprint, batch, calls, expires, expected] = marks.allocate();
-        let [callbacks, _, _, _] = marks.allocate();
-        let of_claims = if mixed { format!(", ${}::text[]", marks.allocate::<1>()[0]) } else { String::new() };
-        expected_claims = Some(expected);
-        extras = format!(
-            "claimed AS (INSERT INTO idempotency_keys AS k ({})
-                SELECT {tenant}, key, fingerprint, batch_id, calls, ${expires} FROM
-                UNNEST(${key}::bytea[], ${fingerprint}::bytea[], ${batch}::uuid[], ${calls}::bytea[]{of_claims})
-                    AS i (key, fingerprint, batch_id, calls{column}) {} RETURNING 1),
-             called AS ({}),",
-            sql::CLAIM_COLUMNS,
-            sql::REPLACE_EXPIRED_CLAIM.replace("{NOW}", "$12"),
-            CallbackRow::insert_from_arrays(callbacks)
-        );
-    }
+    let (changed, expected_updates) = updates.then(|| updates_part(&mut marks, replaced)).unzip();
+    let reported = if reports { reports_part(&mut marks) } else { String::new() };
+    let (extras, expected_claims) = extra.then(|| claims_part(&mut marks, mixed)).unzip();
     format!(
         "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE one = 1 RETURNING pos - $1 + 1 AS first),
          fresh AS (
@@ -129,8 +87,65 @@ fn statement(updates: bool, reports: bool, extra: bool, replaced: bool, mixed: b
          SELECT first - 1, {completeness_check} FROM clock",
         row = sql::ROW_COLUMNS,
         commit = sql::COMMIT_COLUMNS,
+        changed = changed.unwrap_or_default(),
+        extras = extras.unwrap_or_default(),
         completeness_check = completeness_check(expected_updates, expected_claims),
     )
+}
+
+/// Returns the part that updates calls, and the parameter for their number.
+fn updates_part(marks: &mut Marks, replaced: bool) -> (String, usize) {
+    let [id, numbers, record, expected] = marks.allocate();
+    let (mut array, mut given, mut update) = (String::new(), "", sql::UPDATE_ROWS.to_owned());
+    if replaced {
+        let [arguments] = marks.allocate();
+        (array, given) = (format!(", ${arguments}::text[]"), ", arguments");
+        update = sql::update_rows_with_arguments();
+    }
+    let part = format!(
+        "u AS (SELECT id, n[k - 4] AS status, n[k - 3] AS attempt, n[k - 2] AS seq, $2 AS node,
+            first + NULLIF(n[k - 1], -1) AS started, first + NULLIF(n[k], -1) AS settled, record{given}
+            FROM (SELECT id, record{given}, number * {UPDATE_NUMBERS} AS k, ${numbers}::int8[] AS n,
+                    (SELECT first FROM clock) AS first
+                FROM UNNEST(${id}::uuid[], ${record}::text[]{array})
+                    WITH ORDINALITY AS i (id, record{given}, number)) AS rows),
+         again AS ({update} RETURNING 1),"
+    );
+    (part, expected)
+}
+
+/// Returns the part that inserts reported events.
+fn reports_part(marks: &mut Marks) -> String {
+    let [call, seq, pos, kind, data] = marks.allocate();
+    format!(
+        "told AS (INSERT INTO call_events ({})
+            SELECT call_id, seq, (SELECT first FROM clock) + pos, kind, data
+            FROM UNNEST(${call}::uuid[], ${seq}::int4[], ${pos}::int4[], ${kind}::text[], ${data}::text[])
+                AS e (call_id, seq, pos, kind, data)),",
+        sql::EVENT_COLUMNS
+    )
+}
+
+/// Returns the part that claims keys and inserts callbacks, and the parameter for the number of keys.
+fn claims_part(marks: &mut Marks, mixed: bool) -> (String, usize) {
+    let [key, fingerprint, batch, calls, expires, expected] = marks.allocate();
+    let [callbacks, _, _, _] = marks.allocate();
+    let (mut tenant, mut array, mut column) = ("$3", String::new(), "");
+    if mixed {
+        let [tenants] = marks.allocate();
+        (tenant, array, column) = ("tenant", format!(", ${tenants}::text[]"), ", tenant");
+    }
+    let part = format!(
+        "claimed AS (INSERT INTO idempotency_keys AS k ({})
+            SELECT {tenant}, key, fingerprint, batch_id, calls, ${expires} FROM
+            UNNEST(${key}::bytea[], ${fingerprint}::bytea[], ${batch}::uuid[], ${calls}::bytea[]{array})
+                AS i (key, fingerprint, batch_id, calls{column}) {} RETURNING 1),
+         called AS ({}),",
+        sql::CLAIM_COLUMNS,
+        sql::REPLACE_EXPIRED_CLAIM.replace("{NOW}", "$12"),
+        CallbackRow::insert_from_arrays(callbacks)
+    );
+    (part, expected)
 }
 
 /// Returns an empty array if all values are `None`. The server reads missing elements as NULL, at no cost.
@@ -153,6 +168,9 @@ fn position_or_minus_one(offset: Option<i32>) -> i64 {
     offset.map_or(-1, i64::from)
 }
 
+/// A commit that returns the position before its first event.
+type Commit<'q> = QueryAs<'q, Postgres, (i64, bool), PgArguments>;
+
 /// Writes the batch and returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Batch<'_>) -> CommitResult {
     if let Some(row) = single_row::of(batch) {
@@ -172,7 +190,7 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         | usize::from(extra) << 2
         | usize::from(replaced) << 3
         | usize::from(tenant.is_none()) << 4;
-    let query = sqlx::query_as::<_, (i64, bool)>(COMMITS[parts].as_str()).bind(batch.positions()).bind(batch.node());
+    let query: Commit<'_> = sqlx::query_as(COMMITS[parts].as_str()).bind(batch.positions()).bind(batch.node());
     let query = match tenant {
         Some(tenant) => query.bind(tenant.as_str()),
         None => query.bind(calls().map(|call| call.tenant.as_str()).collect::<Vec<_>>()),
@@ -200,33 +218,42 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         query = query.bind(updates.iter().map(|row| row.arguments).collect::<Vec<_>>());
     }
     if !batch.reported.is_empty() {
-        let reported = || batch.reported.iter();
-        query = query
-            .bind(reported().map(|row| row.call).collect::<Vec<_>>())
-            .bind(reported().map(|row| row.reported.seq as i32).collect::<Vec<_>>())
-            .bind(reported().map(|row| row.offset).collect::<Vec<_>>())
-            .bind(reported().map(|row| row.reported.kind.as_str()).collect::<Vec<_>>())
-            .bind(reported().map(|row| row.reported.data.as_str()).collect::<Vec<_>>());
+        query = bind_reports(query, batch);
     }
     if extra {
-        let (claims, callbacks) = (|| batch.claims.iter().map(|(_, claim)| *claim), || batch.callbacks.iter());
-        query = query
-            .bind(claims().map(|claim| claim.once.key.to_vec()).collect::<Vec<_>>())
-            .bind(claims().map(|claim| claim.once.fingerprint.to_vec()).collect::<Vec<_>>())
-            .bind(claims().map(|claim| claim.batch_id).collect::<Vec<_>>())
-            .bind(claims().map(|claim| codec::concat_ids(&claim.calls)).collect::<Vec<_>>())
-            .bind(batch.at.plus_millis(idempotency::KEPT_MS).0)
-            .bind(batch.claims.len() as i64)
-            .bind(callbacks().map(|row| row.call_id).collect::<Vec<_>>())
-            .bind(callbacks().map(|row| &*row.url).collect::<Vec<_>>())
-            .bind(callbacks().map(CallbackRow::host).collect::<Vec<_>>())
-            .bind(callbacks().map(|row| row.event_id).collect::<Vec<_>>());
-        if tenant.is_none() {
-            query = query.bind(batch.claims.iter().map(|(tenant, _)| tenant.as_str()).collect::<Vec<_>>());
-        }
+        query = bind_claims(query, batch);
     }
     let (base, _) = query.fetch_one(&mut **connection).await.map_err(not_all_written)?;
     Ok(base)
+}
+
+fn bind_reports<'q>(query: Commit<'q>, batch: &'q Batch<'q>) -> Commit<'q> {
+    let reported = || batch.reported.iter();
+    query
+        .bind(reported().map(|row| row.call).collect::<Vec<_>>())
+        .bind(reported().map(|row| row.reported.seq as i32).collect::<Vec<_>>())
+        .bind(reported().map(|row| row.offset).collect::<Vec<_>>())
+        .bind(reported().map(|row| row.reported.kind.as_str()).collect::<Vec<_>>())
+        .bind(reported().map(|row| row.reported.data.as_str()).collect::<Vec<_>>())
+}
+
+fn bind_claims<'q>(query: Commit<'q>, batch: &'q Batch<'q>) -> Commit<'q> {
+    let (claims, callbacks) = (|| batch.claims.iter().map(|(_, claim)| *claim), || batch.callbacks.iter());
+    let query = query
+        .bind(claims().map(|claim| claim.once.key.to_vec()).collect::<Vec<_>>())
+        .bind(claims().map(|claim| claim.once.fingerprint.to_vec()).collect::<Vec<_>>())
+        .bind(claims().map(|claim| claim.batch_id).collect::<Vec<_>>())
+        .bind(claims().map(|claim| codec::concat_ids(&claim.calls)).collect::<Vec<_>>())
+        .bind(batch.at.plus_millis(idempotency::KEPT_MS).0)
+        .bind(batch.claims.len() as i64)
+        .bind(callbacks().map(|row| row.call_id).collect::<Vec<_>>())
+        .bind(callbacks().map(|row| &*row.url).collect::<Vec<_>>())
+        .bind(callbacks().map(CallbackRow::host).collect::<Vec<_>>())
+        .bind(callbacks().map(|row| row.event_id).collect::<Vec<_>>());
+    if batch.tenant().is_some() {
+        return query;
+    }
+    query.bind(batch.claims.iter().map(|(tenant, _)| tenant.as_str()).collect::<Vec<_>>())
 }
 
 fn not_all_written(error: sqlx::Error) -> CommitError {

@@ -131,13 +131,20 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::call::CallRecord;
     use crate::domain::{Failure, IdGenerator, Outcome, Time};
 
     const MINUTE: i64 = 60_000_000;
 
     fn ended(outcome: Outcome, from: i64, until: i64) -> Call {
-        let mut call =
-            Call::accepted(IdGenerator::counted().next(), "echo".into(), None, Arc::default(), Time(0), "n".into());
+        let mut call = Call::from(CallRecord::accepted(
+            IdGenerator::counted().next(),
+            "echo".into(),
+            None,
+            Arc::default(),
+            Time(0),
+            "n".into(),
+        ));
         call.start(Time(from)).unwrap();
         call.settle(outcome, Time(until)).unwrap();
         call
@@ -145,8 +152,14 @@ mod tests {
 
     #[test]
     fn rejected_call_does_not_count_as_executed() {
-        let mut call =
-            Call::accepted(IdGenerator::counted().next(), "echo".into(), None, Arc::default(), Time(0), "n".into());
+        let mut call = Call::from(CallRecord::accepted(
+            IdGenerator::counted().next(),
+            "echo".into(),
+            None,
+            Arc::default(),
+            Time(0),
+            "n".into(),
+        ));
         call.settle(Failure::not_found("echo", &[], None).into(), Time(MINUTE)).unwrap();
         let mut tally = Tally::default();
         tally.count(&call);

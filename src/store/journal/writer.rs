@@ -21,6 +21,7 @@ use crate::domain::{Clock, IdGenerator, KeyClaim, Tenant, Time};
 use crate::formats::native::ToolCall;
 use crate::store::Db;
 use crate::store::calls::StoredVersion;
+use crate::store::db::Pools;
 
 /// Maximum number of units in one commit.
 const MAX_GROUP: usize = 512;
@@ -234,23 +235,21 @@ impl Writer {
         }
     }
 
-    /// Checks whether an earlier attempt of a rejected commit succeeded. The server may finish the earlier attempt
-    /// while this one waits behind it; then the rows of the earlier attempt caused the rejection.
-    async fn was_committed(&mut self, batch: &Batch<'_>, unknown: bool) -> Result<Option<i64>, sqlx::Error> {
+    /// Checks whether an earlier attempt with an unknown result succeeded, also after a later attempt was rejected. The
+    /// server may finish the earlier attempt while the later one waits behind it; then the rows of the earlier attempt
+    /// caused the rejection.
+    async fn was_committed(&mut self, batch: &Batch<'_>, unknown: bool) -> Result<Option<i64>, CommitError> {
         if !unknown {
             return Ok(None);
         }
         let known = self.last_known_pos;
         match &self.db {
-            Db::Sqlite(pools) => sqlite::find(&mut pools.writer.pool().acquire().await?, known, batch.id).await,
+            Db::Sqlite(pools) => Ok(sqlite::find(&mut pools.writer.pool().acquire().await?, known, batch.id).await?),
             Db::Postgres(pools) => {
-                let mut connection = match self.connection.take() {
-                    Some(connection) => connection,
-                    None => pools.writer.pool().acquire().await?,
-                };
+                let mut connection = acquire(self.connection.take(), pools).await?;
                 let looked =
                     tokio::time::timeout(COMMIT_TIMEOUT, postgres::find(&mut connection, known, batch.id)).await;
-                let found = looked.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+                let found = looked.map_or(Err(CommitError::TimedOut), |found| Ok(found?));
                 if found.is_err() {
                     drop(connection.detach());
                 } else {
@@ -263,27 +262,15 @@ impl Writer {
 
     /// Makes one attempt. If the result of an earlier attempt is unknown, looks it up first.
     async fn commit_once(&mut self, batch: &Batch<'_>, unknown: bool) -> CommitResult {
-        let known = self.last_known_pos;
+        if let Some(base) = self.was_committed(batch, unknown).await? {
+            return Ok(base);
+        }
         match &self.db {
-            Db::Sqlite(pools) => {
-                let mut connection = pools.writer.pool().acquire().await?;
-                if unknown && let Some(base) = sqlite::find(&mut connection, known, batch.id).await? {
-                    return Ok(base);
-                }
-                sqlite::commit(&mut connection, batch).await
-            }
+            Db::Sqlite(pools) => sqlite::commit(&mut pools.writer.pool().acquire().await?, batch).await,
             Db::Postgres(pools) => {
-                let mut connection = match self.connection.take() {
-                    Some(connection) => connection,
-                    None => pools.writer.pool().acquire().await?,
-                };
-                let attempt = async {
-                    if unknown && let Some(base) = postgres::find(&mut connection, known, batch.id).await? {
-                        return Ok(base);
-                    }
-                    postgres::commit(&mut connection, batch).await
-                };
-                let outcome = tokio::time::timeout(COMMIT_TIMEOUT, attempt).await.unwrap_or(Err(CommitError::TimedOut));
+                let mut connection = acquire(self.connection.take(), pools).await?;
+                let attempt = tokio::time::timeout(COMMIT_TIMEOUT, postgres::commit(&mut connection, batch));
+                let outcome = attempt.await.unwrap_or(Err(CommitError::TimedOut));
                 if outcome.as_ref().is_err_and(is_transient) {
                     // The state of the connection is unknown, so the next attempt uses a new one.
                     drop(connection.detach());
@@ -331,6 +318,17 @@ impl Writer {
                 }
             }
         }
+    }
+}
+
+/// Returns the connection that was kept, or a new one.
+async fn acquire(
+    kept: Option<PoolConnection<Postgres>>,
+    pools: &Pools<Postgres>,
+) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+    match kept {
+        Some(connection) => Ok(connection),
+        None => pools.writer.pool().acquire().await,
     }
 }
 

@@ -1,11 +1,10 @@
 //! The calls of a session: unfinished ones, pages of all, and the positions of their events.
 
-use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use crate::domain::{Call, Session};
 use crate::store::codec::{self, CallRow};
-use crate::store::{Store, StoreError, db};
+use crate::store::{Store, StoreError};
 
 impl Store {
     /// Returns up to `limit` unfinished calls of a session after call `after`, oldest first.
@@ -15,10 +14,7 @@ impl Store {
     pub async fn session_pending(&self, id: &str, after: Uuid, limit: u32) -> Result<Vec<Uuid>, StoreError> {
         const SQL: &str = "SELECT id FROM tool_calls WHERE tenant = $1 AND session = $2 AND status < 2 AND id > $3 \
             ORDER BY id LIMIT $4";
-        let rows: Vec<(Uuid,)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
-            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(after).bind(i64::from(limit))
-            .fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(|(id,)| id).collect())
+        self.read(SQL).bind(id).bind(after).bind(i64::from(limit)).column().await
     }
 
     /// Returns the names of the tools with unfinished calls in a session.
@@ -27,10 +23,7 @@ impl Store {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn session_pending_tools(&self, id: &str) -> Result<Vec<String>, StoreError> {
         const SQL: &str = "SELECT DISTINCT tool FROM tool_calls WHERE tenant = $1 AND session = $2 AND status < 2";
-        let rows: Vec<(String,)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
-            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned())
-            .fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(|(tool,)| tool).collect())
+        self.read(SQL).bind(id).column().await
     }
 
     /// Returns up to `limit` calls of a session before call `before`, newest first.
@@ -43,8 +36,12 @@ impl Store {
         before: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<Call>, StoreError> {
-        let rows: Vec<CallRow> = db::on_reader!(&self.db, pool => page(self, session, before, limit).build_query_as().fetch_all(pool).await?);
-        rows.into_iter().map(CallRow::decode).collect()
+        let query = self.db.read(codec::SELECT.as_str()).push("tenant = ").push_bind(&self.tenant);
+        let query = query.push(" AND session = ").push_bind(&*session.id);
+        let query = query.push(" AND accepted_pos > ").push_bind(session.since_pos);
+        let query = query.push_some(" AND id < ", before);
+        let query = query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(limit));
+        query.all().await?.into_iter().map(CallRow::decode).collect()
     }
 
     /// Returns the positions of a session's events after `after` up to `until`, with their calls, in order. Several
@@ -63,13 +60,9 @@ impl Store {
             AND (settled_pos IS NULL OR settled_pos >= $4)";
         const REPORTED: &str = "SELECT e.call_id, e.pos FROM call_events AS e JOIN tool_calls AS c ON c.id = e.call_id \
             WHERE c.tenant = $1 AND c.session = $2 AND c.accepted_pos > $3 AND e.pos > $4 AND e.pos <= $5";
-        let (tenant, id) = (self.tenant.as_str().to_owned(), session.id.to_string());
-        let rows: Vec<(Uuid, i64, i64, i64)> = db::on_reader!(&self.db, pool => sqlx::query_as(ROWS)
-            .bind(tenant.clone()).bind(id.clone()).bind(session.since_pos).bind(after).bind(until)
-            .fetch_all(pool).await)?;
-        let reported: Vec<(Uuid, i64)> = db::on_reader!(&self.db, pool => sqlx::query_as(REPORTED)
-            .bind(tenant).bind(id).bind(session.since_pos).bind(after).bind(until)
-            .fetch_all(pool).await)?;
+        let read = |sql| self.read(sql).bind(&*session.id).bind(session.since_pos).bind(after).bind(until);
+        let rows: Vec<(Uuid, i64, i64, i64)> = read(ROWS).all().await?;
+        let reported: Vec<(Uuid, i64)> = read(REPORTED).all().await?;
         // The first and the last position of a row represent two events each.
         let of_row = |(id, accepted, started, settled): (Uuid, i64, i64, i64)| {
             [accepted, accepted + 1, started, settled, settled + i64::from(settled > 0)].map(|pos| (pos, id))
@@ -80,21 +73,4 @@ impl Store {
         found.sort_unstable();
         Ok(found)
     }
-}
-
-fn page<D: sqlx::Database>(store: &Store, session: &Session, before: Option<Uuid>, limit: u32) -> QueryBuilder<D>
-where
-    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
-{
-    let mut query = QueryBuilder::<D>::new("SELECT ");
-    query.push(codec::COLUMNS).push(" FROM tool_calls WHERE tenant = ").push_bind(store.tenant.as_str().to_owned());
-    query.push(" AND session = ").push_bind(session.id.to_string());
-    query.push(" AND accepted_pos > ").push_bind(session.since_pos);
-    if let Some(before) = before {
-        query.push(" AND id < ").push_bind(before);
-    }
-    query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(limit));
-    query
 }

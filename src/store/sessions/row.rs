@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 use uuid::Uuid;
 
 use crate::domain::{LimitsSpec, Session, SessionState, Task, Time};
 use crate::store::StoreError;
 
-/// The columns from which a session is read.
-pub(super) const COLUMNS: &str = "id, state, parent, parent_call, switched, completion, doc, since_pos, created_at, \
-    updated_at";
+/// The beginning of a query for sessions, before the tenant and further conditions.
+pub(super) const SELECT: &str = "SELECT id, state, parent, parent_call, switched, completion, doc, since_pos, \
+    created_at, updated_at FROM sessions WHERE tenant = ";
 
 pub(super) fn state_number(state: SessionState) -> i16 {
     match state {
@@ -75,63 +74,26 @@ fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, StoreError> {
     T::deserialize(&mut deserializer).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
-/// The row of a session, as it is read.
-#[derive(Debug)]
-pub(super) struct SessionRow {
-    id: String,
-    state: i16,
-    parent: Option<String>,
-    parent_call: Option<Uuid>,
-    switched: String,
-    completion: Option<String>,
-    doc: String,
-    since_pos: i64,
-    created_at: i64,
-    updated_at: i64,
-}
+/// The values of the columns that [`SELECT`] reads.
+type Row = (String, i16, Option<String>, Option<Uuid>, String, Option<String>, String, i64, Time, Time);
 
-impl<'r, R: Row> FromRow<'r, R> for SessionRow
-where
-    usize: ColumnIndex<R>,
-    Uuid: Decode<'r, R::Database> + Type<R::Database>,
-    String: Decode<'r, R::Database> + Type<R::Database>,
-    i16: Decode<'r, R::Database> + Type<R::Database>,
-    i64: Decode<'r, R::Database> + Type<R::Database>,
-{
-    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            id: row.try_get(0)?,
-            state: row.try_get(1)?,
-            parent: row.try_get(2)?,
-            parent_call: row.try_get(3)?,
-            switched: row.try_get(4)?,
-            completion: row.try_get(5)?,
-            doc: row.try_get(6)?,
-            since_pos: row.try_get(7)?,
-            created_at: row.try_get(8)?,
-            updated_at: row.try_get(9)?,
-        })
-    }
-}
-
-impl SessionRow {
-    pub fn decode(self) -> Result<Session, StoreError> {
-        let Doc { context, limits, tools, callback_url, task } = read(&self.doc)?;
-        Ok(Session {
-            id: self.id.into(),
-            state: state_from(self.state)?,
-            parent: self.parent,
-            parent_call: self.parent_call,
-            context,
-            groups: read(&self.switched)?,
-            limits,
-            tools,
-            callback_url: callback_url.map(Arc::from),
-            task,
-            completion: self.completion.as_deref().map(read).transpose()?,
-            since_pos: self.since_pos,
-            created_at: Time(self.created_at),
-            updated_at: Time(self.updated_at),
-        })
-    }
+pub(super) fn decode(row: Row) -> Result<Session, StoreError> {
+    let (id, state, parent, parent_call, switched, completion, doc, since_pos, created_at, updated_at) = row;
+    let Doc { context, limits, tools, callback_url, task } = read(&doc)?;
+    Ok(Session {
+        id: id.into(),
+        state: state_from(state)?,
+        parent,
+        parent_call,
+        context,
+        groups: read(&switched)?,
+        limits,
+        tools,
+        callback_url: callback_url.map(Arc::from),
+        task,
+        completion: completion.as_deref().map(read).transpose()?,
+        since_pos,
+        created_at,
+        updated_at,
+    })
 }

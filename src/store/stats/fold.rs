@@ -4,11 +4,8 @@
 
 use std::sync::LazyLock;
 
-use sqlx::Connection;
-
-use crate::store::db::in_transaction;
 use crate::store::journal::Tally;
-use crate::store::{Db, StoreError, Stores, db};
+use crate::store::{Db, StoreError, Stores};
 
 /// Maximum number of commits folded in one transaction: on SQLite the journal waits meanwhile.
 const MAX_COMMITS: i64 = 256;
@@ -37,8 +34,7 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn fold_stats(&self) -> Result<(), StoreError> {
-        let (mut folded, there): (i64, i64) =
-            db::on_reader!(&self.db, pool => sqlx::query_as(PROGRESS).fetch_one(pool).await)?;
+        let (mut folded, there): (i64, i64) = self.db.read(PROGRESS).one().await?;
         while folded < there {
             let Some(until) = self.fold_range().await? else { break };
             folded = until;
@@ -52,33 +48,22 @@ impl Stores {
             Db::Sqlite(_) => ADD_SQLITE.as_str(),
             Db::Postgres(_) => ADD_POSTGRES.as_str(),
         };
-        in_transaction!(&self.db, transaction => {
-            let (from,): (i64,) = sqlx::query_as(HOLD).fetch_one(&mut *transaction).await?;
-            let notes: Vec<(i64, Option<String>)> =
-                sqlx::query_as(NOTES).bind(from).bind(MAX_COMMITS).fetch_all(&mut *transaction).await?;
+        let folded = self.db.transaction(async |transaction| {
+            let (from,): (i64,) = transaction.query(HOLD).one().await?;
+            let notes: Vec<(i64, Option<String>)> = transaction.query(NOTES).bind(from).bind(MAX_COMMITS).all().await?;
             let until = notes.last().map(|(pos, _)| *pos);
             for (key, sum) in tally(&notes).rows() {
-                sqlx::query(add)
-                    .bind(key.tenant.to_string())
-                    .bind(key.tool.to_string())
-                    .bind(key.minute)
-                    .bind(i16::from(key.executed))
-                    .bind(key.code.to_string())
-                    .bind(key.bucket)
-                    .bind(sum.calls)
-                    .bind(sum.total_ms)
-                    .bind(sum.min_ms)
-                    .bind(sum.max_ms)
-                    .bind(sum.retries)
-                    .bind(sum.last_at)
-                    .execute(&mut *transaction)
-                    .await?;
+                let query = transaction.query(add).bind(&*key.tenant).bind(&*key.tool).bind(key.minute);
+                let query = query.bind(i16::from(key.executed)).bind(&*key.code).bind(key.bucket);
+                let query = query.bind(sum.calls).bind(sum.total_ms).bind(sum.min_ms).bind(sum.max_ms);
+                query.bind(sum.retries).bind(sum.last_at).execute().await?;
             }
             if let Some(until) = until {
-                sqlx::query(MOVE).bind(until).execute(&mut *transaction).await?;
+                transaction.query(MOVE).bind(until).execute().await?;
             }
-            until
-        })
+            Ok(until)
+        });
+        folded.await
     }
 }
 

@@ -17,13 +17,7 @@ const STANDARD: [&str; 4] = ["timestamp", "level", "target", "message"];
 
 /// The formatter of events.
 #[derive(Debug)]
-pub(super) struct JsonLines(Clock);
-
-impl Default for JsonLines {
-    fn default() -> Self {
-        Self(Clock::system())
-    }
-}
+pub(super) struct JsonLines(pub Clock);
 
 impl<S, N> FormatEvent<S, N> for JsonLines
 where
@@ -32,15 +26,9 @@ where
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let metadata = event.metadata();
-        let mut line = Map::new();
-        for (name, value) in STANDARD.into_iter().zip([
-            self.0.now().to_string(),
-            metadata.level().to_string(),
-            metadata.target().to_owned(),
-            String::new(),
-        ]) {
-            line.insert(name.to_owned(), Value::String(value));
-        }
+        let (now, level, target) = (self.0.now().to_string(), metadata.level().to_string(), metadata.target());
+        let standard = STANDARD.into_iter().zip([now, level, target.to_owned(), String::new()]);
+        let mut line: Map<String, Value> = standard.map(|(name, value)| (name.to_owned(), value.into())).collect();
         Context::visit(|name, value| drop(line.insert(name.to_owned(), value.into())));
         event.record(&mut Members(&mut line));
         // An object of strings and numbers always serializes.
@@ -120,7 +108,7 @@ mod tests {
     fn lines(log: impl FnOnce()) -> Vec<Value> {
         let kept = LogBuffer::default();
         let writer = kept.clone();
-        let builder = tracing_subscriber::fmt().with_ansi(false).event_format(JsonLines::default());
+        let builder = tracing_subscriber::fmt().with_ansi(false).event_format(JsonLines(Clock::system()));
         let logging = builder.with_writer(move || writer.clone()).finish().set_default();
         log();
         drop(logging);

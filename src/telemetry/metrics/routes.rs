@@ -15,41 +15,8 @@ const UNMATCHED: &str = "unmatched";
 const CLIENT_CLOSED: u16 = 499;
 /// The counted statuses, in ascending order. Any other status is counted as `other`.
 const STATUSES: [u16; 35] = [
-    200,
-    201,
-    202,
-    204,
-    206,
-    301,
-    302,
-    303,
-    304,
-    307,
-    308,
-    400,
-    401,
-    403,
-    404,
-    405,
-    406,
-    408,
-    409,
-    410,
-    412,
-    413,
-    415,
-    416,
-    421,
-    422,
-    428,
-    429,
-    431,
-    CLIENT_CLOSED,
-    500,
-    501,
-    502,
-    503,
-    504,
+    200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413, 415,
+    416, 421, 422, 428, 429, 431, 499, 500, 501, 502, 503, 504,
 ];
 
 /// The series of all routes. Cheap to clone.
@@ -63,8 +30,9 @@ struct RouteTable {
     unmatched: Arc<Route>,
 }
 
+/// The series of a route.
 #[derive(Debug)]
-struct Route {
+pub struct Route {
     method: Box<str>,
     template: Box<str>,
     registry: Registry,
@@ -81,32 +49,14 @@ impl Routes {
         Self(Arc::new(RouteTable { routes: routes.collect(), unmatched: one(UNMATCHED, UNMATCHED) }))
     }
 
-    /// Starts counting a request. `template` is the template of its route, if it has one.
-    #[must_use]
-    pub fn begin(&self, method: &str, template: Option<&str>) -> InFlightRequest {
-        self.one(method, template).begin()
-    }
-
     /// Returns the series of a route.
     #[must_use]
-    pub fn one(&self, method: &str, template: Option<&str>) -> RouteHandle {
+    pub fn one(&self, method: &str, template: Option<&str>) -> Arc<Route> {
         // The handler of GET also answers HEAD.
         let method = if method == "HEAD" { "GET" } else { method };
         let methods = template.and_then(|template| self.0.routes.get(template));
         let route = methods.and_then(|methods| methods.iter().find(|route| *route.method == *method));
-        RouteHandle(route.unwrap_or(&self.0.unmatched).clone())
-    }
-}
-
-/// The series of a route. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct RouteHandle(Arc<Route>);
-
-impl RouteHandle {
-    /// Starts counting a request.
-    #[must_use]
-    pub fn begin(&self) -> InFlightRequest {
-        InFlightRequest { route: self.0.clone(), began: Instant::now(), status: None }
+        route.unwrap_or(&self.0.unmatched).clone()
     }
 }
 
@@ -119,6 +69,12 @@ impl Route {
             statuses: [const { OnceLock::new() }; STATUSES.len() + 1],
             duration: OnceLock::new(),
         }
+    }
+
+    /// Starts counting a request.
+    #[must_use]
+    pub fn begin(self: Arc<Self>) -> InFlightRequest {
+        InFlightRequest { route: self, began: Instant::now(), status: None }
     }
 
     fn count(&self, status: u16, began: Instant) {
@@ -185,12 +141,12 @@ mod tests {
     fn requests_are_counted_by_route_and_not_by_path() {
         let metrics = Metrics::default();
         let routes = metrics.routes([("/tools/{name}", vec!["GET".to_owned()])]);
-        routes.begin("GET", Some("/tools/{name}")).answered(200);
-        routes.begin("HEAD", Some("/tools/{name}")).answered(200);
-        routes.begin("GET", Some("/tools/{name}")).answered(299);
-        routes.begin("BREW", Some("/tools/{name}")).answered(405);
-        routes.begin("GET", Some("/made/up")).answered(404);
-        drop(routes.begin("GET", None));
+        routes.one("GET", Some("/tools/{name}")).begin().answered(200);
+        routes.one("HEAD", Some("/tools/{name}")).begin().answered(200);
+        routes.one("GET", Some("/tools/{name}")).begin().answered(299);
+        routes.one("BREW", Some("/tools/{name}")).begin().answered(405);
+        routes.one("GET", Some("/made/up")).begin().answered(404);
+        drop(routes.one("GET", None).begin());
         let text = metrics.render();
         let mut lines: Vec<&str> = text.lines().filter(|l| l.starts_with("toolpost_http_requests_total{")).collect();
         lines.sort_unstable();

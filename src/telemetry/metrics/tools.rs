@@ -14,6 +14,8 @@ use crate::domain::{Call, Code};
 pub const MAX_TOOLS: usize = 1000;
 /// The label of unknown tools.
 pub const UNKNOWN_TOOL: &str = "unknown";
+/// The index of the series of unknown tools.
+const UNKNOWN_PLACE: usize = 0;
 /// The label of tools beyond the maximum.
 pub const OTHER_TOOL: &str = "other";
 /// Number of outcomes: `SUCCESS`, `CACHED` and every code.
@@ -27,11 +29,10 @@ pub(super) struct Tools(Mutex<ToolTable>);
 struct ToolTable {
     registry: Registry,
     series: Vec<Series>,
+    /// The indexes of the series by tool.
     by_name: HashMap<Arc<str>, usize>,
     /// The series of the previous call. Consecutive calls often have the same tool.
     last: Option<(Arc<str>, usize)>,
-    unknown: Option<usize>,
-    other: Option<usize>,
 }
 
 /// The series of a label.
@@ -52,8 +53,8 @@ struct Ran {
 
 impl Tools {
     pub fn new(registry: Registry) -> Self {
-        let by_name = HashMap::new();
-        Self(Mutex::new(ToolTable { registry, series: Vec::new(), by_name, last: None, unknown: None, other: None }))
+        let series = vec![Series::new(UNKNOWN_TOOL, None)];
+        Self(Mutex::new(ToolTable { registry, series, by_name: HashMap::new(), last: None }))
     }
 
     /// Counts ended calls.
@@ -71,28 +72,21 @@ impl Tools {
 impl ToolTable {
     fn place(&mut self, call: &Call, code: Option<Code>) -> usize {
         if code == Some(Code::ToolNotFound) {
-            return match self.unknown {
-                Some(place) => place,
-                None => *self.unknown.insert(add(&mut self.series, UNKNOWN_TOOL, None)),
-            };
+            return UNKNOWN_PLACE;
         }
         if let Some((name, place)) = &self.last
             && Arc::ptr_eq(name, &call.name)
         {
             return *place;
         }
-        let place = match (self.by_name.get(&call.name), self.other) {
-            (Some(place), _) => *place,
-            (None, _) if self.by_name.len() < MAX_TOOLS => {
-                let ran = Ran::of(&self.registry, &call.name);
-                let place = add(&mut self.series, &call.name, Some(ran));
-                self.by_name.insert(call.name.clone(), place);
-                place
-            }
-            (None, Some(other)) => other,
-            (None, None) => {
-                let ran = Ran::of(&self.registry, OTHER_TOOL);
-                *self.other.insert(add(&mut self.series, OTHER_TOOL, Some(ran)))
+        let is_full = self.by_name.len() >= MAX_TOOLS;
+        let label = if is_full && !self.by_name.contains_key(&call.name) { OTHER_TOOL } else { &*call.name };
+        let place = match self.by_name.get(label) {
+            Some(place) => *place,
+            None => {
+                self.series.push(Series::new(label, Some(Ran::of(&self.registry, label))));
+                self.by_name.insert(label.into(), self.series.len() - 1);
+                self.series.len() - 1
             }
         };
         self.last = Some((call.name.clone(), place));
@@ -124,10 +118,10 @@ impl ToolTable {
     }
 }
 
-/// Adds the series of a label and returns their index.
-fn add(series: &mut Vec<Series>, label: &str, ran: Option<Ran>) -> usize {
-    series.push(Series { label: label.into(), outcomes: [const { None }; OUTCOMES], ran });
-    series.len() - 1
+impl Series {
+    fn new(label: &str, ran: Option<Ran>) -> Self {
+        Self { label: label.into(), outcomes: [const { None }; OUTCOMES], ran }
+    }
 }
 
 impl Ran {

@@ -1,7 +1,7 @@
 //! Metrics of upstream MCP servers: outcomes of calls, restarts, errors and states. The name of a server is a label, up
 //! to a maximum number of servers; further servers share one label.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::Counter;
@@ -49,21 +49,13 @@ impl UpstreamOutcome {
 #[derive(Debug)]
 pub struct UpstreamCounts {
     calls: [Counter; UpstreamOutcome::ALL.len()],
-    restarts: Counter,
-    errors: Counter,
+    /// Restarts of the server.
+    pub restarts: Counter,
+    /// Errors of the server itself.
+    pub errors: Counter,
 }
 
 impl UpstreamCounts {
-    /// Counts a restart.
-    pub fn restarted(&self) {
-        self.restarts.increment(1);
-    }
-
-    /// Counts an error of the server itself.
-    pub fn erred(&self) {
-        self.errors.increment(1);
-    }
-
     /// Starts counting a call. A call that is dropped without an outcome counts as given up.
     #[must_use]
     pub fn call(&self) -> UpstreamCall<'_> {
@@ -148,30 +140,24 @@ impl Metrics {
 
     /// Sets the gauges of all servers, for these states. All gauges of a deleted server are 0.
     pub fn set_upstreams<'s>(&self, states: &[&'static str], statuses: impl Iterator<Item = UpstreamStatus<'s>>) {
-        let mut states_of: BTreeMap<(Arc<str>, &str), usize> = BTreeMap::new();
-        let mut tools_of: BTreeMap<(Arc<str>, &str), usize> = BTreeMap::new();
-        for status in statuses {
-            let label = self.0.upstreams.label(status.name);
-            *states_of.entry((label.clone(), status.state)).or_default() += 1;
-            let tools =
-                [("available", status.available), ("quarantined", status.quarantined), ("left_out", status.left_out)];
-            for (state, tools) in tools {
-                *tools_of.entry((label.clone(), state)).or_default() += tools;
-            }
-        }
+        let labelled = statuses.map(|status| (self.0.upstreams.label(status.name), status));
+        let labelled: Vec<(Arc<str>, UpstreamStatus<'s>)> = labelled.collect();
         for label in self.0.upstreams.labels() {
-            let set = |name, found: &BTreeMap<(Arc<str>, &str), usize>, state: &'static str| {
-                let value = found.get(&(label.clone(), state)).copied().unwrap_or_default();
+            let own: Vec<&UpstreamStatus<'s>> =
+                labelled.iter().filter(|(other, _)| *other == label).map(|(_, status)| status).collect();
+            let set = |name, state: &'static str, value: usize| {
                 self.set(name, &[("upstream", &*label), ("state", state)], value as f64);
             };
-            states.iter().for_each(|state| set("toolpost_upstream_state", &states_of, state));
-            TOOL_STATES.iter().for_each(|state| set("toolpost_upstream_tools", &tools_of, state));
+            for state in states {
+                let count = own.iter().filter(|status| status.state == *state).count();
+                set("toolpost_upstream_state", state, count);
+            }
+            set("toolpost_upstream_tools", "available", own.iter().map(|status| status.available).sum());
+            set("toolpost_upstream_tools", "quarantined", own.iter().map(|status| status.quarantined).sum());
+            set("toolpost_upstream_tools", "left_out", own.iter().map(|status| status.left_out).sum());
         }
     }
 }
-
-/// The states of a server's tools.
-const TOOL_STATES: [&str; 3] = ["available", "quarantined", "left_out"];
 
 #[cfg(test)]
 mod tests {

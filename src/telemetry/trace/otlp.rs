@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
-use opentelemetry::trace::{self, Span as _, SpanBuilder, Status, TraceFlags, Tracer as _, TracerProvider as _};
+pub use opentelemetry::trace::SpanKind;
+use opentelemetry::trace::{Span as _, SpanBuilder, Status, TraceFlags, Tracer as _, TracerProvider as _};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
@@ -17,7 +18,6 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use tokio::runtime::Handle;
 
-use super::SpanKind;
 use crate::config::Telemetry;
 
 /// Timeout for sending the last spans at shutdown.
@@ -53,11 +53,6 @@ impl Provider {
     }
 
     pub fn begin(&self, kind: SpanKind, parent: Option<&str>, name: String) -> Live {
-        let kind = match kind {
-            SpanKind::Server => trace::SpanKind::Server,
-            SpanKind::Client => trace::SpanKind::Client,
-            SpanKind::Internal => trace::SpanKind::Internal,
-        };
         let context = match parent {
             Some(parent) => TraceContextPropagator::new().extract_with_context(&Context::new(), &Parent(parent)),
             None => Context::new(),

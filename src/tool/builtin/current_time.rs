@@ -13,19 +13,9 @@ use crate::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError};
 /// The compiled-in time zones, so that all nodes agree regardless of what their machines have installed.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-/// The tool `current_time`.
+/// The tool `current_time` with the clock that it reads.
 #[derive(Debug, Clone)]
-pub struct CurrentTime {
-    clock: Clock,
-}
-
-impl CurrentTime {
-    /// Creates the tool with the clock to read.
-    #[must_use]
-    pub fn new(clock: Clock) -> Self {
-        Self { clock }
-    }
-}
+pub struct CurrentTime(pub Clock);
 
 /// Returns the current date and time in a time zone, as RFC 3339 with the offset of the zone.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -62,7 +52,7 @@ impl Tool for CurrentTime {
 
     async fn call(&self, args: CurrentTimeArgs, _: Run) -> Result<Outcome, ToolError> {
         let zone = find(&args.timezone)?;
-        let now = self.clock.now();
+        let now = self.0.now();
         let local = jiff::Timestamp::from_microsecond(now.0)?.to_zoned(zone);
         let time = format!("{:.0}", local.timestamp().display_with_offset(local.offset()));
         let structured = json!({
@@ -114,7 +104,7 @@ mod tests {
 
     async fn at_noon(arguments: Value) -> Outcome {
         let clock = Clock::manual(Time::parse("2026-01-31T12:00:00.250Z").unwrap());
-        match BuiltinTool::new(CurrentTime::new(clock)).invoke(arguments).await {
+        match BuiltinTool::new(CurrentTime(clock)).invoke(arguments).await {
             Ok(ToolOutput::Outcome(outcome)) => *outcome,
             Ok(other) => panic!("{other:?}"),
             Err(failure) => Outcome::failed(failure),

@@ -1,8 +1,6 @@
 //! `read_result`: returns parts of a truncated result.
 
-use std::sync::Arc;
-
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -21,17 +19,9 @@ pub const NAME: &str = "read_result";
 /// Maximum size of a compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 
-/// The tool `read_result`.
-#[derive(Clone)]
-pub struct ReadResult {
-    stores: Stores,
-}
-
-impl std::fmt::Debug for ReadResult {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("ReadResult")
-    }
-}
+/// The tool `read_result` with the store that has the results.
+#[derive(Debug, Clone)]
+pub struct ReadResult(pub Stores);
 
 /// Reads a result that was too long to be shown in full, one part at a time: the notice in the truncated result gives
 /// the arguments. With a pattern it returns the matching lines with their numbers. Only calls of this conversation can
@@ -43,17 +33,17 @@ pub struct ReadArgs {
     #[schemars(length(min = 1, max = 512))]
     pub call_id: String,
     /// The number of the first line to read, counted from 1.
-    #[serde(default = "one")]
+    #[serde(default = "crate::tool::one")]
     #[schemars(range(min = 1))]
-    pub offset: u64,
+    pub offset: usize,
     /// Maximum number of lines, or with a pattern of matching lines. By default as many as can be shown.
     #[serde(default)]
     #[schemars(range(min = 1))]
-    pub limit: Option<u64>,
+    pub limit: Option<usize>,
     /// Only for a line that is too long to be shown in full: the first character to read, counted from 1.
-    #[serde(default = "one")]
+    #[serde(default = "crate::tool::one")]
     #[schemars(range(min = 1))]
-    pub column: u64,
+    pub column: usize,
     /// A regular expression, like "(?i)error|warning": only matching lines are returned. No look-around, no
     /// back-references.
     #[serde(default)]
@@ -61,17 +51,7 @@ pub struct ReadArgs {
     pub pattern: Option<String>,
 }
 
-fn one() -> u64 {
-    1
-}
-
 impl ReadResult {
-    /// Creates the tool, reading from the given store.
-    #[must_use]
-    pub fn new(stores: Stores) -> Self {
-        Self { stores }
-    }
-
     /// Returns the call if the reading call may access it: same session, and a tool that its API key allows.
     async fn call(&self, asked: &str, run: &Run) -> Result<Call, ToolError> {
         let nothing = || {
@@ -83,12 +63,17 @@ impl ReadResult {
             ))
         };
         let id: Uuid = asked.trim().parse().map_err(|_| nothing())?;
+        let store = self.0.of(run.tenant());
         let found = match run.session() {
-            None => self.stores.of(run.tenant()).call(id).await.map(|call| call.filter(|call| call.session.is_none())),
-            Some(session) => call_of(&self.stores.of(run.tenant()), session, id).await,
+            None => store.call(id).await.map(|call| call.filter(|call| call.session.is_none())),
+            Some(session) => call_of(&store, session, id).await,
         };
-        let found = found.map_err(|error| store_error(&error))?;
-        found.filter(|call| run.allows_tool(&call.name)).ok_or_else(nothing)
+        let found = found.map_err(|error| {
+            tracing::error!(%error, "a result cannot be read again");
+            ToolError::new("the database is unavailable; retry later")
+        })?;
+        let is_allowed = |call: &Call| run.0.allowed.as_ref().is_none_or(|allowed| allowed.has(&call.name));
+        found.filter(is_allowed).ok_or_else(nothing)
     }
 }
 
@@ -119,17 +104,18 @@ impl Tool for ReadResult {
     }
 
     async fn call(&self, args: ReadArgs, run: Run) -> Result<String, ToolError> {
-        let pattern = args.pattern.as_deref().map(compile).transpose()?;
+        let compile = |pattern: &str| RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build();
+        let pattern = args.pattern.as_deref().map(compile).transpose();
+        let pattern = pattern.map_err(|error| format!("the pattern is not a valid regular expression: {error}"))?;
         let call = self.call(&args.call_id, &run).await?;
         let Some(outcome) = call.outcome.clone() else {
             return Err(ToolError::new("the call has not ended yet, so it has no result to read"));
         };
-        let at_least_one = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).max(1);
         let asked = ExcerptRequest {
             id: call.id,
-            offset: at_least_one(args.offset),
-            column: at_least_one(args.column),
-            limit: args.limit.map_or(usize::MAX, at_least_one),
+            offset: args.offset.max(1),
+            column: args.column.max(1),
+            limit: args.limit.unwrap_or(usize::MAX).max(1),
             bounds: run.output_bounds(),
         };
         // A result may have several megabytes.
@@ -142,17 +128,4 @@ impl Tool for ReadResult {
         })
         .await
     }
-}
-
-fn compile(pattern: &str) -> Result<Arc<Regex>, ToolError> {
-    let compiled = RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build();
-    compiled
-        .map(Arc::new)
-        .map_err(|error| ToolError::new(format!("the pattern is not a valid regular expression: {error}")))
-}
-
-/// Logs a database error and returns an error for the model without its details.
-fn store_error(error: &StoreError) -> ToolError {
-    tracing::error!(%error, "a result cannot be read again");
-    ToolError::new("the database is unavailable; retry later")
 }

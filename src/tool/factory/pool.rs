@@ -11,11 +11,14 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{ToolFactory, dispose_logged};
+use super::ToolFactory;
 use crate::domain::Tenant;
 use crate::executor::instances::{InstanceScope, Instances, Pool};
 use crate::tool::error::panic_message;
-use crate::tool::{Run, ToolError};
+use crate::tool::{Run, Tool, ToolError};
+
+/// Timeout of one disposal.
+const DISPOSAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The owner of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,13 +38,13 @@ pub struct InstanceHandle<F: ToolFactory> {
 
 /// A slot for an instance, empty until the instance is created.
 struct InstanceSlot<F: ToolFactory> {
-    made: Arc<OnceCell<Arc<InstanceHandle<F>>>>,
+    instance: Arc<OnceCell<Arc<InstanceHandle<F>>>>,
     used_at: Instant,
 }
 
 /// The instances of one tool.
 pub struct InstancePool<F: ToolFactory> {
-    factory: Arc<F>,
+    pub factory: Arc<F>,
     instances: Instances,
     slots: Mutex<HashMap<Owner, InstanceSlot<F>>>,
 }
@@ -72,29 +75,27 @@ impl<F: ToolFactory> InstancePool<F> {
     /// # Errors
     /// Returns an error if the instance cannot be created.
     pub async fn get(&self, run: &Run) -> Result<Arc<InstanceHandle<F>>, ToolError> {
-        let owner = match (F::SCOPE, run.shared_session()) {
+        let owner = match (F::SCOPE, &run.0.session) {
             (InstanceScope::Shared, _) => Owner::Shared(run.tenant().clone()),
             (InstanceScope::Session, Some(session)) => Owner::Session(run.tenant().clone(), session.clone()),
             (InstanceScope::Session, None) | (InstanceScope::Call, _) => Owner::Call(run.id()),
         };
-        let slot = {
+        let used_at = Instant::now();
+        let instance = {
             let mut slots = self.slots();
-            let slot =
-                slots.entry(owner).or_insert_with(|| InstanceSlot { made: Arc::default(), used_at: Instant::now() });
-            slot.used_at = Instant::now();
-            slot.made.clone()
+            let slot = slots.entry(owner).or_insert_with(|| InstanceSlot { instance: Arc::default(), used_at });
+            slot.used_at = used_at;
+            slot.instance.clone()
         };
         // If the creating call is dropped, the next waiting call creates the instance.
-        slot.get_or_try_init(|| self.make(run.clone())).await.cloned()
+        instance.get_or_try_init(|| self.create(run.clone())).await.cloned()
     }
 
-    async fn make(&self, run: Run) -> Result<Arc<InstanceHandle<F>>, ToolError> {
-        let made = AssertUnwindSafe(async { self.factory.make(run).await }).catch_unwind().await;
-        let tool = made.unwrap_or_else(|payload| {
-            Err(ToolError::new(format!(
-                "the tool instance could not be created: the factory panicked: {}",
-                panic_message(&*payload)
-            )))
+    async fn create(&self, run: Run) -> Result<Arc<InstanceHandle<F>>, ToolError> {
+        let created = AssertUnwindSafe(async { self.factory.create(run).await }).catch_unwind().await;
+        let tool = created.unwrap_or_else(|payload| {
+            let cause = panic_message(&*payload);
+            Err(ToolError::new(format!("the tool instance could not be created: the factory panicked: {cause}")))
         })?;
         Ok(Arc::new(InstanceHandle {
             tool: Some(tool),
@@ -108,18 +109,8 @@ impl<F: ToolFactory> InstancePool<F> {
     }
 
     fn release(&self, owner: &Owner) {
-        let released = self.slots().remove(owner);
         // Dropped outside of the lock, because it starts the disposal.
-        drop(released);
-    }
-}
-
-impl<F: ToolFactory> InstanceSlot<F> {
-    /// Returns `true` if no call uses or creates the instance, and the last use was at least `idle` ago.
-    fn is_idle(&self, idle: Duration) -> bool {
-        let is_used =
-            Arc::strong_count(&self.made) > 1 || self.made.get().is_some_and(|held| Arc::strong_count(held) > 1);
-        !is_used && self.used_at.elapsed() >= idle
+        let _released = self.slots().remove(owner);
     }
 }
 
@@ -144,18 +135,28 @@ impl<F: ToolFactory> Pool for InstancePool<F> {
         if F::SCOPE != InstanceScope::Session {
             return;
         }
-        let mut released = Vec::new();
-        self.slots().retain(|owner, slot| {
-            let is_released = matches!(owner, Owner::Session(..)) && slot.is_idle(idle);
-            if is_released {
-                released.push(slot.made.clone());
-            }
-            !is_released
-        });
+        let is_released = |owner: &Owner, slot: &mut InstanceSlot<F>| {
+            let is_used = Arc::strong_count(&slot.instance) > 1
+                || slot.instance.get().is_some_and(|instance| Arc::strong_count(instance) > 1);
+            matches!(owner, Owner::Session(..)) && !is_used && slot.used_at.elapsed() >= idle
+        };
+        let _released: Vec<_> = self.slots().extract_if(is_released).collect();
     }
 
     fn release_all(&self) {
-        let released = std::mem::take(&mut *self.slots());
-        drop(released);
+        let _released = std::mem::take(&mut *self.slots());
     }
+}
+
+/// Disposes of an instance and logs a failure.
+async fn dispose_logged<F: ToolFactory>(factory: Arc<F>, tool: F::Tool) {
+    let name = <F::Tool as Tool>::NAME;
+    let done = AssertUnwindSafe(async { factory.dispose(tool).await }).catch_unwind();
+    let fault = match tokio::time::timeout(DISPOSAL_TIMEOUT, done).await {
+        Ok(Ok(Ok(()))) => return,
+        Ok(Ok(Err(error))) => error.message().to_owned(),
+        Ok(Err(payload)) => format!("it panicked: {}", panic_message(&*payload)),
+        Err(_) => format!("it took longer than {} s", DISPOSAL_TIMEOUT.as_secs()),
+    };
+    tracing::warn!(tool = name, fault, "disposing of a tool instance failed");
 }

@@ -1,4 +1,5 @@
 use std::sync::Mutex;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -37,7 +38,7 @@ impl ToolFactory for Numbers {
         &*session.id != "stranger"
     }
 
-    async fn make(&self, run: Run) -> Result<Numbered, ToolError> {
+    async fn create(&self, run: Run) -> Result<Numbered, ToolError> {
         tokio::task::yield_now().await;
         let mut log = self.log.lock().unwrap();
         log.push(format!("made for {}", run.session().unwrap_or("no session")));

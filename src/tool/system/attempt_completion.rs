@@ -15,8 +15,8 @@ pub const NAME: &str = "attempt_completion";
 /// The tool `attempt_completion`. The engine rejects it before the run if it is not the only call of its batch.
 #[derive(Debug, Clone)]
 pub struct AttemptCompletion {
-    stores: Stores,
-    clock: Clock,
+    pub(super) stores: Stores,
+    pub(super) clock: Clock,
 }
 
 /// Ends the task and presents its result. Call it only when everything is done and its outcome is known, and as the
@@ -26,12 +26,6 @@ pub struct AttemptCompletion {
 pub struct CompletionArgs {
     /// The final result of the task. It must not end with a question.
     pub result: String,
-}
-
-impl AttemptCompletion {
-    pub(super) fn new(stores: Stores, clock: Clock) -> Self {
-        Self { stores, clock }
-    }
 }
 
 impl Tool for AttemptCompletion {
@@ -44,18 +38,18 @@ impl Tool for AttemptCompletion {
             .title("Complete the task")
             .category(super::CATEGORY)
             .example(json!({"result": "The report is written to report.md."}), "The report is written to report.md.")
-            .harmless()
+            .non_destructive()
             .closed_world()
     }
 
     async fn call(&self, CompletionArgs { result }: CompletionArgs, run: Run) -> Result<String, ToolError> {
-        let session = session_of(&self.stores, &run).await?;
-        let completion = Completion { success: true, summary: result.clone(), error: None };
         let store = self.stores.of(run.tenant());
+        let session = session_of(&store, run.session()).await?;
+        let completion = Completion { success: true, summary: result.clone(), error: None };
         let ended = store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
-        match ended.await.map_err(|error| store_error(&error))? {
+        match ended.await.map_err(store_error)? {
             true => Ok(result),
-            false => Err(ToolError::new("the session has already ended")),
+            false => Err("the session has already ended".into()),
         }
     }
 }

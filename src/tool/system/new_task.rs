@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{NO_SESSION, store_error};
+use super::{session_of, store_error};
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::{Clock, Failure, Session, Task, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation};
 use crate::store::Stores;
-use crate::tool::{BuiltinTool, DefinitionBuilder, object};
+use crate::tool::{BuiltinTool, DefinitionBuilder, ToolError, object};
 
 /// The name of the tool.
 pub const NAME: &str = "new_task";
@@ -22,8 +22,8 @@ const TIMEOUT_MS: u64 = 24 * 60 * 60 * 1000;
 /// The tool `new_task`. The id of the child session is the id of the call, so a repeated run creates no second session.
 #[derive(Debug, Clone)]
 pub struct NewTask {
-    stores: Stores,
-    clock: Clock,
+    pub(super) stores: Stores,
+    pub(super) clock: Clock,
 }
 
 /// Delegates a task to another agent, which works on it independently. The result arrives when the task is completed;
@@ -42,32 +42,25 @@ pub struct TaskArgs {
 }
 
 impl NewTask {
-    pub(super) fn tool(stores: Stores, clock: Clock) -> BuiltinTool {
+    pub(super) fn into_tool(self) -> BuiltinTool {
         let arguments = json!({"agent_name": "researcher", "task_name": "Prices", "input": "Find the prices of …"});
-        let about = DefinitionBuilder::of::<TaskArgs>(NAME)
+        let definition = DefinitionBuilder::of::<TaskArgs>(NAME)
             .title("New task")
             .category(super::CATEGORY)
             .example(arguments, "The prices are …")
-            .harmless()
+            .non_destructive()
             .concurrency_safe(true)
             .asynchronous()
-            .timeout_ms(TIMEOUT_MS);
-        let executor = Arc::new(Self { stores, clock });
-        BuiltinTool { definition: about.into_definition(), executor, validate: None }
+            .timeout_ms(TIMEOUT_MS)
+            .into_definition();
+        BuiltinTool { definition, executor: Arc::new(self), validate: None }
     }
 
     /// Creates the session, unless an earlier run of this call created it.
-    async fn create_session(&self, invocation: &Invocation) -> Result<(), Failure> {
-        let failed = |message: String| Failure::execution(&invocation.name, message);
-        let store = &self.stores.of(&invocation.tenant);
-        let read = |id: Arc<str>| async move {
-            store.session(&id).await.map_err(|error| failed(store_error(&error).message().to_owned()))
-        };
-        let args: TaskArgs =
-            serde_json::from_value((*invocation.arguments).clone()).map_err(|error| failed(error.to_string()))?;
-        let id = invocation.session.clone().ok_or_else(|| failed(NO_SESSION.to_owned()))?;
-        let parent = read(id).await?.ok_or_else(|| failed("the session was deleted".to_owned()))?;
-        let TaskArgs { agent_name, task_name, input } = args;
+    async fn create_session(&self, invocation: &Invocation) -> Result<(), ToolError> {
+        let TaskArgs { agent_name, task_name, input } = TaskArgs::deserialize(&*invocation.arguments)?;
+        let store = self.stores.of(&invocation.tenant);
+        let parent = session_of(&store, invocation.session.as_deref()).await?;
         let child = Session {
             parent: Some(parent.id.to_string()),
             parent_call: Some(invocation.id),
@@ -79,13 +72,13 @@ impl NewTask {
             task: Some(Task { agent_name, task_name, input }),
             ..Session::new(invocation.id.to_string().into(), self.clock.now())
         };
-        if store.make_session(&child).await.map_err(|error| failed(store_error(&error).message().to_owned()))? {
+        if store.make_session(&child).await.map_err(store_error)? {
             return Ok(());
         }
-        let before = read(child.id.clone()).await?;
+        let before = store.session(&child.id).await.map_err(store_error)?;
         match before.is_some_and(|before| before.parent_call == child.parent_call) {
             true => Ok(()),
-            false => Err(failed("the session of the task cannot be created: its id is already in use".to_owned())),
+            false => Err("the session of the task cannot be created: its id is already in use".into()),
         }
     }
 }
@@ -95,7 +88,7 @@ impl Executor for NewTask {
         let task = self.clone();
         Box::pin(async move {
             if !invocation.awaits_external {
-                task.create_session(&invocation).await?;
+                task.create_session(&invocation).await.map_err(|error| error.into_failure(&invocation.name))?;
             }
             // From now on a result of the task is accepted.
             invocation.result_slot.open();

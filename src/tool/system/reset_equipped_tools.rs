@@ -1,7 +1,6 @@
 //! `reset_equipped_tools`: switches the manageable groups of the session.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,16 +14,9 @@ use crate::tool::{DefinitionBuilder, Json, Run, Tool, ToolError};
 pub const NAME: &str = "reset_equipped_tools";
 
 /// The tool `reset_equipped_tools`.
-#[derive(Clone)]
 pub struct ResetEquippedTools {
-    stores: Stores,
-    manageable: Manageable,
-}
-
-impl fmt::Debug for ResetEquippedTools {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("ResetEquippedTools")
-    }
+    pub(super) stores: Stores,
+    pub(super) manageable: Manageable,
 }
 
 /// Chooses the groups of tools to work with. The given groups are activated, and all other manageable groups are
@@ -34,12 +26,6 @@ impl fmt::Debug for ResetEquippedTools {
 pub struct EquipArgs {
     /// The groups to activate; an empty list deactivates all manageable groups.
     pub to_activate: Vec<String>,
-}
-
-impl ResetEquippedTools {
-    pub(super) fn new(stores: Stores, manageable: Manageable) -> Self {
-        Self { stores, manageable }
-    }
 }
 
 impl Tool for ResetEquippedTools {
@@ -52,7 +38,7 @@ impl Tool for ResetEquippedTools {
             .title("Choose tools")
             .category(super::CATEGORY)
             .example(json!({"to_activate": ["mail"]}), json!({"active": ["mail"], "inactive": ["files"]}))
-            .harmless()
+            .non_destructive()
             .closed_world()
     }
 
@@ -60,29 +46,24 @@ impl Tool for ResetEquippedTools {
         let manageable: BTreeSet<String> = (self.manageable)(run.tenant()).into_iter().collect();
         let wanted: BTreeSet<String> = to_activate.into_iter().collect();
         let unknown: Vec<&str> = wanted.difference(&manageable).map(String::as_str).collect();
-        let names = |groups: &BTreeSet<String>| groups.iter().cloned().collect::<Vec<String>>();
         if !unknown.is_empty() {
-            let there = if manageable.is_empty() { "none".to_owned() } else { names(&manageable).join(", ") };
             let details = json!({"unknown": unknown, "manageable": manageable});
+            let known = Vec::from_iter(manageable.iter().map(String::as_str)).join(", ");
+            let known = if known.is_empty() { "none" } else { &known };
             let message = format!(
-                "unknown or unmanageable groups: {}; nothing was changed. Manageable groups: {there}",
+                "unknown or unmanageable groups: {}; nothing was changed. Manageable groups: {known}",
                 unknown.join(", ")
             );
             return Err(ToolError::new(message).with_details(details));
         }
-        let session = session_of(&self.stores, &run).await?;
+        let store = self.stores.of(run.tenant());
+        let session = session_of(&store, run.session()).await?;
         let switches = manageable.iter().map(|group| (group.clone(), wanted.contains(group))).collect();
-        if !self
-            .stores
-            .of(run.tenant())
-            .switch_session_groups(&session.id, &switches)
-            .await
-            .map_err(|error| store_error(&error))?
-        {
-            return Err(ToolError::new("the session was deleted"));
+        if !store.switch_session_groups(&session.id, &switches).await.map_err(store_error)? {
+            return Err("the session was deleted".into());
         }
-        let inactive: BTreeSet<String> = manageable.difference(&wanted).cloned().collect();
-        Ok(Json(json!({"active": names(&wanted), "inactive": names(&inactive)})))
+        let inactive: Vec<&String> = manageable.difference(&wanted).collect();
+        Ok(Json(json!({"active": wanted, "inactive": inactive})))
     }
 }
 
@@ -99,7 +80,7 @@ mod tests {
 
     async fn equipped(store: &Store, to_activate: &[&str]) -> Result<ToolOutput, Failure> {
         let manageable = Arc::new(|_: &Tenant| vec!["files".to_owned(), "mail".to_owned(), "web".to_owned()]);
-        let tool = BuiltinTool::new(ResetEquippedTools::new(store.stores().clone(), manageable));
+        let tool = BuiltinTool::new(ResetEquippedTools { stores: store.stores().clone(), manageable });
         let (invocation, _reports) = invocation(json!({"to_activate": to_activate}));
         tool.executor.execute(Invocation { session: Some("s".into()), ..invocation }).await
     }

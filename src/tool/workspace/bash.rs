@@ -1,6 +1,6 @@
 //! `bash`: runs a command, confined to the workspace.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -13,10 +13,9 @@ use crate::domain::limits::Truncate;
 use crate::domain::process::{NetworkAccess, SandboxMode};
 use crate::domain::{Failure, LimitsSpec, Outcome};
 use crate::executor::Processes;
-use crate::executor::process::{ExitKind, ExitReport, ProcessEvent};
+use crate::executor::process::{Confinement, ExitKind, ExitReport, ProcessEvent, Program, WorkDirSpec};
 use crate::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError, object};
 
-mod command;
 mod output_buffer;
 
 use output_buffer::OutputBuffer;
@@ -28,6 +27,17 @@ const MAX_MS: u64 = 600_000;
 const GRACE_MS: u64 = 10_000;
 /// Maximum length of a command, in bytes: the kernel rejects arguments above 128 KiB.
 const MAX_COMMAND_BYTES: usize = 120 * 1024;
+
+/// Paths where bash may be installed.
+const SHELLS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
+/// The fallback if bash is not installed.
+const POOR_SHELL: &str = "/bin/sh";
+
+/// The script that starts a command. It starts in a temporary folder, which is deleted afterwards, and changes to the
+/// workspace. Standard error is merged into standard output, so that the order of the output is kept.
+const BEGINNING: &str = r#"exec </dev/null 2>&1
+export HOME="$PWD" TMPDIR="$PWD"
+cd -- "$1" && unset OLDPWD && exec "$0" -c "$2" bash"#;
 
 /// Settings for running commands.
 #[derive(Debug, Clone)]
@@ -43,9 +53,12 @@ pub struct Shell {
 /// The tool `bash`.
 #[derive(Debug, Clone)]
 pub struct Bash {
-    workspace: Workspace,
-    shell: Shell,
-    processes: Processes,
+    /// The workspace in which commands run.
+    pub workspace: Workspace,
+    /// The settings of commands.
+    pub shell: Shell,
+    /// The runner of programs.
+    pub processes: Processes,
 }
 
 /// Runs a command with bash in the workspace and returns its output and errors. It can change files in the workspace
@@ -65,14 +78,6 @@ pub struct BashArgs {
 
 fn default_timeout_ms() -> u64 {
     DEFAULT_MS
-}
-
-impl Bash {
-    /// Creates the tool for a workspace.
-    #[must_use]
-    pub fn new(workspace: Workspace, shell: Shell, processes: Processes) -> Self {
-        Self { workspace, shell, processes }
-    }
 }
 
 impl Tool for Bash {
@@ -97,18 +102,18 @@ impl Tool for Bash {
     }
 
     fn validate(&self, args: &BashArgs) -> Result<(), Vec<InvalidArgument>> {
-        let fault = match &args.command {
-            command if command.contains('\0') => "must not contain U+0000".to_owned(),
-            command if command.len() > MAX_COMMAND_BYTES => {
-                format!("is longer than {MAX_COMMAND_BYTES} bytes; write it to a file and run the file")
-            }
-            _ => return Ok(()),
+        let fault = if args.command.contains('\0') {
+            "must not contain U+0000".to_owned()
+        } else if args.command.len() > MAX_COMMAND_BYTES {
+            format!("is longer than {MAX_COMMAND_BYTES} bytes; write it to a file and run the file")
+        } else {
+            return Ok(());
         };
         Err(vec![InvalidArgument::at("/command", fault)])
     }
 
     async fn call(&self, args: BashArgs, run: Run) -> Result<Outcome, ToolError> {
-        let program = command::program(&self.workspace, &self.shell, &args.command, &run);
+        let program = program(&self.workspace, &self.shell, &args.command, &run);
         let mut running = self.processes.start(program).await?;
         let timeout = Duration::from_millis(args.timeout_ms.min(run.timeout_ms()));
         let (deadline, mut is_late) = (Instant::now() + timeout, false);
@@ -134,6 +139,22 @@ impl Tool for Bash {
         output.show(&run).await;
         Ok(outcome(run.name(), output.text(), ended, is_late.then_some(args.timeout_ms)))
     }
+}
+
+/// Creates the program for a command.
+fn program(workspace: &Workspace, shell: &Shell, command: &str, run: &Run) -> Program {
+    let bash = SHELLS.iter().find(|path| Path::new(path).exists()).unwrap_or(&POOR_SHELL);
+    let folder = workspace.path();
+    let argv = [bash, "-c", BEGINNING, bash, &folder.to_string_lossy(), command];
+    let own = std::env::temp_dir().join(format!("toolpost-{}-{}", run.id(), run.attempt()));
+    let mut program = Program::new(argv, WorkDirSpec::Temporary(own));
+    let more = [("LANG", "C.UTF-8"), ("TERM", "dumb"), ("NO_COLOR", "1"), ("PAGER", "cat"), ("GIT_PAGER", "cat")];
+    program.env.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let confinement = &mut program.confinement;
+    (confinement.mode, confinement.network) = (shell.sandbox, shell.network);
+    confinement.read = Confinement::system_and(&shell.read);
+    confinement.write = vec![folder.to_owned()];
+    program
 }
 
 /// Creates the outcome of a command. `late` is the timeout that it exceeded.

@@ -19,13 +19,13 @@ mod similar;
 use locate::{Edited, MatchError, replace_unique};
 
 /// Maximum size of a file to edit, in bytes.
-const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
+const MAX_FILE_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of line numbers in a message about several occurrences.
 const MAX_SHOWN_LINES: usize = 10;
 
 /// The tool `edit`.
 #[derive(Debug, Clone)]
-pub struct Edit(Workspace);
+pub struct Edit(pub Workspace);
 
 /// Replaces one piece of text in a file of the workspace. `old_text` must occur in the file exactly once, including its
 /// indentation; include enough surrounding lines to make it unique.
@@ -40,14 +40,6 @@ pub struct EditArgs {
     pub old_text: String,
     /// The new text; empty to delete the old text.
     pub new_text: String,
-}
-
-impl Edit {
-    /// Creates the tool for a workspace.
-    #[must_use]
-    pub fn new(workspace: Workspace) -> Self {
-        Self(workspace)
-    }
 }
 
 impl Tool for Edit {
@@ -80,9 +72,9 @@ impl Tool for Edit {
             let place = workspace.resolve(&args.path)?;
             let _alone = workspace.change();
             let text = text(&workspace, &place)?;
-            let edited = replace_unique(&text, &args.old_text, &args.new_text)
-                .map_err(|not_one| match_error(&place, &text, &args.old_text, not_one))?;
-            let Edited { text, line, lines_before, lines_after } = edited;
+            let Edited { text, line, lines_before, lines_after } =
+                replace_unique(&text, &args.old_text, &args.new_text)
+                    .map_err(|not_one| match_error(&place, &text, &args.old_text, not_one))?;
             workspace.target(&place)?.replace(text.as_bytes(), run.id().as_u128())?;
             let last = line + lines_after.max(1) - 1;
             let where_ = if last == line { format!("line {line}") } else { format!("lines {line}-{last}") };
@@ -103,35 +95,29 @@ impl Tool for Edit {
 fn text(workspace: &Workspace, place: &WorkspacePath) -> Result<String, ToolError> {
     let opened = workspace.open_file(place)?;
     let mut bytes = Vec::new();
-    opened.file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io_fault(place))?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        let size = grouped(usize::try_from(opened.bytes).unwrap_or(usize::MAX));
-        return Err(ToolError::new(format!("\"{place}\" is too large to be edited: {size} bytes")));
+    opened.file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(io_fault(place))?;
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(format!("\"{place}\" is too large to be edited: {} bytes", grouped(opened.bytes)).into());
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
-        ToolError::new(format!("\"{place}\" is not UTF-8 (line {line}), so its text cannot be edited"))
+        format!("\"{place}\" is not UTF-8 (line {line}), so its text cannot be edited").into()
     })
 }
 
 fn match_error(place: &WorkspacePath, text: &str, old: &str, not_one: MatchError) -> ToolError {
-    let message = match not_one {
-        MatchError::Ambiguous { count, lines } => {
-            let shown: Vec<String> = lines.iter().take(MAX_SHOWN_LINES).map(ToString::to_string).collect();
-            let more = if lines.len() > MAX_SHOWN_LINES { ", …" } else { "" };
-            format!(
-                "old_text occurs {count} times in \"{place}\" (lines {}{more}) and must occur exactly once: include \
-                 more of the surrounding lines",
-                shown.join(", ")
-            )
-        }
-        MatchError::None => {
-            let near = similar::nearest(text, old);
-            format!("old_text was not found in \"{place}\"{near}")
-        }
+    let MatchError::Ambiguous { count, lines } = not_one else {
+        return format!("old_text was not found in \"{place}\"{}", similar::nearest(text, old)).into();
     };
-    ToolError::new(message)
+    let shown: Vec<String> = lines.iter().take(MAX_SHOWN_LINES).map(ToString::to_string).collect();
+    let more = if lines.len() > MAX_SHOWN_LINES { ", …" } else { "" };
+    let message = format!(
+        "old_text occurs {count} times in \"{place}\" (lines {}{more}) and must occur exactly once: include more of the \
+         surrounding lines",
+        shown.join(", ")
+    );
+    message.into()
 }
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
 //! Regular files, opened by descriptor without blocking.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
 use super::path::{WorkspacePath, fault};
-use crate::tool::ToolError;
+use crate::tool::{Run, ToolError};
 
 /// An open regular file.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub file: File,
-    pub bytes: u64,
+    pub bytes: usize,
 }
 
 /// An error returned by [`open`].
@@ -45,7 +45,7 @@ pub(super) fn open(dir: &Dir, path: &Path) -> Result<OpenFile, OpenError> {
     let file = dir.open_with(path, &options)?;
     let metadata = file.metadata()?;
     regular(&metadata)?;
-    Ok(OpenFile { file: file.into_std(), bytes: metadata.len() })
+    Ok(OpenFile { file: file.into_std(), bytes: usize::try_from(metadata.len()).unwrap_or(usize::MAX) })
 }
 
 fn regular(metadata: &Metadata) -> Result<(), OpenError> {
@@ -68,4 +68,34 @@ pub(super) fn special(place: &WorkspacePath) -> ToolError {
 /// Returns a function that converts errors of an open file with [`fault`].
 pub(super) fn io_fault(place: &WorkspacePath) -> impl Fn(io::Error) -> ToolError + '_ {
     |error| fault(place, &error)
+}
+
+/// A reader that fails once the call is cancelled.
+pub(super) struct CancellableReader<'r> {
+    pub file: File,
+    pub run: &'r Run,
+}
+
+impl Read for CancellableReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.run.is_cancelled() { Err(io::Error::other("the call was cancelled")) } else { self.file.read(buffer) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::typed::tests::invocation;
+
+    #[test]
+    fn cancelled_reading_stops() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "xy").unwrap();
+        let (invocation, _reports) = invocation(serde_json::json!({}));
+        let (cancel, run) = (invocation.cancel.clone(), Run::new(invocation));
+        let mut reader = CancellableReader { file: file.reopen().unwrap(), run: &run };
+        assert_eq!(reader.read(&mut [0]).unwrap(), 1);
+        cancel.cancel();
+        assert!(reader.read(&mut [0]).is_err());
+    }
 }

@@ -1,4 +1,4 @@
-//! Rules for entries that lists and searches skip: hidden names, and those in `.gitignore` and `.ignore`.
+//! Rules for entries that lists and searches skip, from `.gitignore` and `.ignore`.
 
 use std::cell::Cell;
 use std::io::Read as _;
@@ -18,8 +18,6 @@ const FILES: [&str; 2] = [".gitignore", ".ignore"];
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 /// Maximum number of rules in one walk, because each is compiled. Further rules are ignored.
 const MAX_RULES: usize = 10_000;
-/// The folder that a walk enters only if it starts there.
-const REPOSITORY: &str = ".git";
 
 /// The rules of all folders from the workspace down to one folder.
 #[derive(Debug, Clone)]
@@ -49,10 +47,7 @@ impl IgnoreRules {
                 let _ = builder.add_line(None, line);
             }
         }
-        match builder.build() {
-            Ok(own) if !own.is_empty() => rules.of_folders.push(own),
-            _ => {}
-        }
+        rules.of_folders.extend(builder.build().ok().filter(|own| !own.is_empty()));
         rules
     }
 
@@ -68,16 +63,6 @@ impl IgnoreRules {
         }
         false
     }
-}
-
-/// Returns `true` if the name is hidden.
-pub(super) fn is_hidden(place: &WorkspacePath) -> bool {
-    place.name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-}
-
-/// Returns `true` if the path is the `.git` folder of a repository.
-pub(super) fn is_repository(place: &WorkspacePath) -> bool {
-    place.name().is_some_and(|name| name == REPOSITORY)
 }
 
 fn text(dir: &Dir, name: &str) -> Option<String> {

@@ -1,12 +1,14 @@
 //! `list`: lists a folder.
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use std::ops::ControlFlow;
 
-use super::Workspace;
-use super::near;
-use super::walk::{FileKind, MAX_DEPTH, WalkEnd, WalkEntry, WalkFlow, WalkOptions, walk};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::open::missing;
+use super::walk::{FileKind, WalkEnd, WalkEntry, WalkOptions, walk};
+use super::{Workspace, here};
 use crate::domain::Outcome;
 use crate::domain::truncation::grouped;
 use crate::tool::{DefinitionBuilder, Run, Tool, ToolError, object};
@@ -16,7 +18,7 @@ const MAX_ENTRIES: usize = 1000;
 
 /// The tool `list`.
 #[derive(Debug, Clone)]
-pub struct List(Workspace);
+pub struct List(pub Workspace);
 
 /// Lists a folder of the workspace: one path per line, folders with a trailing slash, files with their size. Hidden
 /// files and files that `.gitignore` excludes are skipped unless `all` is true.
@@ -28,28 +30,12 @@ pub struct ListArgs {
     #[schemars(length(max = 4096))]
     pub path: String,
     /// How many levels to show; 1 is the folder itself.
-    #[serde(default = "one")]
+    #[serde(default = "crate::tool::one")]
     #[schemars(range(min = 1, max = 64))]
-    pub depth: u64,
+    pub depth: usize,
     /// Show hidden and ignored files as well.
     #[serde(default)]
     pub all: bool,
-}
-
-fn here() -> String {
-    ".".to_owned()
-}
-
-fn one() -> u64 {
-    1
-}
-
-impl List {
-    /// Creates the tool for a workspace.
-    #[must_use]
-    pub fn new(workspace: Workspace) -> Self {
-        Self(workspace)
-    }
 }
 
 impl Tool for List {
@@ -76,35 +62,30 @@ impl Tool for List {
         run.blocking(move |run| {
             let place = workspace.resolve(&args.path)?;
             workspace.open_folder(&place)?;
-            let (mut entries, mut is_full) = (Vec::new(), false);
-            let depth = usize::try_from(args.depth).unwrap_or(MAX_DEPTH);
-            let scope = WalkOptions { depth, all: args.all, ..WalkOptions::default() };
-            let end = walk(&workspace, &place, &scope, &mut |seen| {
-                is_full = entries.len() == MAX_ENTRIES;
-                if is_full || run.is_cancelled() {
-                    return WalkFlow::Stop;
+            let mut entries = Vec::new();
+            let options = WalkOptions { depth: args.depth, all: args.all, ..WalkOptions::default() };
+            let end = walk(&workspace, &place, &options, |seen| {
+                if entries.len() == MAX_ENTRIES || run.is_cancelled() {
+                    return ControlFlow::Break(());
                 }
                 entries.push(Entry::of(&seen));
-                WalkFlow::Continue
+                ControlFlow::Continue(())
             });
-            let end = end.map_err(|error| near::missing(&workspace, &place, &error))?;
+            let is_complete = end.map_err(|error| missing(&workspace, &place, &error))? == WalkEnd::Complete;
             let mut lines: Vec<String> = entries.iter().map(Entry::line).collect();
             if lines.is_empty() {
+                let folder = if place.is_root() { "the workspace" } else { "the folder" };
                 let hint = if args.all { "" } else { " (hidden and ignored files are shown with \"all\": true)" };
-                lines
-                    .push(format!("[{} is empty{hint}]", if place.is_root() { "the workspace" } else { "the folder" }));
+                lines.push(format!("[{folder} is empty{hint}]"));
             }
-            let is_whole = !is_full && end == WalkEnd::Complete;
-            if !is_whole {
-                lines.push(format!(
-                    "[only the first {} entries are shown: list a subfolder, or use search]",
-                    grouped(entries.len())
-                ));
+            if !is_complete {
+                let shown = grouped(entries.len());
+                lines.push(format!("[only the first {shown} entries are shown: list a subfolder, or use search]"));
             }
             let details = object([
                 ("path", json!(place.to_string())),
-                ("entries", entries.iter().map(Entry::json).collect::<Value>()),
-                ("complete", json!(is_whole)),
+                ("entries", json!(entries)),
+                ("complete", json!(is_complete)),
             ]);
             Ok(Outcome { details, ..Outcome::text(lines.join("\n")) })
         })
@@ -113,25 +94,30 @@ impl Tool for List {
 }
 
 /// A line of the list.
+#[derive(Serialize)]
 struct Entry {
     path: String,
+    #[serde(rename = "type")]
     kind: FileKind,
-    bytes: Option<u64>,
+    bytes: Option<usize>,
     /// Target of a symbolic link.
     target: Option<String>,
 }
 
 impl Entry {
     fn of(seen: &WalkEntry<'_>) -> Self {
-        let bytes = match seen.kind {
-            FileKind::File => seen.dir.symlink_metadata(seen.name).ok().map(|metadata| metadata.len()),
-            _ => None,
-        };
-        let target = match seen.kind {
-            FileKind::Link => seen.dir.read_link_contents(seen.name).ok(),
-            _ => None,
-        };
-        let target = target.map(|target| target.to_string_lossy().escape_debug().to_string());
+        let (mut bytes, mut target) = (None, None);
+        match seen.kind {
+            FileKind::File => {
+                let metadata = seen.dir.symlink_metadata(seen.name).ok();
+                bytes = metadata.and_then(|metadata| usize::try_from(metadata.len()).ok());
+            }
+            FileKind::Link => {
+                let path = seen.dir.read_link_contents(seen.name).ok();
+                target = path.map(|path| path.to_string_lossy().escape_debug().to_string());
+            }
+            FileKind::Folder | FileKind::Other => {}
+        }
         Self { path: seen.place.to_string(), kind: seen.kind, bytes, target }
     }
 
@@ -141,22 +127,12 @@ impl Entry {
             (FileKind::Folder, ..) => format!("{path}/"),
             (FileKind::File, Some(bytes), _) => {
                 let word = if *bytes == 1 { "byte" } else { "bytes" };
-                format!("{path} ({} {word})", grouped(usize::try_from(*bytes).unwrap_or(usize::MAX)))
+                format!("{path} ({} {word})", grouped(*bytes))
             }
             (FileKind::Link, _, Some(target)) => format!("{path} -> {target}"),
             (FileKind::Other, ..) => format!("{path} (a pipe, a socket or a device)"),
             _ => path.clone(),
         }
-    }
-
-    fn json(&self) -> Value {
-        let kind = match self.kind {
-            FileKind::Folder => "folder",
-            FileKind::File => "file",
-            FileKind::Link => "link",
-            FileKind::Other => "other",
-        };
-        json!({"path": self.path, "type": kind, "bytes": self.bytes, "target": self.target})
     }
 }
 
@@ -164,12 +140,14 @@ impl Entry {
 mod tests {
     use std::fs;
 
+    use serde_json::Value;
+
     use super::*;
     use crate::domain::ToolOutput;
     use crate::tool::BuiltinTool;
 
     async fn list(folder: &std::path::Path, arguments: Value) -> String {
-        match BuiltinTool::new(List::new(Workspace::open(folder).unwrap())).invoke(arguments).await {
+        match BuiltinTool::new(List(Workspace::open(folder).unwrap())).invoke(arguments).await {
             Ok(ToolOutput::Outcome(outcome)) => outcome.output,
             Ok(other) => panic!("{other:?}"),
             Err(failure) => failure.message,

@@ -13,10 +13,6 @@ use crate::tool::ToolError;
 const MAX_SHOWN: usize = 200;
 /// The OS error for too many levels of symbolic links.
 const ELOOP: i32 = 40;
-/// The OS error for a name that is too long.
-const ENAMETOOLONG: i32 = 36;
-/// The OS errors for a full disk and an exhausted quota.
-const NO_SPACE: [i32; 2] = [28, 122];
 
 /// A path relative to the workspace, without `.` and `..`; empty for the workspace itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,7 +30,7 @@ impl WorkspacePath {
 
     /// Returns the parent folder; `None` for the workspace itself.
     pub fn parent(&self) -> Option<Self> {
-        if self.is_root() { None } else { Some(Self(self.0.parent().unwrap_or(Path::new("")).to_owned())) }
+        self.0.parent().map(|parent| Self(parent.to_owned()))
     }
 
     pub fn name(&self) -> Option<&OsStr> {
@@ -119,9 +115,11 @@ pub(super) fn fault(place: &WorkspacePath, error: &io::Error) -> ToolError {
         (io::ErrorKind::NotFound, _) => format!("\"{place}\" was not found"),
         (io::ErrorKind::NotADirectory, _) => format!("a part of \"{place}\" is a file, not a folder"),
         (io::ErrorKind::ReadOnlyFilesystem, _) => "the workspace is read-only".to_owned(),
+        (io::ErrorKind::InvalidFilename, _) => format!("the path \"{place}\" is too long"),
+        (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => {
+            "no space is left in the workspace".to_owned()
+        }
         (_, Some(ELOOP)) => format!("\"{place}\" has too many levels of symbolic links"),
-        (_, Some(ENAMETOOLONG)) => format!("the path \"{place}\" is too long"),
-        (_, Some(number)) if NO_SPACE.contains(&number) => "no space is left in the workspace".to_owned(),
         _ => format!("\"{place}\" cannot be used: {error}"),
     };
     ToolError::new(message)

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Workspace;
-use super::file::{OpenFile, io_fault};
+use super::file::{CancellableReader, OpenFile, io_fault};
 use super::path::WorkspacePath;
 use crate::domain::limits::Truncate;
 use crate::domain::truncation::grouped;
@@ -23,13 +23,13 @@ use lines::{ReadLines, Stop, read_lines};
 /// Maximum number of bytes that one call reads. The model is shown less; the rest is stored with the call.
 const MAX_BYTES: usize = 1024 * 1024;
 /// Maximum size of an image, in bytes.
-const MAX_IMAGE_BYTES: u64 = 12 * 1024 * 1024;
+const MAX_IMAGE_BYTES: usize = 12 * 1024 * 1024;
 /// Length of the beginning that reveals the type of a file, in bytes.
 const SNIFFED_BYTES: u64 = 8 * 1024;
 
 /// The tool `read`.
 #[derive(Debug, Clone)]
-pub struct Read(Workspace);
+pub struct Read(pub Workspace);
 
 /// Reads a file of the workspace. Text is returned unchanged, without line numbers: the full file or, with `lines`,
 /// some of its lines. Long text is truncated to its beginning; read on with `lines`. An image is returned as an image.
@@ -50,25 +50,13 @@ pub struct ReadArgs {
 #[schemars(inline)]
 pub struct Lines {
     /// The first line, counted from 1.
-    #[serde(default = "one")]
+    #[serde(default = "crate::tool::one")]
     #[schemars(range(min = 1))]
-    pub start: u64,
+    pub start: usize,
     /// The last line; by default the last line of the file.
     #[serde(default)]
     #[schemars(range(min = 1))]
-    pub end: Option<u64>,
-}
-
-fn one() -> u64 {
-    1
-}
-
-impl Read {
-    /// Creates the tool for a workspace.
-    #[must_use]
-    pub fn new(workspace: Workspace) -> Self {
-        Self(workspace)
-    }
+    pub end: Option<usize>,
 }
 
 impl Tool for Read {
@@ -119,18 +107,15 @@ fn image(place: &WorkspacePath, opened: &mut OpenFile) -> Result<Option<Outcome>
     if !beginning.contains(&0) {
         return Ok(None);
     }
-    let bytes = grouped(usize::try_from(opened.bytes).unwrap_or(usize::MAX));
+    let bytes = grouped(opened.bytes);
     let format = image::guess_format(&beginning).ok().filter(image::ImageFormat::reading_enabled);
-    let Some(format) = format else {
-        return Err(ToolError::new(format!(
-            "\"{place}\" is a binary file of {bytes} bytes, which has no text to read"
-        )));
-    };
+    let format =
+        format.ok_or_else(|| format!("\"{place}\" is a binary file of {bytes} bytes, which has no text to read"))?;
     if opened.bytes > MAX_IMAGE_BYTES {
-        return Err(ToolError::new(format!("\"{place}\" is an image of {bytes} bytes, too large to be shown")));
+        return Err(format!("\"{place}\" is an image of {bytes} bytes, too large to be shown").into());
     }
     let mut whole = Vec::new();
-    (&opened.file).take(MAX_IMAGE_BYTES).read_to_end(&mut whole).map_err(io_fault(place))?;
+    (&opened.file).take(MAX_IMAGE_BYTES as u64).read_to_end(&mut whole).map_err(io_fault(place))?;
     let mime_type = format.to_mime_type().to_owned();
     let details =
         object([("path", json!(place.to_string())), ("bytes", json!(whole.len())), ("type", json!(mime_type))]);
@@ -140,62 +125,47 @@ fn image(place: &WorkspacePath, opened: &mut OpenFile) -> Result<Option<Outcome>
 
 fn text(place: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run) -> Result<Outcome, ToolError> {
     let Lines { start, end } = lines.unwrap_or(Lines { start: 1, end: None });
-    let reader = BufReader::with_capacity(64 * 1024, opened.file);
-    let ReadLines { bytes, end: stop, line } =
-        read_lines(reader, start, end, MAX_BYTES, || run.is_cancelled()).map_err(io_fault(place))?;
-    if stop == Stop::BeforeStart && start > 1 {
+    let OpenFile { file, bytes: total_bytes } = opened;
+    let reader = BufReader::with_capacity(64 * 1024, CancellableReader { file, run });
+    let ReadLines { bytes, stop, line } = read_lines(reader, start, end, MAX_BYTES).map_err(io_fault(place))?;
+    if stop == Stop::EndOfFile && line < start && start > 1 {
         let word = if line == 1 { "line" } else { "lines" };
-        let message = format!("line {start} is past the end of \"{place}\" ({} {word})", grouped(to_usize(line)));
-        return Err(ToolError::new(message));
+        return Err(format!("line {start} is past the end of \"{place}\" ({} {word})", grouped(line)).into());
     }
     let mut text = utf8(place, bytes, start, stop == Stop::Full)?;
     let mut details =
-        object([("path", json!(place.to_string())), ("bytes", json!(opened.bytes)), ("start", json!(start))]);
-    match stop {
-        Stop::EndOfFile | Stop::BeforeStart => {
-            details.insert("total_lines".to_owned(), line.into());
-            details.insert("end".to_owned(), line.into());
-        }
-        Stop::LastLine => drop(details.insert("end".to_owned(), line.into())),
-        Stop::Full => {
-            details.insert("end".to_owned(), line.saturating_sub(1).into());
-            text.push_str(&continuation(place, opened.bytes, start, line, text.ends_with('\n')));
-        }
+        object([("path", json!(place.to_string())), ("bytes", json!(total_bytes)), ("start", json!(start))]);
+    if stop == Stop::EndOfFile {
+        details.insert("total_lines".to_owned(), line.into());
+    }
+    let last = if stop == Stop::Full { line.saturating_sub(1) } else { line };
+    details.insert("end".to_owned(), last.into());
+    if stop == Stop::Full {
+        let newline = if text.ends_with('\n') { "" } else { "\n" };
+        let next = if line > start || newline.is_empty() {
+            format!("continue with {}", json!({"path": place.to_string(), "lines": {"start": line}}))
+        } else {
+            format!("line {line} alone is longer than that")
+        };
+        let (bytes, most) = (grouped(total_bytes), grouped(MAX_BYTES));
+        text.push_str(&format!("{newline}[the file has {bytes} bytes, and one call reads at most {most}; {next}]\n"));
     }
     Ok(Outcome { details, ..Outcome::text(text) })
 }
 
-/// Creates the notice after the maximum that one call reads. `line` is the first line that is missing or incomplete.
-fn continuation(place: &WorkspacePath, bytes: u64, start: u64, line: u64, is_whole: bool) -> String {
-    let (bytes, most) = (grouped(to_usize(bytes)), grouped(MAX_BYTES));
-    let newline = if is_whole { "" } else { "\n" };
-    let how = if line > start || is_whole {
-        format!("continue with {}", json!({"path": place.to_string(), "lines": {"start": line}}))
-    } else {
-        format!("line {line} alone is longer than that")
-    };
-    format!("{newline}[the file has {bytes} bytes, and one call reads at most {most}; {how}]\n")
-}
-
-fn to_usize(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
 /// Decodes the text. Truncated text may end within a character.
-fn utf8(place: &WorkspacePath, bytes: Vec<u8>, first: u64, is_cut: bool) -> Result<String, ToolError> {
-    let error = match String::from_utf8(bytes) {
-        Ok(text) => return Ok(text),
-        Err(error) => error,
-    };
-    let (good, is_open) = (error.utf8_error().valid_up_to(), error.utf8_error().error_len().is_none());
-    let mut bytes = error.into_bytes();
-    if is_cut && is_open {
-        bytes.truncate(good);
-        return String::from_utf8(bytes).map_err(ToolError::from);
+fn utf8(place: &WorkspacePath, mut bytes: Vec<u8>, first: usize, is_cut: bool) -> Result<String, ToolError> {
+    if is_cut
+        && let Err(error) = std::str::from_utf8(&bytes)
+        && error.error_len().is_none()
+    {
+        bytes.truncate(error.valid_up_to());
     }
-    let line = first + bytes[..good].iter().filter(|byte| **byte == b'\n').count() as u64;
-    let message = format!("\"{place}\" is not UTF-8: line {line} contains the invalid byte 0x{:02x}", bytes[good]);
-    Err(ToolError::new(message))
+    String::from_utf8(bytes).map_err(|error| {
+        let (bytes, good) = (error.as_bytes(), error.utf8_error().valid_up_to());
+        let line = first + bytes[..good].iter().filter(|byte| **byte == b'\n').count();
+        format!("\"{place}\" is not UTF-8: line {line} contains the invalid byte 0x{:02x}", bytes[good]).into()
+    })
 }
 
 #[cfg(test)]

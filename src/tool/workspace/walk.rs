@@ -2,15 +2,17 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::ops::ControlFlow;
 
-use cap_std::fs::{Dir, FileType};
+use cap_std::fs::Dir;
+use serde::Serialize;
 
 use super::Workspace;
-use super::ignore_rules::{self, IgnoreRules};
+use super::ignore_rules::IgnoreRules;
 use super::path::WorkspacePath;
 
 /// Maximum depth of the walk, counted from its start. It equals the maximum number of open descriptors.
-pub(super) const MAX_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// Maximum number of names read per folder.
 const MAX_NAMES: usize = 100_000;
 
@@ -32,7 +34,8 @@ impl Default for WalkOptions {
 }
 
 /// The kind of an entry. Symbolic links are not followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum FileKind {
     Folder,
     File,
@@ -47,13 +50,6 @@ pub(super) struct WalkEntry<'w> {
     pub name: &'w OsStr,
     pub place: &'w WorkspacePath,
     pub kind: FileKind,
-}
-
-/// Whether a walk continues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WalkFlow {
-    Continue,
-    Stop,
 }
 
 /// The reason why a walk ended.
@@ -82,7 +78,7 @@ pub(super) fn walk(
     workspace: &Workspace,
     start: &WorkspacePath,
     scope: &WalkOptions,
-    visit: &mut dyn FnMut(WalkEntry<'_>) -> WalkFlow,
+    mut visit: impl FnMut(WalkEntry<'_>) -> ControlFlow<()>,
 ) -> io::Result<WalkEnd> {
     let mut rules = IgnoreRules::default();
     let mut end = WalkEnd::Complete;
@@ -92,13 +88,12 @@ pub(super) fn walk(
         }
     }
     let dir = workspace.root.open_dir(start.path())?;
-    let (left, is_whole) = names(&dir)?;
-    if !is_whole {
-        end = WalkEnd::TooMany;
-    }
+    let left = entries(&dir, &mut end)?;
     let mut stack = vec![Frame { dir, place: start.clone(), rules, left }];
     let mut looked_at = 0;
-    while let Some(frame) = stack.last_mut() {
+    loop {
+        let depth = stack.len();
+        let Some(frame) = stack.last_mut() else { return Ok(end) };
         let Some((name, kind)) = frame.left.next() else {
             stack.pop();
             continue;
@@ -109,53 +104,44 @@ pub(super) fn walk(
         }
         let place = frame.place.join(&name);
         let is_folder = kind == FileKind::Folder;
-        let is_left_out = ignore_rules::is_repository(&place)
-            || !scope.all && (ignore_rules::is_hidden(&place) || frame.rules.is_ignored(&place, is_folder));
-        if is_left_out {
+        let is_hidden = name.as_encoded_bytes().starts_with(b".");
+        // A walk enters the folder of a repository only if it starts there.
+        if name == ".git" || !scope.all && (is_hidden || frame.rules.is_ignored(&place, is_folder)) {
             continue;
         }
-        if visit(WalkEntry { dir: &frame.dir, name: &name, place: &place, kind }) == WalkFlow::Stop {
+        if visit(WalkEntry { dir: &frame.dir, name: &name, place: &place, kind }).is_break() {
             return Ok(WalkEnd::Stopped);
         }
-        if !is_folder || stack.len() >= scope.depth.min(MAX_DEPTH) {
+        if !is_folder || depth >= scope.depth.min(MAX_DEPTH) {
             continue;
         }
-        let Some(frame) = stack.last() else { continue };
         // A folder that is gone or unreadable is skipped.
         let Ok(dir) = frame.dir.open_dir(&name) else { continue };
-        let Ok((left, is_whole)) = names(&dir) else { continue };
-        if !is_whole {
-            end = WalkEnd::TooMany;
-        }
+        let Ok(left) = entries(&dir, &mut end) else { continue };
         let rules = if scope.all { IgnoreRules::default() } else { frame.rules.with_folder(&dir, &place) };
         stack.push(Frame { dir, place, rules, left });
     }
-    Ok(end)
 }
 
-/// Returns the entries of a folder sorted by name, and `true` if they are complete.
-fn names(dir: &Dir) -> io::Result<(std::vec::IntoIter<(OsString, FileKind)>, bool)> {
-    let mut names: Vec<(OsString, FileKind)> = Vec::new();
-    let mut is_whole = true;
+/// Returns the entries of a folder sorted by name, and sets `end` if there are too many.
+fn entries(dir: &Dir, end: &mut WalkEnd) -> io::Result<std::vec::IntoIter<(OsString, FileKind)>> {
+    let mut entries = Vec::new();
     for entry in dir.entries()?.flatten() {
-        if names.len() == MAX_NAMES {
-            is_whole = false;
+        if entries.len() == MAX_NAMES {
+            *end = WalkEnd::TooMany;
             break;
         }
-        let Ok(kind) = entry.file_type() else { continue };
-        names.push((entry.file_name(), kind_of(kind)));
+        let kind = match entry.file_type() {
+            Ok(kind) if kind.is_dir() => FileKind::Folder,
+            Ok(kind) if kind.is_file() => FileKind::File,
+            Ok(kind) if kind.is_symlink() => FileKind::Link,
+            Ok(_) => FileKind::Other,
+            Err(_) => continue,
+        };
+        entries.push((entry.file_name(), kind));
     }
-    names.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    Ok((names.into_iter(), is_whole))
-}
-
-fn kind_of(kind: FileType) -> FileKind {
-    match kind {
-        kind if kind.is_dir() => FileKind::Folder,
-        kind if kind.is_file() => FileKind::File,
-        kind if kind.is_symlink() => FileKind::Link,
-        _ => FileKind::Other,
-    }
+    entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(entries.into_iter())
 }
 
 #[cfg(test)]
@@ -176,9 +162,9 @@ mod tests {
 
     fn seen(workspace: &Workspace, start: &str, scope: &WalkOptions) -> (Vec<String>, WalkEnd) {
         let mut seen = Vec::new();
-        let end = walk(workspace, &WorkspacePath::of(start.into()), scope, &mut |found| {
+        let end = walk(workspace, &WorkspacePath::of(start.into()), scope, |found| {
             seen.push(found.place.to_string());
-            WalkFlow::Continue
+            ControlFlow::Continue(())
         });
         (seen, end.unwrap())
     }

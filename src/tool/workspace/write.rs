@@ -11,7 +11,7 @@ use crate::tool::{DefinitionBuilder, Run, Tool, ToolError, object};
 
 /// The tool `write`.
 #[derive(Debug, Clone)]
-pub struct Write(Workspace);
+pub struct Write(pub Workspace);
 
 /// Writes a file of the workspace: creates it with any missing parent folders, or replaces an existing file. To change
 /// a part of a file, use `edit`.
@@ -23,14 +23,6 @@ pub struct WriteArgs {
     pub path: String,
     /// The full content of the file.
     pub content: String,
-}
-
-impl Write {
-    /// Creates the tool for a workspace.
-    #[must_use]
-    pub fn new(workspace: Workspace) -> Self {
-        Self(workspace)
-    }
 }
 
 impl Tool for Write {

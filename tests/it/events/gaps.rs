@@ -9,6 +9,7 @@ use futures_util::stream::BoxStream;
 use reqwest::Method;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use toolpost::domain::call::CallRecord;
 use toolpost::domain::call::StatusUpdate;
 use toolpost::domain::event::{EventKind, Reported};
 use toolpost::domain::{Call, Clock, IdGenerator, Outcome, Time};
@@ -54,8 +55,14 @@ impl Desk {
 
     /// Writes a running call and returns it as its node knows it.
     async fn running(&self) -> Call {
-        let mut call =
-            Call::accepted(IdGenerator::random().next(), "job".into(), None, Arc::default(), Time(0), "node".into());
+        let mut call = Call::from(CallRecord::accepted(
+            IdGenerator::random().next(),
+            "job".into(),
+            None,
+            Arc::default(),
+            Time(0),
+            "node".into(),
+        ));
         call.start(Time(1)).unwrap();
         self.write(Change::new(Arc::new(call.clone()), Transitions { accepted: true, started: true, settled: false }))
             .await;

@@ -1,12 +1,19 @@
 //! Requests with the same key while the first call runs: they join it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use tokio::task::JoinHandle;
+use toolpost::tool::{BuiltinTool, async_tool_fn};
 
 use super::{act, keyed, only_call, shut};
 use crate::support::calls::{has_ended, id_of};
 use crate::support::shapes::succeeded;
-use crate::support::{App, Backend, Client, Response};
+use crate::support::{App, Backend, Client, Options, Response};
 
 /// Posts with the key in a separate task.
 fn waiting(app: &App) -> JoinHandle<Response> {
@@ -121,4 +128,43 @@ async fn a_batch_that_runs_is_joined() {
     server.open();
     assert_eq!(first.await.unwrap().ok()["batch_id"], glance.json["batch_id"]);
     assert_eq!(server.requests().len(), 2);
+}
+
+/// The number of times that the arguments of [`races`] were read.
+static READS: Mutex<usize> = Mutex::new(0);
+static READ: Condvar = Condvar::new();
+static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(Deserialize, JsonSchema)]
+struct RaceArgs {
+    #[serde(deserialize_with = "after_two_reads")]
+    a: i64,
+}
+
+/// Reads an argument while a call is planned, and waits until two calls are planned: both requests have then looked up
+/// their key, and neither has claimed it.
+fn after_two_reads<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    let mut reads = READS.lock().unwrap();
+    *reads += 1;
+    READ.notify_all();
+    let (_reads, waited) = READ.wait_timeout_while(reads, Duration::from_secs(20), |reads| *reads < 2).unwrap();
+    assert!(!waited.timed_out(), "no second call is planned");
+    i64::deserialize(deserializer)
+}
+
+fn races() -> BuiltinTool {
+    async_tool_fn("act", "Counts its runs.", |args: RaceArgs, _| async move {
+        RUNS.fetch_add(1, Ordering::SeqCst);
+        Ok(format!("done {}", args.a))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_two_requests_that_both_found_the_key_free_one_runs() {
+    let app = App::start_with(Backend::Sqlite, Options { extra: vec![races()], ..Options::default() }).await;
+    let (one, other) = (waiting(&app), waiting(&app));
+    let (one, other) = (one.await.unwrap().ok(), other.await.unwrap().ok());
+    assert_eq!((succeeded(&one), &other), ("done 1", &one));
+    only_call(&app, &[one]).await;
+    assert_eq!(RUNS.load(Ordering::SeqCst), 1);
 }

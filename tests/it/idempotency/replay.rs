@@ -137,3 +137,14 @@ async fn an_answer_that_was_asked_for_as_events_is_the_same_call() {
     assert!(text.contains("event: batch") && text.contains(&id_of(&first)), "{text}");
     assert_eq!(server.requests().len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_request_does_not_create_its_session_again() {
+    let (app, server) = service(Backend::Sqlite).await;
+    let body = json!({"name": "act", "session": "s"});
+    let first = keyed(&app, "k", &body).await.ok();
+    assert_eq!(app.delete("/sessions/s").await.status, 204);
+    assert_eq!(keyed(&app, "k", &body).await.ok(), first);
+    app.get("/sessions/s").await.problem(404);
+    assert_eq!(server.requests().len(), 1);
+}

@@ -12,8 +12,8 @@ const MACROS: [(&str, &str); 3] =
     [("tracing::error!(", "ERROR"), ("tracing::warn!(", "WARN"), ("eprintln!(", "standard error")];
 /// The types whose messages explain a failed start.
 const REASONS: [(&str, &str); 3] = [
-    ("src/app.rs", "enum StartError"),
-    ("src/store/db.rs", "enum StoreError"),
+    ("src/app/error.rs", "enum StartError"),
+    ("src/store/error.rs", "enum StoreError"),
     ("src/config.rs", "struct ConfigError"),
 ];
 

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use toolpost::domain::process::ResourceLimits;
 use toolpost::executor::Processes;
-use toolpost::executor::process::{ExitKind, ExitReport, ProcessEvent, Program, RunningProcess, WorkDirSpec};
+use toolpost::executor::process::{
+    Confinement, ExitKind, ExitReport, ProcessEvent, Program, RunningProcess, WorkDirSpec,
+};
 
 use super::*;
 use crate::support::bounded;
@@ -49,7 +51,10 @@ async fn a_confined_program_has_its_folder_and_the_system() {
     let file = other.path().join("file");
     fs::write(&file, "secret").unwrap();
     let text = format!("echo x > inside && cat inside; cat {0}; echo y > {0}", file.display());
-    let (out, _, ended) = rest(&mut processes().start(script(&text, folder.path()).confined()).await.unwrap()).await;
+    let mut program = script(&text, folder.path());
+    program.confinement.read = Confinement::system_and::<&str>([]);
+    program.confinement.write.clear();
+    let (out, _, ended) = rest(&mut processes().start(program).await.unwrap()).await;
     if ended.sandbox["landlock"] == true {
         assert_eq!((out.as_str(), fs::read_to_string(&file).unwrap().as_str()), ("x\n", "secret"));
         assert_ne!(ended.end, ExitKind::Exited(0));

@@ -1,5 +1,6 @@
 //! The walk through all calls, which is complete and in order during concurrent changes.
 
+use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, IdGenerator, Outcome, Time};
 use toolpost::store::export::ExportFilter;
 use uuid::Uuid;
@@ -19,7 +20,8 @@ async fn exported(log: &Log, filter: ExportFilter) -> Vec<Uuid> {
 /// Builds a call with an id of this time.
 fn at(millis: i64, number: u128, name: &str) -> Call {
     let id = Uuid::from_u128((u128::try_from(millis).unwrap() << 80) | (0x7 << 76) | (0x2 << 62) | number);
-    let call = Call::accepted(id, name.into(), None, Default::default(), Time(millis * 1000), "node".into());
+    let call =
+        Call::from(CallRecord::accepted(id, name.into(), None, Default::default(), Time(millis * 1000), "node".into()));
     ended(&call, Outcome::text("x"), 1)
 }
 

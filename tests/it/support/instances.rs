@@ -107,11 +107,11 @@ impl<const SCOPE: u8> ToolFactory for Maker<SCOPE> {
     type Tool = DiaryTool<SCOPE>;
     const SCOPE: InstanceScope = [InstanceScope::Call, InstanceScope::Session, InstanceScope::Shared][SCOPE as usize];
 
-    fn about(&self, about: DefinitionBuilder) -> DefinitionBuilder {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about.description("Says which instance it is.").idempotent().concurrency_safe(true)
     }
 
-    async fn make(&self, run: Run) -> Result<DiaryTool<SCOPE>, ToolError> {
+    async fn create(&self, run: Run) -> Result<DiaryTool<SCOPE>, ToolError> {
         let wish = |name: &str| run.arguments()[name].as_str().unwrap_or_default().to_owned();
         let (name, begun) = (DiaryTool::<SCOPE>::NAME, self.0.entries());
         self.0.note(format!("{name} begun"));

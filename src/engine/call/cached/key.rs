@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use crate::domain::idempotency::{fingerprint, hash};
 use crate::domain::tool::CacheScope;
 use crate::domain::{Agent, Time};
-use crate::engine::call::inject::ExecutorInputs;
 use crate::engine::call::state::Ongoing;
 use crate::registry::Entry;
 
@@ -13,7 +12,7 @@ use crate::registry::Entry;
 pub type Key = [u8; 32];
 
 /// The values on which a result can depend.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Parts<'a> {
     tenant: &'a str,
     tool: &'a str,
@@ -28,36 +27,31 @@ struct Parts<'a> {
 }
 
 /// Returns the key of a call, or `None` if results are cached by session and the call has no session.
-pub fn of(job: &Ongoing, inputs: &ExecutorInputs, entry: &Entry, scope: CacheScope) -> Option<Key> {
+pub fn of(job: &Ongoing, entry: &Entry, scope: CacheScope) -> Option<Key> {
     let call = &job.call;
     let session = match (scope, &call.session) {
         (CacheScope::Global, _) => None,
         (CacheScope::Session, Some(session)) => Some((&**session, job.session_since())),
         (CacheScope::Session, None) => return None,
     };
-    let arguments = inputs.arguments.as_ref().or(call.effective_arguments.as_ref())?;
-    Some(
-        Parts {
-            tenant: call.tenant.as_str(),
-            tool: &call.name,
-            etag: entry.etag(),
-            session,
-            arguments,
-            context: &job.call.context,
-            agent: call.agent.as_deref(),
-        }
-        .key(),
-    )
+    let arguments = job.inputs.arguments.as_ref().or(call.effective_arguments.as_ref())?;
+    let parts = Parts {
+        tenant: call.tenant.as_str(),
+        tool: &call.name,
+        etag: entry.etag(),
+        session,
+        arguments,
+        context: &call.context,
+        agent: call.agent.as_deref(),
+    };
+    Some(parts.key())
 }
 
 impl Parts<'_> {
     fn key(&self) -> Key {
-        let context: Vec<(&str, [u8; 32])> = {
-            let mut objects: Vec<_> =
-                self.context.iter().map(|(name, object)| (name.as_str(), fingerprint(object))).collect();
-            objects.sort_unstable();
-            objects
-        };
+        let mut context: Vec<_> =
+            self.context.iter().map(|(name, object)| (name.as_str(), fingerprint(object))).collect();
+        context.sort_unstable();
         hash(&[
             self.tenant.as_bytes(),
             self.tool.as_bytes(),

@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 use moka::Expiry;
 use moka::future::Cache;
 use moka::ops::compute::Op;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::key::Key;
-use super::weight;
-use crate::domain::{Clock, Outcome, Time};
+use crate::domain::{Clock, ContentBlock, Outcome, Time};
+
+/// Memory of each JSON value in addition to its text, in bytes.
+const PER_VALUE: usize = 32;
 
 /// Cached results and running calls by key.
 #[derive(Debug)]
@@ -55,12 +58,11 @@ pub struct InFlightRun<'a> {
 
 impl Results {
     /// Creates an empty cache of at most the given size in bytes; 0 disables it.
-    #[must_use]
     pub fn new(most_bytes: u64, clock: Clock) -> Self {
         let kept = (most_bytes > 0).then(|| {
             Cache::builder()
                 .max_capacity(most_bytes)
-                .weigher(|_: &Key, kept: &CachedResult| u32::try_from(weight::of(&kept.outcome)).unwrap_or(u32::MAX))
+                .weigher(|_: &Key, kept: &CachedResult| u32::try_from(weight_of(&kept.outcome)).unwrap_or(u32::MAX))
                 .expire_after(OwnTtl)
                 .build()
         });
@@ -140,6 +142,41 @@ impl Drop for InFlightRun<'_> {
             self.results.runs().remove(&self.key);
         }
     }
+}
+
+/// Returns the approximate memory of an outcome and its cache entry, in bytes.
+fn weight_of(outcome: &Outcome) -> usize {
+    let blocks = outcome.content.iter().map(|block| {
+        PER_VALUE
+            + match block {
+                ContentBlock::Text(text) => text.len(),
+                ContentBlock::Image { data, mime_type } => data.len() + mime_type.len(),
+                ContentBlock::Other(members) => of_members(members),
+            }
+    });
+    let texts = outcome.output.len() + outcome.structured_text.as_ref().map_or(0, |text| text.get().len());
+    let structured = outcome.structured.as_deref().map_or(0, of_value);
+    8 * PER_VALUE
+        + texts
+        + structured
+        + blocks.sum::<usize>()
+        + of_members(&outcome.details)
+        + of_members(&outcome.metadata)
+}
+
+/// Recursion is safe because requests and tool outputs bound the nesting depth.
+fn of_value(value: &Value) -> usize {
+    PER_VALUE
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(of_value).sum(),
+            Value::Object(members) => of_members(members),
+            _ => 0,
+        }
+}
+
+fn of_members(members: &Map<String, Value>) -> usize {
+    members.iter().map(|(name, value)| PER_VALUE + name.len() + of_value(value)).sum()
 }
 
 /// The lifetime of each entry, which frees its memory. Whether an outcome may be used is decided by the engine's clock.
@@ -228,5 +265,14 @@ mod tests {
             results.get(&KEY).await.map(|outcome| outcome.output.len()).filter(|length| *length > 100_000),
             None
         );
+    }
+
+    #[test]
+    fn images_and_data_are_counted_by_size() {
+        let image = ContentBlock::Image { data: "A".repeat(1_000_000), mime_type: "image/png".into() };
+        assert!(weight_of(&Outcome::blocks(vec![image])) > 1_000_000);
+        let rows: Vec<_> = (0..1000).map(|n| serde_json::json!({"name": "x".repeat(100), "n": n})).collect();
+        assert!(weight_of(&Outcome::data(Arc::new(rows.into()))) > 200_000);
+        assert!(weight_of(&Outcome::text("done")) < 1000);
     }
 }

@@ -2,42 +2,47 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// First address, prefix length, and description.
-type Range<A> = (A, u32, &'static str);
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-const V4: [Range<[u8; 4]>; 17] = [
-    ([0, 0, 0, 0], 8, "unspecified address"),
-    ([10, 0, 0, 0], 8, "private address"),
-    ([100, 64, 0, 0], 10, "carrier-grade NAT address"),
-    ([127, 0, 0, 0], 8, "loopback address"),
+/// The networks, with a description. The first match applies.
+const RANGES: [(IpNet, &str); 26] = [
+    (v4([0, 0, 0, 0], 8), "unspecified address"),
+    (v4([10, 0, 0, 0], 8), "private address"),
+    (v4([100, 64, 0, 0], 10), "carrier-grade NAT address"),
+    (v4([127, 0, 0, 0], 8), "loopback address"),
     // Azure serves instance metadata at this address, although it looks public.
-    ([168, 63, 129, 16], 32, "cloud metadata address"),
-    ([169, 254, 0, 0], 16, "link-local or cloud metadata address"),
-    ([172, 16, 0, 0], 12, "private address"),
-    ([192, 0, 0, 0], 24, "reserved address"),
-    ([192, 0, 2, 0], 24, "documentation address"),
-    ([192, 88, 99, 0], 24, "reserved address"),
-    ([192, 168, 0, 0], 16, "private address"),
-    ([198, 18, 0, 0], 15, "benchmarking address"),
-    ([198, 51, 100, 0], 24, "documentation address"),
-    ([203, 0, 113, 0], 24, "documentation address"),
-    ([224, 0, 0, 0], 4, "multicast address"),
-    ([255, 255, 255, 255], 32, "broadcast address"),
-    ([240, 0, 0, 0], 4, "reserved address"),
+    (v4([168, 63, 129, 16], 32), "cloud metadata address"),
+    (v4([169, 254, 0, 0], 16), "link-local or cloud metadata address"),
+    (v4([172, 16, 0, 0], 12), "private address"),
+    (v4([192, 0, 0, 0], 24), "reserved address"),
+    (v4([192, 0, 2, 0], 24), "documentation address"),
+    (v4([192, 88, 99, 0], 24), "reserved address"),
+    (v4([192, 168, 0, 0], 16), "private address"),
+    (v4([198, 18, 0, 0], 15), "benchmarking address"),
+    (v4([198, 51, 100, 0], 24), "documentation address"),
+    (v4([203, 0, 113, 0], 24), "documentation address"),
+    (v4([224, 0, 0, 0], 4), "multicast address"),
+    (v4([255, 255, 255, 255], 32), "broadcast address"),
+    (v4([240, 0, 0, 0], 4), "reserved address"),
+    (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified address"),
+    (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback address"),
+    (v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), "cloud metadata address"),
+    (v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7), "private address"),
+    (v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "link-local address"),
+    (v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "multicast address"),
+    // Includes Teredo (2001::/32), benchmarking and ORCHID.
+    (v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23), "reserved address"),
+    (v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), "documentation address"),
+    (v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), "documentation address"),
 ];
 
-const V6: [Range<[u16; 8]>; 9] = [
-    ([0, 0, 0, 0, 0, 0, 0, 0], 128, "unspecified address"),
-    ([0, 0, 0, 0, 0, 0, 0, 1], 128, "loopback address"),
-    ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128, "cloud metadata address"),
-    ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "private address"),
-    ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "link-local address"),
-    ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "multicast address"),
-    // Includes Teredo (2001::/32), benchmarking and ORCHID.
-    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, "reserved address"),
-    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, "documentation address"),
-    ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "documentation address"),
-];
+const fn v4(start: [u8; 4], bits: u8) -> IpNet {
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::from_octets(start), bits))
+}
+
+const fn v6(start: [u16; 8], bits: u8) -> IpNet {
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::from_segments(start), bits))
+}
 
 /// Returns the final destination of a packet to `address`: the IPv4 address inside of an IPv4-mapped (RFC 4291), NAT64
 /// (RFC 6052) or 6to4 (RFC 3056) address, else the address itself.
@@ -52,20 +57,10 @@ pub(super) fn reached(address: IpAddr) -> IpAddr {
 
 /// Describes an address that is not public; `None` if it is. The address must come from [`reached`].
 pub(super) fn denied(address: IpAddr) -> Option<&'static str> {
-    match address {
-        IpAddr::V4(v4) => {
-            let within =
-                |start: [u8; 4], bits: u32| (u32::from(v4) ^ u32::from(Ipv4Addr::from(start))) >> (32 - bits) == 0;
-            V4.iter().find(|(start, bits, _)| within(*start, *bits)).map(|(_, _, what)| *what)
-        }
-        IpAddr::V6(v6) => {
-            let within =
-                |start: [u16; 8], bits: u32| (u128::from(v6) ^ u128::from(Ipv6Addr::from(start))) >> (128 - bits) == 0;
-            let named = V6.iter().find(|(start, bits, _)| within(*start, *bits)).map(|(_, _, what)| *what);
-            // Only 2000::/3 is assigned to global unicast so far.
-            named.or((v6.segments()[0] & 0xe000 != 0x2000).then_some("reserved address"))
-        }
-    }
+    let named = RANGES.iter().find(|(network, _)| network.contains(&address)).map(|(_, what)| *what);
+    // Only 2000::/3 is assigned to global unicast so far.
+    let is_reserved = matches!(address, IpAddr::V6(v6) if v6.segments()[0] & 0xe000 != 0x2000);
+    named.or(is_reserved.then_some("reserved address"))
 }
 
 #[cfg(test)]

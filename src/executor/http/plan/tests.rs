@@ -97,7 +97,7 @@ fn every_request_has_call_trace_and_accept_headers() {
         json!({"url": "http://h", "method": "HEAD"}),
     ] {
         let request = request(declared.clone(), json!({"a": 1})).unwrap();
-        assert_eq!(request.call, uuid::Uuid::from_u128(7), "{declared}");
+        assert_eq!(request.signed_for, Some(uuid::Uuid::from_u128(7)), "{declared}");
         assert_eq!(request.private["idempotency-key"], "00000000-0000-0000-0000-000000000007", "{declared}");
         assert_eq!(
             request.headers["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

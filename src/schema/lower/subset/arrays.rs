@@ -4,9 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::objects::empty_item;
 use super::{Alternative, render};
-use crate::schema::lower::conjunction::is_false;
-use crate::schema::lower::conjunction::{Conjunction, Term};
-use crate::schema::lower::lowering::{Lowering, Step, object};
+use crate::schema::lower::conjunction::{Conjunction, Term, is_false};
+use crate::schema::lower::lowering::{Lowering, Step, object, put_some};
 use crate::schema::lower::shape::Shape;
 use crate::schema::lower::{Restore, Target};
 
@@ -22,17 +21,12 @@ impl<'a> Lowering<'a, '_> {
             return Ok(None);
         }
         if let Some(at) = array.unique.filter(|_| max.is_none_or(|max| max > 1)) {
-            self.describe_loss(shape, at, "uniqueItems", "All items must be different.".to_owned(), true);
+            self.describe_keyword(shape, at, "uniqueItems");
         }
-        let around = std::mem::replace(&mut self.here, shape.at);
-        let made = if shape.array.prefix.is_empty() {
-            let items = shape.array.items.clone();
-            self.list(&items, min, max)
-        } else {
-            self.tuple(shape, min, max)
-        };
-        self.here = around;
-        made
+        if !shape.array.prefix.is_empty() {
+            return self.tuple(shape, min, max);
+        }
+        self.list(&shape.array.items, min, max)
     }
 
     fn list(&mut self, items: &[Term<'a>], min: u64, mut max: Option<u64>) -> Step<Option<Alternative>> {
@@ -45,13 +39,9 @@ impl<'a> Lowering<'a, '_> {
         }
         let (items, back) = render(self.target, out.unwrap_or_else(empty_item));
         let mut schema = object([("type", json!("array")), ("items", items)]);
-        if min > 0 {
-            schema.insert("minItems".to_owned(), json!(min));
-        }
-        if let Some(max) = max {
-            schema.insert("maxItems".to_owned(), json!(max));
-        }
-        Ok(Some(Alternative { schema, back: Restore::array(back) }))
+        put_some(&mut schema, "minItems", Some(min).filter(|min| *min > 0));
+        put_some(&mut schema, "maxItems", max);
+        Ok(Some(Alternative { schema, back: Restore::array(Vec::new(), back) }))
     }
 
     fn tuple(&mut self, shape: &Shape<'a>, min: u64, max: Option<u64>) -> Step<Option<Alternative>> {
@@ -68,12 +58,8 @@ impl<'a> Lowering<'a, '_> {
             return self.list(&prefix[0], min, longest);
         }
         if goes_on && shape.array.items_given {
-            self.lose(
-                shape.at,
-                "items",
-                "more items than the listed ones are allowed; narrowed to the listed ones",
-                false,
-            );
+            let message = "more items than the listed ones are allowed; narrowed to the listed ones";
+            self.lose(shape.at, "items", message, false);
         }
         let length = longest.map_or(places, |longest| longest.min(places)).max(min);
         let Some(length) = usize::try_from(length).ok().filter(|length| *length <= MAX_PLACES) else {

@@ -2,10 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Alternative, LoweredNode, member, render};
-use crate::schema::lower::conjunction::{Conjunction, NO_NOTES, Term, first};
-use crate::schema::lower::kinds::Kinds;
-use crate::schema::lower::lowering::{Lowering, Step, object};
+use super::{Alternative, LoweredNode, render};
+use crate::schema::lower::conjunction::{Conjunction, NO_NOTES, Part, Term, first, flatten, is_false};
+use crate::schema::lower::lowering::{Lowering, Step, object, put_some};
 use crate::schema::lower::restore::Member;
 use crate::schema::lower::shape::Shape;
 use crate::schema::lower::{Restore, Target, describe, null};
@@ -17,7 +16,7 @@ impl<'a> Lowering<'a, '_> {
     /// Lowers an object; `None` if no object is valid.
     pub(super) fn object(&mut self, shape: &mut Shape<'a>, root: bool) -> Step<Option<Alternative>> {
         for name in shape.object.required.clone() {
-            if !shape.object.properties.iter().any(|(known, _)| *known == name) {
+            if shape.object.declared(name).is_none() {
                 let conj = self.undeclared(shape, name);
                 shape.object.properties.push((name, conj));
             }
@@ -58,19 +57,16 @@ impl<'a> Lowering<'a, '_> {
     fn named(&mut self, shape: &mut Shape<'a>, root: bool) -> Step<Option<Alternative>> {
         let strict = self.target == Target::OpenAiStrict;
         let (mut properties, mut required, mut members) = (Map::new(), Vec::new(), Vec::new());
-        let here = std::mem::replace(&mut self.here, shape.at);
         for (name, conj) in std::mem::take(&mut shape.object.properties) {
-            let needed = shape.object.required.contains(&name);
+            let (needed, at) = (shape.object.required.contains(&name), first(&conj).unwrap_or(shape.at));
             let Some(mut out) = self.lower_subset(&conj)? else {
                 if needed {
-                    self.here = here;
                     return Ok(None);
                 }
                 continue;
             };
             if !strict && !needed && out.alternatives.is_empty() {
                 // Only `null` is allowed, and Gemini has no type for it.
-                let at = first(&conj).map_or(shape.at, |part| part.at);
                 self.lose(at, "type", "only null is allowed; the property can only be omitted", false);
                 continue;
             }
@@ -78,28 +74,21 @@ impl<'a> Lowering<'a, '_> {
             if strict && !needed {
                 null_is_absent = !null::is_valid(self.document, &conj);
                 if !null_is_absent && !self.defaults_to_null(&conj) {
-                    let at = first(&conj).map_or(shape.at, |part| part.at);
-                    self.lose(
-                        at,
-                        "required",
-                        "optional, and null is a distinct value; the property cannot be omitted",
-                        false,
-                    );
+                    let message = "optional, and null is a distinct value; the property cannot be omitted";
+                    self.lose(at, "required", message, false);
                 }
                 out.null = true;
             }
             let alias = self.aliases.name(name).to_owned();
             self.spend(alias.len())?;
             let (mut schema, back) = render(self.target, out);
-            self.rename(first(&conj).map_or(shape.at, |part| part.at), name, &alias, &mut schema);
-            let original = (alias != name).then(|| name.to_owned());
-            members.push(Member { name: alias.clone(), original, null_is_absent, back });
+            self.rename(at, name, &alias, &mut schema);
+            members.push(Member { null_is_absent, ..Member::new(name, &alias, back) });
             if strict || needed {
                 required.push(json!(alias));
             }
             properties.insert(alias, schema);
         }
-        self.here = here;
         if properties.is_empty() && self.target == Target::Gemini && !root {
             return Ok(Some(self.empty_entries()));
         }
@@ -109,7 +98,7 @@ impl<'a> Lowering<'a, '_> {
         let (names, needed) = (properties.len() as u64, shape.object.required.len() as u64);
         let mut schema = self.closed(properties, required);
         self.sizes(shape, &mut schema, names, needed);
-        Ok(Some(Alternative { schema, back: Restore::object(members) }))
+        Ok(Some(Alternative { schema, back: Restore::object(members, Restore::Identity) }))
     }
 
     /// Writes the bounds on the number of members, unless every object satisfies them.
@@ -121,11 +110,11 @@ impl<'a> Lowering<'a, '_> {
             if self.target == Target::Gemini {
                 schema.insert(keyword.to_owned(), json!(value));
             } else {
-                self.describe_loss(shape, shape.at, keyword, format!("Must have {text} {value} of the members."), true);
+                self.describe_loss(shape, shape.at, keyword, format!("Must have {text} {value} of the members."));
             }
         }
         if !shape.object.names.is_empty() {
-            self.describe_loss(shape, shape.at, "propertyNames", String::new(), true);
+            self.describe_loss(shape, shape.at, "propertyNames", String::new());
         }
     }
 
@@ -160,24 +149,16 @@ impl<'a> Lowering<'a, '_> {
         if closed {
             return Ok(none.then(|| self.empty_entries()));
         }
-        let around = std::mem::replace(&mut self.here, shape.at);
-        let key = self.lower_key(&shape.object.names.clone())?;
-        let value = self.values(shape)?;
-        self.here = around;
-        let (Some(key), Some((key_by_pattern, value))) = (key, value) else {
+        let (key, value) = (self.lower_key(&shape.object.names.clone())?, self.values(shape)?);
+        let (Some(key), Some((key_by_pattern, (value, back)))) = (key, value) else {
             return Ok(none.then(|| self.empty_entries()));
         };
         let key = key_by_pattern.unwrap_or(key);
-        let (value, back) = value;
         let mut schema = object([("type", json!("array")), ("items", self.entry(key, value))]);
-        if let Some(min) = shape.object.min {
-            schema.insert("minItems".to_owned(), json!(min));
-            if min > 1 {
-                self.lose(shape.at, "minProperties", "written as a list, in which a key may occur twice", true);
-            }
-        }
-        if let Some(max) = shape.object.max {
-            schema.insert("maxItems".to_owned(), json!(max));
+        put_some(&mut schema, "minItems", shape.object.min);
+        put_some(&mut schema, "maxItems", shape.object.max);
+        if shape.object.min > Some(1) {
+            self.lose(shape.at, "minProperties", "written as a list, in which a key may occur twice", true);
         }
         shape.notes.constraints.push("An object, written as a list of entries with key and value.".to_owned());
         Ok(Some(Alternative { schema, back: Restore::Entries(Box::new(back)) }))
@@ -202,26 +183,22 @@ impl<'a> Lowering<'a, '_> {
         let patterns = std::mem::take(&mut shape.object.patterns);
         let Some((pattern, conj)) = patterns.first() else {
             let others = shape.object.others.clone();
-            let unevaluated = shape.object.unevaluated.map(|part| Term::Part(part.without(NO_NOTES)));
+            let unevaluated = shape.object.unevaluated.map(|schema| Term::Part(Part { schema, mask: NO_NOTES }));
             let others = if others.is_empty() { unevaluated.into_iter().collect() } else { others };
             return Ok(self.lower_subset(&others)?.map(|out| (None, render(self.target, out))));
         };
-        if !shape.object.others.iter().any(crate::schema::lower::conjunction::is_false) {
-            self.lose(
-                shape.at,
-                "patternProperties",
-                "other names are also allowed; narrowed to names that match the pattern",
-                false,
-            );
+        if !shape.object.others.iter().any(is_false) {
+            let message = "other names are also allowed; narrowed to names that match the pattern";
+            self.lose(shape.at, "patternProperties", message, false);
         }
         if patterns.len() > 1 {
             self.lose(shape.at, "patternProperties", "several patterns are given; narrowed to the first", false);
             let text = describe::names(patterns.iter().skip(1).map(|(pattern, _)| *pattern));
             // A name that also matches another pattern would have to satisfy its schema, too.
-            self.describe_loss(shape, shape.at, "properties", format!("Names must not match {text}."), true);
+            self.describe_loss(shape, shape.at, "properties", format!("Names must not match {text}."));
         }
         if !shape.object.names.is_empty() {
-            self.describe_loss(shape, shape.at, "propertyNames", String::new(), true);
+            self.describe_loss(shape, shape.at, "propertyNames", String::new());
         }
         let key = json!({"type": "string", "pattern": pattern});
         Ok(self.lower_subset(conj)?.map(|out| (Some(key), render(self.target, out))))
@@ -232,16 +209,15 @@ impl<'a> Lowering<'a, '_> {
         let Some(list) = self.entries(shape, false)? else { return Ok(None) };
         let back = match list.back {
             Restore::Entries(inner) => Restore::FromPairs(ENTRIES.to_owned(), inner),
-            other => Restore::object(vec![member(ENTRIES, other)]),
+            other => Restore::object(vec![Member::new(ENTRIES, ENTRIES, other)], Restore::Identity),
         };
-        let mut properties = Map::new();
-        properties.insert(ENTRIES.to_owned(), Value::Object(list.schema));
+        let properties = object([(ENTRIES, Value::Object(list.schema))]);
         Ok(Some(Alternative { schema: self.closed(properties, vec![json!(ENTRIES)]), back }))
     }
 
     /// Returns `true` if omitting the property is equivalent to `null`.
     fn defaults_to_null(&self, conj: &[Term<'a>]) -> bool {
-        let flat = crate::schema::lower::conjunction::flatten(self.document, conj);
+        let flat = flatten(self.document, conj);
         let default = flat.parts.iter().find_map(|part| part.schema.get("default").filter(|_| part.counts("default")));
         default == Some(&Value::Null)
     }
@@ -249,6 +225,5 @@ impl<'a> Lowering<'a, '_> {
 
 /// Returns the item schema of a list that must be empty.
 pub(super) fn empty_item() -> LoweredNode {
-    let schema = object([("type", json!(Kinds::STRING.names().next().unwrap_or("string")))]);
-    LoweredNode { alternatives: vec![Alternative::same(schema)], ..LoweredNode::default() }
+    LoweredNode { alternatives: vec![Alternative::of_type("string")], ..LoweredNode::default() }
 }

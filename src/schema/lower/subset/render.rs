@@ -34,8 +34,7 @@ pub(in crate::schema::lower) fn render(target: Target, mut out: LoweredNode) -> 
         match only.filter(|schema| schema.get("type").is_some_and(Value::is_string)) {
             Some(schema) => admit_null(schema),
             None => {
-                let null = [("type".to_owned(), json!("null"))].into_iter().collect();
-                out.alternatives.push(Alternative::same(null));
+                out.alternatives.push(Alternative::of_type("null"));
             }
         }
     }

@@ -6,35 +6,16 @@ use std::sync::Arc;
 use serde_json::{Map, Number, Value, json};
 
 use super::{Alternative, LoweredNode};
-use crate::schema::lower::kinds::{Kinds, compare, is_whole};
-use crate::schema::lower::lowering::{Lowering, Step, object};
+use crate::schema::lower::compare::compare;
+use crate::schema::lower::lowering::{Lowering, Step, object, put_some};
 use crate::schema::lower::shape::{Bound, Shape};
 use crate::schema::lower::{Restore, Target, describe, valid};
+use crate::schema::types::{Types, is_whole};
 
 /// Formats that strict schemas support.
 const STRICT: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
-/// Formats that the validator asserts; others are only annotations.
-const ASSERTED: [&str; 19] = [
-    "date",
-    "time",
-    "date-time",
-    "duration",
-    "email",
-    "idn-email",
-    "hostname",
-    "idn-hostname",
-    "ipv4",
-    "ipv6",
-    "uri",
-    "uri-reference",
-    "iri",
-    "iri-reference",
-    "uri-template",
-    "json-pointer",
-    "relative-json-pointer",
-    "regex",
-    "uuid",
-];
+/// Formats of numbers.
+const NUMERIC: [&str; 4] = ["int32", "int64", "float", "double"];
 /// Maximum length that is expressed as a pattern; longer ones make the pattern too large.
 const MAX_COUNTED: u64 = 500;
 
@@ -47,25 +28,13 @@ impl<'a> Lowering<'a, '_> {
         let mut schema = object([("type", json!("string"))]);
         let mut patterns = shape.string.patterns.clone();
         patterns.dedup_by_key(|(pattern, _)| *pattern);
-        for (index, (pattern, at)) in patterns.iter().enumerate() {
-            if index == 0 {
-                schema.insert("pattern".to_owned(), json!(pattern));
-            } else {
-                self.describe_loss(
-                    shape,
-                    *at,
-                    "pattern",
-                    describe::keyword("pattern", &json!(pattern), &Value::Null),
-                    true,
-                );
-            }
+        schema.extend(patterns.first().map(|(pattern, _)| ("pattern".to_owned(), json!(pattern))));
+        for (_, at) in patterns.iter().skip(1) {
+            self.describe_keyword(shape, at, "pattern");
         }
         if self.target == Target::Gemini {
-            for (keyword, value) in [("minLength", min), ("maxLength", max)] {
-                if let Some(value) = value {
-                    schema.insert(keyword.to_owned(), json!(value));
-                }
-            }
+            put_some(&mut schema, "minLength", min);
+            put_some(&mut schema, "maxLength", max);
         } else if min.is_some() || max.is_some() {
             self.length(shape, &mut schema, min, max);
         }
@@ -86,7 +55,7 @@ impl<'a> Lowering<'a, '_> {
         }
         for (keyword, value, how) in [("minLength", min, "At least"), ("maxLength", max, "At most")] {
             if let Some(value) = value {
-                self.describe_loss(shape, shape.at, keyword, format!("{how} {value} characters."), true);
+                self.describe_loss(shape, shape.at, keyword, format!("{how} {value} characters."));
             }
         }
     }
@@ -100,27 +69,26 @@ impl<'a> Lowering<'a, '_> {
             if known && schema.get("format").is_none_or(|other| other == format) {
                 schema.insert("format".to_owned(), json!(format));
             } else if !NUMERIC.contains(&format) {
-                let text = describe::keyword("format", &json!(format), &Value::Null);
-                self.describe_loss(shape, at, "format", text, ASSERTED.contains(&format));
+                self.describe_keyword(shape, at, "format");
             }
         }
     }
 
     pub(super) fn number(&mut self, shape: &mut Shape<'a>, mut integer: bool) -> Option<Alternative> {
-        let mut multiples: Vec<&Number> = Vec::new();
+        let mut multiple: Option<&Number> = None;
         for (value, at) in shape.number.multiples.clone() {
             let Value::Number(number) = value else { continue };
             // A multiple of an integer is an integer.
             let whole = is_whole(number);
             integer |= whole;
             let every = integer && compare(number, &Number::from(1)) == Ordering::Equal;
-            if every || multiples.iter().any(|known| compare(known, number) == Ordering::Equal) {
+            if every || multiple.is_some_and(|known| compare(known, number) == Ordering::Equal) {
                 continue;
             }
-            if self.target == Target::OpenAiStrict && multiples.is_empty() {
-                multiples.push(number);
+            if self.target == Target::OpenAiStrict && multiple.is_none() {
+                multiple = Some(number);
             } else {
-                self.describe_loss(shape, at, "multipleOf", describe::keyword("multipleOf", value, &Value::Null), true);
+                self.describe_keyword(shape, at, "multipleOf");
             }
         }
         let mut schema = object([("type", json!(if integer { "integer" } else { "number" }))]);
@@ -144,22 +112,17 @@ impl<'a> Lowering<'a, '_> {
             } else {
                 let text = format!("Must be {} than {value}.", if lower { "greater" } else { "less" });
                 schema.insert(keyword.to_owned(), Value::Number(value));
-                self.describe_loss(shape, bound.at, exclusive, text, true);
+                self.describe_loss(shape, bound.at, exclusive, text);
             }
         }
-        if let (Some(multiple), true) = (multiples.first(), self.target == Target::OpenAiStrict) {
-            schema.insert("multipleOf".to_owned(), Value::Number((*multiple).clone()));
-        }
+        schema.extend(multiple.map(|multiple| ("multipleOf".to_owned(), Value::Number(multiple.clone()))));
         let empty = min.zip(max).is_some_and(|(min, max)| match compare(min.value, max.value) {
             Ordering::Greater => true,
             Ordering::Equal => min.exclusive || max.exclusive,
             Ordering::Less => false,
         });
-        let ends = |keyword: &str| match schema.get(keyword) {
-            Some(Value::Number(number)) => Some(number),
-            _ => None,
-        };
-        let crossed = ends("minimum").zip(ends("maximum")).is_some_and(|(min, max)| compare(min, max).is_gt());
+        let end = |keyword: &str| schema.get(keyword).and_then(Value::as_number);
+        let crossed = end("minimum").zip(end("maximum")).is_some_and(|(min, max)| compare(min, max).is_gt());
         (!empty && !crossed).then_some(Alternative::same(schema))
     }
 
@@ -170,7 +133,7 @@ impl<'a> Lowering<'a, '_> {
         let strict = self.target == Target::OpenAiStrict;
         let mut kinds: [Vec<&Value>; 4] = Default::default();
         for value in values {
-            if !Kinds::of(value).meets(shape.kinds) || !valid::fits(self.document, shape, value, 0) {
+            if !Types::of(value).meets(shape.kinds) || !valid::fits(self.document, shape, value, 0) {
                 continue;
             }
             self.spend(value.as_str().map_or(8, str::len))?;
@@ -183,7 +146,7 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         if kinds[2].len() == 2 {
-            out.alternatives.push(Alternative::same(object([("type", json!("boolean"))])));
+            out.alternatives.push(Alternative::of_type("boolean"));
             kinds[2].clear();
         }
         let kept = if strict { 3 } else { 0 };
@@ -211,12 +174,8 @@ impl<'a> Lowering<'a, '_> {
                 other => other.to_string(),
             };
             if texts.iter().any(|known| *known == text) {
-                self.lose(
-                    shape.at,
-                    "enum",
-                    format!("{} cannot be distinguished from another value", describe::value(value)),
-                    false,
-                );
+                let message = format!("{} cannot be distinguished from another value", describe::value(value));
+                self.lose(shape.at, "enum", message, false);
                 continue;
             }
             other |= value.as_str() != Some(&text);
@@ -230,9 +189,6 @@ impl<'a> Lowering<'a, '_> {
         }
     }
 }
-
-/// Formats of numbers.
-const NUMERIC: [&str; 4] = ["int32", "int64", "float", "double"];
 
 /// Returns a bound of integers, inclusive if that is exact.
 fn whole_bound(bound: Bound, lower: bool) -> (Number, bool) {

@@ -13,11 +13,13 @@ use super::number::Number;
 /// # Errors
 /// Returns a message for the model: what is invalid and where, or why the value is not finite.
 pub fn evaluate(text: &str) -> Result<Number, String> {
-    let mut machine = Machine { text, values: Vec::new(), pending: Vec::new(), wants_operand: true };
-    let mut at = 0;
-    while let Some((token, start, end)) = next_token(text, at)? {
-        at = end;
-        machine.take(token, start)?;
+    let mut machine = Machine { text, at: 0, values: Vec::new(), pending: Vec::new(), wants_operand: true };
+    while let Some((token, start)) = machine.next_token()? {
+        if machine.wants_operand {
+            machine.operand(token, start)?;
+        } else {
+            machine.operator(token, start)?;
+        }
     }
     machine.finish()
 }
@@ -27,31 +29,6 @@ enum Token<'a> {
     Number(Number),
     Name(&'a str),
     Symbol(char),
-}
-
-/// Returns the token at or after the byte `at`, with its start and end.
-fn next_token(text: &str, at: usize) -> Result<Option<(Token<'_>, usize, usize)>, String> {
-    let rest = text[at..].trim_start();
-    let start = text.len() - rest.len();
-    let Some(first) = rest.chars().next() else { return Ok(None) };
-    let (token, len) = if first.is_ascii_digit() || first == '.' {
-        let len = number_len(rest);
-        (Token::Number(number(&rest[..len], text, start)?), len)
-    } else if first.is_alphabetic() || first == '_' {
-        let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        (Token::Name(&rest[..len]), len)
-    } else if rest.starts_with("**") {
-        (Token::Symbol('^'), 2)
-    } else {
-        let symbol = match first {
-            '×' | '·' => '*',
-            '÷' => '/',
-            '−' => '-',
-            other => other,
-        };
-        (Token::Symbol(symbol), first.len_utf8())
-    };
-    Ok(Some((token, start, start + len)))
 }
 
 /// Returns the length of the number in bytes: digits, dots, and an exponent if it has digits.
@@ -81,13 +58,11 @@ fn number(literal: &str, text: &str, start: usize) -> Result<Number, String> {
 
 /// An item on the operator stack, waiting for its right side.
 #[derive(Debug, Clone, Copy)]
-enum Pending<'a> {
+enum Pending {
     Binary(char),
     Negation,
     /// An open parenthesis at this byte.
     Open(usize),
-    /// A function whose parenthesis must follow.
-    Called(Function, &'a str, usize),
     /// The open parenthesis of a function, and the number of values before its arguments.
     Arguments(Function, usize, usize),
 }
@@ -95,8 +70,10 @@ enum Pending<'a> {
 /// The two stacks of Dijkstra's shunting-yard algorithm.
 struct Machine<'a> {
     text: &'a str,
+    /// The end of the last token, in bytes.
+    at: usize,
     values: Vec<Number>,
-    pending: Vec<Pending<'a>>,
+    pending: Vec<Pending>,
     /// `true` if a number, a name or `(` must come next; `false` if an operator or `)` must.
     wants_operand: bool,
 }
@@ -115,16 +92,30 @@ fn precedence(operator: char) -> Option<(u8, bool)> {
 const SIGN: u8 = 3;
 
 impl<'a> Machine<'a> {
-    fn take(&mut self, token: Token<'a>, start: usize) -> Result<(), String> {
-        if let Some(Pending::Called(function, name, at)) = self.pending.last().copied() {
-            if !matches!(token, Token::Symbol('(')) {
-                return Err(format!("{name} at {} needs parentheses: {name}(…)", place(self.text, at)));
-            }
-            self.pending.pop();
-            self.pending.push(Pending::Arguments(function, self.values.len(), start));
-            return Ok(());
-        }
-        if self.wants_operand { self.operand(token, start) } else { self.operator(token, start) }
+    /// Returns the next token and its start.
+    fn next_token(&mut self) -> Result<Option<(Token<'a>, usize)>, String> {
+        let rest = self.text[self.at..].trim_start();
+        let start = self.text.len() - rest.len();
+        let Some(first) = rest.chars().next() else { return Ok(None) };
+        let (token, len) = if first.is_ascii_digit() || first == '.' {
+            let len = number_len(rest);
+            (Token::Number(number(&rest[..len], self.text, start)?), len)
+        } else if first.is_alphabetic() || first == '_' {
+            let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            (Token::Name(&rest[..len]), len)
+        } else if rest.starts_with("**") {
+            (Token::Symbol('^'), 2)
+        } else {
+            let symbol = match first {
+                '×' | '·' => '*',
+                '÷' => '/',
+                '−' => '-',
+                other => other,
+            };
+            (Token::Symbol(symbol), first.len_utf8())
+        };
+        self.at = start + len;
+        Ok(Some((token, start)))
     }
 
     fn operand(&mut self, token: Token<'a>, start: usize) -> Result<(), String> {
@@ -132,7 +123,12 @@ impl<'a> Machine<'a> {
             Token::Number(number) => self.value(number),
             Token::Name(name) => match (functions::constant(name), functions::function(name)) {
                 (Some(constant), _) => self.value(constant),
-                (None, Some(function)) => self.pending.push(Pending::Called(function, name, start)),
+                (None, Some(function)) => match self.next_token()? {
+                    Some((Token::Symbol('('), open)) => {
+                        self.pending.push(Pending::Arguments(function, self.values.len(), open));
+                    }
+                    _ => return Err(format!("{name} at {} needs parentheses: {name}(…)", place(self.text, start))),
+                },
                 (None, None) => {
                     let name = crate::domain::json::shorten(name, 40);
                     let advice = functions::advice(&name);
@@ -188,7 +184,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Applies pending operators of at least the given precedence, up to the last open parenthesis, which it returns.
-    fn reduce(&mut self, tightness: u8) -> Result<Option<Pending<'a>>, String> {
+    fn reduce(&mut self, tightness: u8) -> Result<Option<Pending>, String> {
         while let Some(last) = self.pending.last().copied() {
             let value = match last {
                 Pending::Binary(operator) if precedence(operator).is_some_and(|(binds, _)| binds >= tightness) => {
@@ -211,9 +207,6 @@ impl<'a> Machine<'a> {
     }
 
     fn finish(mut self) -> Result<Number, String> {
-        if let Some(Pending::Called(_, name, at)) = self.pending.last() {
-            return Err(format!("{name} at {} needs parentheses: {name}(…)", place(self.text, *at)));
-        }
         if self.wants_operand {
             return Err("the expression ends where a number should follow".to_owned());
         }

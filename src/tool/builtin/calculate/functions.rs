@@ -4,13 +4,9 @@ use std::f64::consts;
 
 use super::number::Number;
 
-/// A function of the calculator.
+/// A function of the calculator: its name in lower case, and its rule.
 #[derive(Debug, Clone, Copy)]
-pub struct Function {
-    /// The name in lower case.
-    pub name: &'static str,
-    rule: Rule,
-}
+pub struct Function(&'static str, Rule);
 
 #[derive(Debug, Clone, Copy)]
 enum Rule {
@@ -26,29 +22,29 @@ enum Rule {
 
 use Rule::{Abs, Choice, Real, Whole};
 
-static FUNCTIONS: [(&str, Rule); 22] = [
-    ("sqrt", Real(f64::sqrt)),
-    ("cbrt", Real(f64::cbrt)),
-    ("abs", Abs),
-    ("exp", Real(f64::exp)),
-    ("ln", Real(f64::ln)),
-    ("log2", Real(f64::log2)),
-    ("log10", Real(f64::log10)),
-    ("sin", Real(f64::sin)),
-    ("cos", Real(f64::cos)),
-    ("tan", Real(f64::tan)),
-    ("asin", Real(f64::asin)),
-    ("acos", Real(f64::acos)),
-    ("atan", Real(f64::atan)),
-    ("sinh", Real(f64::sinh)),
-    ("cosh", Real(f64::cosh)),
-    ("tanh", Real(f64::tanh)),
-    ("floor", Whole(f64::floor)),
-    ("ceil", Whole(f64::ceil)),
-    ("round", Whole(f64::round)),
-    ("trunc", Whole(f64::trunc)),
-    ("min", Choice(|best, next| next < best)),
-    ("max", Choice(|best, next| next > best)),
+static FUNCTIONS: [Function; 22] = [
+    Function("sqrt", Real(f64::sqrt)),
+    Function("cbrt", Real(f64::cbrt)),
+    Function("abs", Abs),
+    Function("exp", Real(f64::exp)),
+    Function("ln", Real(f64::ln)),
+    Function("log2", Real(f64::log2)),
+    Function("log10", Real(f64::log10)),
+    Function("sin", Real(f64::sin)),
+    Function("cos", Real(f64::cos)),
+    Function("tan", Real(f64::tan)),
+    Function("asin", Real(f64::asin)),
+    Function("acos", Real(f64::acos)),
+    Function("atan", Real(f64::atan)),
+    Function("sinh", Real(f64::sinh)),
+    Function("cosh", Real(f64::cosh)),
+    Function("tanh", Real(f64::tanh)),
+    Function("floor", Whole(f64::floor)),
+    Function("ceil", Whole(f64::ceil)),
+    Function("round", Whole(f64::round)),
+    Function("trunc", Whole(f64::trunc)),
+    Function("min", Choice(|best, next| next < best)),
+    Function("max", Choice(|best, next| next > best)),
 ];
 
 static CONSTANTS: [(&str, f64); 4] = [("pi", consts::PI), ("π", consts::PI), ("tau", consts::TAU), ("e", consts::E)];
@@ -56,8 +52,7 @@ static CONSTANTS: [(&str, f64); 4] = [("pi", consts::PI), ("π", consts::PI), ("
 /// Finds a function by name, ignoring case.
 #[must_use]
 pub fn function(name: &str) -> Option<Function> {
-    let found = FUNCTIONS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-    found.map(|(name, rule)| Function { name, rule: *rule })
+    FUNCTIONS.iter().copied().find(|Function(known, _)| known.eq_ignore_ascii_case(name))
 }
 
 /// Finds a constant by name, ignoring case.
@@ -70,7 +65,7 @@ pub fn constant(name: &str) -> Option<Number> {
 /// Returns the names of all functions and constants.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let constants = CONSTANTS.iter().map(|(name, _)| *name).filter(|name| name.is_ascii());
-    FUNCTIONS.iter().map(|(name, _)| *name).chain(constants)
+    FUNCTIONS.iter().map(|Function(name, _)| *name).chain(constants)
 }
 
 /// Suggests what to write instead of an unknown name.
@@ -95,12 +90,12 @@ impl Function {
     /// # Errors
     /// Returns a message if the number of arguments is wrong or the value is not finite.
     pub fn apply(self, args: &[Number]) -> Result<Number, String> {
-        let name = self.name;
+        let Self(name, rule) = self;
         let one = || match args {
             [arg] => Ok(*arg),
             _ => Err(format!("{name} takes 1 argument, not {}", args.len())),
         };
-        match self.rule {
+        match rule {
             Real(function) => {
                 let arg = one()?;
                 let value = function(arg.real());

@@ -75,8 +75,7 @@ impl Number {
         let shown = |number: Self| if number.real() < 0.0 { format!("({number})") } else { number.to_string() };
         let what = || format!("{} {operator} {}", shown(self), shown(other));
         let (a, b) = (self.real(), other.real());
-        let divides = matches!(operator, '/' | '%') && b == 0.0 || operator == '^' && a == 0.0 && b < 0.0;
-        if divides {
+        if matches!(operator, '/' | '%') && b == 0.0 || operator == '^' && a == 0.0 && b < 0.0 {
             return Err(format!("{} is a division by zero", what()));
         }
         if let (Int(a), Int(b)) = (self, other)

@@ -95,10 +95,7 @@ impl ExcerptRequest {
         }
         if self.offset > total {
             let word = if total == 1 { "line" } else { "lines" };
-            return Err(ToolError::new(format!(
-                "offset {} is past the end of the result ({total} {word})",
-                self.offset
-            )));
+            return Err(format!("offset {} is past the end of the result ({total} {word})", self.offset).into());
         }
         let start = match self.offset.checked_sub(2) {
             None => 0,
@@ -108,15 +105,11 @@ impl ExcerptRequest {
         // The newline, if any, is the column after the last character.
         let newline = whole[start + line.len()..].starts_with('\n').then_some(line.len());
         let mut places = line.char_indices().map(|(at, _)| at).chain(newline);
-        match places.nth(self.column - 1) {
-            Some(at) => Ok(&whole[start + at..]),
-            None => {
-                let length = grouped(line.chars().count());
-                let message =
-                    format!("column {} is past the end ({length} characters) of line {}", self.column, self.offset);
-                Err(ToolError::new(message))
-            }
-        }
+        let at = places.nth(self.column - 1).ok_or_else(|| {
+            let length = grouped(line.chars().count());
+            format!("column {} is past the end ({length} characters) of line {}", self.column, self.offset)
+        })?;
+        Ok(&whole[start + at..])
     }
 
     /// Returns the number of bytes and lines that remain besides the notice.

@@ -19,7 +19,7 @@ const MAX_SHOWN_BYTES: usize = 128 * 1024;
 const MAX_CHUNKS: usize = 500;
 
 /// The output of one command.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OutputBuffer {
     kept: VecDeque<u8>,
     discarded: usize,
@@ -34,15 +34,7 @@ impl OutputBuffer {
     /// Creates an empty buffer. If the call has secrets, output is shown only at the end, because redaction would miss
     /// a secret that is split across chunks.
     pub fn new(run: &Run) -> Self {
-        Self {
-            kept: VecDeque::new(),
-            discarded: 0,
-            waiting: Vec::new(),
-            since: None,
-            shown: 0,
-            chunks: 0,
-            is_shown: !run.has_secrets(),
-        }
+        Self { is_shown: run.0.redaction.is_none(), ..Self::default() }
     }
 
     /// Appends output.
@@ -102,22 +94,9 @@ impl OutputBuffer {
 
 /// Returns the length of the longest prefix that does not split a character.
 fn whole_characters(bytes: &[u8]) -> usize {
-    let mut end = bytes.len();
-    for back in 1..=bytes.len().min(3) {
-        let byte = bytes[bytes.len() - back];
-        let needed = match byte {
-            0xc0..=0xdf => 2,
-            0xe0..=0xef => 3,
-            0xf0..=0xf7 => 4,
-            0x80..=0xbf => continue,
-            _ => break,
-        };
-        if needed > back {
-            end = bytes.len() - back;
-        }
-        break;
-    }
-    end
+    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    let is_incomplete = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    bytes.len() - if is_incomplete { last.len() } else { 0 }
 }
 
 #[cfg(test)]

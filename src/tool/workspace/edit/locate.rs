@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::domain::truncation;
+
 /// The edited text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Edited {
@@ -34,19 +36,19 @@ pub fn replace_unique(text: &str, old: &str, new: &str) -> Result<Edited, MatchE
     let (at, old) = match find_unique(text, old) {
         // Try the other line ending.
         Err(MatchError::None) if old.contains('\n') => {
-            let other = if old.contains("\r\n") { old.replace("\r\n", "\n") } else { with_crlf(old).into_owned() };
+            let other = if old.contains("\r\n") { old.replace("\r\n", "\n") } else { with_crlf(old) };
             (find_unique(text, &other)?, Cow::Owned(other))
         }
         found => (found?, Cow::Borrowed(old)),
     };
     // The line endings of the replaced text take precedence over those of the file.
     let has_crlf = if old.contains('\n') { old.contains("\r\n") } else { is_crlf };
-    let new = if has_crlf { with_crlf(new) } else { Cow::Borrowed(new) };
+    let new = if has_crlf { Cow::Owned(with_crlf(new)) } else { Cow::Borrowed(new) };
     let (before, after) = (&text[..at], &text[at + old.len()..]);
     Ok(Edited {
-        line: line_after(before),
-        lines_before: count_lines(&old),
-        lines_after: count_lines(&new),
+        line: newlines(before) + 1,
+        lines_before: truncation::lines(&old),
+        lines_after: truncation::lines(&new),
         text: [before, &new, after].concat(),
     })
 }
@@ -62,7 +64,7 @@ fn find_unique(text: &str, old: &str) -> Result<usize, MatchError> {
     let (mut count, mut lines, mut line, mut counted) = (0, Vec::new(), 1, 0);
     for (at, _) in text.match_indices(old) {
         count += 1;
-        line += text[counted..at].bytes().filter(|byte| *byte == b'\n').count();
+        line += newlines(&text[counted..at]);
         counted = at;
         if lines.len() < MAX_LINES {
             lines.push(line);
@@ -74,34 +76,15 @@ fn find_unique(text: &str, old: &str) -> Result<usize, MatchError> {
 /// Returns `true` if at least half of the lines end in CRLF.
 fn is_crlf(text: &str) -> bool {
     let crlf = text.matches("\r\n").count();
-    crlf > 0 && crlf * 2 >= text.bytes().filter(|byte| *byte == b'\n').count()
+    crlf > 0 && crlf * 2 >= newlines(text)
 }
 
-fn with_crlf(text: &str) -> Cow<'_, str> {
-    if !text.contains('\n') {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for line in text.split_inclusive('\n') {
-        match line.strip_suffix('\n') {
-            Some(line) => {
-                out.push_str(line.strip_suffix('\r').unwrap_or(line));
-                out.push_str("\r\n");
-            }
-            None => out.push_str(line),
-        }
-    }
-    Cow::Owned(out)
+fn with_crlf(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-/// Returns the number of the line after the given text.
-fn line_after(before: &str) -> usize {
-    before.bytes().filter(|byte| *byte == b'\n').count() + 1
-}
-
-/// Returns the number of lines that a text touches.
-fn count_lines(piece: &str) -> usize {
-    crate::domain::truncation::lines(piece)
+fn newlines(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
 #[cfg(test)]

@@ -55,18 +55,14 @@ fn most_similar(lines: &[&str], anchor: &str, wanted: &[&str], offset: usize) ->
     likely.truncate(MAX_CANDIDATES);
     let score = |at: usize| {
         let similarity = similarity(lines[at], anchor);
-        let neighbours = wanted.iter().enumerate().filter(|(number, line)| {
+        let neighbors = wanted.iter().enumerate().filter(|(number, line)| {
             let at = (at + number).checked_sub(offset);
             at.and_then(|at| lines.get(at)).is_some_and(|other| other.trim() == line.trim())
         });
-        (similarity, neighbours.count())
+        (similarity >= MIN_SIMILARITY).then(|| similarity + neighbors.count() as f64)
     };
-    let scored =
-        likely.into_iter().map(|(at, _)| (at, score(at))).filter(|(_, (similarity, _))| *similarity >= MIN_SIMILARITY);
-    let best = scored.max_by(|(one_at, (one, one_near)), (other_at, (other, other_near))| {
-        let (one, other) = (one + *one_near as f64, other + *other_near as f64);
-        one.total_cmp(&other).then(other_at.cmp(one_at))
-    });
+    let scored = likely.into_iter().filter_map(|(at, _)| Some((at, score(at)?)));
+    let best = scored.max_by(|(one_at, one), (other_at, other)| one.total_cmp(other).then(other_at.cmp(one_at)));
     best.map(|(at, _)| at)
 }
 

@@ -7,7 +7,7 @@ use crate::tool::BuiltinTool;
 async fn edit(before: &[u8], old: &str, new: &str) -> (String, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("f"), before).unwrap();
-    let tool = BuiltinTool::new(Edit::new(Workspace::open(folder.path()).unwrap()));
+    let tool = BuiltinTool::new(Edit(Workspace::open(folder.path()).unwrap()));
     let output = match tool.invoke(json!({"path": "f", "old_text": old, "new_text": new})).await {
         Ok(ToolOutput::Outcome(outcome)) => outcome.output,
         Ok(other) => panic!("{other:?}"),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 fn folder() -> (tempfile::TempDir, BuiltinTool) {
     let folder = tempfile::tempdir().unwrap();
-    let tool = BuiltinTool::new(Read::new(Workspace::open(folder.path()).unwrap()));
+    let tool = BuiltinTool::new(Read(Workspace::open(folder.path()).unwrap()));
     (folder, tool)
 }
 
@@ -90,8 +90,7 @@ async fn image_is_returned_as_image() {
 
 #[test]
 fn schema_describes_lines() {
-    let definition =
-        BuiltinTool::new(Read::new(Workspace::open(tempfile::tempdir().unwrap().path()).unwrap())).definition;
+    let definition = BuiltinTool::new(Read(Workspace::open(tempfile::tempdir().unwrap().path()).unwrap())).definition;
     let schema = definition.input_schema.to_string();
     assert!(!schema.contains("$ref") && schema.contains("counted from 1"), "{schema}");
     assert_eq!(definition.limits.truncate, Some(Truncate::Head));

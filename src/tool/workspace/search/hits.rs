@@ -8,6 +8,7 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 
 use super::super::path::WorkspacePath;
 use super::super::walk::WalkEnd;
+use crate::domain::truncation::grouped;
 
 /// Maximum length of the shown part of a line, in bytes.
 const MAX_LINE_BYTES: usize = 500;
@@ -15,10 +16,12 @@ const MAX_LINE_BYTES: usize = 500;
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// All matches so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Hits {
-    text: String,
-    limit: usize,
+    /// The shown lines.
+    pub text: String,
+    /// Maximum number of matching lines.
+    pub limit: usize,
     /// Number of matching lines.
     pub lines: usize,
     /// Number of files with matches.
@@ -30,27 +33,31 @@ pub struct Hits {
 }
 
 impl Hits {
-    pub fn new(limit: usize) -> Self {
-        Self { text: String::new(), limit, lines: 0, files: 0, searched: 0, skipped: 0 }
-    }
-
     /// Starts the next file.
     pub fn of<'h>(&'h mut self, place: &WorkspacePath, matcher: &'h RegexMatcher) -> FileHits<'h> {
-        let (before, lines_before) = (self.text.len(), self.lines);
-        FileHits {
-            path: place.to_string(),
-            before,
-            lines_before,
-            is_binary: false,
-            is_full: false,
-            matcher,
-            hits: self,
-        }
+        let (path, before, lines_before) = (place.to_string(), self.text.len(), self.lines);
+        FileHits { path, before, lines_before, is_binary: false, is_full: false, matcher, hits: self }
     }
 
-    /// Returns the matches and the summary.
-    pub fn text(self, end: WalkEnd) -> String {
-        let summary = super::summary(&self, end);
+    /// Returns the matches and the summary line.
+    pub fn into_text(self, end: WalkEnd) -> String {
+        let counted =
+            |count: usize, one: &str, many: &str| format!("{} {}", grouped(count), if count == 1 { one } else { many });
+        let passed = match self.skipped {
+            0 => String::new(),
+            count => format!("; {} not text", counted(count, "file is", "files are")),
+        };
+        let more = match end {
+            WalkEnd::Complete => "",
+            WalkEnd::Stopped if self.lines > 0 => "; more lines match: narrow the pattern, the path or the glob",
+            WalkEnd::Stopped | WalkEnd::TooMany => "; not all files were searched: search a subfolder",
+        };
+        let summary = if self.lines == 0 {
+            format!("[no matching line in {}{passed}{more}]", counted(self.searched, "file", "files"))
+        } else {
+            let lines = counted(self.lines, "matching line", "matching lines");
+            format!("[{lines} in {}{more}{passed}]", counted(self.files, "file", "files"))
+        };
         self.text + &summary
     }
 }
@@ -83,9 +90,7 @@ impl FileHits<'_> {
     }
 
     fn show(&mut self, mark: char, line: Option<u64>, text: &[u8], found: usize) {
-        let path = &self.path;
-        let line = line.unwrap_or_default();
-        let text = excerpt(text, found);
+        let (path, line, text) = (&self.path, line.unwrap_or_default(), excerpt(text, found));
         self.hits.text.push_str(&format!("{path}{mark}{line}{mark} {text}\n"));
     }
 }

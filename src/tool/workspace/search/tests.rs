@@ -16,7 +16,7 @@ fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
 }
 
 async fn search(folder: &tempfile::TempDir, arguments: Value) -> String {
-    match BuiltinTool::new(Search::new(Workspace::open(folder.path()).unwrap())).invoke(arguments).await {
+    match BuiltinTool::new(Search(Workspace::open(folder.path()).unwrap())).invoke(arguments).await {
         Ok(ToolOutput::Outcome(outcome)) => outcome.output,
         Ok(other) => panic!("{other:?}"),
         Err(failure) => failure.text,

@@ -1,0 +1,324 @@
+//! The start of a service: builds every part from the settings and connects the parts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{App, Builder, StackLayer, StartError, background, from_config, given_signing_secret, retention, signing};
+use crate::access::Access;
+use crate::auth::{Auth, Defaults, Jwt};
+use crate::callbacks::{self, Callbacks};
+use crate::config::Config;
+use crate::domain::{Clock, IdGenerator, Tenant};
+use crate::engine::{AdmissionControl, Engine, Lease, Rates, Settings};
+use crate::events::Bus;
+use crate::executor::mcp::{ServerContext, Servers};
+use crate::executor::signing_key::SigningKey;
+use crate::executor::{Egress, HttpClient, Processes, Reporting, Secrets, Vault};
+use crate::hooks::{Hooks, RustHook};
+use crate::registry::builder::EntryBuilder;
+use crate::registry::discovery::{self, SharedCatalogs};
+use crate::registry::files::{self, ToolsFolder};
+use crate::registry::{Registry, check, refresh};
+use crate::store::journal::Committed;
+use crate::store::lock::ServerLock;
+use crate::store::{Db, Journal, Stores};
+use crate::telemetry::{Metrics, Tracer};
+use crate::tool::{BuiltinTool, builtin, system};
+use crate::upstreams::{Declarations, Upstreams};
+
+/// The id of the key that is derived from the signing secret.
+const DERIVED: &str = "signing-secret";
+
+/// The parts that most other parts are built from.
+struct SharedParts {
+    config: Config,
+    clock: Clock,
+    ids: IdGenerator,
+    secrets: Secrets,
+    stores: Stores,
+    signing_key: SigningKey,
+    vault: Vault,
+    reporting: Reporting,
+    client: HttpClient,
+    tracer: Tracer,
+    metrics: Metrics,
+    background: CancellationToken,
+    /// Whether the app is a command-line client of the database.
+    is_command_line: bool,
+    lock: Option<ServerLock>,
+}
+
+impl Builder {
+    /// Opens the database, migrates it, loads the tools, and starts the background tasks.
+    ///
+    /// # Errors
+    /// Returns an error if the settings are invalid, or a resource cannot be opened.
+    pub async fn start(self) -> Result<App, StartError> {
+        let Self { config, tools, layers, hooks, clock, ids, secrets, is_command_line } = self;
+        let node: Arc<str> = node_name(&clock, is_command_line).into();
+        let declarations = Declarations::read(&config.upstreams.0, &config.mcp_servers.file);
+        let declarations = declarations.map_err(StartError::Upstreams)?;
+        let parts = SharedParts::open(config, clock, ids, secrets, is_command_line).await?;
+        let store = parts.stores.of(&Tenant::default());
+        let hooks = parts.hooks(hooks)?;
+        let (processes, servers) = (from_config::processes(&parts.config.process, &parts.secrets)?, Servers::default());
+        let registry = parts.registry(tools, layers, &processes, &servers)?;
+        registry.reload(&store).await?;
+        hooks.reload(&parts.stores).await?;
+        let context = parts.server_context(processes);
+        let upstreams =
+            Upstreams::new(declarations, servers, context, registry.clone(), store.clone(), parts.vault.clone());
+        upstreams.reload(!is_command_line).await?;
+        parts.spawn_upkeep(&registry, &hooks, &upstreams);
+        let bus = Bus::default();
+        let (journal, writer) = parts.journal(bus.clone());
+        let callback_wakeup = Arc::<Notify>::default();
+        let (callback_counts, callbacks) = parts.spawn_callbacks(callback_wakeup.clone());
+        let operator = Access::operator(&parts.stores, &registry);
+        let auth = parts.auth(registry.clone()).await?;
+        let settings = parts.engine_settings(node.clone(), callback_wakeup.clone(), hooks);
+        let (stores, clock, ids) = (parts.stores.clone(), parts.clock.clone(), parts.ids.clone());
+        let engine = Arc::new(Engine::new(registry, journal.clone(), stores, clock, ids, settings));
+        let heartbeat = parts.spawn_heartbeat(&engine).await?;
+        if !is_command_line {
+            upstreams.wait_first_attempt(Duration::from_millis(parts.config.mcp_servers.start_wait_ms)).await;
+        }
+        Ok(App {
+            config: parts.config,
+            engine,
+            store,
+            operator,
+            auth,
+            bus,
+            clock: parts.clock,
+            journal,
+            signing_key: parts.signing_key,
+            reporting: parts.reporting,
+            callback_wakeup,
+            vault: parts.vault,
+            upstreams,
+            metrics: parts.metrics,
+            tracer: parts.tracer,
+            callback_counts,
+            node,
+            background: parts.background,
+            writer,
+            heartbeat,
+            callbacks,
+            lock: parts.lock,
+        })
+    }
+}
+
+impl SharedParts {
+    async fn open(
+        config: Config,
+        clock: Clock,
+        ids: IdGenerator,
+        secrets: Secrets,
+        is_command_line: bool,
+    ) -> Result<Self, StartError> {
+        let given_secret = given_signing_secret(&config)?;
+        let secrets = from_config::secrets(secrets, &config)?;
+        let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
+        let egress = egress.with_ports(config.egress.allow_ports.iter().copied());
+        let stores = Stores::open(&config.database_url()).await?.bounded(config.tenants);
+        let lock = match Db::file(&config.database_url()) {
+            Some(file) if !is_command_line => Some(ServerLock::take(&file).await?),
+            _ => None,
+        };
+        let signing_key = signing::signing_key(given_secret, &stores.of(&Tenant::default())).await?;
+        // A key derived from the signing secret is the fallback, so that values stored over the API are always
+        // encrypted.
+        let vault = Vault::parse(&config.secrets.encryption_keys.0).map_err(StartError::EncryptionKeys)?;
+        let vault = vault.with_fallback_key(DERIVED, signing_key.derived("presets"));
+        let reporting = Reporting::new(signing_key.clone());
+        if !config.server.public_url.is_empty() {
+            reporting.set_base(&config.server.public_url);
+        }
+        let client = HttpClient::new(egress, secrets.clone(), clock.clone(), reporting.clone());
+        let client = client.map_err(StartError::Client)?;
+        // The HTTP client above installs what this client needs.
+        let tracer = Tracer::new(&config.telemetry).map_err(StartError::Telemetry)?;
+        Ok(Self {
+            config,
+            clock,
+            ids,
+            secrets,
+            stores,
+            signing_key,
+            vault,
+            reporting,
+            client,
+            tracer,
+            metrics: Metrics::default(),
+            background: CancellationToken::new(),
+            is_command_line,
+            lock,
+        })
+    }
+
+    /// Creates the hooks of the program and of the settings.
+    fn hooks(&self, own: Vec<RustHook>) -> Result<Arc<Hooks>, StartError> {
+        let (client, key, clock) = (self.client.clone(), self.signing_key.clone(), self.clock.clone());
+        let hooks = Hooks::new(client, key, clock, self.ids.clone(), own, &self.config.hooks);
+        hooks.map(Arc::new).map_err(|(place, faults)| {
+            let faults: Vec<String> = faults.iter().map(|(pointer, fault)| format!("{pointer}: {fault}")).collect();
+            StartError::Hook(place + 1, faults.join("; "))
+        })
+    }
+
+    /// Creates the registry with the built-in tools and the tools folder.
+    fn registry(
+        &self,
+        tools: Vec<BuiltinTool>,
+        layers: Vec<StackLayer>,
+        processes: &Processes,
+        servers: &Servers,
+    ) -> Result<Arc<Registry>, StartError> {
+        let catalogs = SharedCatalogs::default();
+        let mut builtins = builtin::standard(&self.clock);
+        builtins.push(BuiltinTool::new(builtin::ReadResult(self.stores.clone())));
+        builtins.extend(from_config::tools(&self.config, &self.client, processes)?);
+        if self.config.tools.discovery {
+            builtins.extend(discovery::tools(&catalogs));
+        }
+        builtins.extend(system::tools(&self.stores, &self.clock, background::manageable_groups(&catalogs)));
+        builtins.extend(tools);
+        let entries = EntryBuilder {
+            processes: processes.clone(),
+            servers: servers.clone(),
+            name_separator: self.config.mcp.name_separator.clone(),
+            ..EntryBuilder::new(builtins, self.client.clone(), layers)
+        };
+        let registry = Registry::new(entries, self.clock.clone(), catalogs)
+            .map_err(|(name, faults)| StartError::Builtin(name, check::summary(&faults)))?;
+        let registry = Arc::new(registry);
+        if !self.config.tools.dir.is_empty() {
+            let folder = PathBuf::from(&self.config.tools.dir);
+            let mut tools = ToolsFolder::new(folder.clone());
+            let broken = tools.read(&registry).map_err(|source| StartError::Folder(folder.clone(), source))?;
+            files::report(&folder, Ok(broken));
+            tokio::spawn(files::watch(tools, registry.clone(), self.background.clone()));
+        }
+        Ok(registry)
+    }
+
+    /// Returns the parts that connections to upstream servers need.
+    fn server_context(&self, processes: Processes) -> ServerContext {
+        ServerContext {
+            client: self.client.clone(),
+            processes,
+            secrets: self.secrets.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            pace: from_config::server_timing(&self.config.mcp_servers),
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    /// Starts the tasks that follow changes of other nodes and release unused data.
+    fn spawn_upkeep(&self, registry: &Arc<Registry>, hooks: &Arc<Hooks>, upstreams: &Arc<Upstreams>) {
+        let stop = || self.background.clone();
+        if !self.is_command_line {
+            tokio::spawn(refresh::run(registry.clone(), stop()));
+        }
+        tokio::spawn(background::fold_stats(self.stores.clone(), stop()));
+        let followed = (registry.clone(), hooks.clone(), upstreams.clone());
+        tokio::spawn(background::follow_tools(self.stores.clone(), followed, !self.is_command_line, stop()));
+        let idle = Duration::from_millis(self.config.instances.idle_ms);
+        tokio::spawn(background::end_idle_instances(registry.instances().clone(), idle, stop()));
+        tokio::spawn(background::keep_metrics(self.metrics.clone(), stop()));
+    }
+
+    /// Starts the journal, which publishes its commits on the bus.
+    fn journal(&self, bus: Bus) -> (Journal, JoinHandle<()>) {
+        let metrics = self.metrics.clone();
+        let sink = Arc::new(move |committed: &Committed| {
+            bus.publish(committed);
+            metrics.committed(committed.changes(), committed.took, committed.ended());
+        });
+        Journal::start(self.stores.db().clone(), self.clock.clone(), self.ids.clone(), sink)
+    }
+
+    /// Starts the delivery of callbacks.
+    fn spawn_callbacks(&self, wakeup: Arc<Notify>) -> (Arc<callbacks::Counts>, JoinHandle<()>) {
+        let (stores, client) = (self.stores.clone(), self.client.clone());
+        let callbacks = Callbacks::new(stores, client, self.signing_key.clone(), self.clock.clone());
+        (callbacks.counts(), tokio::spawn(callbacks.run(wakeup, self.background.clone())))
+    }
+
+    /// Creates the authentication, and follows changes of keys.
+    async fn auth(&self, registry: Arc<Registry>) -> Result<Arc<Auth>, StartError> {
+        let Config { auth, events, .. } = &self.config;
+        let jwt = Jwt::new(auth.jwt.clone(), self.clock.clone(), self.reporting.clone()).map_err(StartError::Issuer)?;
+        let streams = events.max_subscribers_per_key;
+        let limits = Defaults { rate: auth.rate, concurrency: auth.concurrency, streams };
+        let (stores, clock) = (self.stores.clone(), self.clock.clone());
+        let auth = Arc::new(Auth::open(stores, registry, clock, jwt, limits, auth.insecure_no_auth).await?);
+        tokio::spawn(auth.clone().follow(self.background.clone()));
+        Ok(auth)
+    }
+
+    fn engine_settings(&self, node: Arc<str>, callbacks_kick: Arc<Notify>, hooks: Arc<Hooks>) -> Settings {
+        let Config { server, store, queue, streams, sessions, cache, tools, .. } = &self.config;
+        let rates = tools.limits.iter().map(|(name, limit)| (name.clone(), limit.rate_per_minute));
+        Settings {
+            node,
+            limits: self.config.limits,
+            store_patience: Duration::from_millis(store.patience_ms),
+            room_kib: server.max_in_flight_mib * 1024,
+            rush: AdmissionControl::new(server.max_backlog, server.burst, Duration::from_millis(server.burst_ms)),
+            rates: Rates::new(rates),
+            max_queued: queue.max_length,
+            max_running: queue.max_running,
+            silence: Duration::from_millis(streams.silence_ms),
+            session_idle_ms: sessions.idle_ms,
+            pause: self.config.pause,
+            results_bytes: cache.max_mib.saturating_mul(1024 * 1024),
+            callbacks_kick,
+            hooks,
+            secrets: self.secrets.clone(),
+            vault: self.vault.clone(),
+            context: self.config.context.0.clone().into(),
+            metrics: self.metrics.clone(),
+            tracer: self.tracer.clone(),
+        }
+    }
+
+    /// Registers the node and starts its heartbeat. A service then also deletes expired data.
+    async fn spawn_heartbeat(&self, engine: &Arc<Engine>) -> Result<JoinHandle<()>, StartError> {
+        let Self { config, stores, clock, background, is_command_line, .. } = self;
+        let lease = Lease {
+            heartbeat: Duration::from_millis(config.node.heartbeat_ms.max(1)),
+            lease: Duration::from_millis(config.node.lease_ms),
+            adopts_calls: !is_command_line,
+            is_alone: matches!(stores.db(), Db::Sqlite(_)),
+        };
+        engine.sign_on(lease).await?;
+        let heartbeat = tokio::spawn(engine.clone().live_on(lease, background.clone()));
+        if !is_command_line {
+            let idle = Duration::from_millis(config.sessions.idle_ms);
+            tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
+            tokio::spawn(retention::run(stores.clone(), clock.clone(), config.retention, background.clone()));
+        }
+        Ok(heartbeat)
+    }
+}
+
+/// Returns a unique node name from the host, the process and the start time.
+fn node_name(clock: &Clock, is_command_line: bool) -> String {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    let host = if host.is_empty() { "node" } else { host };
+    let kind = if is_command_line { "cli-" } else { "" };
+    let (started, number) = (clock.now().0 / 1000, STARTED.fetch_add(1, Ordering::Relaxed));
+    format!("{kind}{host}-{}-{started:x}-{number}", std::process::id())
+}

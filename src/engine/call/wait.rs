@@ -1,0 +1,42 @@
+//! Waits of a call before it runs: a long wait is announced to subscribers, and any interruption ends it.
+
+use tokio::time::Instant;
+
+use super::interrupt::{Deadline, Interrupt, Race, Shutdown};
+use super::state::Ongoing;
+use crate::domain::{Call, Clock};
+use crate::engine::live::LiveCalls;
+
+/// The parts of a node that waiting calls use.
+#[derive(Clone, Copy)]
+pub(super) struct Waiter<'a> {
+    pub clock: &'a Clock,
+    pub live: &'a LiveCalls,
+    pub shutdown: &'a Shutdown,
+}
+
+impl Waiter<'_> {
+    /// Returns the end of the call's queue timeout, which begins with its acceptance. `None` if it has no timeout.
+    pub fn queue_deadline(&self, call: &Call) -> Option<Deadline> {
+        let limit_ms = call.limits?.queue_timeout_ms?;
+        Deadline::of(limit_ms, call.waited_ms(self.clock.moment()), "queue_timeout_ms")
+    }
+
+    /// Waits for the work, or until the call is interrupted. If the wait lasts until `announce_at`, the call is
+    /// announced.
+    ///
+    /// # Errors
+    /// Returns the first [`Interrupt`].
+    pub async fn wait<T>(
+        &self,
+        job: &mut Ongoing,
+        announce_at: Instant,
+        deadline: Option<Deadline>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Interrupt> {
+        let announce_at = (!job.is_announced()).then_some(announce_at);
+        let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
+        let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(deadline);
+        race.run_announcing(announce_at, job.announce(self.live), work).await
+    }
+}

@@ -1,0 +1,212 @@
+//! The compiler of tools: definitions to entries.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+
+use super::check::{self, Fault};
+use super::entry::{Entry, LoweredSchemas, Provenance};
+use super::fetched::FetchedDefinition;
+use super::presets;
+use crate::domain::{ExecutorSpec, NameSeparator, Source, ToolDefinition};
+use crate::executor::http::{HttpClient, HttpExecutor};
+use crate::executor::mcp::{McpExecutor, Servers};
+use crate::executor::process::{ProcessExecutor, Processes};
+use crate::executor::{Executor, ExternalExecutor, Instances};
+use crate::policy::{self, StackLayer};
+use crate::schema::{self, Compiled, Role};
+use crate::tool::BuiltinTool;
+
+/// A builder of entries that holds the built-in tools, the HTTP client and the policy layers of all tools.
+pub struct EntryBuilder {
+    /// The built-in tools by name.
+    pub builtins: BTreeMap<String, BuiltinTool>,
+    /// The HTTP client that tools share.
+    pub client: HttpClient,
+    /// The policy layers of all tools.
+    pub layers: Vec<StackLayer>,
+    /// The instances of all tools that factories create.
+    pub instances: Instances,
+    /// The runner of programs. The default runs none.
+    pub processes: Processes,
+    /// The upstream MCP servers. The default is an empty set.
+    pub servers: Servers,
+    /// The replacement for the dots of tool names over MCP. The default is `__`.
+    pub name_separator: NameSeparator,
+}
+
+impl EntryBuilder {
+    /// Creates a builder with these built-in tools; a later tool replaces an earlier tool of the same name.
+    #[must_use]
+    pub fn new(builtins: Vec<BuiltinTool>, client: HttpClient, layers: Vec<StackLayer>) -> Self {
+        Self {
+            builtins: builtins.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect(),
+            client,
+            layers,
+            instances: Instances::default(),
+            processes: Processes::default(),
+            servers: Servers::default(),
+            name_separator: NameSeparator::default(),
+        }
+    }
+
+    /// Compiles a definition.
+    ///
+    /// # Errors
+    /// Returns all faults of the definition.
+    pub fn make(&self, declared: ToolDefinition, made: Provenance) -> Result<Entry, Vec<Fault>> {
+        self.make_with(declared, made, FetchedDefinition::default())
+    }
+
+    /// Compiles a definition together with the document that its `definition_url` returned.
+    ///
+    /// # Errors
+    /// Returns all faults of the combined definition.
+    pub fn make_with(
+        &self,
+        declared: ToolDefinition,
+        made: Provenance,
+        fetched: FetchedDefinition,
+    ) -> Result<Entry, Vec<Fault>> {
+        let mut definition = declared.clone();
+        if let Some(overlay) = &fetched.overlay {
+            overlay.apply(&mut definition);
+        }
+        let mut faults = check::definition(&definition);
+        definition.title.get_or_insert_with(|| declared.name.clone());
+        let builtin = match &declared.executor {
+            ExecutorSpec::Builtin { name } => self.builtins.get(name),
+            _ => None,
+        };
+        faults.extend(self.registration_fault(&declared.executor, made.source));
+        if definition.input_schema.is_null() {
+            match builtin {
+                Some(builtin) => definition.input_schema = builtin.definition.input_schema.clone(),
+                None => faults.push(missing_schema(&declared)),
+            }
+        }
+        let executor = self.executor(&definition, builtin, &mut faults);
+        let validate = builtin.and_then(|builtin| builtin.validate.clone());
+        let has_presets = !definition.presets.is_empty();
+        let (validate, validate_with_presets) = if has_presets { (None, validate) } else { (validate, None) };
+        if has_presets {
+            presets::check(&definition, &mut faults);
+            presets::hide(&mut definition);
+        }
+        // The check of the presets has reported the faults of the full schema already.
+        let is_compiled = !has_presets || faults.is_empty();
+        let input = is_compiled.then(|| compile(&definition.input_schema, Role::Input, "/input_schema", &mut faults));
+        let output = definition.output_schema.as_ref();
+        let output = output.and_then(|schema| compile(schema, Role::Output, "/output_schema", &mut faults));
+        match (input.flatten(), executor) {
+            (Some(input), Some(executor)) if faults.is_empty() => Ok(Entry {
+                name: definition.name.as_str().into(),
+                title: definition.display_name().into(),
+                role: executor.role(),
+                instances: executor.pool(),
+                is_available: executor.is_available(),
+                is_quarantined: false,
+                lowered: LoweredSchemas::default(),
+                stack: policy::stack(&definition, executor, &self.layers),
+                validate,
+                validate_with_presets,
+                declared,
+                definition,
+                fetched,
+                made,
+                input,
+                output,
+                etag: OnceLock::new(),
+            }),
+            _ => Err(faults),
+        }
+    }
+
+    fn registration_fault(&self, executor: &ExecutorSpec, source: Source) -> Option<Fault> {
+        let is_allowed = source != Source::Api || self.processes.registration;
+        let message = "a program can be declared only in the server's tools folder, unless the operator allows \
+                       registration over the API (`registration` in `[process]`)";
+        (matches!(executor, ExecutorSpec::Process(_)) && !is_allowed).then(|| Fault::at("/executor/type", message))
+    }
+
+    fn executor(
+        &self,
+        definition: &ToolDefinition,
+        builtin: Option<&BuiltinTool>,
+        faults: &mut Vec<Fault>,
+    ) -> Option<Arc<dyn Executor>> {
+        match &definition.executor {
+            ExecutorSpec::Builtin { name } => {
+                if builtin.is_none() {
+                    let nearest = schema::nearest(name, self.builtins.keys().map(String::as_str));
+                    let hint = nearest.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
+                    let message = format!("unknown built-in tool \"{name}\"{hint}");
+                    faults.push(Fault::at("/executor/name", message));
+                }
+                let own = |executor: &Arc<dyn Executor>| executor.for_entry(&self.instances);
+                builtin.map(|builtin| own(&builtin.executor).unwrap_or_else(|| builtin.executor.clone()))
+            }
+            ExecutorSpec::External {} => Some(Arc::new(ExternalExecutor)),
+            ExecutorSpec::Mcp { server, tool } => {
+                executor_or_faults(McpExecutor::new(self.servers.clone(), server, tool), faults)
+            }
+            ExecutorSpec::Http(spec) => {
+                executor_or_faults(HttpExecutor::new(spec, &known(definition), self.client.clone()), faults)
+            }
+            ExecutorSpec::Process(spec) => {
+                executor_or_faults(ProcessExecutor::new(spec, &known(definition), self.processes.clone()), faults)
+            }
+        }
+    }
+}
+
+fn missing_schema(declared: &ToolDefinition) -> Fault {
+    let until = if declared.definition_url.is_some() { " until its `definition_url` has returned one" } else { "" };
+    Fault::at("/input_schema", format!("is required{until}: a JSON Schema with `\"type\":\"object\"`"))
+}
+
+/// Returns the executor, or adds the faults of the `executor` object.
+fn executor_or_faults(
+    created: Result<impl Executor, Vec<(String, String)>>,
+    faults: &mut Vec<Fault>,
+) -> Option<Arc<dyn Executor>> {
+    match created {
+        Ok(executor) => Some(Arc::new(executor)),
+        Err(wrong) => {
+            let at = |(pointer, message)| Fault::at(format!("/executor{pointer}"), message);
+            faults.extend(wrong.into_iter().map(at));
+            None
+        }
+    }
+}
+
+/// Returns the schema with every argument that a placeholder may name, including presets that the schema lacks.
+fn known(definition: &ToolDefinition) -> Cow<'_, Value> {
+    let schema = &definition.input_schema;
+    let is_known = |name: &String| schema.get("properties").is_some_and(|properties| properties.get(name).is_some());
+    if definition.presets.keys().all(is_known) || !schema.is_object() {
+        return Cow::Borrowed(schema);
+    }
+    let mut schema = schema.clone();
+    for name in definition.presets.keys() {
+        if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.entry(name.as_str()).or_insert(Value::Bool(true));
+        }
+    }
+    Cow::Owned(schema)
+}
+
+fn compile(schema: &Value, role: Role, place: &str, faults: &mut Vec<Fault>) -> Option<Compiled> {
+    if schema.is_null() {
+        return None;
+    }
+    match schema::compile(schema, role) {
+        Ok(compiled) => Some(compiled),
+        Err(error) => {
+            faults.push(Fault::at(format!("{place}{}", error.pointer), error.message));
+            None
+        }
+    }
+}

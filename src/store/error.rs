@@ -1,0 +1,58 @@
+//! The error of all operations of the store.
+
+use std::path::PathBuf;
+
+use crate::domain::tenant::QuotaResource;
+
+/// An error returned by the store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The URL is not a supported database URL.
+    #[error("`{url}` is not a database URL: use sqlite::memory:, sqlite://PATH or postgres://USER@HOST/DATABASE")]
+    Url {
+        /// The URL, without a password.
+        url: String,
+    },
+    /// The folder of the SQLite file cannot be created.
+    #[error("cannot create the folder {}: {source}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Another server uses the SQLite file.
+    #[error(
+        "another server uses {}; stop it, configure another file, or share a Postgres database",
+        database.display()
+    )]
+    Served {
+        /// The file.
+        database: PathBuf,
+    },
+    /// The lock file next to the database cannot be locked.
+    #[error("cannot acquire the lock {}: {source}", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// A migration failed.
+    #[error("cannot migrate the database: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    /// The database returned an error or is unreachable.
+    #[error("database error: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The quota of the tenant is reached.
+    #[error("the limit of {most} {} is reached", what.words())]
+    TooMany {
+        /// The resource of the quota.
+        what: QuotaResource,
+        /// The maximum number.
+        most: u32,
+    },
+    /// A stored row cannot be read.
+    #[error("a stored row cannot be read: {0}")]
+    Corrupt(String),
+}

@@ -1,0 +1,259 @@
+//! Statements that run on either database.
+
+use std::borrow::Cow;
+
+use futures_util::future::BoxFuture;
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{
+    Arguments, AssertSqlSafe, Database, Decode, Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
+};
+
+use super::StoreError;
+use super::timeout::TimedPool;
+use crate::domain::{Tenant, Time};
+
+/// A value that both databases can store.
+pub trait Value<'v>: Encode<'v, Sqlite> + Type<Sqlite> + Encode<'v, Postgres> + Type<Postgres> {}
+
+impl<'v, T> Value<'v> for T where T: Encode<'v, Sqlite> + Type<Sqlite> + Encode<'v, Postgres> + Type<Postgres> {}
+
+/// A row that can be read from both databases.
+pub trait Record: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send {}
+
+impl<T> Record for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send {}
+
+/// The connection on which a statement runs.
+pub(super) enum Target<'t, D: Database> {
+    /// Any connection of a pool, with the timeout of the pool.
+    Pool(&'t TimedPool<D>),
+    /// The connection of a transaction.
+    Transaction(&'t mut D::Connection),
+}
+
+impl<D: Database> Target<'_, D> {
+    async fn run<T>(
+        self,
+        work: impl for<'c> FnOnce(&'c mut D::Connection) -> BoxFuture<'c, Result<T, sqlx::Error>> + Send,
+    ) -> Result<T, sqlx::Error> {
+        match self {
+            Self::Pool(pool) => pool.run(work).await,
+            Self::Transaction(connection) => work(connection).await,
+        }
+    }
+}
+
+/// The values of a statement, in the encoding of its database.
+pub(super) enum Bound<'t> {
+    Sqlite(Target<'t, Sqlite>, SqliteArguments),
+    Postgres(Target<'t, Postgres>, PgArguments),
+}
+
+/// A statement with its values. A fixed statement numbers its parameters (`$1`) and receives their values by
+/// [`bind`](Self::bind); the text of a composed one grows with its values.
+pub struct Query<'t> {
+    sql: Cow<'static, str>,
+    bound: Bound<'t>,
+    error: Option<BoxDynError>,
+    is_persistent: bool,
+}
+
+/// Runs a statement by a method of sqlx's executors. `$done` is what the method returned.
+macro_rules! run {
+    ($query:expr, $method:ident, $done:ident => $result:expr) => {{
+        let Query { sql, bound, error, is_persistent } = $query;
+        if let Some(error) = error {
+            return Err(sqlx::Error::Encode(error).into());
+        }
+        let sql = AssertSqlSafe(sql);
+        match bound {
+            Bound::Sqlite(target, arguments) => {
+                let query = sqlx::query_with(sql, arguments).persistent(is_persistent);
+                let $done = target.run(|connection| sqlx::Executor::$method(connection, query)).await?;
+                $result
+            }
+            Bound::Postgres(target, arguments) => {
+                let query = sqlx::query_with(sql, arguments).persistent(is_persistent);
+                let $done = target.run(|connection| sqlx::Executor::$method(connection, query)).await?;
+                $result
+            }
+        }
+    }};
+}
+
+impl<'t> Query<'t> {
+    pub(super) fn new(sql: impl Into<Cow<'static, str>>, bound: Bound<'t>) -> Self {
+        Self { sql: sql.into(), bound, error: None, is_persistent: true }
+    }
+
+    /// Adds the value of the next parameter.
+    #[must_use]
+    pub fn bind<'v>(mut self, value: impl Value<'v>) -> Self {
+        let added = match &mut self.bound {
+            Bound::Sqlite(_, arguments) => Arguments::add(arguments, value),
+            Bound::Postgres(_, arguments) => arguments.add(value),
+        };
+        self.error = self.error.or(added.err());
+        self
+    }
+
+    /// Adds text to the statement.
+    #[must_use]
+    pub fn push(mut self, sql: &str) -> Self {
+        self.sql.to_mut().push_str(sql);
+        self
+    }
+
+    /// Adds a parameter with its value.
+    #[must_use]
+    pub fn push_bind<'v>(self, value: impl Value<'v>) -> Self {
+        let mut query = self.bind(value);
+        let sql = query.sql.to_mut();
+        // Writing to a string cannot fail.
+        let _ = match &query.bound {
+            Bound::Sqlite(_, arguments) => arguments.format_placeholder(sql),
+            Bound::Postgres(_, arguments) => arguments.format_placeholder(sql),
+        };
+        query
+    }
+
+    /// Adds text and a parameter if there is a value.
+    #[must_use]
+    pub fn push_some<'v>(self, sql: &str, value: Option<impl Value<'v>>) -> Self {
+        match value {
+            Some(value) => self.push(sql).push_bind(value),
+            None => self,
+        }
+    }
+
+    /// Adds a list of values in parentheses.
+    #[must_use]
+    pub fn push_list<'v>(mut self, values: impl IntoIterator<Item = impl Value<'v>>) -> Self {
+        let mut separator = "(";
+        for value in values {
+            self = self.push(separator).push_bind(value);
+            separator = ", ";
+        }
+        self.push(")")
+    }
+
+    /// Keeps the statement out of the cache of prepared statements. Statements with lists vary, so they would only
+    /// evict others.
+    #[must_use]
+    pub fn uncached(self) -> Self {
+        Self { is_persistent: false, ..self }
+    }
+
+    /// Returns all rows.
+    pub async fn all<T: Record>(self) -> Result<Vec<T>, StoreError> {
+        let rows: Result<Vec<T>, sqlx::Error> =
+            run!(self, fetch_all, rows => rows.into_iter().map(|row| T::from_row(&row)).collect());
+        Ok(rows?)
+    }
+
+    /// Returns the only column of all rows.
+    pub async fn column<T>(self) -> Result<Vec<T>, StoreError>
+    where
+        (T,): Record,
+    {
+        Ok(self.all::<(T,)>().await?.into_iter().map(|(value,)| value).collect())
+    }
+
+    /// Returns the first row, if there is any.
+    pub async fn optional<T: Record>(self) -> Result<Option<T>, StoreError> {
+        Ok(run!(self, fetch_optional, row => row.map(|row| T::from_row(&row)).transpose())?)
+    }
+
+    /// Returns the only row.
+    pub async fn one<T: Record>(self) -> Result<T, StoreError> {
+        Ok(self.optional().await?.ok_or(sqlx::Error::RowNotFound)?)
+    }
+
+    /// Runs the statement and returns the number of rows that it changed.
+    pub async fn execute(self) -> Result<u64, StoreError> {
+        Ok(run!(self, execute, done => done.rows_affected()))
+    }
+}
+
+/// A running transaction.
+pub enum Transaction<'t> {
+    /// A transaction on SQLite.
+    Sqlite(&'t mut SqliteConnection),
+    /// A transaction on Postgres.
+    Postgres(&'t mut PgConnection),
+}
+
+impl Transaction<'_> {
+    /// Creates a statement of this transaction.
+    pub fn query(&mut self, sql: impl Into<Cow<'static, str>>) -> Query<'_> {
+        let bound = match self {
+            Self::Sqlite(connection) => Bound::Sqlite(Target::Transaction(&mut **connection), Default::default()),
+            Self::Postgres(connection) => Bound::Postgres(Target::Transaction(&mut **connection), Default::default()),
+        };
+        Query::new(sql, bound)
+    }
+}
+
+impl<D: Database> Type<D> for Time
+where
+    i64: Type<D>,
+{
+    fn type_info() -> D::TypeInfo {
+        i64::type_info()
+    }
+
+    fn compatible(info: &D::TypeInfo) -> bool {
+        i64::compatible(info)
+    }
+}
+
+impl<'v, D: Database> Encode<'v, D> for Time
+where
+    i64: Encode<'v, D>,
+{
+    fn encode_by_ref(&self, buffer: &mut D::ArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        self.0.encode_by_ref(buffer)
+    }
+}
+
+impl<'r, D: Database> Decode<'r, D> for Time
+where
+    i64: Decode<'r, D>,
+{
+    fn decode(value: D::ValueRef<'r>) -> Result<Self, BoxDynError> {
+        i64::decode(value).map(Self)
+    }
+}
+
+impl<D: Database> Type<D> for Tenant
+where
+    String: Type<D>,
+{
+    fn type_info() -> D::TypeInfo {
+        String::type_info()
+    }
+
+    fn compatible(info: &D::TypeInfo) -> bool {
+        String::compatible(info)
+    }
+}
+
+impl<'v, D: Database> Encode<'v, D> for Tenant
+where
+    for<'a> &'a str: Encode<'a, D>,
+{
+    fn encode_by_ref(&self, buffer: &mut D::ArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        self.as_str().encode_by_ref(buffer)
+    }
+}
+
+impl<'r, D: Database> Decode<'r, D> for Tenant
+where
+    &'r str: Decode<'r, D>,
+{
+    fn decode(value: D::ValueRef<'r>) -> Result<Self, BoxDynError> {
+        <&str>::decode(value).map(Self::stored)
+    }
+}
