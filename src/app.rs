@@ -28,6 +28,7 @@ mod background;
 mod error;
 mod from_config;
 mod retention;
+mod shards;
 mod signing;
 mod start;
 
@@ -185,6 +186,7 @@ impl App {
         let signed_off = tokio::time::timeout(LAST_WRITES, async {
             // A last heartbeat would register the node again.
             let _ = self.heartbeat.await;
+            self.store.release_shards(&self.node).await?;
             self.store.deregister(&self.node).await
         })
         .await;

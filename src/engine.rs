@@ -147,7 +147,9 @@ impl Engine {
 
     /// Creates the given number of call ids, so that a caller can subscribe to its calls before it submits them.
     pub fn ids(&self, calls: usize) -> Vec<Uuid> {
-        (0..calls).map(|_| self.ids.next()).collect()
+        // Calls of one request are in one shard, so that they can be accepted in one commit.
+        let shard = self.journal.shard_of_new_calls();
+        (0..calls).map(|_| self.ids.next_call(shard)).collect()
     }
 
     /// Returns the argument stream of a tenant's call on this node; `None` if the call has ended or is not streamed.

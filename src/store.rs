@@ -31,6 +31,7 @@ mod quota;
 pub mod retention;
 pub mod sessions;
 pub mod settings;
+pub mod shards;
 pub mod stats;
 pub mod tenants;
 pub mod tickets;

@@ -51,13 +51,15 @@ CREATE TABLE commits (
     stats     TEXT              -- JSON: what the commit adds to `tool_stats` later; NULL if no call ended
 );
 
--- A single row: the last position. The lock on the row serializes the commits of all nodes, so the order of positions
--- is the order of commits. The table has no CHECK, which would be parsed again for every statement.
+-- One row per shard: its last position, which names the shard in its upper bits. The lock on the row serializes the commits of the
+-- shard, so the order of its positions is the order of its commits. A shard belongs to one node, which alone writes new calls to it,
+-- so that nodes do not wait for each other. The table has no CHECK, which would be parsed again for every statement.
 CREATE TABLE event_clock (
-    one SMALLINT NOT NULL PRIMARY KEY,
-    pos BIGINT   NOT NULL
+    shard SMALLINT NOT NULL PRIMARY KEY,
+    pos   BIGINT   NOT NULL,
+    node  TEXT               -- the node that writes new calls to it
 ) WITH (fillfactor = 10);  -- a row that changes all the time stays on its page
-INSERT INTO event_clock (one, pos) VALUES (1, 0);
+INSERT INTO event_clock (shard, pos) VALUES (0, 0);
 
 -- One row per idempotency key. Key and fingerprint are stored as SHA-256 only, as the key may be secret.
 CREATE TABLE idempotency_keys (
@@ -100,13 +102,13 @@ CREATE TABLE callbacks (
 -- In the order in which they are claimed.
 CREATE INDEX callbacks_pending ON callbacks (next_at NULLS FIRST, call_id) WHERE state = 0;
 
--- A single row: up to which position the history was deleted because of its age.
+-- One row per shard: up to which position the history was deleted because of its age.
 CREATE TABLE retention (
-    one        SMALLINT NOT NULL PRIMARY KEY,
+    shard      SMALLINT NOT NULL PRIMARY KEY,
     calls_pos  BIGINT   NOT NULL,  -- calls that ended up to here, and commits
     events_pos BIGINT   NOT NULL   -- reported events of such calls
 ) WITH (fillfactor = 10);
-INSERT INTO retention (one, calls_pos, events_pos) VALUES (1, 0, 0);
+INSERT INTO retention (shard, calls_pos, events_pos) VALUES (0, 0, 0);
 
 
 -- ---------------------------------------------------------------------------------------------------------------------
@@ -130,12 +132,12 @@ CREATE TABLE tool_stats (
     PRIMARY KEY (tenant, tool, minute, executed, code, bucket)
 ) WITH (fillfactor = 50);
 
--- A single row: up to which position `commits.stats` is included in `tool_stats`.
+-- One row per shard: up to which position `commits.stats` is included in `tool_stats`.
 CREATE TABLE stats_folded (
-    one SMALLINT NOT NULL PRIMARY KEY,
-    pos BIGINT   NOT NULL
+    shard SMALLINT NOT NULL PRIMARY KEY,
+    pos   BIGINT   NOT NULL
 ) WITH (fillfactor = 10);
-INSERT INTO stats_folded (one, pos) VALUES (1, 0);
+INSERT INTO stats_folded (shard, pos) VALUES (0, 0);
 
 
 -- ---------------------------------------------------------------------------------------------------------------------
@@ -240,7 +242,7 @@ CREATE TABLE sessions (
     switched    TEXT     NOT NULL,  -- JSON: groups that this session has switched on or off
     completion  TEXT,               -- JSON: the outcome of its task
     doc         TEXT     NOT NULL,  -- JSON: every other field
-    since_pos   BIGINT   NOT NULL,  -- only later calls belong to it, not those of a deleted session with the same id
+    since       TEXT     NOT NULL,  -- a cursor: only later calls belong to it, not those of a deleted session with the same id
     created_at  BIGINT   NOT NULL,
     updated_at  BIGINT   NOT NULL,
     PRIMARY KEY (tenant, id)

@@ -51,12 +51,13 @@ CREATE TABLE commits (
     stats     TEXT                           -- JSON: what the commit adds to `tool_stats` later; NULL if no call ended
 );
 
--- A single row: the last position. Every commit increases it.
+-- One row per shard: its last position. Every commit increases it. A service on SQLite has one shard, 0.
 CREATE TABLE event_clock (
-    one SMALLINT NOT NULL PRIMARY KEY CHECK (one = 1),
-    pos BIGINT   NOT NULL
+    shard INTEGER NOT NULL PRIMARY KEY,
+    pos   INTEGER NOT NULL,
+    node  TEXT              -- the node that writes new calls to it
 );
-INSERT INTO event_clock (one, pos) VALUES (1, 0);
+INSERT INTO event_clock (shard, pos) VALUES (0, 0);
 
 -- One row per idempotency key. Key and fingerprint are stored as SHA-256 only, as the key may be secret.
 CREATE TABLE idempotency_keys (
@@ -99,13 +100,13 @@ CREATE TABLE callbacks (
 -- In the order in which they are claimed; NULL comes first.
 CREATE INDEX callbacks_pending ON callbacks (next_at, call_id) WHERE state = 0;
 
--- A single row: up to which position the history was deleted because of its age.
+-- One row per shard: up to which position the history was deleted because of its age.
 CREATE TABLE retention (
-    one        INTEGER NOT NULL PRIMARY KEY,
+    shard      INTEGER NOT NULL PRIMARY KEY,
     calls_pos  INTEGER NOT NULL,  -- calls that ended up to here, and commits
     events_pos INTEGER NOT NULL   -- reported events of such calls
 );
-INSERT INTO retention (one, calls_pos, events_pos) VALUES (1, 0, 0);
+INSERT INTO retention (shard, calls_pos, events_pos) VALUES (0, 0, 0);
 
 
 -- ---------------------------------------------------------------------------------------------------------------------
@@ -129,12 +130,12 @@ CREATE TABLE tool_stats (
     PRIMARY KEY (tenant, tool, minute, executed, code, bucket)
 );
 
--- A single row: up to which position `commits.stats` is included in `tool_stats`.
+-- One row per shard: up to which position `commits.stats` is included in `tool_stats`.
 CREATE TABLE stats_folded (
-    one INTEGER NOT NULL PRIMARY KEY,
-    pos INTEGER NOT NULL
+    shard INTEGER NOT NULL PRIMARY KEY,
+    pos   INTEGER NOT NULL
 );
-INSERT INTO stats_folded (one, pos) VALUES (1, 0);
+INSERT INTO stats_folded (shard, pos) VALUES (0, 0);
 
 
 -- ---------------------------------------------------------------------------------------------------------------------
@@ -239,7 +240,7 @@ CREATE TABLE sessions (
     switched    TEXT     NOT NULL,  -- JSON: groups that this session has switched on or off
     completion  TEXT,               -- JSON: the outcome of its task
     doc         TEXT     NOT NULL,  -- JSON: every other field
-    since_pos   BIGINT   NOT NULL,  -- only later calls belong to it, not those of a deleted session with the same id
+    since       TEXT     NOT NULL,  -- a cursor: only later calls belong to it, not those of a deleted session with the same id
     created_at  BIGINT   NOT NULL,
     updated_at  BIGINT   NOT NULL,
     PRIMARY KEY (tenant, id)

@@ -9,12 +9,14 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{App, Builder, StackLayer, StartError, background, from_config, given_signing_secret, retention, signing};
+use super::{
+    App, Builder, StackLayer, StartError, background, from_config, given_signing_secret, retention, shards, signing,
+};
 use crate::access::Access;
 use crate::auth::{Auth, Defaults, Jwt};
 use crate::callbacks::{self, Callbacks};
 use crate::config::Config;
-use crate::domain::{Clock, IdGenerator, Tenant};
+use crate::domain::{Clock, IdGenerator, Shard, Tenant};
 use crate::engine::{AdmissionControl, Engine, Lease, Rates, Settings};
 use crate::events::Bus;
 use crate::executor::mcp::{ServerContext, Servers};
@@ -27,7 +29,7 @@ use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check, refresh};
 use crate::store::journal::Committed;
 use crate::store::lock::ServerLock;
-use crate::store::{Db, Journal, Stores};
+use crate::store::{Db, Journal, StoreError, Stores};
 use crate::telemetry::{Metrics, Tracer};
 use crate::tool::{BuiltinTool, builtin, system};
 use crate::upstreams::{Declarations, Upstreams};
@@ -77,7 +79,8 @@ impl Builder {
         upstreams.reload(!is_command_line).await?;
         parts.spawn_upkeep(&registry, &hooks, &upstreams);
         let bus = Bus::default();
-        let (journal, writer) = parts.journal(bus.clone());
+        bus.skip_to(&parts.stores.newest().await?);
+        let (journal, writer) = parts.journal(bus.clone(), &node).await?;
         let callback_wakeup = Arc::<Notify>::default();
         let (callback_counts, callbacks) = parts.spawn_callbacks(callback_wakeup.clone());
         let operator = Access::operator(&parts.stores, &registry);
@@ -238,13 +241,21 @@ impl SharedParts {
     }
 
     /// Starts the journal, which publishes its commits on the bus.
-    fn journal(&self, bus: Bus) -> (Journal, JoinHandle<()>) {
+    async fn journal(&self, bus: Bus, node: &Arc<str>) -> Result<(Journal, JoinHandle<()>), StoreError> {
         let metrics = self.metrics.clone();
         let sink = Arc::new(move |committed: &Committed| {
             bus.publish(committed);
             metrics.committed(committed.changes(), committed.took, committed.ended());
         });
-        Journal::start(self.stores.db().clone(), self.clock.clone(), self.ids.clone(), sink)
+        // Commands are short and share a shard.
+        let shard = if self.is_command_line { Shard::default() } else { self.stores.claim_shard(node).await? };
+        let (db, clock, ids) = (self.stores.db().clone(), self.clock.clone(), self.ids.clone());
+        let (journal, writer) = Journal::start(db, clock, ids, shard, sink);
+        if !self.is_command_line {
+            let follow = shards::add_while_slow(self.stores.clone(), journal.clone(), node.clone());
+            tokio::spawn(self.background.clone().run_until_cancelled_owned(follow));
+        }
+        Ok((journal, writer))
     }
 
     /// Starts the delivery of callbacks.

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
+use super::cursor::Shard;
 use super::time::{Moment, Tick, Time};
 
 /// A source of wall-clock time and of monotonic readings for durations. Clones are cheap and share the same time.
@@ -106,6 +107,19 @@ impl IdGenerator {
             IdSource::Counted(last) => {
                 let number = last.fetch_add(1, Ordering::Relaxed) + 1;
                 Uuid::from_u128((0x7 << 76) | (0x2 << 62) | u128::from(number))
+            }
+        }
+    }
+
+    /// Generates the next id of a call of this shard.
+    #[must_use]
+    pub fn next_call(&self, shard: Shard) -> Uuid {
+        match &*self.0 {
+            IdSource::Random => shard.id_within(self.next()),
+            // Keeps the numbers apart from the shard.
+            IdSource::Counted(_) => {
+                let number = self.next().as_u128() & u128::from(u32::MAX);
+                shard.id_within(Uuid::from_u128((0x7 << 76) | (0x2 << 62) | (number << 12)))
             }
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{LimitsSpec, Time};
+use super::{Cursor, LimitsSpec, Time};
 
 /// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -55,10 +55,10 @@ pub struct Session {
     pub created_at: Time,
     /// The time of the last change or recorded use.
     pub updated_at: Time,
-    /// The position of the newest event at its creation. Calls of this session have later positions; calls of a deleted
-    /// session with the same id have earlier ones.
+    /// The newest events at its creation. Calls of this session have later positions; calls of a deleted session with
+    /// the same id have earlier ones.
     #[serde(skip)]
-    pub since_pos: i64,
+    pub since: Cursor,
 }
 
 fn names<S: Serializer>(objects: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -11,6 +11,8 @@ use uuid::Uuid;
 
 use super::frame::{CommitFrames, FramedEvent};
 use super::throttle::ReadThrottle;
+use crate::domain::Cursor;
+use crate::domain::event::Event;
 use crate::store::journal::Committed;
 
 /// Maximum lag of a subscriber of all calls, in commits.
@@ -25,6 +27,8 @@ const EVENTS_BEHIND: usize = 256;
 pub struct Bus {
     /// Limits the cost of subscribers.
     pub throttle: ReadThrottle,
+    /// What was published. The lock keeps the order of publications of several shards.
+    published: Arc<Mutex<Arc<Cursor>>>,
     all: broadcast::Sender<Arc<CommitFrames>>,
     calls: Arc<Calls>,
     /// Size of the frames of large calls that some subscriber of all calls has not received, in bytes.
@@ -73,6 +77,7 @@ impl Default for Bus {
     fn default() -> Self {
         Self {
             throttle: ReadThrottle::default(),
+            published: Arc::default(),
             all: broadcast::Sender::new(COMMITS_BEHIND),
             calls: Arc::default(),
             heavy: Arc::default(),
@@ -83,12 +88,34 @@ impl Default for Bus {
 impl Bus {
     /// Sends the events of a commit to all subscribers. Costs almost nothing without subscribers.
     pub fn publish(&self, committed: &Committed) {
-        let to_calls = self.calls.count.load(Ordering::Relaxed) > 0;
-        if !to_calls && self.all.receiver_count() == 0 {
-            return;
+        self.publish_events(committed.first_pos, committed.last_pos, || committed.events());
+    }
+
+    /// Sends consecutive events of one shard to all subscribers; `events` is called only if there are any.
+    pub fn publish_events(&self, first_pos: i64, last_pos: i64, events: impl FnOnce() -> Vec<Event>) {
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_watched = self.calls.count.load(Ordering::Relaxed) > 0 || self.all.receiver_count() > 0;
+        if is_watched {
+            self.send(CommitFrames::new(first_pos, last_pos, events(), published.clone()));
         }
-        let chunk = Arc::new(CommitFrames::from(committed));
-        if to_calls {
+        Arc::make_mut(&mut published).advance(last_pos);
+    }
+
+    /// Records that a new subscriber finds events up to here in the store.
+    pub fn skip_to(&self, stored: &Cursor) {
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut published).merge(stored);
+    }
+
+    /// Returns what was published so far.
+    #[must_use]
+    pub fn published(&self) -> Arc<Cursor> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn send(&self, chunk: CommitFrames) {
+        let chunk = Arc::new(chunk);
+        if self.calls.count.load(Ordering::Relaxed) > 0 {
             let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
             for event in &chunk.events {
                 if let Some(senders) = readers.get_mut(&event.event.call.id) {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::frame::{self, FramedEvent};
+use crate::domain::Cursor;
 use crate::domain::event::{Event, Stage};
 use crate::store::{Store, StoreError};
 
@@ -99,22 +100,16 @@ impl Followers {
             Step::Gap => {
                 let missing = follower.read_back(store, id).await.ok()??;
                 missing.events.iter().for_each(sent);
-                Some(missing.bytes())
+                Some(frame::join(missing.frames(&event.seen())))
             }
         }
     }
 }
 
 impl ReadBack {
-    /// Returns the frames of all events in order.
-    pub fn frames(self) -> impl Iterator<Item = Bytes> {
-        self.events.into_iter().map(|event| FramedEvent::from(event).bytes())
-    }
-
-    /// Returns the joined frames of all events.
-    #[must_use]
-    pub fn bytes(self) -> Bytes {
-        frame::join(self.frames())
+    /// Returns the frames of all events in order, for a client that has seen this much of the other shards.
+    pub fn frames(self, seen: &Cursor) -> impl Iterator<Item = Bytes> {
+        self.events.into_iter().map(|event| frame::event_frame(&event, seen))
     }
 }
 

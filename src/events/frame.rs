@@ -1,14 +1,14 @@
 //! Server-Sent Events as bytes (WHATWG HTML, section 9.2), rendered once per event and shared by all subscribers.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
 use super::render;
-use crate::domain::Tenant;
 use crate::domain::event::Event;
-use crate::store::journal::Committed;
+use crate::domain::{Cursor, Tenant};
 
 /// A comment that keeps an idle stream open.
 pub const HEARTBEAT: Bytes = Bytes::from_static(b": still here\n\n");
@@ -22,31 +22,68 @@ pub const CUT_OFF: Bytes = Bytes::from_static(b": cut off, too slow; resume with
 pub struct FramedEvent {
     /// The event.
     pub event: Event,
+    /// What a subscriber has seen of the other shards when it receives the event.
+    seen: Arc<Cursor>,
     frame: OnceLock<Bytes>,
 }
 
-impl From<Event> for FramedEvent {
-    fn from(event: Event) -> Self {
-        Self { event, frame: OnceLock::new() }
+impl FramedEvent {
+    /// Creates the event for subscribers that have seen this much of the other shards.
+    #[must_use]
+    pub fn new(event: Event, seen: Arc<Cursor>) -> Self {
+        Self { event, seen, frame: OnceLock::new() }
+    }
+
+    /// Returns the event as sent to clients.
+    pub fn bytes(&self) -> Bytes {
+        self.frame.get_or_init(|| event_frame(&self.event, &self.seen)).clone()
+    }
+
+    /// Returns the event as sent to a client that has seen something else of the other shards.
+    pub fn bytes_after(&self, seen: &Cursor) -> Bytes {
+        if *seen == *self.seen {
+            return self.bytes();
+        }
+        // The call may be an outline by now, so the frame is kept except for its id.
+        let frame = self.bytes();
+        let rest = frame.iter().position(|byte| *byte == b'\n').map_or_else(Bytes::new, |end| frame.slice(end..));
+        let id = format!("id: {}", seen.with(self.event.pos));
+        join([id.into(), rest])
+    }
+
+    /// Returns what a subscriber has seen after this event.
+    #[must_use]
+    pub fn seen(&self) -> Cursor {
+        let mut seen = Cursor::clone(&self.seen);
+        seen.advance(self.event.pos);
+        seen
     }
 }
 
-impl FramedEvent {
-    /// Returns the event as sent to clients.
-    pub fn bytes(&self) -> Bytes {
-        self.frame.get_or_init(|| frame(self.event.pos, self.event.kind().as_str(), &render::data(&self.event))).clone()
-    }
+/// Renders an event for clients that have seen this much of the other shards.
+pub(super) fn event_frame(event: &Event, seen: &Cursor) -> Bytes {
+    frame(seen.with(event.pos), event.kind().as_str(), &render::data(event))
+}
+
+/// Returns the frames of events in the order in which a client receives them. `seen` is what it has seen before; it is
+/// advanced by each event.
+pub fn of_events(events: impl IntoIterator<Item = Event>, seen: &mut Cursor) -> impl Iterator<Item = (Event, Bytes)> {
+    events.into_iter().map(|event| {
+        let bytes = event_frame(&event, seen);
+        seen.advance(event.pos);
+        (event, bytes)
+    })
 }
 
 /// Renders one frame; `data` must not contain line breaks.
 #[must_use]
-pub fn frame(id: i64, event: &str, data: &str) -> Bytes {
+pub fn frame(id: impl Display, event: &str, data: &str) -> Bytes {
     Bytes::from(format!("id: {id}\nevent: {event}\ndata: {data}\n\n"))
 }
 
 /// Returns the last `id:` in these frames.
 #[must_use]
-pub fn last_id(frames: &[u8]) -> Option<i64> {
+pub fn last_id(frames: &[u8]) -> Option<Cursor> {
     // A line of data never begins with `id: `, because all data is JSON after `data: `.
     let id = frames.rsplit(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"id: "))?;
     std::str::from_utf8(id).ok()?.parse().ok()
@@ -68,6 +105,8 @@ pub struct CommitFrames {
     pub first_pos: i64,
     /// Position of the last event.
     pub last_pos: i64,
+    /// What had been published before.
+    pub seen: Arc<Cursor>,
     /// The tenant of all events; `None` if they belong to several tenants.
     pub tenant: Option<Tenant>,
     /// The events.
@@ -77,25 +116,18 @@ pub struct CommitFrames {
     counted: Option<(Arc<AtomicUsize>, usize)>,
 }
 
-impl From<&Committed> for CommitFrames {
-    fn from(committed: &Committed) -> Self {
-        let events: Vec<Arc<FramedEvent>> =
-            committed.events().into_iter().map(|event| Arc::new(event.into())).collect();
+impl CommitFrames {
+    /// Creates the frames of consecutive events of one shard, for subscribers that have seen what was published before.
+    #[must_use]
+    pub fn new(first_pos: i64, last_pos: i64, events: Vec<Event>, seen: Arc<Cursor>) -> Self {
+        let framed = |event| Arc::new(FramedEvent::new(event, seen.clone()));
+        let events: Vec<Arc<FramedEvent>> = events.into_iter().map(framed).collect();
         let mut tenants = events.iter().map(|event| &event.event.call.tenant);
         let first = tenants.next().cloned();
         let tenant = first.filter(|first| tenants.all(|tenant| tenant == first));
-        Self {
-            first_pos: committed.first_pos,
-            last_pos: committed.last_pos,
-            tenant,
-            events,
-            joined: OnceLock::new(),
-            counted: None,
-        }
+        Self { first_pos, last_pos, seen, tenant, events, joined: OnceLock::new(), counted: None }
     }
-}
 
-impl CommitFrames {
     /// Returns `true` if the commit contains calls of large requests.
     #[must_use]
     pub fn is_heavy(&self) -> bool {
@@ -108,7 +140,7 @@ impl CommitFrames {
         let light = |framed: &Arc<FramedEvent>| {
             let Event { pos, seq, call, stage } = &framed.event;
             let event = Event { pos: *pos, seq: *seq, call: Arc::new(call.outline()), stage: stage.clone() };
-            Arc::new(FramedEvent { event, frame: framed.bytes().into() })
+            Arc::new(FramedEvent { event, seen: framed.seen.clone(), frame: framed.bytes().into() })
         };
         let mut copy = self.positions();
         (copy.tenant, copy.events) = (self.tenant.clone(), self.events.iter().map(light).collect());
@@ -128,8 +160,9 @@ impl CommitFrames {
     /// Returns the positions of this commit without its events, which subscribers read from the store.
     #[must_use]
     pub fn positions(&self) -> Self {
-        let Self { first_pos, last_pos, .. } = *self;
-        Self { first_pos, last_pos, tenant: None, events: Vec::new(), joined: OnceLock::new(), counted: None }
+        let Self { first_pos, last_pos, ref seen, .. } = *self;
+        let seen = seen.clone();
+        Self { first_pos, last_pos, seen, tenant: None, events: Vec::new(), joined: OnceLock::new(), counted: None }
     }
 
     /// Returns all frames in order.
@@ -158,7 +191,7 @@ mod tests {
     #[test]
     fn last_id_is_that_of_the_last_frame() {
         let frames = [frame(7, "a", r#""id: 9 \nid: 8""#), frame(12, "b", r#"{"x":"id: 5"}"#), HEARTBEAT].concat();
-        assert_eq!(last_id(&frames), Some(12));
+        assert_eq!(last_id(&frames), Some(Cursor::at([12])));
         assert_eq!((last_id(&HEARTBEAT), last_id(b"")), (None, None));
     }
 
@@ -214,7 +247,7 @@ mod tests {
         #[test]
         fn frame_has_one_line_of_json(text in text()) {
             for event in events(&text) {
-                let framed = FramedEvent::from(event);
+                let framed = FramedEvent::new(event, Arc::default());
                 let bytes = framed.bytes();
                 let frame = std::str::from_utf8(&bytes).unwrap();
                 let lines: Vec<&str> = frame.split(['\n', '\r']).collect();

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Bus;
-use super::frame::{self, FramedEvent};
+use super::frame;
 use super::stream::{EventFilter, FrameSource, body, heartbeat, of_all};
 use crate::domain::event::EventKind;
-use crate::domain::{AllowList, Completion, Session, SessionState, Tenant, Time};
+use crate::domain::{AllowList, Completion, Cursor, Session, SessionState, Tenant, Time};
 use crate::store::{Store, StoreError};
 
 /// Number of positions of a session's history that are read at once.
@@ -44,8 +44,7 @@ pub struct SessionEvent<'a> {
 
 type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, Infallible>> + Send>>;
 
-/// Streams the events of a session's calls after the position `after`, then live events without end, restricted to
-/// `tools`.
+/// Streams the events of a session's calls after `after`, then live events without end, restricted to `tools`.
 ///
 /// # Errors
 /// Returns an error if the store fails before the stream begins.
@@ -54,20 +53,21 @@ pub async fn of_session(
     bus: &Bus,
     session: Session,
     tools: Option<Arc<AllowList>>,
-    after: i64,
+    after: Cursor,
     closing: CancellationToken,
 ) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static, StoreError> {
     let changes = store.session_changes();
-    let until = store.last_pos().await?;
-    let positions: VecDeque<(i64, Uuid)> = store.session_positions(&session, after, until).await?.into();
+    let mut until = store.newest().await?;
+    let positions: VecDeque<(i64, Uuid)> = store.session_positions(&session, &after, &until).await?.into();
     let filter = EventFilter { session: Some(session.id.to_string()), tools, ..EventFilter::default() };
-    let history = History { positions, store: store.clone(), filter: filter.clone() };
+    let history = History { positions, seen: after.clone(), store: store.clone(), filter: filter.clone() };
     let history =
         stream::unfold(history, |mut history| async move { history.page().await.map(|page| (Ok(page), history)) });
     let (bus, live_store, live_closing) = (bus.clone(), store.clone(), closing.clone());
+    until.merge(&after);
     // Events committed while the history is sent are read from the store here.
     let live = stream::once(async move {
-        match of_all(&live_store, &bus, Some(until.max(after)), filter, live_closing).await {
+        match of_all(&live_store, &bus, Some(until), filter, live_closing).await {
             Ok(live) => live.boxed(),
             Err(_) => stream::once(std::future::ready(Ok(frame::CUT_OFF))).boxed(),
         }
@@ -88,6 +88,8 @@ pub async fn of_session(
 /// The past events, in pages.
 struct History {
     positions: VecDeque<(i64, Uuid)>,
+    /// What the client has received or skipped.
+    seen: Cursor,
     store: Store,
     filter: EventFilter,
 }
@@ -107,7 +109,7 @@ impl History {
         let ids: Vec<Uuid> = ids.into_iter().collect();
         let Ok(events) = self.store.events_of_calls(&ids).await else { return Some(frame::CUT_OFF) };
         let sent = events.into_iter().filter(|event| positions.contains(&event.pos) && self.filter.matches(event));
-        Some(frame::join(sent.map(|event| FramedEvent::from(event).bytes())))
+        Some(frame::join(frame::of_events(sent, &mut self.seen).map(|(_, frame)| frame)))
     }
 }
 
@@ -118,8 +120,8 @@ struct SessionStream {
     changes: broadcast::Receiver<(Tenant, Arc<str>)>,
     store: Store,
     heartbeat: Interval,
-    /// The position up to which events of calls were sent.
-    last: i64,
+    /// The id of the last event of a call that was sent.
+    last: Cursor,
     is_over: bool,
 }
 
@@ -130,7 +132,9 @@ impl FrameSource for SessionStream {
                 piece = self.calls.next() => {
                     let Ok(piece) = piece?;
                     self.is_over = piece == frame::CUT_OFF;
-                    self.last = frame::last_id(&piece).unwrap_or(self.last);
+                    if let Some(last) = frame::last_id(&piece) {
+                        self.last = last;
+                    }
                     return Some(piece);
                 }
                 changed = self.changes.recv() => match changed {
@@ -169,6 +173,6 @@ impl SessionStream {
             completion: session.completion.as_ref(),
             at: session.updated_at,
         };
-        frame::frame(self.last, EventKind::Session.as_str(), &serde_json::to_string(&event).unwrap_or_default())
+        frame::frame(&self.last, EventKind::Session.as_str(), &serde_json::to_string(&event).unwrap_or_default())
     }
 }

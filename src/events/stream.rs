@@ -16,8 +16,8 @@ use super::bus::{Bus, COMMITS_BEHIND, CallSubscription};
 use super::follow::{Follower, Step};
 use super::frame::{self, CommitFrames, FramedEvent};
 use super::throttle::ReadThrottle;
-use crate::domain::AllowList;
 use crate::domain::event::{Event, Stage};
+use crate::domain::{AllowList, Cursor, Shard};
 use crate::store::{Store, StoreError};
 
 /// Interval of heartbeats in an idle stream.
@@ -56,7 +56,7 @@ pub(super) fn heartbeat() -> Interval {
     interval
 }
 
-/// Streams the events of one call after the position `after` until its end. Returns `None` if the call does not exist.
+/// Streams the events of one call after `after` until its end. Returns `None` if the call does not exist.
 ///
 /// # Errors
 /// Returns an error if the store fails before the stream begins.
@@ -64,17 +64,17 @@ pub async fn of_call(
     store: &Store,
     bus: &Bus,
     id: Uuid,
-    after: i64,
+    after: &Cursor,
     closing: CancellationToken,
 ) -> Result<Option<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static>, StoreError> {
     let reader = bus.subscribe(vec![id]);
-    let mut follower = Follower::after(after);
+    let mut follower = Follower::after(after.of(Shard::of_call(id)));
     let Some(stored) = follower.read_back(store, id).await? else { return Ok(None) };
     let ended = stored.has_ended;
     let mut opening = vec![frame::OPENING];
-    opening.extend(stored.frames());
-    let (store, heartbeat) = (store.clone(), heartbeat());
-    let source = CallStream { id, follower, ended, is_behind: false, reader, store, heartbeat };
+    opening.extend(stored.frames(&bus.published()));
+    let (store, bus, heartbeat) = (store.clone(), bus.clone(), heartbeat());
+    let source = CallStream { id, follower, ended, is_behind: false, reader, store, bus, heartbeat };
     Ok(Some(body(opening, source, closing)))
 }
 
@@ -86,6 +86,7 @@ struct CallStream {
     is_behind: bool,
     reader: CallSubscription,
     store: Store,
+    bus: Bus,
     heartbeat: Interval,
 }
 
@@ -94,7 +95,7 @@ impl CallStream {
     async fn read_back(&mut self) -> Result<Option<Bytes>, StoreError> {
         let Some(known) = self.follower.read_back(&self.store, self.id).await? else { return Ok(None) };
         self.ended |= known.has_ended;
-        Ok(Some(known.bytes()))
+        Ok(Some(frame::join(known.frames(&self.bus.published()))))
     }
 }
 
@@ -137,7 +138,7 @@ impl FrameSource for CallStream {
                         Step::Seen => {}
                     }
                 }
-                // Events of other nodes are not published here, so the store is read regularly.
+                // Finds events of other nodes that were not published here.
                 _ = self.heartbeat.tick() => return match self.read_back().await {
                     Ok(Some(frames)) if !frames.is_empty() => Some(frames),
                     Ok(None) => None,
@@ -172,8 +173,8 @@ impl EventFilter {
     }
 }
 
-/// Streams the events of all calls after the position `after`, or only new events if it is `None`, without end. A
-/// position in the future, for example after the database was recreated, counts as the current one. If events after the
+/// Streams the events of all calls after `after`, or only new events if it is `None`, without end. A position in the
+/// future, for example after the database was recreated, counts as the current one. If events after the
 /// position were deleted, the stream begins with the oldest stored event.
 ///
 /// # Errors
@@ -181,22 +182,26 @@ impl EventFilter {
 pub async fn of_all(
     store: &Store,
     bus: &Bus,
-    after: Option<i64>,
+    after: Option<Cursor>,
     filter: EventFilter,
     closing: CancellationToken,
 ) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static, StoreError> {
     let live = bus.subscribe_all();
-    let now = store.last_pos().await?;
+    let now = store.newest().await?;
     let last = match after {
-        Some(after) => after.max(store.forgotten_until().await?).min(now),
-        None => now,
+        Some(mut after) => {
+            after.merge(&store.forgotten_until().await?);
+            after.common(&now)
+        }
+        None => now.clone(),
     };
+    let is_behind = last != now;
     let source = GlobalStream {
         bus: bus.clone(),
         rest_until: None,
         last,
-        is_behind: last < now,
-        is_live: last >= now,
+        is_behind,
+        is_live: !is_behind,
         live,
         filter,
         store: store.clone(),
@@ -209,7 +214,8 @@ pub async fn of_all(
 struct GlobalStream {
     bus: Bus,
     rest_until: Option<Instant>,
-    last: i64,
+    /// What the client has received or skipped.
+    last: Cursor,
     /// Whether stored events are missing.
     is_behind: bool,
     /// Whether the stream has caught up once. Only then is it disconnected if it is too slow.
@@ -224,12 +230,13 @@ struct GlobalStream {
 impl GlobalStream {
     /// Reads a page from the store; returns no frames if no event in it matches.
     async fn read_back(&mut self) -> Result<Bytes, StoreError> {
-        let (events, until) = self.store.events_after(self.last, PAGE).await?;
-        self.is_behind = until > self.last;
+        let (events, until) = self.store.events_after(&self.last, PAGE).await?;
+        self.is_behind = until != self.last;
         self.is_live |= !self.is_behind;
+        let matching = events.into_iter().filter(|event| self.filter.matches(event));
+        let frames = frame::join(frame::of_events(matching, &mut self.last).map(|(_, frame)| frame));
         self.last = until;
-        let events = events.into_iter().filter(|event| self.filter.matches(event));
-        Ok(frame::join(events.map(|event| FramedEvent::from(event).bytes())))
+        Ok(frames)
     }
 
     /// Returns the next frames from the store; `None` ends the stream.
@@ -251,7 +258,7 @@ impl GlobalStream {
         tokio::select! {
             chunk = self.live.recv() => match chunk {
                 // Another node has committed in between, or the commit came without its events: read the store.
-                Ok(chunk) if chunk.first_pos > self.last + 1 || (chunk.events.is_empty() && chunk.last_pos > self.last) => {
+                Ok(chunk) if self.misses_events(&chunk) => {
                     self.is_behind = true;
                     Some(Bytes::new())
                 }
@@ -265,10 +272,16 @@ impl GlobalStream {
             },
             // Finds commits of other nodes.
             _ = self.heartbeat.tick() => {
-                self.is_behind = self.store.last_pos().await.is_ok_and(|pos| pos > self.last);
+                self.is_behind = self.store.newest().await.is_ok_and(|newest| !self.last.includes(&newest));
                 Some(frame::HEARTBEAT)
             }
         }
+    }
+
+    /// Returns `true` if events before this commit, or its own, must be read from the store.
+    fn misses_events(&self, chunk: &CommitFrames) -> bool {
+        let last = self.last.of(Shard::of_position(chunk.last_pos));
+        chunk.first_pos > last + 1 || (chunk.events.is_empty() && chunk.last_pos > last)
     }
 
     /// Ends the stream of a slow subscriber.
@@ -280,18 +293,19 @@ impl GlobalStream {
 
     /// Returns the frames of new matching events of a commit.
     fn new_frames(&mut self, chunk: &CommitFrames) -> Bytes {
-        if chunk.last_pos <= self.last {
+        if self.last.covers(chunk.last_pos) {
             return Bytes::new();
         }
-        let seen = std::mem::replace(&mut self.last, chunk.last_pos);
-        let fresh = chunk.events.first().is_some_and(|event| event.event.pos > seen);
         let tenant = self.store.tenant();
-        if fresh && self.filter.matches_all() && chunk.tenant.as_ref() == Some(tenant) {
-            return chunk.bytes();
-        }
-        let is_own = |event: &Event| event.call.tenant == *tenant && event.pos > seen;
-        let is_match = |event: &&Arc<FramedEvent>| is_own(&event.event) && self.filter.matches(&event.event);
-        frame::join(chunk.events.iter().filter(is_match).map(|event| event.bytes()))
+        let frames = if self.filter.matches_all() && chunk.tenant.as_ref() == Some(tenant) && self.last == *chunk.seen {
+            chunk.bytes()
+        } else {
+            let is_own = |event: &Event| event.call.tenant == *tenant && !self.last.covers(event.pos);
+            let is_match = |event: &&Arc<FramedEvent>| is_own(&event.event) && self.filter.matches(&event.event);
+            frame::join(chunk.events.iter().filter(is_match).map(|event| event.bytes_after(&self.last)))
+        };
+        self.last.advance(chunk.last_pos);
+        frames
     }
 }
 

@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 use super::AppState;
 use crate::access::Access;
-use crate::domain::Call;
 use crate::domain::event::{Event, EventKind, Stage};
+use crate::domain::{Call, Cursor};
 use crate::engine::{InFlightCalls, RecordError};
 use crate::events::bus::CallSubscription;
 use crate::events::follow::Followers;
@@ -50,7 +50,7 @@ pub(super) fn stream(
         said,
         is_over: false,
         is_late: false,
-        last: 0,
+        last: Cursor::default(),
         followers: Followers::default(),
         state,
         access,
@@ -62,18 +62,17 @@ pub(super) fn stream(
 
 /// Renders the last event. Results are shortened as in events, but messages are complete because clients append them
 /// unchanged.
-pub(super) fn batch(pos: i64, batch_id: Option<Uuid>, calls: &[&Call], said: Option<&Continuation>) -> Bytes {
+pub(super) fn batch(id: &Cursor, batch_id: Option<Uuid>, calls: &[&Call], said: Option<&Continuation>) -> Bytes {
     let results = calls.iter().map(|call| ToolCall::short(call)).collect();
     let messages = said.map(|said| said.messages(calls));
     let data = serde_json::to_string(&BatchAnswer { batch_id, results, messages }).unwrap_or_default();
-    frame::frame(pos, EventKind::Batch.as_str(), &data)
+    frame::frame(id, EventKind::Batch.as_str(), &data)
 }
 
 /// Returns the event stream of a message without calls.
 pub(super) async fn nothing(state: &AppState) -> Response {
     let data = serde_json::to_string(&BatchAnswer::nothing()).unwrap_or_default();
-    let pos = state.stores.last_pos().await.unwrap_or_default();
-    let end = frame::frame(pos, EventKind::Batch.as_str(), &data);
+    let end = frame::frame(state.stores.newest().await.unwrap_or_default(), EventKind::Batch.as_str(), &data);
     sse(stream::iter([Ok(frame::OPENING), Ok(end)]))
 }
 
@@ -107,7 +106,8 @@ struct EventResponse {
     is_over: bool,
     /// Whether the end of a call could not be recorded in time.
     is_late: bool,
-    last: i64,
+    /// The id of the last event sent.
+    last: Cursor,
     followers: Followers,
     state: AppState,
     access: Access,
@@ -147,21 +147,21 @@ impl EventResponse {
     }
 
     async fn frames_of(&mut self, event: &FramedEvent) -> Bytes {
-        let Self { followers, access, last, ended, .. } = self;
+        let Self { followers, access, ended, .. } = self;
         let sent = |event: &Event| {
-            *last = event.pos.max(*last);
             if event.stage == Stage::Result {
                 ended.insert(event.call.id, event.call.clone());
             }
         };
         let frames = followers.frames_of(access.store(), event, sent).await;
+        self.last = event.seen();
         self.is_over = frames.is_none();
         frames.unwrap_or(frame::CUT_OFF)
     }
 
     fn end(&self) -> Bytes {
         let calls: Vec<&Call> = self.ids.iter().filter_map(|id| self.ended.get(id).map(|call| &**call)).collect();
-        batch(self.last, self.batch_id, &calls, self.said.as_deref())
+        batch(&self.last, self.batch_id, &calls, self.said.as_deref())
     }
 }
 

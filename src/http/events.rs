@@ -22,7 +22,7 @@ use crate::events::stream::{self, EventFilter};
 #[into_params(parameter_in = Query)]
 pub(super) struct AfterParams {
     /// The `id:` of the last received event. `Last-Event-ID` takes precedence.
-    #[param(pattern = "^[0-9]{0,18}$")]
+    #[param(pattern = "^([0-9]{1,18}|[0-9]{1,4}:[0-9]{1,18}(,[0-9]{1,4}:[0-9]{1,18})*)?$")]
     after: Option<String>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct AfterParams {
 #[utoipa::path(get, path = "/tool-calls/{id}/events", operation_id = "tool_call_events", tag = "events",
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("event_ticket" = [])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), AfterParams,
-        ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last received event")),
+        ("Last-Event-ID" = Option<String>, Header, pattern = "^([0-9]{1,18}|[0-9]{1,4}:[0-9]{1,18}(,[0-9]{1,4}:[0-9]{1,18})*)?$", description = "The `id:` of the last received event")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = Event, content_type = "text/event-stream"),
         (status = 422, description = "The event id or a query parameter is invalid"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of event streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
@@ -44,9 +44,9 @@ pub(super) async fn of_call(
     Params(params): Params<AfterParams>,
 ) -> HttpResult {
     let id = extract::call_id(&id)?;
-    let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or(0);
+    let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or_default();
     extract::check_reach(&access, id).await?;
-    let frames = stream::of_call(access.store(), &state.bus, id, after, state.closing.clone()).await?;
+    let frames = stream::of_call(access.store(), &state.bus, id, &after, state.closing.clone()).await?;
     frames.map(|frames| seat.attach_to(sse(frames))).ok_or_else(|| extract::no_such_call(&id.to_string()))
 }
 
@@ -61,14 +61,14 @@ pub(super) struct AllParams {
     /// The `id:` of the last received event. `Last-Event-ID` takes precedence. 0 starts at the beginning; without
     /// either, only new events are sent. If older events were deleted (`[retention]`), the stream starts with the
     /// oldest stored event.
-    #[param(pattern = "^[0-9]{0,18}$")]
+    #[param(pattern = "^([0-9]{1,18}|[0-9]{1,4}:[0-9]{1,18}(,[0-9]{1,4}:[0-9]{1,18})*)?$")]
     after: Option<String>,
 }
 
 /// Streams the events of all calls.
 #[utoipa::path(get, path = "/events", operation_id = "all_events", tag = "events",
     security(("api_key" = ["read"]), ("event_ticket" = [])),
-    params(AllParams, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last received event")),
+    params(AllParams, ("Last-Event-ID" = Option<String>, Header, pattern = "^([0-9]{1,18}|[0-9]{1,4}:[0-9]{1,18}(,[0-9]{1,4}:[0-9]{1,18})*)?$", description = "The `id:` of the last received event")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = Event, content_type = "text/event-stream"),
         (status = 422, description = "The event id or a query parameter is invalid"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of event streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
@@ -92,7 +92,7 @@ pub(super) async fn of_all(
 #[utoipa::path(get, path = "/sessions/{id}/events", operation_id = "session_events", tag = "events",
     security(("api_key" = ["call"]), ("api_key" = ["read"]), ("event_ticket" = [])),
     params(("id" = String, Path, example = "chat-1", description = "The session"), AfterParams,
-        ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event received")),
+        ("Last-Event-ID" = Option<String>, Header, pattern = "^([0-9]{1,18}|[0-9]{1,4}:[0-9]{1,18}(,[0-9]{1,4}:[0-9]{1,18})*)?$", description = "The `id:` of the last event received")),
     responses((status = 200, description = "`session`, `tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = Event, content_type = "text/event-stream"),
         (status = 422, description = "The event id or a query parameter is invalid"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
@@ -105,7 +105,7 @@ pub(super) async fn of_session(
     headers: HeaderMap,
     Params(params): Params<AfterParams>,
 ) -> HttpResult {
-    let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or(0);
+    let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or_default();
     let session = extract::find_session(&access, &id).await?;
     let (tools, closing) = (access.caller().tools.clone(), state.closing.clone());
     let frames = session::of_session(access.store(), &state.bus, session, tools, after, closing).await?;
@@ -122,7 +122,7 @@ pub(super) struct TicketBody {
     /// filter only.
     #[schema(
         max_length = 2048,
-        pattern = r#"^/(events(\?(after(=[0-9]{0,18})?|(name|session)(=[!"$%'-~]*)?)?(&(after(=[0-9]{0,18})?|(name|session)(=[!"$%'-~]*)?)?)*)?|(tool-calls/[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|sessions/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)/events(\?(after(=[0-9]{0,18})?)?(&(after(=[0-9]{0,18})?)?)*)?)$"#
+        pattern = r#"^/(events(\?(after(=([0-9]{1,18}|[0-9]{1,4}(:|%3A)[0-9]{1,18}((,|%2C)[0-9]{1,4}(:|%3A)[0-9]{1,18})*)?)?|(name|session)(=[!"$%'-~]*)?)?(&(after(=([0-9]{1,18}|[0-9]{1,4}(:|%3A)[0-9]{1,18}((,|%2C)[0-9]{1,4}(:|%3A)[0-9]{1,18})*)?)?|(name|session)(=[!"$%'-~]*)?)?)*)?|(tool-calls/[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|sessions/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)/events(\?(after(=([0-9]{1,18}|[0-9]{1,4}(:|%3A)[0-9]{1,18}((,|%2C)[0-9]{1,4}(:|%3A)[0-9]{1,18})*)?)?)?(&(after(=([0-9]{1,18}|[0-9]{1,4}(:|%3A)[0-9]{1,18}((,|%2C)[0-9]{1,4}(:|%3A)[0-9]{1,18})*)?)?)?)*)?)$"#
     )]
     path: String,
 }

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::{AppState, HttpResult, Problem};
 use crate::access::Access;
+use crate::domain::cursor::{Cursor, InvalidCursor};
 use crate::domain::{Call, Session, decode, json, tool};
 use crate::engine::{Footprint, MemoryBudget, NoRoom, Unread};
 
@@ -24,9 +25,6 @@ use crate::engine::{Footprint, MemoryBudget, NoRoom, Unread};
 const VALUES_PER_BYTE: usize = 16;
 /// Maximum number of warnings about one definition.
 const MAX_WARNINGS: usize = 100;
-
-/// Maximum number of digits of an event id.
-const MAX_EVENT_ID_DIGITS: usize = 18;
 
 /// A JSON body as a value. Its memory counts against the budget while it exists.
 #[derive(Debug)]
@@ -270,12 +268,12 @@ pub(super) async fn check_reach(access: &Access, id: Uuid) -> HttpResult<()> {
     if access.may_reach_id(id).await? { Ok(()) } else { Err(no_such_call(&id.to_string())) }
 }
 
-/// Returns the position after which a stream resumes: `Last-Event-ID`, else `?after=`.
-pub(super) fn resume_from(headers: &HeaderMap, after: Option<&str>) -> HttpResult<Option<i64>> {
+/// Returns the place after which a stream resumes: `Last-Event-ID`, else `?after=`.
+pub(super) fn resume_from(headers: &HeaderMap, after: Option<&str>) -> HttpResult<Option<Cursor>> {
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
     let given = last.filter(|text| !text.is_empty()).or(after).filter(|text| !text.is_empty());
     let Some(text) = given else { return Ok(None) };
-    text.parse().ok().filter(|_| is_event_id(text)).map(Some).ok_or_else(|| {
+    text.parse().map(Some).map_err(|InvalidCursor| {
         let message = format!("\"{}\" is not a valid event id; use the `id:` of an event", json::shorten(text, 64));
         Problem::field("", message)
     })
@@ -283,5 +281,5 @@ pub(super) fn resume_from(headers: &HeaderMap, after: Option<&str>) -> HttpResul
 
 /// Returns `true` for an event id or an empty string.
 pub(super) fn is_event_id(text: &str) -> bool {
-    text.len() <= MAX_EVENT_ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
+    text.is_empty() || text.parse::<Cursor>().is_ok()
 }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::call_body::{IdLocation, ParsedBody};
 use super::{AppState, HttpResult, Problem, call_response, event_response, wait};
 use crate::access::Access;
-use crate::domain::{Call, IdempotencyKey};
+use crate::domain::{Call, Cursor, IdempotencyKey};
 use crate::engine::{Footprint, Keyed, KeyedError, Submission, Wait, WaitOutcome};
 use crate::events::{frame, stream as events};
 
@@ -139,7 +139,7 @@ async fn replay_events(
 ) -> HttpResult {
     let mut streams = Vec::with_capacity(ids.len());
     for id in &ids {
-        let found = events::of_call(access.store(), &state.bus, *id, 0, state.closing.clone()).await?;
+        let found = events::of_call(access.store(), &state.bus, *id, &Cursor::default(), state.closing.clone()).await?;
         streams.push(found.ok_or_else(Problem::internal)?);
     }
     let (access, said) = (access.clone(), asked.message.clone());
@@ -151,8 +151,8 @@ async fn replay_events(
             return Ok(frame::CUT_OFF);
         }
         guards.into_iter().for_each(|guard| drop(guard.disarm()));
-        let pos = access.store().last_pos().await.unwrap_or_default();
-        Ok::<_, Infallible>(event_response::batch(pos, batch_id, &calls, said.as_deref()))
+        let pos = access.store().newest().await.unwrap_or_default();
+        Ok::<_, Infallible>(event_response::batch(&pos, batch_id, &calls, said.as_deref()))
     });
     Ok(event_response::sse(stream::iter(streams).flatten().chain(last)))
 }

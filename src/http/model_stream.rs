@@ -13,7 +13,7 @@ use super::subscribers::StreamPermit;
 use super::{Api, HttpResult, Params, Problem, event_response, extract, idempotency, request_headers};
 use crate::callbacks;
 use crate::domain::schemas::HttpUrl;
-use crate::domain::{LimitsSpec, Vendor};
+use crate::domain::{Cursor, LimitsSpec, Vendor};
 use crate::engine::{Mode, Submission};
 use crate::telemetry::Context;
 
@@ -118,8 +118,8 @@ pub(super) async fn pipe(
     if template.session.is_some() {
         state.engine.join_session(&access, &mut template).await?;
     }
-    // If the position is unknown, 0 also works: the client then resumes from the first stored event.
-    let last = access.store().last_pos().await.unwrap_or_default();
+    // Without the database, the client resumes from what this node has published.
+    let last = access.store().newest().await.unwrap_or_else(|_| Cursor::clone(&state.bus.published()));
     let (reader, growing) = state.bus.subscribe_growing(MAX_UNREAD_EVENTS);
     let (notes, messages) = mpsc::channel(MAX_MESSAGES);
     let answer = ModelStreamResponder::new(state.clone(), access.clone(), template.batch_id, reader, messages, last);

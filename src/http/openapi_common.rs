@@ -15,7 +15,7 @@ pub(super) enum Event {}
 described_as!(Event as "Event", [], {
     "type": "object", "description": "A Server-Sent Event.", "required": ["event", "data"],
     "properties": {
-        "id": {"type": "string", "description": "Resumes any stream if sent as `Last-Event-ID`.", "pattern": "^[0-9]{1,18}$"},
+        "id": {"type": "string", "description": "Resumes any stream if sent as `Last-Event-ID`.", "pattern": "^([0-9]{1,18}|[0-9]{1,4}:[0-9]{1,18}(,[0-9]{1,4}:[0-9]{1,18})*)$"},
         "event": {"type": "string", "enum": EVENTS.map(|(event, _)| event)},
         "data": {"type": "string", "description": "One JSON object."}
     },

@@ -1,31 +1,20 @@
-//! Queries for events: of one call, or of all calls after a position.
+//! Queries for events: of one call, or of all calls after a cursor.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
-use super::{Store, StoreError, Stores};
-use crate::domain::Call;
+use super::{Store, StoreError};
 use crate::domain::event::{Event, EventKind, Reported, Stage};
+use crate::domain::{Call, Cursor, Shard, Time};
 
 /// A stored reported event: call, seq, position, kind, data.
 type ReportedRow = (Uuid, i32, i64, String, String);
 
 /// Maximum bytes of calls that are read together for their events. A larger commit is read on its own.
 const MAX_BYTES: i64 = 4 * 1024 * 1024;
-
-impl Stores {
-    /// Returns the position of the newest event.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn last_pos(&self) -> Result<i64, StoreError> {
-        let (pos,) = self.db.read("SELECT pos FROM event_clock").one().await?;
-        Ok(pos)
-    }
-}
 
 impl Store {
     /// Returns all events of one call so far, in order, or `None` if the call does not exist.
@@ -38,26 +27,49 @@ impl Store {
         Ok(Some(events(row, reported)?))
     }
 
-    /// Returns the tenant's events after position `after`, in order, from at most `commits` commits. Also returns the
-    /// position up to which they are complete.
+    /// Returns the tenant's events after `after`, in the order of each shard, from at most `commits` commits of each
+    /// shard. Also returns up to where they are complete.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn events_after(&self, after: i64, commits: u32) -> Result<(Vec<Event>, i64), StoreError> {
-        const SQL: &str = "SELECT last_pos, calls FROM commits WHERE last_pos > $1 ORDER BY last_pos LIMIT $2";
-        let commits: Vec<(i64, Vec<u8>)> = self.db.read(SQL).bind(after).bind(i64::from(commits)).all().await?;
-        let commits: Vec<(i64, Vec<Uuid>)> =
-            commits.into_iter().map(|(until, calls)| (until, codec::split_ids(&calls))).collect();
-        let fitting = self.fitting_calls(commits.iter().map(|(_, calls)| calls.clone())).await?;
+    pub async fn events_after(&self, after: &Cursor, commits: u32) -> Result<(Vec<Event>, Cursor), StoreError> {
+        let mut until = after.clone();
+        let mut pages = Vec::new();
+        for newest in self.newest().await?.positions().iter().filter(|newest| !after.covers(**newest)) {
+            pages.push(self.commits_after(after.of(Shard::of_position(*newest)), commits).await?);
+        }
+        let commits = merge_by_time(pages);
+        let fitting = self.fitting_calls(commits.iter().map(|commit| commit.calls.clone())).await?;
         let commits = &commits[..fitting];
-        let Some((until, _)) = commits.last() else { return Ok((Vec::new(), after)) };
-        let until = *until;
-        let mut ids: Vec<Uuid> = commits.iter().flat_map(|(_, calls)| calls).copied().collect();
+        if commits.is_empty() {
+            return Ok((Vec::new(), until));
+        }
+        commits.iter().for_each(|commit| until.advance(commit.last_pos));
+        let mut ids: Vec<Uuid> = commits.iter().flat_map(|commit| &commit.calls).copied().collect();
         ids.sort_unstable();
         ids.dedup();
         let mut found = self.events_of_calls(&ids).await?;
-        found.retain(|event| event.pos > after && event.pos <= until);
+        found.retain(|event| !after.covers(event.pos) && until.covers(event.pos));
+        // A stable sort keeps the order of each shard, in which the positions are already.
+        let place = |event: &Event| commits.iter().position(|commit| commit.contains(event.pos));
+        found.sort_by_cached_key(place);
         Ok((found, until))
+    }
+
+    /// Returns the next commits of the shard of this position.
+    async fn commits_after(&self, after: i64, commits: u32) -> Result<Vec<Commit>, StoreError> {
+        const SQL: &str = "SELECT first_pos, last_pos, at, calls FROM commits \
+            WHERE last_pos > $1 AND last_pos <= $2 ORDER BY last_pos LIMIT $3";
+        let end = Shard::of_position(after).end();
+        let rows: Vec<(i64, i64, Time, Vec<u8>)> =
+            self.db.read(SQL).bind(after).bind(end).bind(i64::from(commits)).all().await?;
+        let commit = |(first_pos, last_pos, at, calls): (_, _, _, Vec<u8>)| Commit {
+            first_pos,
+            last_pos,
+            at,
+            calls: codec::split_ids(&calls),
+        };
+        Ok(rows.into_iter().map(commit).collect())
     }
 
     /// Returns how many of these groups of calls, starting with the first, fit into memory together. The first group
@@ -114,6 +126,30 @@ impl Store {
         let query = self.db.read("SELECT call_id, seq, pos, kind, data FROM call_events WHERE call_id IN ");
         query.push_list(ids).all().await
     }
+}
+
+/// The positions and calls of a stored commit.
+struct Commit {
+    first_pos: i64,
+    last_pos: i64,
+    at: Time,
+    calls: Vec<Uuid>,
+}
+
+impl Commit {
+    fn contains(&self, pos: i64) -> bool {
+        (self.first_pos..=self.last_pos).contains(&pos)
+    }
+}
+
+/// Merges the commits of several shards by time, and keeps the order within each shard.
+fn merge_by_time(pages: Vec<Vec<Commit>>) -> Vec<Commit> {
+    let mut pages: Vec<VecDeque<Commit>> = pages.into_iter().map(VecDeque::from).collect();
+    let mut merged = Vec::with_capacity(pages.iter().map(VecDeque::len).sum());
+    while let Some(page) = pages.iter_mut().filter(|page| !page.is_empty()).min_by_key(|page| page[0].at) {
+        merged.extend(page.pop_front());
+    }
+    merged
 }
 
 /// Builds all events of a call: the status changes from its row, and the reported events.

@@ -1,5 +1,5 @@
-//! The write path of calls. One writer task per node group-commits all changes; a change is acknowledged and published
-//! only after its commit.
+//! The write path of calls. A writer task for each shard of the node group-commits all changes; a change is
+//! acknowledged and published only after its commit.
 //!
 //! All waiting changes form one transaction. Changes of the same call within it become one row write, so a short call
 //! costs one row and a share of a commit. A commit writes rows, event positions and statistics together, and the status
@@ -10,17 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::{Db, codec};
 use crate::domain::event::{Event, Reported, Stage};
-use crate::domain::{Call, Clock, IdGenerator, KeyClaim, Tenant};
+use crate::domain::{Call, Clock, IdGenerator, KeyClaim, Shard, Tenant};
 
 mod batch;
 mod bucket;
 mod commit;
+mod lanes;
 mod postgres;
 mod sql;
 mod sqlite;
@@ -28,9 +30,12 @@ mod tally;
 mod writer;
 
 pub use bucket::{bucket_of, upper_end_ms};
+pub use lanes::MAX_LANES;
 pub(in crate::store) use tally::Tally;
 
-/// Maximum number of changes queued for the writer. Further senders wait, within the deadlines of their callers.
+use lanes::{Lanes, WriterParts};
+
+/// Maximum number of changes queued for one writer. Further senders wait, within the deadlines of their callers.
 const QUEUE: usize = 4096;
 
 /// One change of a call: the new state of the call, and what the change adds.
@@ -233,7 +238,7 @@ impl Committed {
     }
 }
 
-/// Receives each commit, in commit order, after its callers were notified.
+/// Receives each commit, in the order of its shard, after its callers were notified.
 pub type Sink = Arc<dyn Fn(&Committed) + Send + Sync>;
 
 struct Entry {
@@ -241,13 +246,13 @@ struct Entry {
     done: oneshot::Sender<Result<(), JournalError>>,
 }
 
-/// A handle to the writer task. Cheap to clone.
+/// A handle to the writer tasks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Journal(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    queue: mpsc::Sender<Entry>,
+    lanes: Lanes,
     healthy: Arc<AtomicBool>,
     /// Number of changes that callers wait for.
     awaited: AtomicUsize,
@@ -268,24 +273,41 @@ impl Drop for AwaitedGuard {
 pub type Receipt = oneshot::Receiver<Result<(), JournalError>>;
 
 impl Journal {
-    /// Starts the writer task. The task ends after [`Journal::close`], once all queued changes are written.
+    /// Starts the writer of this shard, to which new calls are written. The returned task ends after
+    /// [`Journal::close`], once all queued changes are written.
     #[must_use]
-    pub fn start(db: Db, clock: Clock, ids: IdGenerator, sink: Sink) -> (Self, tokio::task::JoinHandle<()>) {
-        let (queue, entries) = mpsc::channel(QUEUE);
-        let healthy = Arc::new(AtomicBool::new(true));
-        let closing = CancellationToken::new();
-        let writer = writer::Writer {
-            db,
-            clock,
-            ids,
-            sink,
-            healthy: healthy.clone(),
-            last_known_pos: 0,
-            connection: None,
-            unpublished: None,
-        };
-        let task = tokio::spawn(writer.run(entries, closing.clone()));
-        (Self(Arc::new(Shared { queue, healthy, awaited: AtomicUsize::new(0), closing })), task)
+    pub fn start(
+        db: Db,
+        clock: Clock,
+        ids: IdGenerator,
+        shard: Shard,
+        sink: Sink,
+    ) -> (Self, tokio::task::JoinHandle<()>) {
+        let (healthy, closing) = (Arc::new(AtomicBool::new(true)), CancellationToken::new());
+        let tasks = TaskTracker::new();
+        let parts = WriterParts { db, clock, ids, sink, healthy: healthy.clone(), closing: closing.clone() };
+        let lanes = Lanes::start(parts, shard, tasks.clone());
+        // A closed tracker still takes tasks, and its wait ends when none is left.
+        tasks.close();
+        let task = tokio::spawn(async move { tasks.wait().await });
+        (Self(Arc::new(Shared { lanes, healthy, awaited: AtomicUsize::new(0), closing })), task)
+    }
+
+    /// Writes new calls to this shard as well.
+    pub fn add_shard(&self, shard: Shard) {
+        self.0.lanes.add(shard);
+    }
+
+    /// Returns the shard for the calls of a new request. Their ids must name it.
+    #[must_use]
+    pub fn shard_of_new_calls(&self) -> Shard {
+        self.0.lanes.shard_of_new_call()
+    }
+
+    /// Returns `true` if commits are slow and would overlap with a further shard.
+    #[must_use]
+    pub fn is_short_of_shards(&self) -> bool {
+        self.0.lanes.is_short(self.awaited())
     }
 
     /// Stops accepting changes. Queued changes are still written.
@@ -311,7 +333,9 @@ impl Journal {
 
     async fn send(&self, unit: WriteUnit) -> Result<Receipt, JournalError> {
         let (done, receipt) = oneshot::channel();
-        self.0.queue.send(Entry { unit, done }).await.map_err(|_| JournalError::Closed)?;
+        let shard = unit.changes().first().map(|change| Shard::of_call(change.call.id)).unwrap_or_default();
+        let queue = self.0.lanes.queue(shard)?;
+        queue.send(Entry { unit, done }).await.map_err(|_| JournalError::Closed)?;
         Ok(receipt)
     }
 
@@ -337,10 +361,10 @@ impl Journal {
         self.0.awaited.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of changes queued for the writer.
+    /// Returns the number of changes queued for the writers.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.0.queue.max_capacity() - self.0.queue.capacity()
+        self.0.lanes.waiting()
     }
 
     /// Returns `true` if the database answered the last commit.

@@ -2,7 +2,7 @@
 //!
 //! A commit contains the ids of its calls, and the commit that ended a call contains its id. Iterating over the commits
 //! therefore finds each ended call by its key, without a search; unfinished calls are skipped until their last commit.
-//! The row of `retention` stores the progress. A node locks it to delete, and other nodes skip instead of waiting. The
+//! The row of `retention` of a shard stores the progress. A node locks it to delete, and other nodes skip instead of waiting. The
 //! statistics of commits are folded before the commits are deleted.
 
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::query::Transaction;
 use super::{Db, StoreError, Stores, codec};
-use crate::domain::Time;
+use crate::domain::{Cursor, Time};
 
 /// Maximum number of reported events, and maximum bytes of calls, deleted in one step: on SQLite the journal waits
 /// meanwhile.
@@ -40,11 +40,11 @@ pub struct Pruned {
 
 /// Locks the row and returns the positions up to which calls and events are deleted and statistics are folded. On
 /// Postgres a locked row is skipped.
-const HOLD_SQLITE: &str = "UPDATE retention SET calls_pos = calls_pos WHERE one = 1 \
-    RETURNING calls_pos, events_pos, (SELECT pos FROM stats_folded)";
+const HOLD_SQLITE: &str = "UPDATE retention SET calls_pos = calls_pos WHERE shard = $1 \
+    RETURNING calls_pos, events_pos, (SELECT pos FROM stats_folded WHERE shard = $1)";
 const HOLD_POSTGRES: &str = "UPDATE retention SET calls_pos = calls_pos \
-    WHERE one = (SELECT one FROM retention WHERE one = 1 FOR UPDATE SKIP LOCKED) \
-    RETURNING calls_pos, events_pos, (SELECT pos FROM stats_folded)";
+    WHERE shard = (SELECT shard FROM retention WHERE shard = $1 FOR UPDATE SKIP LOCKED) \
+    RETURNING calls_pos, events_pos, (SELECT pos FROM stats_folded WHERE shard = $1)";
 const COMMITS: &str = "SELECT last_pos, at, calls FROM commits WHERE last_pos > $1 AND last_pos <= $2 \
     ORDER BY last_pos LIMIT $3";
 const ENDED: &str = "SELECT id, settled_pos, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) \
@@ -53,8 +53,8 @@ const PENDING: &str = "SELECT call_id FROM callbacks WHERE state = 0 AND call_id
 const DELETE_EVENTS: &str =
     "DELETE FROM call_events WHERE (call_id, seq) IN (SELECT call_id, seq FROM call_events WHERE call_id IN ";
 const DELETE_COMMITS: &str = "DELETE FROM commits WHERE last_pos > $1 AND last_pos <= $2";
-const MOVE_CALLS: &str = "UPDATE retention SET calls_pos = $1 WHERE one = 1";
-const MOVE_EVENTS: &str = "UPDATE retention SET events_pos = $1 WHERE one = 1";
+const MOVE_CALLS: &str = "UPDATE retention SET calls_pos = $2 WHERE shard = $1";
+const MOVE_EVENTS: &str = "UPDATE retention SET events_pos = $2 WHERE shard = $1";
 
 impl Stores {
     /// Deletes about `most` of the calls that ended before `before`, or their events. Keeps unfinished calls, and calls
@@ -64,12 +64,29 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails; then nothing is deleted.
     pub async fn prune(&self, part: RetentionTarget, before: Time, most: u32) -> Result<Pruned, StoreError> {
         self.fold_stats().await?;
+        let mut pruned = Pruned::default();
+        for shard in self.db.read("SELECT shard FROM retention ORDER BY shard").column::<i16>().await? {
+            let step = self.prune_shard(shard, part, before, most).await?;
+            pruned.calls += step.calls;
+            pruned.events += step.events;
+            pruned.is_unfinished |= step.is_unfinished;
+        }
+        Ok(pruned)
+    }
+
+    async fn prune_shard(
+        &self,
+        shard: i16,
+        part: RetentionTarget,
+        before: Time,
+        most: u32,
+    ) -> Result<Pruned, StoreError> {
         let hold = match &self.db {
             Db::Sqlite(_) => HOLD_SQLITE,
             Db::Postgres(_) => HOLD_POSTGRES,
         };
         let pruned = self.db.transaction(async |transaction| {
-            let held: Option<(i64, i64, i64)> = transaction.query(hold).optional().await?;
+            let held: Option<(i64, i64, i64)> = transaction.query(hold).bind(shard).optional().await?;
             let Some((calls_pos, events_pos, folded)) = held else { return Ok(None) };
             let from = if part == RetentionTarget::Calls { calls_pos } else { events_pos.max(calls_pos) };
             let query = transaction.query(COMMITS).bind(from).bind(folded).bind(i64::from(most));
@@ -88,7 +105,7 @@ impl Stores {
                 }
             }
             if part == RetentionTarget::Events {
-                transaction.query(MOVE_EVENTS).bind(until).execute().await?;
+                transaction.query(MOVE_EVENTS).bind(shard).bind(until).execute().await?;
                 return Ok(Some(pruned));
             }
             if !ended.is_empty() {
@@ -97,20 +114,20 @@ impl Stores {
                 pruned.calls = for_calls(transaction, "DELETE FROM tool_calls WHERE id IN ", &ended).await?;
             }
             transaction.query(DELETE_COMMITS).bind(from).bind(until).execute().await?;
-            transaction.query(MOVE_CALLS).bind(until).execute().await?;
+            transaction.query(MOVE_CALLS).bind(shard).bind(until).execute().await?;
             Ok(Some(pruned))
         });
         Ok(pruned.await?.unwrap_or_default())
     }
 
-    /// Returns the position up to which events are deleted; 0 if nothing is deleted.
+    /// Returns the positions up to which events are deleted.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn forgotten_until(&self) -> Result<i64, StoreError> {
-        const SQL: &str = "SELECT calls_pos, events_pos FROM retention WHERE one = 1";
-        let (calls, events): (i64, i64) = self.db.read(SQL).one().await?;
-        Ok(calls.max(events))
+    pub async fn forgotten_until(&self) -> Result<Cursor, StoreError> {
+        const SQL: &str = "SELECT calls_pos, events_pos FROM retention";
+        let rows: Vec<(i64, i64)> = self.db.read(SQL).all().await?;
+        Ok(Cursor::at(rows.into_iter().map(|(calls, events)| calls.max(events))))
     }
 
     /// Deletes messages to calls that no longer exist.

@@ -34,15 +34,17 @@ impl Store {
     /// database fails.
     pub async fn make_session(&self, session: &Session) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO sessions \
-            (tenant, id, state, parent, parent_call, switched, completion, doc, created_at, updated_at, since_pos) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, (SELECT pos FROM event_clock)) ON CONFLICT (tenant, id) DO NOTHING";
+            (tenant, id, state, parent, parent_call, switched, completion, doc, created_at, updated_at, since) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (tenant, id) DO NOTHING";
         self.reserve_session().await?;
+        // Its calls are accepted after its creation, so they are newer than anything read before it.
+        let since = self.newest().await?.to_string();
         let doc = row::json(&Doc::of(session))?;
         let switched = row::json(&session.groups)?;
         let completion = session.completion.as_ref().map(row::json).transpose()?;
         let Session { id, state, parent, parent_call, created_at, updated_at, .. } = session;
         let query = self.write(SQL).bind(&**id).bind(state_number(*state)).bind(parent).bind(parent_call);
-        let query = query.bind(switched).bind(completion).bind(doc).bind(created_at).bind(updated_at);
+        let query = query.bind(switched).bind(completion).bind(doc).bind(created_at).bind(updated_at).bind(since);
         Ok(query.execute().await? > 0)
     }
 

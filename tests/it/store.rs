@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use toolpost::domain::call::CallRecord;
 use toolpost::domain::event::{Event, EventKind, Reported};
-use toolpost::domain::{Call, Clock, Failure, IdGenerator, Outcome, Time};
+use toolpost::domain::{Call, Clock, Cursor, Failure, IdGenerator, Outcome, Shard, Time};
 use toolpost::events::render;
 use toolpost::store::journal::{Change, Committed, JournalError, Transitions};
 use toolpost::store::{Db, Journal, Store};
@@ -31,6 +31,7 @@ mod round_trip;
 mod sequences;
 mod sessions;
 mod settings;
+mod shards;
 mod tenants;
 mod tools;
 mod uncertain_commits;
@@ -67,6 +68,11 @@ impl Log {
 
     /// Starts a journal on a database that other journals may use.
     async fn on(database: Database, ids: IdGenerator) -> Self {
+        Self::on_shard(database, ids, Shard::default()).await
+    }
+
+    /// Starts a journal that writes new calls to this shard.
+    async fn on_shard(database: Database, ids: IdGenerator, shard: Shard) -> Self {
         let store = Store::open(&database.url).await.unwrap();
         let (told, door) = (Arc::<Mutex<Vec<PublishedEvent>>>::default(), Arc::<Door>::default());
         let (heard, passed) = (told.clone(), door.clone());
@@ -74,7 +80,8 @@ impl Log {
             heard.lock().unwrap().extend(committed.events().iter().map(told_of));
             passed.pass(committed.events().first().map(|event| event.call.id));
         });
-        let (journal, writer) = Journal::start(store.db().clone(), Clock::manual(Time(ACCEPTED_AT)), ids.clone(), sink);
+        let (journal, writer) =
+            Journal::start(store.db().clone(), Clock::manual(Time(ACCEPTED_AT)), ids.clone(), shard, sink);
         let door = DoorKeeper(door);
         Self { store, journal, ids, told, door, writer, _database: database }
     }
@@ -82,7 +89,7 @@ impl Log {
     /// Builds a newly accepted call.
     fn call(&self, name: &str) -> Call {
         Call::from(CallRecord::accepted(
-            self.ids.next(),
+            self.ids.next_call(self.journal.shard_of_new_calls()),
             name.into(),
             None,
             Arc::default(),
@@ -124,15 +131,20 @@ impl Log {
 
     /// Returns all events after position `after`, read in pages of `commits` commits.
     async fn read_back(&self, after: i64, commits: u32) -> Vec<PublishedEvent> {
-        let (mut all, mut after) = (Vec::new(), after);
+        let (mut all, mut after) = (Vec::new(), Cursor::at([after]));
         loop {
-            let (events, until) = self.store.events_after(after, commits).await.unwrap();
+            let (events, until) = self.store.events_after(&after, commits).await.unwrap();
             all.extend(events.iter().map(told_of));
             if until == after {
                 return all;
             }
             after = until;
         }
+    }
+
+    /// Returns the position of the newest event.
+    async fn newest(&self) -> i64 {
+        self.store.newest().await.unwrap().of(Shard::default())
     }
 
     /// Returns the stored events of one call.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::access::Access;
 use crate::domain::event::{Event, EventKind, Stage};
-use crate::domain::{Call, Vendor};
+use crate::domain::{Call, Cursor, Vendor};
 use crate::engine::{PendingCall, RecordError};
 use crate::events::bus::CallSubscription;
 use crate::events::follow::Followers;
@@ -76,8 +76,8 @@ pub(super) struct ModelStreamResponder {
     is_done: bool,
     /// Whether the client has read too slowly and missed events.
     is_behind: bool,
-    /// The position of the last event sent; initially a position before the first event of the calls.
-    last: i64,
+    /// The id of the last event sent; initially one before the first event of the calls.
+    last: Cursor,
     followers: Followers,
 }
 
@@ -97,7 +97,7 @@ impl ModelStreamResponder {
         batch_id: Option<Uuid>,
         reader: CallSubscription,
         notes: mpsc::Receiver<ReaderMessage>,
-        last: i64,
+        last: Cursor,
     ) -> Self {
         Self {
             state,
@@ -137,7 +137,7 @@ impl ModelStreamResponder {
                 biased;
                 note = self.notes.recv(), if self.over.is_none() => match note {
                     // A card has no position; the client resumes from the last stored event.
-                    Some(ReaderMessage::Card { event, data }) => return Some(frame::frame(self.last, event.as_str(), &data)),
+                    Some(ReaderMessage::Card { event, data }) => return Some(frame::frame(&self.last, event.as_str(), &data)),
                     Some(note) => self.handle_message(note),
                     // The reader was dropped without a final message: it has panicked.
                     None => self.over = Some((None, Some("the stream cannot be read".to_owned()))),
@@ -167,9 +167,8 @@ impl ModelStreamResponder {
     }
 
     async fn frames_of(&mut self, event: &FramedEvent) -> Bytes {
-        let Self { followers, access, last, calls, .. } = self;
+        let Self { followers, access, calls, .. } = self;
         let sent = |event: &Event| {
-            *last = event.pos.max(*last);
             if event.stage == Stage::Result
                 && let Some(entry) = calls.iter_mut().find(|entry| entry.id == event.call.id)
             {
@@ -177,6 +176,7 @@ impl ModelStreamResponder {
             }
         };
         let frames = followers.frames_of(access.store(), event, sent).await;
+        self.last = event.seen();
         self.is_behind = frames.is_none();
         frames.unwrap_or(frame::CUT_OFF)
     }
@@ -240,6 +240,6 @@ impl ModelStreamResponder {
         let results = calls.into_iter().map(ToolCall::short).collect();
         let answer = BatchAnswer { batch_id: self.batch_id, results, messages: Some(messages) };
         let data = serde_json::to_string(&Batch { answer, stream_error: fault.as_deref() }).unwrap_or_default();
-        frame::frame(self.last, EventKind::Batch.as_str(), &data)
+        frame::frame(&self.last, EventKind::Batch.as_str(), &data)
     }
 }

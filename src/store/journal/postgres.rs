@@ -11,8 +11,9 @@ use uuid::Uuid;
 use super::batch::{Batch, RowImage};
 use super::commit::{CommitError, CommitResult};
 use super::sql;
+use crate::domain::Shard;
 use crate::store::callbacks::CallbackRow;
-use crate::store::{codec, idempotency};
+use crate::store::{codec, idempotency, shards};
 
 mod single_row;
 mod uniform;
@@ -36,7 +37,7 @@ static COMMITS: LazyLock<[String; 32]> = LazyLock::new(|| {
 });
 
 /// The first parameter of the optional parts.
-const FIRST_MARK: usize = 15;
+const FIRST_MARK: usize = 16;
 
 /// Allocates consecutive parameter numbers of a statement.
 struct Marks(usize);
@@ -70,7 +71,7 @@ fn statement(updates: bool, reports: bool, extra: bool, replaced: bool, mixed: b
     let reported = if reports { reports_part(&mut marks) } else { String::new() };
     let (extras, expected_claims) = extra.then(|| claims_part(&mut marks, mixed)).unzip();
     format!(
-        "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE one = 1 RETURNING pos - $1 + 1 AS first),
+        "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE shard = $15 RETURNING pos - $1 + 1 AS first),
          fresh AS (
             INSERT INTO tool_calls ({row})
             SELECT id, {tenant}, session, batch_id, tool, n[k - 6], n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2],
@@ -172,12 +173,12 @@ fn position_or_minus_one(offset: Option<i32>) -> i64 {
 type Commit<'q> = QueryAs<'q, Postgres, (i64, bool), PgArguments>;
 
 /// Writes the batch and returns the position before its first event.
-pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Batch<'_>) -> CommitResult {
+pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, shard: Shard, batch: &Batch<'_>) -> CommitResult {
     if let Some(row) = single_row::of(batch) {
-        return Ok(single_row::commit(connection, batch, row).await?);
+        return Ok(single_row::commit(connection, shard, batch, row).await?);
     }
     if let Some(shared) = uniform::of(batch) {
-        return uniform::commit(connection, batch, shared).await.map_err(not_all_written);
+        return uniform::commit(connection, shard, batch, shared).await.map_err(not_all_written);
     }
     let inserts: Vec<&RowImage<'_>> = batch.inserts().collect();
     let updates: Vec<&RowImage<'_>> = batch.updates().collect();
@@ -206,7 +207,8 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         .bind(batch.id)
         .bind(batch.at.0)
         .bind(batch.call_ids())
-        .bind(batch.stats.note());
+        .bind(batch.stats.note())
+        .bind(shards::column(shard));
     if !updates.is_empty() {
         query = query
             .bind(updates.iter().map(|row| row.call.id).collect::<Vec<_>>())
@@ -269,7 +271,9 @@ pub(super) async fn find(
     after: i64,
     id: Uuid,
 ) -> Result<Option<i64>, sqlx::Error> {
-    let found: Option<(i64,)> =
-        sqlx::query_as(sql::FIND_COMMIT).bind(after).bind(id).fetch_optional(&mut **connection).await?;
+    let found: Option<(i64,)> = {
+        let end = Shard::of_position(after).end();
+        sqlx::query_as(sql::FIND_COMMIT).bind(after).bind(end).bind(id).fetch_optional(&mut **connection).await?
+    };
     Ok(found.map(|(first,)| first - 1))
 }

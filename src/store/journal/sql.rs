@@ -32,5 +32,6 @@ pub(super) const REPLACE_EXPIRED_CLAIM: &str = "ON CONFLICT (tenant, key) DO UPD
 /// Columns of a commit.
 pub(super) const COMMIT_COLUMNS: &str = "id, first_pos, last_pos, at, calls, stats";
 
-/// Finds a commit whose result is unknown, behind a position that was known before it. Returns its first position.
-pub(super) const FIND_COMMIT: &str = "SELECT first_pos FROM commits WHERE last_pos > $1 AND id = $2";
+/// Finds a commit whose result is unknown, behind a position that was known before it and within its shard. Returns its
+/// first position.
+pub(super) const FIND_COMMIT: &str = "SELECT first_pos FROM commits WHERE last_pos > $1 AND last_pos <= $2 AND id = $3";

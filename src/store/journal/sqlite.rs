@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::{Batch, RowImage};
 use super::commit::{CommitError, CommitResult};
 use super::sql;
-use crate::domain::{KeyClaim, Tenant, Time};
+use crate::domain::{KeyClaim, Shard, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, idempotency};
 
@@ -88,7 +88,7 @@ static CALLBACKS: LazyLock<Statements> = LazyLock::new(|| Statements::new(&Callb
 static COMMITS: LazyLock<String> =
     LazyLock::new(|| format!("INSERT INTO commits ({}) VALUES ($1, $2, $3, $4, $5, $6)", sql::COMMIT_COLUMNS));
 
-const ALLOCATE_POSITIONS: &str = "UPDATE event_clock SET pos = pos + $1 RETURNING pos - $1";
+const ALLOCATE_POSITIONS: &str = "UPDATE event_clock SET pos = pos + $1 WHERE shard = 0 RETURNING pos - $1";
 
 /// Writes the batch and returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {
@@ -202,7 +202,9 @@ pub(super) async fn find(
     after: i64,
     id: Uuid,
 ) -> Result<Option<i64>, sqlx::Error> {
-    let found: Option<(i64,)> =
-        sqlx::query_as(sql::FIND_COMMIT).bind(after).bind(id).fetch_optional(&mut **connection).await?;
+    let found: Option<(i64,)> = {
+        let end = Shard::of_position(after).end();
+        sqlx::query_as(sql::FIND_COMMIT).bind(after).bind(end).bind(id).fetch_optional(&mut **connection).await?
+    };
     Ok(found.map(|(first,)| first - 1))
 }

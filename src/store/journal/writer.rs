@@ -16,12 +16,13 @@ use uuid::Uuid;
 
 use super::batch::Batch;
 use super::commit::{COMMIT_TIMEOUT, CommitError, CommitResult};
+use super::lanes::{CommitPace, WriterParts};
 use super::{Change, Committed, Entry, JournalError, Sink, WriteUnit, postgres, sqlite};
-use crate::domain::{Clock, IdGenerator, KeyClaim, Tenant, Time};
+use crate::domain::{Clock, IdGenerator, KeyClaim, Shard, Tenant, Time};
 use crate::formats::native::ToolCall;
-use crate::store::Db;
 use crate::store::calls::StoredVersion;
 use crate::store::db::Pools;
+use crate::store::{Db, StoreError, shards};
 
 /// Maximum number of units in one commit.
 const MAX_GROUP: usize = 512;
@@ -39,18 +40,25 @@ const MAX_DELAY: Duration = Duration::from_secs(1);
 type Done = oneshot::Sender<Result<(), JournalError>>;
 
 pub(super) struct Writer {
-    pub db: Db,
-    pub clock: Clock,
-    pub ids: IdGenerator,
-    pub sink: Sink,
-    pub healthy: Arc<AtomicBool>,
+    db: Db,
+    clock: Clock,
+    ids: IdGenerator,
+    sink: Sink,
+    healthy: Arc<AtomicBool>,
+    closing: CancellationToken,
+    shard: Shard,
+    /// Whether the shard belongs to this node. Only then the connection is kept.
+    is_own: bool,
+    /// Whether the rows of the shard certainly exist.
+    is_open: bool,
+    pace: Arc<CommitPace>,
     /// The last position known to be reached by a commit of this writer. A commit with an unknown result lies behind
     /// it.
-    pub last_known_pos: i64,
+    last_known_pos: i64,
     /// The Postgres connection, kept across commits: each acquire and release of a pooled connection costs a task.
-    pub connection: Option<PoolConnection<Postgres>>,
+    connection: Option<PoolConnection<Postgres>>,
     /// The previous commit, until it is published.
-    pub unpublished: Option<Unpublished>,
+    unpublished: Option<Unpublished>,
 }
 
 /// A commit that was acknowledged to its callers but not yet published to subscribers. It is published while the
@@ -62,7 +70,28 @@ pub(super) struct Unpublished {
 }
 
 impl Writer {
-    pub async fn run(mut self, mut entries: mpsc::Receiver<Entry>, closing: CancellationToken) {
+    pub fn new(parts: WriterParts, shard: Shard, is_own: bool, pace: Arc<CommitPace>) -> Self {
+        let WriterParts { db, clock, ids, sink, healthy, closing } = parts;
+        let (last_known_pos, connection, unpublished) = (shard.start(), None, None);
+        Self {
+            db,
+            clock,
+            ids,
+            sink,
+            healthy,
+            closing,
+            shard,
+            is_own,
+            is_open: is_own,
+            pace,
+            last_known_pos,
+            connection,
+            unpublished,
+        }
+    }
+
+    pub async fn run(mut self, mut entries: mpsc::Receiver<Entry>) {
+        let closing = self.closing.clone();
         let mut group = Vec::with_capacity(MAX_GROUP);
         let mut expected = 0;
         loop {
@@ -85,6 +114,12 @@ impl Writer {
                 return publish(&self.sink, self.unpublished.take());
             }
             fill_group(&mut group, &mut entries, expected).await;
+            if let Some(wait) = self.pace.gathering()
+                && group.len() < expected
+            {
+                publish(&self.sink, self.unpublished.take());
+                gather(&mut group, &mut entries, expected, wait).await;
+            }
             // New calls go first, so that new and updated rows each have consecutive positions. The sort is stable,
             // which keeps the order of changes of one call.
             group.sort_by_key(|entry| !entry.unit.changes().iter().any(Change::brings_acceptance));
@@ -109,6 +144,7 @@ impl Writer {
     async fn write(&mut self, units: Vec<WriteUnit>, done: Vec<Done>) {
         let batch = Batch::of(self.ids.next(), self.clock.now(), &units);
         let began = Instant::now();
+        self.pace.begin();
         let (sink, unpublished) = (self.sink.clone(), self.unpublished.take());
         let outcome = {
             let commit = pin!(self.commit_until_certain(&batch));
@@ -122,6 +158,7 @@ impl Writer {
             };
             join(commit, meanwhile).await.0
         };
+        self.pace.end(began.elapsed(), units.len());
         match outcome {
             Ok(base) => {
                 for (index, done) in done.into_iter().enumerate() {
@@ -253,7 +290,7 @@ impl Writer {
                 if found.is_err() {
                     drop(connection.detach());
                 } else {
-                    self.connection = Some(connection);
+                    self.connection = self.is_own.then_some(connection);
                 }
                 found
             }
@@ -268,8 +305,16 @@ impl Writer {
         match &self.db {
             Db::Sqlite(pools) => sqlite::commit(&mut pools.writer.pool().acquire().await?, batch).await,
             Db::Postgres(pools) => {
+                if !self.is_open {
+                    shards::open(&self.db, self.shard).await.map_err(|error| match error {
+                        StoreError::Database(error) => CommitError::Database(error),
+                        _ => CommitError::TimedOut,
+                    })?;
+                    self.is_open = true;
+                }
                 let mut connection = acquire(self.connection.take(), pools).await?;
-                let attempt = tokio::time::timeout(COMMIT_TIMEOUT, postgres::commit(&mut connection, batch));
+                let attempt =
+                    tokio::time::timeout(COMMIT_TIMEOUT, postgres::commit(&mut connection, self.shard, batch));
                 let outcome = attempt.await.unwrap_or(Err(CommitError::TimedOut));
                 if outcome.as_ref().is_err_and(is_transient) {
                     // The state of the connection is unknown, so the next attempt uses a new one.
@@ -278,7 +323,7 @@ impl Writer {
                     if batch.is_large() {
                         connection.shrink_buffers();
                     }
-                    self.connection = Some(connection);
+                    self.connection = self.is_own.then_some(connection);
                 }
                 outcome
             }
@@ -374,6 +419,17 @@ async fn fill_group(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>,
         {
             group.push(entry);
         }
+    }
+}
+
+/// Waits until the group has `expected` changes, but not longer than `wait`. A slow commit is worth it: a change that
+/// misses it waits for a whole further one.
+async fn gather(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, expected: usize, wait: Duration) {
+    let end = Instant::now() + wait;
+    while group.len() < expected.min(MAX_GROUP)
+        && let Ok(Some(entry)) = tokio::time::timeout_at(end, entries.recv()).await
+    {
+        group.push(entry);
     }
 }
 

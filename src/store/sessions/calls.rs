@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::domain::{Call, Session};
+use crate::domain::{Call, Cursor, Session, Shard};
 use crate::store::codec::{self, CallRow};
 use crate::store::{Store, StoreError};
 
@@ -38,29 +38,50 @@ impl Store {
     ) -> Result<Vec<Call>, StoreError> {
         let query = self.db.read(codec::SELECT.as_str()).push("tenant = ").push_bind(&self.tenant);
         let query = query.push(" AND session = ").push_bind(&*session.id);
-        let query = query.push(" AND accepted_pos > ").push_bind(session.since_pos);
+        // Calls of a deleted session with the same id.
+        let query = session.since.positions().iter().fold(query, |query, until| {
+            let query = query.push(" AND NOT (accepted_pos > ").push_bind(Shard::of_position(*until).start());
+            query.push(" AND accepted_pos <= ").push_bind(*until).push(")")
+        });
         let query = query.push_some(" AND id < ", before);
         let query = query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(limit));
         query.all().await?.into_iter().map(CallRow::decode).collect()
     }
 
-    /// Returns the positions of a session's events after `after` up to `until`, with their calls, in order. Several
-    /// events may follow each position.
+    /// Returns the positions of a session's events after `after` up to `until`, with their calls, in the order of each
+    /// shard. Several events may follow each position.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn session_positions(
         &self,
         session: &Session,
-        after: i64,
-        until: i64,
+        after: &Cursor,
+        until: &Cursor,
     ) -> Result<Vec<(i64, Uuid)>, StoreError> {
-        const ROWS: &str = "SELECT id, accepted_pos, COALESCE(started_pos, 0), COALESCE(settled_pos, 0) \
-            FROM tool_calls WHERE tenant = $1 AND session = $2 AND accepted_pos > $3 AND accepted_pos <= $5 \
-            AND (settled_pos IS NULL OR settled_pos >= $4)";
-        const REPORTED: &str = "SELECT e.call_id, e.pos FROM call_events AS e JOIN tool_calls AS c ON c.id = e.call_id \
-            WHERE c.tenant = $1 AND c.session = $2 AND c.accepted_pos > $3 AND e.pos > $4 AND e.pos <= $5";
-        let read = |sql| self.read(sql).bind(&*session.id).bind(session.since_pos).bind(after).bind(until);
+        const ROWS: &str = ") SELECT c.id, c.accepted_pos, COALESCE(c.started_pos, 0), COALESCE(c.settled_pos, 0) \
+            FROM tool_calls AS c JOIN r ON c.accepted_pos > r.begun AND c.accepted_pos <= r.newest \
+            WHERE (c.settled_pos IS NULL OR c.settled_pos >= r.seen) AND c.tenant = ";
+        const REPORTED: &str = ") SELECT e.call_id, e.pos FROM call_events AS e JOIN tool_calls AS c ON c.id = e.call_id \
+            JOIN r ON c.accepted_pos > r.begun AND e.pos > r.seen AND e.pos <= r.newest WHERE c.tenant = ";
+        let shards: Vec<[i64; 3]> = until
+            .positions()
+            .iter()
+            .map(|newest| {
+                let shard = Shard::of_position(*newest);
+                [session.since.of(shard), after.of(shard), *newest]
+            })
+            .collect();
+        if shards.is_empty() {
+            return Ok(Vec::new());
+        }
+        let read = |sql| {
+            let mut query = self.db.read("WITH r (begun, seen, newest) AS (VALUES ");
+            for (index, shard) in shards.iter().enumerate() {
+                query = query.push(if index == 0 { "" } else { ", " }).push_list(shard);
+            }
+            query.push(sql).push_bind(&self.tenant).push(" AND c.session = ").push_bind(&*session.id)
+        };
         let rows: Vec<(Uuid, i64, i64, i64)> = read(ROWS).all().await?;
         let reported: Vec<(Uuid, i64)> = read(REPORTED).all().await?;
         // The first and the last position of a row represent two events each.
@@ -69,7 +90,7 @@ impl Store {
         };
         let mut found: Vec<(i64, Uuid)> = rows.into_iter().flat_map(of_row).collect();
         found.extend(reported.into_iter().map(|(id, pos)| (pos, id)));
-        found.retain(|(pos, _)| *pos > after && *pos <= until);
+        found.retain(|(pos, _)| *pos > 0 && !after.covers(*pos) && until.covers(*pos));
         found.sort_unstable();
         Ok(found)
     }

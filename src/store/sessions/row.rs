@@ -10,7 +10,7 @@ use crate::domain::{LimitsSpec, Session, SessionState, Task, Time};
 use crate::store::StoreError;
 
 /// The beginning of a query for sessions, before the tenant and further conditions.
-pub(super) const SELECT: &str = "SELECT id, state, parent, parent_call, switched, completion, doc, since_pos, \
+pub(super) const SELECT: &str = "SELECT id, state, parent, parent_call, switched, completion, doc, since, \
     created_at, updated_at FROM sessions WHERE tenant = ";
 
 pub(super) fn state_number(state: SessionState) -> i16 {
@@ -75,10 +75,10 @@ fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, StoreError> {
 }
 
 /// The values of the columns that [`SELECT`] reads.
-type Row = (String, i16, Option<String>, Option<Uuid>, String, Option<String>, String, i64, Time, Time);
+type Row = (String, i16, Option<String>, Option<Uuid>, String, Option<String>, String, String, Time, Time);
 
 pub(super) fn decode(row: Row) -> Result<Session, StoreError> {
-    let (id, state, parent, parent_call, switched, completion, doc, since_pos, created_at, updated_at) = row;
+    let (id, state, parent, parent_call, switched, completion, doc, since, created_at, updated_at) = row;
     let Doc { context, limits, tools, callback_url, task } = read(&doc)?;
     Ok(Session {
         id: id.into(),
@@ -92,7 +92,7 @@ pub(super) fn decode(row: Row) -> Result<Session, StoreError> {
         callback_url: callback_url.map(Arc::from),
         task,
         completion: completion.as_deref().map(read).transpose()?,
-        since_pos,
+        since: since.parse().map_err(|_| StoreError::Corrupt(format!("unknown cursor {since} of a session")))?,
         created_at,
         updated_at,
     })

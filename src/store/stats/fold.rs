@@ -4,18 +4,20 @@
 
 use std::sync::LazyLock;
 
+use crate::domain::Shard;
 use crate::store::journal::Tally;
-use crate::store::{Db, StoreError, Stores};
+use crate::store::{Db, StoreError, Stores, shards};
 
 /// Maximum number of commits folded in one transaction: on SQLite the journal waits meanwhile.
 const MAX_COMMITS: i64 = 256;
 
-/// Selects the positions up to which commits are folded and up to which they exist.
-const PROGRESS: &str = "SELECT pos, COALESCE((SELECT MAX(last_pos) FROM commits), 0) FROM stats_folded WHERE one = 1";
+/// Selects the shards with commits that are not folded, and the positions up to which they exist.
+const PROGRESS: &str = "SELECT c.pos FROM event_clock AS c JOIN stats_folded AS f ON f.shard = c.shard WHERE f.pos < c.pos ORDER BY c.shard";
 /// Locks the row, so that the following query starts after everything that other nodes folded.
-const HOLD: &str = "UPDATE stats_folded SET pos = pos WHERE one = 1 RETURNING pos";
-const NOTES: &str = "SELECT last_pos, stats FROM commits WHERE last_pos > $1 ORDER BY last_pos LIMIT $2";
-const MOVE: &str = "UPDATE stats_folded SET pos = $1 WHERE one = 1";
+const HOLD: &str = "UPDATE stats_folded SET pos = pos WHERE shard = $1 RETURNING pos";
+const NOTES: &str =
+    "SELECT last_pos, stats FROM commits WHERE last_pos > $1 AND last_pos <= $2 ORDER BY last_pos LIMIT $3";
+const MOVE: &str = "UPDATE stats_folded SET pos = $2 WHERE shard = $1";
 
 /// Adds to a row of statistics. `{MIN}` and `{MAX}` are the scalar functions, whose names differ between the databases.
 const ADD: &str = "INSERT INTO tool_stats AS s \
@@ -34,23 +36,27 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn fold_stats(&self) -> Result<(), StoreError> {
-        let (mut folded, there): (i64, i64) = self.db.read(PROGRESS).one().await?;
-        while folded < there {
-            let Some(until) = self.fold_range().await? else { break };
-            folded = until;
+        let behind: Vec<i64> = self.db.read(PROGRESS).column().await?;
+        for there in behind {
+            while let Some(folded) = self.fold_range(Shard::of_position(there)).await?
+                && folded < there
+            {}
         }
         Ok(())
     }
 
-    /// Folds the next commits and returns the last position, or `None` if other nodes have folded all commits.
-    async fn fold_range(&self) -> Result<Option<i64>, StoreError> {
+    /// Folds the next commits of a shard and returns the last position, or `None` if other nodes have folded all
+    /// commits.
+    async fn fold_range(&self, shard: Shard) -> Result<Option<i64>, StoreError> {
+        let number = shards::column(shard);
         let add = match &self.db {
             Db::Sqlite(_) => ADD_SQLITE.as_str(),
             Db::Postgres(_) => ADD_POSTGRES.as_str(),
         };
         let folded = self.db.transaction(async |transaction| {
-            let (from,): (i64,) = transaction.query(HOLD).one().await?;
-            let notes: Vec<(i64, Option<String>)> = transaction.query(NOTES).bind(from).bind(MAX_COMMITS).all().await?;
+            let (from,): (i64,) = transaction.query(HOLD).bind(number).one().await?;
+            let query = transaction.query(NOTES).bind(from).bind(shard.end()).bind(MAX_COMMITS);
+            let notes: Vec<(i64, Option<String>)> = query.all().await?;
             let until = notes.last().map(|(pos, _)| *pos);
             for (key, sum) in tally(&notes).rows() {
                 let query = transaction.query(add).bind(&*key.tenant).bind(&*key.tool).bind(key.minute);
@@ -59,7 +65,7 @@ impl Stores {
                 query.bind(sum.retries).bind(sum.last_at).execute().await?;
             }
             if let Some(until) = until {
-                transaction.query(MOVE).bind(until).execute().await?;
+                transaction.query(MOVE).bind(number).bind(until).execute().await?;
             }
             Ok(until)
         });

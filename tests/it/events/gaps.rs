@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use toolpost::domain::call::CallRecord;
 use toolpost::domain::call::StatusUpdate;
 use toolpost::domain::event::{EventKind, Reported};
-use toolpost::domain::{Call, Clock, IdGenerator, Outcome, Time};
+use toolpost::domain::{Call, Clock, Cursor, IdGenerator, Outcome, Shard, Time};
 use toolpost::events::follow::Followers;
 use toolpost::events::frame::HEARTBEAT;
 use toolpost::events::{Bus, render, stream};
@@ -45,7 +45,8 @@ impl Desk {
                 told.publish(committed);
             }
         });
-        let (journal, _) = Journal::start(store.db().clone(), Clock::manual(Time(0)), IdGenerator::counted(), sink);
+        let (journal, _) =
+            Journal::start(store.db().clone(), Clock::manual(Time(0)), IdGenerator::counted(), Shard::default(), sink);
         Self { store, journal, bus, elsewhere, _database: database }
     }
 
@@ -56,7 +57,7 @@ impl Desk {
     /// Writes a running call and returns it as its node knows it.
     async fn running(&self) -> Call {
         let mut call = Call::from(CallRecord::accepted(
-            IdGenerator::random().next(),
+            IdGenerator::random().next_call(Shard::default()),
             "job".into(),
             None,
             Arc::default(),
@@ -88,7 +89,9 @@ impl Desk {
     }
 
     async fn pieces(&self, call: &Call) -> BoxStream<'static, Bytes> {
-        let stream = stream::of_call(&self.store, &self.bus, call.id, 0, CancellationToken::new()).await.unwrap();
+        let stream = stream::of_call(&self.store, &self.bus, call.id, &Cursor::default(), CancellationToken::new())
+            .await
+            .unwrap();
         stream.expect("the call exists").map(Result::unwrap).boxed()
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolpost::domain::call::CallRecord;
-use toolpost::domain::{Call, Failure, IdGenerator, Outcome, Time};
+use toolpost::domain::{Call, Cursor, Failure, IdGenerator, Outcome, Time};
 use toolpost::formats::native::ToolCall;
 use toolpost::store::journal::{Change, Transitions};
 
@@ -134,7 +134,8 @@ on_both_databases!(
         assert_eq!(without_positions(apart.events_of(&call).await), without_positions(at_once.events_of(&call).await));
         assert_eq!(apart.commits().await, 4);
         let told = apart.told().await;
-        let stored: Vec<_> = apart.store.events_after(0, 10).await.unwrap().0.iter().map(told_of).collect();
+        let stored: Vec<_> =
+            apart.store.events_after(&Cursor::default(), 10).await.unwrap().0.iter().map(told_of).collect();
         assert_eq!(told, stored);
     }
 );
@@ -145,7 +146,7 @@ on_both_databases!(
         let calls: Vec<_> = (0..200).map(|n| ended(&log.call("t"), Outcome::text("x"), n)).collect();
         log.together(calls.iter().map(whole).collect()).await;
         assert_eq!(log.commits().await, 2);
-        assert_eq!(log.store.last_pos().await.unwrap(), 201 * 5);
+        assert_eq!(log.store.newest().await.unwrap(), Cursor::at([201 * 5]));
         let told = log.told().await;
         assert_eq!(told.iter().map(|event| event.0).collect::<Vec<_>>(), (1..=201 * 5).collect::<Vec<_>>());
         assert_eq!(log.counts("t").await, (200, 200, 0));

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use sqlx::{Connection, PgConnection};
 use toolpost::domain::call::CallRecord;
-use toolpost::domain::{Call, IdGenerator, IdempotencyKey, KeyClaim, Outcome, Time};
+use toolpost::domain::{Call, Cursor, IdGenerator, IdempotencyKey, KeyClaim, Outcome, Time};
 use toolpost::store::StoreError;
 use toolpost::store::callbacks::{AttemptRecord, CallbackRow, ExcludedTargets, RecordedOutcome};
 use toolpost::store::calls::CallFilter;
@@ -284,8 +284,8 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
         "calls": store.calls(filter),
         "calls_of": async { store.calls_of(&[call.id]).await },
         "events_of": store.events_of(call.id),
-        "events_after": store.events_after(0, 10),
-        "last_pos": store.last_pos(),
+        "events_after": store.events_after(&Cursor::default(), 10),
+        "newest": store.newest(),
         "stats": store.stats(None),
         "stats_by_minute": store.stats_by_minute("echo", NOW),
         "tools": store.tools(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlx::Connection;
 use toolpost::domain::call::CallRecord;
-use toolpost::domain::{Call, Outcome, Tenant, Time};
+use toolpost::domain::{Call, Outcome, Shard, Tenant, Time};
 use toolpost::store::callbacks::{AttemptRecord, CallbackRow, RecordedOutcome};
 use toolpost::store::inbox::Message;
 use toolpost::store::journal::Change;
@@ -22,7 +22,7 @@ impl Log {
     }
 
     /// Runs all steps. Returns their number and the deleted rows.
-    async fn prune_all(&self, part: RetentionTarget, most: u32) -> (u32, Pruned) {
+    pub(super) async fn prune_all(&self, part: RetentionTarget, most: u32) -> (u32, Pruned) {
         let (mut steps, mut all) = (0, Pruned::default());
         loop {
             let step = self.prune(part, most).await;
@@ -74,7 +74,7 @@ on_both_databases!(
         let next = log.whole_call("t").await;
         assert_eq!(log.counts("t").await, (3, 3, 0));
         assert_eq!(log.read_back(0, 10).await, log.events_of(&next).await);
-        assert_eq!(log.store.forgotten_until().await.unwrap(), log.store.last_pos().await.unwrap() - 5);
+        assert_eq!(log.store.forgotten_until().await.unwrap().of(Shard::default()), log.newest().await - 5);
     }
 );
 
@@ -176,7 +176,7 @@ on_both_databases!(
         let kinds: Vec<&str> = log.events_of(&lived).await.iter().map(|told| told.2).collect();
         assert_eq!(kinds, ["tool_call", "status", "status", "status", "tool_result"]);
         assert_eq!(log.events_of(&running).await.len(), 4, "one that runs has all of its events");
-        assert_eq!(log.store.forgotten_until().await.unwrap(), log.store.last_pos().await.unwrap());
+        assert_eq!(log.store.forgotten_until().await.unwrap(), log.store.newest().await.unwrap());
         assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 1, "its call goes later");
     }
 );
@@ -220,7 +220,7 @@ async fn while_another_node_deletes_nothing_is_done_and_nothing_waits() {
     let call = log.whole_call("t").await;
     let mut other = sqlx::PgConnection::connect(&database.url).await.unwrap();
     let mut held = other.begin().await.unwrap();
-    sqlx::query("SELECT one FROM retention FOR UPDATE").execute(&mut *held).await.unwrap();
+    sqlx::query("SELECT shard FROM retention FOR UPDATE").execute(&mut *held).await.unwrap();
     assert_eq!(log.prune(RetentionTarget::Calls, 500).await, Pruned::default());
     log.whole_call("t").await;
     assert!(log.is_there(&call).await);

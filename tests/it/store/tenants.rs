@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use toolpost::domain::call::CallRecord;
 use toolpost::domain::event::{EventKind, Reported};
-use toolpost::domain::{Call, IdempotencyKey, KeyClaim, Outcome, Tenant, Time};
+use toolpost::domain::{Call, Cursor, IdempotencyKey, KeyClaim, Outcome, Tenant, Time};
 use toolpost::store::journal::{Change, JournalError};
 
 use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, STARTED, WHOLE, ended};
@@ -39,7 +39,7 @@ on_both_databases!(
             }
             let ids: Vec<_> = calls.iter().map(|call| call.id).collect();
             assert_eq!(store.calls_of(&ids).await.unwrap().len(), 1);
-            let (events, _) = store.events_after(0, 100).await.unwrap();
+            let (events, _) = store.events_after(&Cursor::default(), 100).await.unwrap();
             assert!(events.iter().all(|event| event.call.tenant == *tenant));
             assert!(events.iter().any(|event| event.call.id == calls[place].id));
             let stats = store.stats(Some("t")).await.unwrap().pop().unwrap();

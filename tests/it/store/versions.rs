@@ -1,6 +1,6 @@
 //! A database is migrated to the newest version once.
 
-use toolpost::domain::{IdGenerator, Outcome};
+use toolpost::domain::{Cursor, IdGenerator, Outcome};
 use toolpost::store::Store;
 
 use super::{Log, WHOLE, ended};
@@ -17,7 +17,7 @@ on_both_databases!(
         for _ in 0..2 {
             let again = Store::open(&database.url).await.unwrap();
             assert_eq!(again.call(call.id).await.unwrap().unwrap().outcome, call.outcome);
-            assert_eq!(again.last_pos().await.unwrap(), 5);
+            assert_eq!(again.newest().await.unwrap(), Cursor::at([5]));
             again.close().await;
         }
     }

@@ -8,11 +8,12 @@ use sqlx::pool::PoolConnection;
 
 use super::super::batch::{Batch, RowImage};
 use super::super::sql;
-use crate::store::codec;
+use crate::domain::Shard;
+use crate::store::{codec, shards};
 
 static COMMIT: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE one = 1 RETURNING pos - $1 + 1 AS first),
+        "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE shard = $21 RETURNING pos - $1 + 1 AS first),
          fresh AS (INSERT INTO tool_calls ({row})
             SELECT $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, first + $12, first + $13, first + $14, $15, $16 FROM clock),
          noted AS (INSERT INTO commits ({commit}) SELECT $17, first, first + $1 - 1, $18, $19, $20 FROM clock)
@@ -31,6 +32,7 @@ pub(super) fn of<'a, 'b>(batch: &'b Batch<'a>) -> Option<&'b RowImage<'a>> {
 /// Writes the row and returns the position before its first event.
 pub(super) async fn commit(
     connection: &mut PoolConnection<Postgres>,
+    shard: Shard,
     batch: &Batch<'_>,
     row: &RowImage<'_>,
 ) -> Result<i64, sqlx::Error> {
@@ -57,6 +59,7 @@ pub(super) async fn commit(
         .bind(batch.at.0)
         .bind(batch.call_ids())
         .bind(batch.stats.note())
+        .bind(shards::column(shard))
         .fetch_one(&mut **connection)
         .await?;
     Ok(base)

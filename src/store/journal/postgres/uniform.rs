@@ -12,8 +12,8 @@ use sqlx::query::QueryAs;
 use super::super::batch::{Batch, RowImage};
 use super::super::sql;
 use super::{Marks, completeness_check, empty_if_all_none};
-use crate::domain::Tenant;
-use crate::store::codec;
+use crate::domain::{Shard, Tenant};
+use crate::store::{codec, shards};
 
 /// The statements for inserts only, updates only, and both.
 static COMMITS: LazyLock<[String; 3]> =
@@ -106,7 +106,7 @@ impl Columns {
 
 fn statement(inserts: bool, updates: bool) -> String {
     let mut marks = Marks(1);
-    let [all, node, commit, at, calls, stats] = marks.allocate();
+    let [all, node, commit, at, calls, stats, shard] = marks.allocate();
     let (mut added, mut changed, mut expected_updates) = (String::new(), String::new(), None);
     if inserts {
         let [tenant, created, id, session, batch, tool, arguments, record] = marks.allocate();
@@ -135,7 +135,7 @@ fn statement(inserts: bool, updates: bool) -> String {
         );
     }
     format!(
-        "WITH clock AS (UPDATE event_clock SET pos = pos + ${all} WHERE one = 1 RETURNING pos - ${all} + 1 AS first),
+        "WITH clock AS (UPDATE event_clock SET pos = pos + ${all} WHERE shard = ${shard} RETURNING pos - ${all} + 1 AS first),
          {added}
          {changed}
          noted AS (INSERT INTO commits ({columns})
@@ -160,6 +160,7 @@ pub(super) fn of<'b>(batch: &'b Batch<'_>) -> Option<UniformBatch<'b>> {
 /// Writes the rows and returns the position before the first event.
 pub(super) async fn commit(
     connection: &mut PoolConnection<Postgres>,
+    shard: Shard,
     batch: &Batch<'_>,
     shared: UniformBatch<'_>,
 ) -> Result<i64, sqlx::Error> {
@@ -174,7 +175,8 @@ pub(super) async fn commit(
         .bind(batch.id)
         .bind(batch.at.0)
         .bind(batch.call_ids())
-        .bind(batch.stats.note());
+        .bind(batch.stats.note())
+        .bind(shards::column(shard));
     if let Some(common) = shared.inserts {
         let calls = || batch.inserts().map(|row| row.call);
         query = query

@@ -1,0 +1,196 @@
+//! The writers of a node: one for each shard to which the node writes.
+//!
+//! A node writes new calls to shards of its own. While commits are fast, it uses only the first one, so that all
+//! waiting changes share a commit. While the database is slow to flush, it uses several, whose commits overlap. A call
+//! that was adopted from another node stays in its shard and gets a writer when it is first changed.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::writer::Writer;
+use super::{Entry, JournalError, QUEUE, Sink};
+use crate::domain::{Clock, IdGenerator, Shard};
+use crate::store::Db;
+
+/// Maximum number of shards to which a node writes new calls.
+pub const MAX_LANES: usize = 8;
+/// Commits are slow if they take longer than this and [`PER_CHANGE`] together.
+const SLOW: Duration = Duration::from_millis(2);
+/// Time that a commit may take for each change, because the database has work to do.
+const PER_CHANGE: Duration = Duration::from_micros(40);
+/// The share of the time of a slow commit for which its writer waits for more changes.
+const GATHERING: u32 = 8;
+
+/// What a writer needs, apart from its shard.
+#[derive(Clone)]
+pub(super) struct WriterParts {
+    pub db: Db,
+    pub clock: Clock,
+    pub ids: IdGenerator,
+    pub sink: Sink,
+    pub healthy: Arc<AtomicBool>,
+    pub closing: CancellationToken,
+}
+
+/// The duration of the commits of one writer.
+#[derive(Debug, Default)]
+pub(super) struct CommitPace {
+    is_committing: AtomicBool,
+    /// Moving averages, in microseconds: of the whole commit, and of what its changes do not explain.
+    took: AtomicU64,
+    unexplained: AtomicU64,
+}
+
+impl CommitPace {
+    /// Records the start of a commit.
+    pub fn begin(&self) {
+        self.is_committing.store(true, Ordering::Relaxed);
+    }
+
+    /// Records the end of a commit.
+    pub fn end(&self, took: Duration, changes: usize) {
+        let explained = PER_CHANGE * u32::try_from(changes).unwrap_or(u32::MAX);
+        let average = |average: &AtomicU64, value: Duration| {
+            let value = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
+            let last = average.load(Ordering::Relaxed);
+            // Only this writer changes it.
+            average.store((last / 8).saturating_mul(7).saturating_add(value / 8), Ordering::Relaxed);
+        };
+        average(&self.took, took);
+        average(&self.unexplained, took.saturating_sub(explained));
+        self.is_committing.store(false, Ordering::Relaxed);
+    }
+
+    fn is_slow(&self) -> bool {
+        u128::from(self.unexplained.load(Ordering::Relaxed)) > SLOW.as_micros()
+    }
+
+    /// Returns how long the writer waits for more changes before a commit.
+    pub fn gathering(&self) -> Option<Duration> {
+        self.is_slow().then(|| Duration::from_micros(self.took.load(Ordering::Relaxed)) / GATHERING)
+    }
+}
+
+/// The queue of one writer.
+#[derive(Debug, Clone)]
+struct Lane {
+    shard: Shard,
+    queue: mpsc::Sender<Entry>,
+    pace: Arc<CommitPace>,
+}
+
+impl Lane {
+    fn waiting(&self) -> usize {
+        self.queue.max_capacity() - self.queue.capacity()
+    }
+}
+
+/// The writers of a node.
+pub(super) struct Lanes {
+    parts: WriterParts,
+    tasks: TaskTracker,
+    /// The writers of new calls. There is always one.
+    own: ArcSwap<Vec<Lane>>,
+    /// The writers of adopted calls.
+    adopted: Mutex<HashMap<Shard, Lane>>,
+}
+
+impl std::fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lanes").field("own", &self.own).finish_non_exhaustive()
+    }
+}
+
+impl Lanes {
+    /// Starts the writer of the shard for new calls.
+    pub fn start(parts: WriterParts, shard: Shard, tasks: TaskTracker) -> Self {
+        let first = start(&parts, &tasks, shard, true);
+        Self { parts, tasks, own: ArcSwap::from_pointee(vec![first]), adopted: Mutex::default() }
+    }
+
+    /// Starts a further writer for new calls, unless there is one for this shard.
+    pub fn add(&self, shard: Shard) {
+        let own = self.own.load();
+        if own.iter().all(|lane| lane.shard != shard) {
+            let added = start(&self.parts, &self.tasks, shard, true);
+            self.own.store(Arc::new(own.iter().cloned().chain([added]).collect()));
+        }
+    }
+
+    /// Returns the shard for a new call. If commits are slow, it is one whose writer is idle or has the least to do.
+    pub fn shard_of_new_call(&self) -> Shard {
+        let own = self.own.load();
+        if own.len() > 1 && own.iter().any(|lane| lane.pace.is_slow()) {
+            let load = |lane: &&Lane| (lane.pace.is_committing.load(Ordering::Relaxed), lane.waiting());
+            if let Some(lane) = own.iter().min_by_key(load) {
+                return lane.shard;
+            }
+        }
+        own.first().map(|lane| lane.shard).unwrap_or_default()
+    }
+
+    /// Returns `true` if a further shard for new calls would let commits overlap, given the number of changes that
+    /// callers wait for.
+    pub fn is_short(&self, awaited: usize) -> bool {
+        let own = self.own.load();
+        matches!(self.parts.db, Db::Postgres(_))
+            && own.len() < MAX_LANES
+            && awaited > own.len()
+            && own.iter().any(|lane| lane.pace.is_slow())
+    }
+
+    /// Returns the queue of the writer of this shard.
+    ///
+    /// # Errors
+    /// Returns [`JournalError::Closed`] if the writers have stopped.
+    pub fn queue(&self, shard: Shard) -> Result<mpsc::Sender<Entry>, JournalError> {
+        let shard = if matches!(self.parts.db, Db::Sqlite(_)) { Shard::default() } else { shard };
+        if let Some(lane) = self.own.load().iter().find(|lane| lane.shard == shard) {
+            return Ok(lane.queue.clone());
+        }
+        if self.parts.closing.is_cancelled() {
+            return Err(JournalError::Closed);
+        }
+        let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+        let lane = adopted.entry(shard).or_insert_with(|| start(&self.parts, &self.tasks, shard, false));
+        Ok(lane.queue.clone())
+    }
+
+    /// Returns the number of changes queued for all writers.
+    pub fn waiting(&self) -> usize {
+        let adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+        self.own.load().iter().chain(adopted.values()).map(Lane::waiting).sum()
+    }
+}
+
+/// Starts the writer of a shard. `is_own` tells whether the shard belongs to this node.
+fn start(parts: &WriterParts, tasks: &TaskTracker, shard: Shard, is_own: bool) -> Lane {
+    let (queue, entries) = mpsc::channel(QUEUE);
+    let pace = Arc::<CommitPace>::default();
+    let writer = Writer::new(parts.clone(), shard, is_own, pace.clone());
+    tasks.spawn(writer.run(entries));
+    Lane { shard, queue, pace }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_slow_only_if_their_changes_do_not_explain_it() {
+        let pace = CommitPace::default();
+        (0..64).for_each(|_| pace.end(Duration::from_millis(8), 400));
+        assert_eq!(pace.gathering(), None, "400 changes explain 8 ms");
+        (0..64).for_each(|_| pace.end(Duration::from_millis(8), 8));
+        assert!(pace.gathering().is_some_and(|wait| wait < Duration::from_millis(8)));
+        (0..64).for_each(|_| pace.end(Duration::from_micros(300), 1));
+        assert_eq!(pace.gathering(), None);
+    }
+}
