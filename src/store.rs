@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::broadcast;
-
 use crate::domain::tenant::TenantLimits;
 use crate::domain::{Tenant, Time};
 
@@ -32,6 +30,7 @@ pub mod retention;
 pub mod sessions;
 pub mod settings;
 pub mod shards;
+pub mod signals;
 pub mod stats;
 pub mod tenants;
 pub mod tickets;
@@ -45,9 +44,7 @@ pub use journal::Journal;
 
 use query::Query;
 use quota::Quotas;
-
-/// Capacity of the channel of session changes; a subscriber that lags further behind misses changes.
-const SESSION_CHANGES: usize = 256;
+use signals::Signals;
 
 /// A handle to the database of all tenants. Data of one tenant is accessible only through its [`Store`]. Cheap to
 /// clone.
@@ -58,8 +55,7 @@ pub struct Stores(Arc<Inner>);
 #[derive(Debug)]
 pub struct Inner {
     db: Db,
-    /// Sessions whose state was changed by this process.
-    sessions: broadcast::Sender<(Tenant, Arc<str>)>,
+    signals: Signals,
     /// The quotas of each tenant.
     room: Arc<Quotas>,
 }
@@ -127,14 +123,14 @@ impl Stores {
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let db = Db::open(url).await?;
         migrate::run(&db).await?;
-        Ok(Self(Arc::new(Inner { db, sessions: broadcast::Sender::new(SESSION_CHANGES), room: Arc::default() })))
+        Ok(Self(Arc::new(Inner { signals: Signals::new(&db), db, room: Arc::default() })))
     }
 
     /// Returns the same database with these quotas for each tenant.
     #[must_use]
     pub fn bounded(self, limits: TenantLimits) -> Self {
-        let Inner { db, sessions, .. } = &*self.0;
-        Self(Arc::new(Inner { db: db.clone(), sessions: sessions.clone(), room: Arc::new(Quotas::new(limits)) }))
+        let Inner { db, signals, .. } = &*self.0;
+        Self(Arc::new(Inner { db: db.clone(), signals: signals.clone(), room: Arc::new(Quotas::new(limits)) }))
     }
 
     /// Returns the store of one tenant.
@@ -147,6 +143,12 @@ impl Stores {
     #[must_use]
     pub fn db(&self) -> &Db {
         &self.db
+    }
+
+    /// Returns the signals between the nodes that share the database.
+    #[must_use]
+    pub fn signals(&self) -> &Signals {
+        &self.signals
     }
 
     /// Checks that the database responds.
@@ -165,9 +167,10 @@ impl Stores {
         Ok(())
     }
 
-    /// Closes all connections; SQLite checkpoints its write-ahead log. Connections to an unresponsive server are left
+    /// Sends the pending signals and closes all connections; SQLite checkpoints its write-ahead log. Connections to an unresponsive server are left
     /// open.
     pub async fn close(&self) {
+        self.signals.close(&self.db).await;
         let closed = timeout::within(async {
             self.db.close().await;
             Ok::<_, StoreError>(())

@@ -88,6 +88,7 @@ impl Builder {
         let settings = parts.engine_settings(node.clone(), callback_wakeup.clone(), hooks);
         let (stores, clock, ids) = (parts.stores.clone(), parts.clock.clone(), parts.ids.clone());
         let engine = Arc::new(Engine::new(registry, journal.clone(), stores, clock, ids, settings));
+        parts.stores.signals().start(parts.stores.db(), node.clone());
         let heartbeat = parts.spawn_heartbeat(&engine).await?;
         if !is_command_line {
             upstreams.wait_first_attempt(Duration::from_millis(parts.config.mcp_servers.start_wait_ms)).await;

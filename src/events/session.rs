@@ -9,8 +9,6 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, Stream};
 use serde::Serialize;
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -19,7 +17,8 @@ use super::Bus;
 use super::frame;
 use super::stream::{EventFilter, FrameSource, body, heartbeat, of_all};
 use crate::domain::event::EventKind;
-use crate::domain::{AllowList, Completion, Cursor, Session, SessionState, Tenant, Time};
+use crate::domain::{AllowList, Completion, Cursor, Session, SessionState, Time};
+use crate::store::signals::{Hint, HintReceiver, SessionKey};
 use crate::store::{Store, StoreError};
 
 /// Number of positions of a session's history that are read at once.
@@ -56,7 +55,7 @@ pub async fn of_session(
     after: Cursor,
     closing: CancellationToken,
 ) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static, StoreError> {
-    let changes = store.session_changes();
+    let changes = store.signals().sessions();
     let mut until = store.newest().await?;
     let positions: VecDeque<(i64, Uuid)> = store.session_positions(&session, &after, &until).await?.into();
     let filter = EventFilter { session: Some(session.id.to_string()), tools, ..EventFilter::default() };
@@ -117,7 +116,7 @@ impl History {
 struct SessionStream {
     calls: Frames,
     session: Session,
-    changes: broadcast::Receiver<(Tenant, Arc<str>)>,
+    changes: HintReceiver<SessionKey>,
     store: Store,
     heartbeat: Interval,
     /// The id of the last event of a call that was sent.
@@ -138,11 +137,10 @@ impl FrameSource for SessionStream {
                     return Some(piece);
                 }
                 changed = self.changes.recv() => match changed {
-                    Ok((tenant, id)) => tenant == *self.store.tenant() && id == self.session.id,
-                    Err(RecvError::Lagged(_)) => true,
-                    Err(RecvError::Closed) => return None,
+                    Hint::Of((tenant, id)) => tenant == *self.store.tenant() && id == self.session.id,
+                    Hint::Any => true,
                 },
-                // Finds changes that another node has made.
+                // Finds changes whose signal was lost.
                 _ = self.heartbeat.tick() => true,
             };
             if has_changed && let Ok(now) = self.store.session(&self.session.id).await {

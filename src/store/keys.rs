@@ -175,7 +175,9 @@ impl Stores {
             self.room.check(transaction.query(quota::KEYS), &key.tenant, QuotaResource::Key).await?;
             Ok(Some(()))
         });
-        inserted.await.map(drop)
+        inserted.await?;
+        self.signals.notify_keys();
+        Ok(())
     }
 
     /// Revokes a key, restricted to a tenant if one is given. A revoked key stays unchanged. Returns `false` if the key
@@ -191,7 +193,9 @@ impl Stores {
             transaction.query(BUMP).execute().await?;
             transaction.query(SQL).bind(id).bind(owner).bind(now).bind(only).execute().await.map(Some)
         });
-        Ok(rows.await?.is_some_and(|rows| rows > 0))
+        let is_revoked = rows.await?.is_some_and(|rows| rows > 0);
+        self.signals.notify_keys();
+        Ok(is_revoked)
     }
 
     /// Records when keys were last used. The version of the keys does not change.

@@ -2,12 +2,9 @@
 //! concurrent changes do not overwrite each other.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use tokio::sync::broadcast;
 
 use super::{Store, StoreError};
-use crate::domain::{Completion, Session, SessionState, Tenant, Time};
+use crate::domain::{Completion, Session, SessionState, Time};
 
 mod calls;
 mod maintenance;
@@ -94,16 +91,9 @@ impl Store {
         Ok(self.write(SQL).bind(id).bind(now).execute().await? > 0)
     }
 
-    /// Subscribes to the tenants and ids of sessions whose state this process changes.
-    #[must_use]
-    pub fn session_changes(&self) -> broadcast::Receiver<(Tenant, Arc<str>)> {
-        self.stores.sessions.subscribe()
-    }
-
     fn tell_of_session(&self, id: &str, rows: u64) -> Result<bool, StoreError> {
         if rows > 0 {
-            // Fails without subscribers.
-            let _ = self.stores.sessions.send((self.tenant.clone(), id.into()));
+            self.signals.notify_session(&self.tenant, id);
         }
         Ok(rows > 0)
     }

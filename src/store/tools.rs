@@ -167,7 +167,11 @@ impl Store {
             transaction.query(MARK).bind(&self.tenant).execute().await?;
             Ok(change(transaction).await?.then_some(()))
         });
-        Ok(changed.await?.is_some())
+        let has_changed = changed.await?.is_some();
+        if has_changed {
+            self.signals.notify_tools();
+        }
+        Ok(has_changed)
     }
 }
 

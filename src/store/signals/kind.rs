@@ -1,0 +1,135 @@
+//! The kinds of signals, and what each of them wakes. A new kind is a variant of [`Signal`], a name in [`KINDS`], a
+//! field of [`Receivers`] and an arm of [`Receivers::deliver`].
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::hints::{Hints, Wakeups};
+use crate::domain::Tenant;
+
+/// A session: its tenant and its id.
+pub type SessionKey = (Tenant, Arc<str>);
+
+/// A hint to the other nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum Signal {
+    /// Anything may have changed. Replaces a number of signals that is too large.
+    Everything,
+    /// The node is present. Sent periodically.
+    Presence {
+        /// Whether the node watches the commits of other nodes.
+        watches: bool,
+    },
+    /// The version of the tools has changed.
+    Tools,
+    /// The version of the API keys has changed.
+    Keys,
+    /// The paused tools have changed.
+    Pauses,
+    /// A call has a new message.
+    Inbox {
+        /// The call.
+        call: Uuid,
+    },
+    /// The state of a session has changed.
+    Session {
+        /// The tenant of the session.
+        tenant: String,
+        /// The id of the session.
+        id: String,
+    },
+    /// The journal of the node has committed.
+    Commits,
+}
+
+/// The names of all kinds, for metrics.
+pub const KINDS: [&str; 8] = ["everything", "presence", "tools", "keys", "pauses", "inbox", "session", "commits"];
+
+impl Signal {
+    /// Returns the name of the kind, which [`KINDS`] contains.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Everything => "everything",
+            Self::Presence { .. } => "presence",
+            Self::Tools => "tools",
+            Self::Keys => "keys",
+            Self::Pauses => "pauses",
+            Self::Inbox { .. } => "inbox",
+            Self::Session { .. } => "session",
+            Self::Commits => "commits",
+        }
+    }
+}
+
+/// The receivers of this node.
+#[derive(Debug, Default)]
+pub(super) struct Receivers {
+    pub tools: Wakeups,
+    pub keys: Wakeups,
+    pub pauses: Wakeups,
+    pub commits: Wakeups,
+    pub inbox: Hints<Uuid>,
+    pub sessions: Hints<SessionKey>,
+}
+
+impl Receivers {
+    /// Wakes the receivers of a signal.
+    pub fn deliver(&self, signal: Signal) {
+        match signal {
+            Signal::Everything => self.deliver_everything(),
+            Signal::Presence { .. } => {}
+            Signal::Tools => self.tools.wake(),
+            Signal::Keys => self.keys.wake(),
+            Signal::Pauses => self.pauses.wake(),
+            Signal::Inbox { call } => self.inbox.publish(call),
+            Signal::Session { tenant, id } => self.sessions.publish((Tenant::stored(&tenant), id.into())),
+            Signal::Commits => self.commits.wake(),
+        }
+    }
+
+    fn deliver_everything(&self) {
+        // Names every field, so that the compiler finds a forgotten one.
+        let Self { tools, keys, pauses, commits, inbox, sessions } = self;
+        [tools, keys, pauses, commits].into_iter().for_each(Wakeups::wake);
+        inbox.publish_any();
+        sessions.publish_any();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::signals::Hint;
+
+    #[tokio::test]
+    async fn everything_wakes_every_receiver() {
+        let receivers = Receivers::default();
+        let mut wakeups =
+            [&receivers.tools, &receivers.keys, &receivers.pauses, &receivers.commits].map(Wakeups::wakeup);
+        let (mut inbox, mut sessions) = (receivers.inbox.subscribe(), receivers.sessions.subscribe());
+        receivers.deliver(Signal::Everything);
+        for wakeup in &mut wakeups {
+            wakeup.woken().await;
+        }
+        assert_eq!((inbox.recv().await, sessions.recv().await), (Hint::Any, Hint::Any));
+    }
+
+    #[test]
+    fn every_kind_has_the_name_of_its_wire_form() {
+        let signals = [
+            Signal::Everything,
+            Signal::Presence { watches: true },
+            Signal::Tools,
+            Signal::Keys,
+            Signal::Pauses,
+            Signal::Inbox { call: Uuid::nil() },
+            Signal::Session { tenant: "t".into(), id: "s".into() },
+            Signal::Commits,
+        ];
+        let names = signals.map(|signal| serde_json::to_value(signal).unwrap()["kind"].as_str().unwrap().to_owned());
+        assert_eq!(names, KINDS);
+    }
+}
