@@ -1,5 +1,6 @@
 //! The documented memory is sufficient for any request.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -86,9 +87,9 @@ fn memory(node: &Node, line: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Sends `count` requests at once, each over its own connection. Every response is a 200 or a 503. Returns the number
-/// of 200 responses.
-async fn at_once(node: &Limited, count: usize, body: &Bytes) -> usize {
+/// Sends `count` requests at once, each over its own connection. Returns the number of 200 responses, and of other
+/// responses by their code. Each of them is a 503.
+async fn at_once(node: &Limited, count: usize, body: &Bytes) -> (usize, BTreeMap<String, usize>) {
     let mut requests = JoinSet::new();
     for _ in 0..count {
         let request = node.request(reqwest::Method::POST, "/tool-calls").header("content-type", "application/json");
@@ -96,28 +97,32 @@ async fn at_once(node: &Limited, count: usize, body: &Bytes) -> usize {
         requests.spawn(async move {
             let answer = tokio::time::timeout(LONG, request).await.expect("an answer in time").expect("an answer");
             let (status, text) = (answer.status().as_u16(), answer.bytes().await.expect("a whole answer"));
-            if status == 503 {
-                let problem: Value = serde_json::from_slice(&text).expect("a problem");
-                assert!(["OVERLOADED", "STORE_UNAVAILABLE"].contains(&problem["code"].as_str().unwrap()), "{problem}");
-            } else {
-                assert_eq!(status, 200, "{:.500}", String::from_utf8_lossy(&text));
+            if status == 200 {
+                return None;
             }
-            usize::from(status == 200)
+            assert_eq!(status, 503, "{:.500}", String::from_utf8_lossy(&text));
+            let problem: Value = serde_json::from_slice(&text).expect("a problem");
+            let code = problem["code"].as_str().expect("a code");
+            assert!(["OVERLOADED", "STORE_UNAVAILABLE"].contains(&code), "{problem}");
+            Some(code.to_owned())
         });
     }
-    let mut good = 0;
+    let (mut taken, mut refused) = (0, BTreeMap::new());
     while let Some(answered) = requests.join_next().await {
-        good += answered.unwrap();
+        match answered.unwrap() {
+            None => taken += 1,
+            Some(code) => *refused.entry(code).or_default() += 1,
+        }
     }
     let peak = memory(node, "VmHWM:");
     assert!(peak < DOCUMENTED, "{peak} KiB after {:.60}", String::from_utf8_lossy(body));
-    good
+    (taken, refused)
 }
 
 /// Sends `count` requests at once, then a small call, which must succeed.
 async fn survives(node: &Limited, count: usize, body: Bytes) {
-    let good = at_once(node, count, &body).await;
-    assert!(good > 0, "none of {count} was taken: {:.60}", String::from_utf8_lossy(&body));
+    let (taken, refused) = at_once(node, count, &body).await;
+    assert!(taken > 0, "none of {count} was taken, but {refused:?}: {:.60}", String::from_utf8_lossy(&body));
     let small = json!({"name": "echo", "arguments": {"a": 1}});
     let answer = eventually("room", || async {
         let answer: Response = node.post("/tool-calls", &small).await;
