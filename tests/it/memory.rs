@@ -20,6 +20,11 @@ const LARGE: usize = 4_000_000;
 /// Timeout for a group of requests. Generous, because the test build is slow and the machine may be busy.
 const LONG: Duration = Duration::from_secs(180);
 
+/// Time limits of the service that a busy machine does not reach with the unoptimized program: it takes seconds to parse a
+/// body, and the calls of all batches are committed together. Requests then need memory for longer, not less of it.
+const TIME_LIMITS: &[(&str, &str)] =
+    &[("TOOLPOST__SERVER__BODY_TIMEOUT_MS", "170000"), ("TOOLPOST__STORE__PATIENCE_MS", "170000")];
+
 /// A service whose process is limited to the documented memory, as in a container, if the machine permits it: the
 /// kernel kills the process above the limit. Its peak, including the pages of its program, is checked in any case.
 struct Limited {
@@ -31,7 +36,7 @@ struct Limited {
 impl Limited {
     /// Starts a service on a fresh database.
     async fn start(backend: Backend) -> Self {
-        let node = Node::start(backend, &[]).await;
+        let node = Node::start(backend, TIME_LIMITS).await;
         let group = Group::around(&node);
         Self { node, _group: group }
     }
