@@ -3,6 +3,7 @@
 pub mod bus;
 pub mod follow;
 pub mod frame;
+pub mod remote;
 pub mod render;
 pub mod session;
 pub mod stream;

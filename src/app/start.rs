@@ -18,7 +18,7 @@ use crate::callbacks::{self, Callbacks};
 use crate::config::Config;
 use crate::domain::{Clock, IdGenerator, Shard, Tenant};
 use crate::engine::{AdmissionControl, Engine, Lease, Rates, Settings};
-use crate::events::Bus;
+use crate::events::{Bus, remote};
 use crate::executor::mcp::{ServerContext, Servers};
 use crate::executor::signing_key::SigningKey;
 use crate::executor::{Egress, HttpClient, Processes, Reporting, Secrets, Vault};
@@ -244,8 +244,10 @@ impl SharedParts {
     /// Starts the journal, which publishes its commits on the bus.
     async fn journal(&self, bus: Bus, node: &Arc<str>) -> Result<(Journal, JoinHandle<()>), StoreError> {
         let metrics = self.metrics.clone();
+        let (signals, published) = (self.stores.signals().clone(), bus.clone());
         let sink = Arc::new(move |committed: &Committed| {
-            bus.publish(committed);
+            published.publish(committed);
+            signals.notify_commits();
             metrics.committed(committed.changes(), committed.took, committed.ended());
         });
         // Commands are short and share a shard.
@@ -255,6 +257,10 @@ impl SharedParts {
         if !self.is_command_line {
             let follow = shards::add_while_slow(self.stores.clone(), journal.clone(), node.clone());
             tokio::spawn(self.background.clone().run_until_cancelled_owned(follow));
+            if matches!(self.stores.db(), Db::Postgres(_)) {
+                let remote = remote::run(self.stores.clone(), bus, journal.clone());
+                tokio::spawn(self.background.clone().run_until_cancelled_owned(remote));
+            }
         }
         Ok((journal, writer))
     }

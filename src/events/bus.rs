@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
 use uuid::Uuid;
 
 use super::frame::{CommitFrames, FramedEvent};
@@ -31,6 +31,10 @@ pub struct Bus {
     published: Arc<Mutex<Arc<Cursor>>>,
     all: broadcast::Sender<Arc<CommitFrames>>,
     calls: Arc<Calls>,
+    /// Notified when a subscriber comes.
+    subscribed: Arc<Notify>,
+    /// Changes when subscribers must look for events in the store that were not published.
+    gaps: watch::Sender<u64>,
     /// Size of the frames of large calls that some subscriber of all calls has not received, in bytes.
     heavy: Arc<AtomicUsize>,
 }
@@ -80,6 +84,8 @@ impl Default for Bus {
             published: Arc::default(),
             all: broadcast::Sender::new(COMMITS_BEHIND),
             calls: Arc::default(),
+            subscribed: Arc::default(),
+            gaps: watch::Sender::new(0),
             heavy: Arc::default(),
         }
     }
@@ -94,11 +100,34 @@ impl Bus {
     /// Sends consecutive events of one shard to all subscribers; `events` is called only if there are any.
     pub fn publish_events(&self, first_pos: i64, last_pos: i64, events: impl FnOnce() -> Vec<Event>) {
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_watched = self.calls.count.load(Ordering::Relaxed) > 0 || self.all.receiver_count() > 0;
-        if is_watched {
+        if self.is_watched() {
             self.send(CommitFrames::new(first_pos, last_pos, events(), published.clone()));
         }
         Arc::make_mut(&mut published).advance(last_pos);
+    }
+
+    /// Returns `true` if there is a subscriber.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.calls.count.load(Ordering::Relaxed) > 0 || self.all.receiver_count() > 0
+    }
+
+    /// Waits until there is a subscriber.
+    pub async fn watched(&self) {
+        while !self.is_watched() {
+            self.subscribed.notified().await;
+        }
+    }
+
+    /// Makes all subscribers look for events in the store that were not published.
+    pub fn resynchronize(&self) {
+        self.gaps.send_modify(|gaps| *gaps += 1);
+    }
+
+    /// Returns a receiver that changes when events may not have been published.
+    #[must_use]
+    pub fn gaps(&self) -> watch::Receiver<u64> {
+        self.gaps.subscribe()
     }
 
     /// Records that a new subscriber finds events up to here in the store.
@@ -148,7 +177,9 @@ impl Bus {
     /// Subscribes to all future commits.
     #[must_use]
     pub fn subscribe_all(&self) -> broadcast::Receiver<Arc<CommitFrames>> {
-        self.all.subscribe()
+        let receiver = self.all.subscribe();
+        self.subscribed.notify_one();
+        receiver
     }
 
     /// Counts a subscriber that was disconnected because it was too slow.
@@ -188,6 +219,7 @@ impl Bus {
         let (sender, events) = mpsc::channel(max_lag);
         let (ids, calls) = (Arc::<Mutex<Vec<Uuid>>>::default(), self.calls.clone());
         self.calls.count.fetch_add(1, Ordering::Relaxed);
+        self.subscribed.notify_one();
         let growing = SubscriptionHandle { sender, ids: ids.clone(), calls: calls.clone() };
         (CallSubscription { events, ids, calls }, growing)
     }

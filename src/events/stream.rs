@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt};
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -67,14 +67,14 @@ pub async fn of_call(
     after: &Cursor,
     closing: CancellationToken,
 ) -> Result<Option<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static>, StoreError> {
-    let reader = bus.subscribe(vec![id]);
+    let (reader, gaps) = (bus.subscribe(vec![id]), bus.gaps());
     let mut follower = Follower::after(after.of(Shard::of_call(id)));
     let Some(stored) = follower.read_back(store, id).await? else { return Ok(None) };
     let ended = stored.has_ended;
     let mut opening = vec![frame::OPENING];
     opening.extend(stored.frames(&bus.published()));
     let (store, bus, heartbeat) = (store.clone(), bus.clone(), heartbeat());
-    let source = CallStream { id, follower, ended, is_behind: false, reader, store, bus, heartbeat };
+    let source = CallStream { id, follower, ended, is_behind: false, reader, gaps, store, bus, heartbeat };
     Ok(Some(body(opening, source, closing)))
 }
 
@@ -85,6 +85,7 @@ struct CallStream {
     /// Whether events of another node are missing.
     is_behind: bool,
     reader: CallSubscription,
+    gaps: watch::Receiver<u64>,
     store: Store,
     bus: Bus,
     heartbeat: Interval,
@@ -138,6 +139,8 @@ impl FrameSource for CallStream {
                         Step::Seen => {}
                     }
                 }
+                // The bus outlives its subscribers.
+                _ = self.gaps.changed() => self.is_behind = true,
                 // Finds events of other nodes that were not published here.
                 _ = self.heartbeat.tick() => return match self.read_back().await {
                     Ok(Some(frames)) if !frames.is_empty() => Some(frames),
@@ -186,7 +189,7 @@ pub async fn of_all(
     filter: EventFilter,
     closing: CancellationToken,
 ) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static, StoreError> {
-    let live = bus.subscribe_all();
+    let (live, gaps) = (bus.subscribe_all(), bus.gaps());
     let now = store.newest().await?;
     let last = match after {
         Some(mut after) => {
@@ -203,6 +206,7 @@ pub async fn of_all(
         is_behind,
         is_live: !is_behind,
         live,
+        gaps,
         filter,
         store: store.clone(),
         heartbeat: heartbeat(),
@@ -221,6 +225,7 @@ struct GlobalStream {
     /// Whether the stream has caught up once. Only then is it disconnected if it is too slow.
     is_live: bool,
     live: broadcast::Receiver<Arc<CommitFrames>>,
+    gaps: watch::Receiver<u64>,
     filter: EventFilter,
     store: Store,
     heartbeat: Interval,
@@ -270,7 +275,12 @@ impl GlobalStream {
                 Err(RecvError::Lagged(_)) => Some(self.cut_off()),
                 Err(RecvError::Closed) => None,
             },
-            // Finds commits of other nodes.
+            // The bus outlives its subscribers.
+            _ = self.gaps.changed() => {
+                self.is_behind = true;
+                Some(Bytes::new())
+            }
+            // Finds commits of other nodes that were not published here.
             _ = self.heartbeat.tick() => {
                 self.is_behind = self.store.newest().await.is_ok_and(|newest| !self.last.includes(&newest));
                 Some(frame::HEARTBEAT)

@@ -15,6 +15,10 @@ use super::StoreError;
 use super::query::{Bound, Query, Target, Transaction};
 use super::timeout::{ANSWER, TimedPool};
 
+/// Maximum number of connections that the journal keeps: one for each shard of this node.
+pub(super) const JOURNAL_CONNECTIONS: u32 = 8;
+/// Maximum number of connections for other writes: of adopted calls, and of everything but calls.
+const WRITERS: u32 = 2;
 /// Number of connections for queries.
 const READERS: u32 = 4;
 /// Timeout for acquiring a connection.
@@ -32,7 +36,7 @@ const BUSY_DELAY: Duration = Duration::from_millis(20);
 /// readers.
 #[derive(Debug)]
 pub struct Pools<D: Database> {
-    /// One connection; on Postgres a second one, for the journal.
+    /// One connection; on Postgres several, of which the journal keeps one for each shard.
     pub writer: TimedPool<D>,
     /// Several connections for queries.
     pub reader: TimedPool<D>,
@@ -99,8 +103,7 @@ impl Db {
             ("enable_material", "off"),
             ("statement_timeout", WRITE_TIMEOUT_MS),
         ]);
-        // The journal keeps one connection; the other serves all other writes.
-        let writer = pool(2).test_before_acquire(false).connect_with(planned_once).await?;
+        let writer = pool(JOURNAL_CONNECTIONS + WRITERS).test_before_acquire(false).connect_with(planned_once).await?;
         let reader = pool(READERS).connect_lazy_with(options.options([("statement_timeout", READ_TIMEOUT_MS)]));
         let (writer, reader) = (TimedPool::to_server(writer), TimedPool::to_server(reader));
         Ok(Self::Postgres(Arc::new(Pools { writer, reader })))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
-use super::{Store, StoreError};
+use super::{Store, StoreError, Stores};
 use crate::domain::event::{Event, EventKind, Reported, Stage};
 use crate::domain::{Call, Cursor, Shard, Time};
 
@@ -15,6 +15,86 @@ type ReportedRow = (Uuid, i32, i64, String, String);
 
 /// Maximum bytes of calls that are read together for their events. A larger commit is read on its own.
 const MAX_BYTES: i64 = 4 * 1024 * 1024;
+
+impl Stores {
+    /// Returns up to `most` commits that follow this position in its shard.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn commits_after(&self, after: i64, most: u32) -> Result<Vec<Commit>, StoreError> {
+        const SQL: &str = "SELECT first_pos, last_pos, at, calls FROM commits \
+            WHERE last_pos > $1 AND last_pos <= $2 ORDER BY last_pos LIMIT $3";
+        let end = Shard::of_position(after).end();
+        let rows: Vec<(i64, i64, Time, Vec<u8>)> =
+            self.db.read(SQL).bind(after).bind(end).bind(i64::from(most)).all().await?;
+        let commit = |(first_pos, last_pos, at, calls): (_, _, _, Vec<u8>)| Commit {
+            first_pos,
+            last_pos,
+            at,
+            calls: codec::split_ids(&calls),
+        };
+        Ok(rows.into_iter().map(commit).collect())
+    }
+
+    /// Returns the events of these calls of any tenant so far, in order. Calls that are not stored any more have none.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn events_of_any_tenant(&self, ids: &[Uuid]) -> Result<Vec<Event>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.db.calls(ids).all().await?;
+        self.events_of_rows(rows).await
+    }
+
+    async fn events_of_rows(&self, rows: Vec<CallRow>) -> Result<Vec<Event>, StoreError> {
+        let own: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
+        let mut reported: HashMap<Uuid, Vec<ReportedRow>> = HashMap::new();
+        for event in self.reported(&own).await? {
+            reported.entry(event.0).or_default().push(event);
+        }
+        let mut found = Vec::with_capacity(rows.len() * 5);
+        for row in rows {
+            let own = reported.remove(&row.id).unwrap_or_default();
+            found.extend(events(row, own)?);
+        }
+        found.sort_unstable_by_key(|event| event.pos);
+        Ok(found)
+    }
+
+    async fn reported(&self, ids: &[Uuid]) -> Result<Vec<ReportedRow>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query = self.db.read("SELECT call_id, seq, pos, kind, data FROM call_events WHERE call_id IN ");
+        query.push_list(ids).all().await
+    }
+
+    /// Returns how many of these groups of calls, starting with the first, fit into memory together. The first group
+    /// always counts.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn fitting_calls(&self, groups: impl ExactSizeIterator<Item = Vec<Uuid>>) -> Result<usize, StoreError> {
+        if groups.len() < 2 {
+            return Ok(groups.len());
+        }
+        let groups: Vec<Vec<Uuid>> = groups.collect();
+        let ids: Vec<Uuid> = groups.iter().flatten().copied().collect();
+        let sizes = self.db.read(
+            "SELECT id, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls WHERE id IN ",
+        );
+        let mut sizes: HashMap<Uuid, i64> = sizes.push_list(&ids).all().await?.into_iter().collect();
+        let mut bytes = 0;
+        let fits = |calls: &&Vec<Uuid>| {
+            // Each call is counted once.
+            bytes += calls.iter().filter_map(|id| sizes.remove(id)).sum::<i64>();
+            bytes <= MAX_BYTES
+        };
+        Ok(groups.iter().take_while(fits).count().max(1))
+    }
+}
 
 impl Store {
     /// Returns all events of one call so far, in order, or `None` if the call does not exist.
@@ -56,46 +136,6 @@ impl Store {
         Ok((found, until))
     }
 
-    /// Returns the next commits of the shard of this position.
-    async fn commits_after(&self, after: i64, commits: u32) -> Result<Vec<Commit>, StoreError> {
-        const SQL: &str = "SELECT first_pos, last_pos, at, calls FROM commits \
-            WHERE last_pos > $1 AND last_pos <= $2 ORDER BY last_pos LIMIT $3";
-        let end = Shard::of_position(after).end();
-        let rows: Vec<(i64, i64, Time, Vec<u8>)> =
-            self.db.read(SQL).bind(after).bind(end).bind(i64::from(commits)).all().await?;
-        let commit = |(first_pos, last_pos, at, calls): (_, _, _, Vec<u8>)| Commit {
-            first_pos,
-            last_pos,
-            at,
-            calls: codec::split_ids(&calls),
-        };
-        Ok(rows.into_iter().map(commit).collect())
-    }
-
-    /// Returns how many of these groups of calls, starting with the first, fit into memory together. The first group
-    /// always counts.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn fitting_calls(&self, groups: impl ExactSizeIterator<Item = Vec<Uuid>>) -> Result<usize, StoreError> {
-        if groups.len() < 2 {
-            return Ok(groups.len());
-        }
-        let groups: Vec<Vec<Uuid>> = groups.collect();
-        let ids: Vec<Uuid> = groups.iter().flatten().copied().collect();
-        let sizes = self.db.read(
-            "SELECT id, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls WHERE id IN ",
-        );
-        let mut sizes: HashMap<Uuid, i64> = sizes.push_list(&ids).all().await?.into_iter().collect();
-        let mut bytes = 0;
-        let fits = |calls: &&Vec<Uuid>| {
-            // Each call is counted once.
-            bytes += calls.iter().filter_map(|id| sizes.remove(id)).sum::<i64>();
-            bytes <= MAX_BYTES
-        };
-        Ok(groups.iter().take_while(fits).count().max(1))
-    }
-
     /// Returns all events of these calls so far, in order.
     ///
     /// # Errors
@@ -105,39 +145,26 @@ impl Store {
             return Ok(Vec::new());
         }
         let rows = self.rows_of(ids).await?;
-        let own: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
-        let mut reported: HashMap<Uuid, Vec<ReportedRow>> = HashMap::new();
-        for event in self.reported(&own).await? {
-            reported.entry(event.0).or_default().push(event);
-        }
-        let mut found = Vec::with_capacity(rows.len() * 5);
-        for row in rows {
-            let own = reported.remove(&row.id).unwrap_or_default();
-            found.extend(events(row, own)?);
-        }
-        found.sort_unstable_by_key(|event| event.pos);
-        Ok(found)
-    }
-
-    async fn reported(&self, ids: &[Uuid]) -> Result<Vec<ReportedRow>, StoreError> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let query = self.db.read("SELECT call_id, seq, pos, kind, data FROM call_events WHERE call_id IN ");
-        query.push_list(ids).all().await
+        self.events_of_rows(rows).await
     }
 }
 
-/// The positions and calls of a stored commit.
-struct Commit {
-    first_pos: i64,
-    last_pos: i64,
+/// A stored commit.
+#[derive(Debug)]
+pub struct Commit {
+    /// Position of the first event.
+    pub first_pos: i64,
+    /// Position of the last event.
+    pub last_pos: i64,
+    /// The calls that it wrote.
+    pub calls: Vec<Uuid>,
     at: Time,
-    calls: Vec<Uuid>,
 }
 
 impl Commit {
-    fn contains(&self, pos: i64) -> bool {
+    /// Returns `true` if the event at this position belongs to the commit.
+    #[must_use]
+    pub fn contains(&self, pos: i64) -> bool {
         (self.first_pos..=self.last_pos).contains(&pos)
     }
 }

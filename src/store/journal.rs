@@ -30,7 +30,6 @@ mod tally;
 mod writer;
 
 pub use bucket::{bucket_of, upper_end_ms};
-pub use lanes::MAX_LANES;
 pub(in crate::store) use tally::Tally;
 
 use lanes::{Lanes, WriterParts};
@@ -291,6 +290,12 @@ impl Journal {
         tasks.close();
         let task = tokio::spawn(async move { tasks.wait().await });
         (Self(Arc::new(Shared { lanes, healthy, awaited: AtomicUsize::new(0), closing })), task)
+    }
+
+    /// Returns `true` if this node writes new calls to the shard.
+    #[must_use]
+    pub fn owns(&self, shard: Shard) -> bool {
+        self.0.lanes.owns(shard)
     }
 
     /// Writes new calls to this shard as well.

@@ -4,4 +4,5 @@ mod all;
 mod gaps;
 mod history;
 mod live;
+mod nodes;
 mod resume;

@@ -18,9 +18,10 @@ use super::writer::Writer;
 use super::{Entry, JournalError, QUEUE, Sink};
 use crate::domain::{Clock, IdGenerator, Shard};
 use crate::store::Db;
+use crate::store::db::JOURNAL_CONNECTIONS;
 
 /// Maximum number of shards to which a node writes new calls.
-pub const MAX_LANES: usize = 8;
+const MAX_LANES: usize = JOURNAL_CONNECTIONS as usize;
 /// Commits are slow if they take longer than this and [`PER_CHANGE`] together.
 const SLOW: Duration = Duration::from_millis(2);
 /// Time that a commit may take for each change, because the database has work to do.
@@ -122,6 +123,11 @@ impl Lanes {
             let added = start(&self.parts, &self.tasks, shard, true);
             self.own.store(Arc::new(own.iter().cloned().chain([added]).collect()));
         }
+    }
+
+    /// Returns `true` if new calls are written to this shard.
+    pub fn owns(&self, shard: Shard) -> bool {
+        self.own.load().iter().any(|lane| lane.shard == shard)
     }
 
     /// Returns the shard for a new call. If commits are slow, it is one whose writer is idle or has the least to do.

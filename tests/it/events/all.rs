@@ -84,19 +84,6 @@ async fn a_position_that_there_is_not_yet_is_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_node_wrote_in_between_is_told_in_its_place() {
-    let app = App::start(Backend::Postgres).await;
-    let other = app.second().await;
-    let mut stream = app.events("/events").await;
-    for (node, id) in [(&app, "1"), (&other, "2"), (&app, "3")] {
-        node.call_with(json!({"name": "echo", "id": id})).await;
-    }
-    let events = stream.until(|event| event.is_result() && event.data["call_id"] == "3").await;
-    let results: Vec<_> = events.iter().filter(|event| event.is_result()).map(|event| &event.data["call_id"]).collect();
-    assert_eq!(results, ["1", "2", "3"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn no_text_in_any_event_is_longer_than_eight_thousand_characters() {
     fn longest(value: &serde_json::Value) -> usize {
         match value {
