@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::Access;
 use crate::domain::Clock;
 use crate::registry::Registry;
+use crate::store::signals::Wakeup;
 use crate::store::{StoreError, Stores};
 
 pub mod create;
@@ -32,7 +33,7 @@ use credentials::Credentials;
 use jwt::Claims;
 use limits::LimitTable;
 
-/// Interval of the checks for changed keys. A revoked key is invalid on every node within 5 seconds.
+/// Interval of the checks for expired credentials.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An error of the authentication of a credential, or of the admission of its request.
@@ -164,9 +165,10 @@ impl Auth {
     }
 
     /// Follows changes of keys by other nodes and the command line, and records the use of keys, until `stop` fires.
-    /// Ends the requests and streams of credentials that have ended.
-    pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
-        tokio::join!(self.follow_keys(&stop), self.follow_clock(&stop));
+    /// Ends the requests and streams of credentials that have ended. `changed` signals a change, and `poll` is the
+    /// interval between checks without a signal.
+    pub async fn follow(self: Arc<Self>, changed: Wakeup, poll: Duration, stop: CancellationToken) {
+        tokio::join!(self.follow_keys(changed, poll, &stop), self.follow_clock(&stop));
     }
 
     /// Ends expired credentials. It is independent of the database.
@@ -176,8 +178,13 @@ impl Auth {
         }
     }
 
-    async fn follow_keys(&self, stop: &CancellationToken) {
-        while tokio::time::timeout(CHECK_INTERVAL, stop.cancelled()).await.is_err() {
+    async fn follow_keys(&self, mut changed: Wakeup, poll: Duration, stop: &CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = changed.woken() => {}
+                () = tokio::time::sleep(poll) => {}
+            }
             // The journal reports an unavailable database. Until it is back, cached keys become invalid after a few
             // seconds.
             let _ = self.look().await;

@@ -137,6 +137,8 @@ pub struct NodeConfig {
     pub heartbeat_ms: u64,
     /// Time without a heartbeat after which a node is considered lost.
     pub lease_ms: u64,
+    /// Interval between two polls for changes of other nodes.
+    pub poll_ms: u64,
 }
 
 /// Settings of streamed arguments.

@@ -30,6 +30,7 @@ mod context;
 mod control;
 mod control_message;
 mod detach;
+mod follow;
 mod in_flight;
 mod inbox;
 pub mod live;
@@ -63,9 +64,10 @@ pub use submit::Keyed;
 
 use call::cached::Results;
 use call::interrupt::Shutdown;
+use follow::Followed;
 use inbox::Inbox;
 use live::LiveCalls;
-use pauses::Pauses;
+use pauses::{Pauses, SharedPauses};
 use recovery::Recovery;
 use sessions::SessionCalls;
 
@@ -140,9 +142,21 @@ impl Engine {
         &self.settings.hooks
     }
 
-    /// Returns the table of paused tools.
+    /// Returns this node's table of paused tools.
     pub fn pauses(&self) -> &Pauses {
         &self.pauses
+    }
+
+    fn shared_pauses(&self) -> SharedPauses<'_> {
+        SharedPauses { pauses: &self.pauses, stores: &self.stores }
+    }
+
+    /// Ends the pause of a tool for a tenant, on all nodes.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails. The tool may then still be paused.
+    pub async fn resume_tool(&self, tenant: &Tenant, tool: &str) -> Result<(), StoreError> {
+        self.shared_pauses().resume(tenant, tool).await
     }
 
     /// Creates the given number of call ids, so that a caller can subscribe to its calls before it submits them.
@@ -271,12 +285,23 @@ impl Engine {
         self.sessions().run_cleanup(idle, stop).await;
     }
 
-    /// Records the first heartbeat of this node, before it accepts any call.
+    /// Records the first heartbeat of this node and reads the paused tools, before it accepts any call.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn sign_on(self: &Arc<Self>, lease: Lease) -> Result<(), StoreError> {
-        Recovery { engine: self, lease }.register().await
+        Recovery { engine: self, lease }.register().await?;
+        self.shared_pauses().sync().await
+    }
+
+    /// Returns a future that applies changes of other nodes when their signals arrive, until `stop` fires. It receives
+    /// signals from now on. `poll` is the interval at which it reads pauses without a signal.
+    pub fn follow_others(
+        self: &Arc<Self>,
+        poll: Duration,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + use<> {
+        Followed::new(self).run(self.clone(), poll, stop)
     }
 
     /// Records heartbeats of this node and adopts the calls of lost nodes, until `stop` fires.

@@ -23,6 +23,7 @@ pub mod keys;
 pub mod lock;
 mod migrate;
 pub mod nodes;
+pub mod pauses;
 pub mod presets;
 mod query;
 mod quota;

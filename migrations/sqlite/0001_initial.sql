@@ -210,7 +210,17 @@ CREATE TABLE upstream_pins (
     PRIMARY KEY (tenant, upstream, tool)
 );
 
--- A single row: a version that moves with every change of a table of this section, so that a node can check cheaply whether
+-- One row per tool that is paused after repeated timeouts. A row is valid until its end, and a resume deletes it.
+CREATE TABLE tool_pauses (
+    tenant       TEXT    NOT NULL,
+    tool         TEXT    NOT NULL,
+    paused_at    BIGINT  NOT NULL,
+    paused_until BIGINT  NOT NULL,
+    timeouts     INTEGER NOT NULL,  -- consecutive timeouts that caused the pause
+    PRIMARY KEY (tenant, tool)
+);
+
+-- A single row: a version that moves with every change of a table of this section except `tool_pauses`, so that a node can check cheaply whether
 -- it has to read them again.
 CREATE TABLE tools_clock (
     one     SMALLINT NOT NULL PRIMARY KEY CHECK (one = 1),

@@ -11,15 +11,33 @@ use crate::executor::Instances;
 use crate::hooks::Hooks;
 use crate::registry::Registry;
 use crate::registry::discovery::SharedCatalogs;
+use crate::store::signals::Wakeup;
 use crate::store::{StoreError, Stores};
 use crate::telemetry::{Metrics, metrics};
 use crate::tool::system;
 use crate::upstreams::Upstreams;
 
-/// The interval for checking whether another node changed the registered tools.
-const POLL_TOOLS: Duration = Duration::from_secs(1);
 /// The interval for adding the counts of commits to the totals.
 const FOLD_STATS: Duration = Duration::from_secs(1);
+
+/// The ways to learn of changes by other nodes.
+pub(super) struct Changes {
+    /// The signal of a change.
+    pub changed: Wakeup,
+    /// The interval between two checks without a signal.
+    pub poll: Duration,
+}
+
+impl Changes {
+    /// Waits for a signal, or for the next check. Returns `false` once `stop` fires.
+    async fn may_have_happened(&mut self, stop: &CancellationToken) -> bool {
+        tokio::select! {
+            () = stop.cancelled() => false,
+            () = self.changed.woken() => true,
+            () = tokio::time::sleep(self.poll) => true,
+        }
+    }
+}
 
 /// Returns a function that lists the groups that sessions can switch.
 pub(super) fn manageable_groups(catalogs: &SharedCatalogs) -> system::Manageable {
@@ -39,11 +57,12 @@ pub(super) async fn follow_tools(
     stores: Stores,
     (registry, hooks, upstreams): (Arc<Registry>, Arc<Hooks>, Arc<Upstreams>),
     starts: bool,
+    mut changes: Changes,
     stop: CancellationToken,
 ) {
     // The version up to which the changes of other tenants are loaded.
     let mut loaded = -1;
-    while timeout(POLL_TOOLS, stop.cancelled()).await.is_err() {
+    while changes.may_have_happened(&stop).await {
         // The journal logs an unavailable database. The next iteration retries.
         let Ok(version) = stores.tools_clock().await else { continue };
         let default = Tenant::default();

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::background::Changes;
 use super::{
     App, Builder, StackLayer, StartError, background, from_config, given_signing_secret, retention, shards, signing,
 };
@@ -88,8 +89,9 @@ impl Builder {
         let settings = parts.engine_settings(node.clone(), callback_wakeup.clone(), hooks);
         let (stores, clock, ids) = (parts.stores.clone(), parts.clock.clone(), parts.ids.clone());
         let engine = Arc::new(Engine::new(registry, journal.clone(), stores, clock, ids, settings));
-        parts.stores.signals().start(parts.stores.db(), node.clone());
         let heartbeat = parts.spawn_heartbeat(&engine).await?;
+        // After the receivers exist, so that none misses the first signal.
+        parts.stores.signals().start(parts.stores.db(), node.clone());
         if !is_command_line {
             upstreams.wait_first_attempt(Duration::from_millis(parts.config.mcp_servers.start_wait_ms)).await;
         }
@@ -235,10 +237,16 @@ impl SharedParts {
         }
         tokio::spawn(background::fold_stats(self.stores.clone(), stop()));
         let followed = (registry.clone(), hooks.clone(), upstreams.clone());
-        tokio::spawn(background::follow_tools(self.stores.clone(), followed, !self.is_command_line, stop()));
+        let changes = Changes { changed: self.stores.signals().tools(), poll: self.poll() };
+        tokio::spawn(background::follow_tools(self.stores.clone(), followed, !self.is_command_line, changes, stop()));
         let idle = Duration::from_millis(self.config.instances.idle_ms);
         tokio::spawn(background::end_idle_instances(registry.instances().clone(), idle, stop()));
         tokio::spawn(background::keep_metrics(self.metrics.clone(), stop()));
+    }
+
+    /// Returns the interval between two polls for changes of other nodes.
+    fn poll(&self) -> Duration {
+        Duration::from_millis(self.config.node.poll_ms.max(1))
     }
 
     /// Starts the journal, which publishes its commits on the bus.
@@ -258,7 +266,7 @@ impl SharedParts {
             let follow = shards::add_while_slow(self.stores.clone(), journal.clone(), node.clone());
             tokio::spawn(self.background.clone().run_until_cancelled_owned(follow));
             if matches!(self.stores.db(), Db::Postgres(_)) {
-                let remote = remote::run(self.stores.clone(), bus, journal.clone());
+                let remote = remote::run(self.stores.clone(), bus, journal.clone(), self.poll());
                 tokio::spawn(self.background.clone().run_until_cancelled_owned(remote));
             }
         }
@@ -280,7 +288,8 @@ impl SharedParts {
         let limits = Defaults { rate: auth.rate, concurrency: auth.concurrency, streams };
         let (stores, clock) = (self.stores.clone(), self.clock.clone());
         let auth = Arc::new(Auth::open(stores, registry, clock, jwt, limits, auth.insecure_no_auth).await?);
-        tokio::spawn(auth.clone().follow(self.background.clone()));
+        let changed = self.stores.signals().keys();
+        tokio::spawn(auth.clone().follow(changed, self.poll(), self.background.clone()));
         Ok(auth)
     }
 
@@ -316,11 +325,13 @@ impl SharedParts {
         let lease = Lease {
             heartbeat: Duration::from_millis(config.node.heartbeat_ms.max(1)),
             lease: Duration::from_millis(config.node.lease_ms),
+            poll: self.poll(),
             adopts_calls: !is_command_line,
             is_alone: matches!(stores.db(), Db::Sqlite(_)),
         };
         engine.sign_on(lease).await?;
         let heartbeat = tokio::spawn(engine.clone().live_on(lease, background.clone()));
+        tokio::spawn(engine.follow_others(lease.heartbeat, background.clone()));
         if !is_command_line {
             let idle = Duration::from_millis(config.sessions.idle_ms);
             tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));

@@ -144,6 +144,7 @@ mod tests {
     const OTHERS: &[&str] = &[
         "node.heartbeat_ms",
         "node.lease_ms",
+        "node.poll_ms",
         "pause.cooldown_ms",
         "retention.calls_ms",
         "retention.events_ms",

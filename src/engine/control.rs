@@ -118,7 +118,16 @@ impl ControlPlane<'_> {
             calls.push((self.ids.next(), *id));
         }
         let body = ControlMessage::Cancel.message(Uuid::nil())?.body;
-        self.stores.leave_cancels(&calls, &body).await
+        self.stores.leave_cancels(&calls, &body).await?;
+        ids.iter().for_each(|id| self.signal(*id));
+        Ok(())
+    }
+
+    /// Signals a stored message to the node that owns the call, unless it is this one.
+    fn signal(&self, id: Uuid) {
+        if self.live.get(id).is_none() {
+            self.stores.signals().notify_inbox(id);
+        }
     }
 
     /// Delivers a report about a call of any tenant. The caller has checked that the sender may report. `value` is the
@@ -143,6 +152,7 @@ impl ControlPlane<'_> {
         let message = ControlMessage::Progress { report: value }.message(id)?;
         if self.stores.leave_message(self.ids.next(), &message).await? {
             self.inbox.process_messages_of(id).await;
+            self.signal(id);
             return Ok(ControlOutcome::Delivered);
         }
         Ok(match self.locate(id).await? {
@@ -186,6 +196,7 @@ impl ControlPlane<'_> {
                 }
                 CallLocation::Elsewhere(call) if call.status == Status::Doing => {
                     let is_first = self.stores.leave_message(self.ids.next(), &message).await?;
+                    self.stores.signals().notify_inbox(id);
                     if !is_first && self.stores.posted_result(id).await?.as_ref() != Some(&message.body) {
                         return Ok(ControlOutcome::TooLate);
                     }

@@ -1,13 +1,21 @@
-//! Pauses of tools after repeated timeouts, counted for each tool and tenant.
+//! Pauses of tools after repeated timeouts. Each node counts the timeouts of each tool and tenant; a pause is stored and
+//! applies to all nodes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::domain::limits::PauseRule;
 use crate::domain::{Clock, Paused, Tenant};
+use crate::store::pauses::StoredPause;
 
-/// The timeouts and pauses of tools on this node.
+mod shared;
+
+pub(super) use shared::SharedPauses;
+
+/// The timeouts of tools on this node, and its copy of the stored pauses.
 #[derive(Debug)]
 pub struct Pauses {
     rule: PauseRule,
@@ -15,8 +23,12 @@ pub struct Pauses {
     tools: Mutex<Counted>,
     /// The number of tools with a count. It is usually 0, which saves a lookup.
     counted: AtomicUsize,
-    /// The number of pauses since the start.
+    /// The number of pauses by this node since the start.
     paused: AtomicU64,
+    /// Notified of each new pause, which is then stored in the background.
+    has_unsaved: Notify,
+    /// Held while pauses are stored or read, so that a stored pause and a resume do not overtake each other.
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// Counts by tenant: the calls of one tenant do not pause a tool for another.
@@ -25,13 +37,25 @@ type Counted = HashMap<Tenant, HashMap<Arc<str>, Count>>;
 #[derive(Debug, Clone, Copy)]
 enum Count {
     Timeouts(u32),
-    Paused(Paused),
+    Paused {
+        paused: Paused,
+        /// Whether the pause is stored, so that other nodes know it.
+        is_saved: bool,
+    },
 }
 
 impl Pauses {
     /// Creates a table without paused tools.
     pub fn new(rule: PauseRule, clock: Clock) -> Self {
-        Self { rule, clock, tools: Mutex::default(), counted: AtomicUsize::new(0), paused: AtomicU64::new(0) }
+        Self {
+            rule,
+            clock,
+            tools: Mutex::default(),
+            counted: AtomicUsize::new(0),
+            paused: AtomicU64::new(0),
+            has_unsaved: Notify::new(),
+            turn: tokio::sync::Mutex::default(),
+        }
     }
 
     fn tools(&self) -> MutexGuard<'_, Counted> {
@@ -48,7 +72,7 @@ impl Pauses {
 
     fn of_count(&self, count: Option<&Count>) -> Option<Paused> {
         match count {
-            Some(Count::Paused(paused)) if self.clock.now() < paused.until => Some(*paused),
+            Some(Count::Paused { paused, .. }) if self.clock.now() < paused.until => Some(*paused),
             _ => None,
         }
     }
@@ -67,7 +91,7 @@ impl Pauses {
         all.values().flat_map(HashMap::values).filter(|count| self.of_count(Some(count)).is_some()).count()
     }
 
-    /// Returns the number of pauses since the start.
+    /// Returns the number of pauses by this node since the start.
     pub fn paused(&self) -> u64 {
         self.paused.load(Ordering::Relaxed)
     }
@@ -93,8 +117,8 @@ impl Pauses {
             let timeouts = match *count {
                 Count::Timeouts(before) => before + 1,
                 // The attempt began before the pause.
-                Count::Paused(paused) if now < paused.until => return,
-                Count::Paused(_) => 1,
+                Count::Paused { paused, .. } if now < paused.until => return,
+                Count::Paused { .. } => 1,
             };
             *count = if timeouts < self.rule.after_timeouts {
                 Count::Timeouts(timeouts)
@@ -102,7 +126,8 @@ impl Pauses {
                 let until = now.plus_millis(self.rule.cooldown_ms);
                 tracing::warn!(tool = &**tool, timeouts, "the tool is paused");
                 self.paused.fetch_add(1, Ordering::Relaxed);
-                Count::Paused(Paused { since: now, until, timeouts })
+                self.has_unsaved.notify_one();
+                Count::Paused { paused: Paused { since: now, until, timeouts }, is_saved: false }
             };
         } else if self.of_count(tools.get(tool)).is_none() {
             tools.remove(tool);
@@ -110,8 +135,55 @@ impl Pauses {
         self.count(&mut all, tenant);
     }
 
-    /// Ends the pause of a tool for a tenant and resets its count.
-    pub fn resume(&self, tenant: &Tenant, tool: &str) {
+    /// Waits for a pause that must be stored.
+    pub async fn unsaved(&self) {
+        self.has_unsaved.notified().await;
+    }
+
+    /// Returns the pauses that must be stored.
+    fn unsaved_pauses(&self) -> Vec<StoredPause> {
+        let now = self.clock.now();
+        let all = self.tools();
+        let tools = all.iter().flat_map(|(tenant, tools)| tools.iter().map(move |(tool, count)| (tenant, tool, count)));
+        let unsaved = tools.filter_map(|(tenant, tool, count)| match count {
+            Count::Paused { paused, is_saved: false } if now < paused.until => {
+                Some(StoredPause { tenant: tenant.clone(), tool: tool.clone(), paused: *paused })
+            }
+            _ => None,
+        });
+        unsaved.collect()
+    }
+
+    /// Records that a pause is stored.
+    fn mark_saved(&self, saved: &StoredPause) {
+        if let Some(Count::Paused { paused, is_saved }) =
+            self.tools().get_mut(&saved.tenant).and_then(|tools| tools.get_mut(&saved.tool))
+        {
+            *is_saved |= *paused == saved.paused;
+        }
+    }
+
+    /// Replaces the stored pauses. A pause that is no longer stored was resumed, on any node, or is over.
+    fn apply(&self, stored: Vec<StoredPause>) {
+        let mut all = self.tools();
+        for tools in all.values_mut() {
+            tools.retain(|_, count| !matches!(count, Count::Paused { is_saved: true, .. }));
+        }
+        for StoredPause { tenant, tool, paused } in stored {
+            let tools = all.entry(tenant).or_default();
+            // A pause that is not stored yet may last longer.
+            let is_longer =
+                matches!(tools.get(&tool), Some(Count::Paused { paused: own, .. }) if own.until > paused.until);
+            if !is_longer {
+                tools.insert(tool, Count::Paused { paused, is_saved: true });
+            }
+        }
+        all.retain(|_, tools| !tools.is_empty());
+        self.counted.store(all.values().map(HashMap::len).sum(), Ordering::Relaxed);
+    }
+
+    /// Ends the pause of a tool for a tenant on this node and resets its count.
+    fn resume(&self, tenant: &Tenant, tool: &str) {
         let mut all = self.tools();
         all.get_mut(tenant).map(|tools| tools.remove(tool));
         self.count(&mut all, tenant);
@@ -162,5 +234,32 @@ mod tests {
         assert_eq!(pauses.of(&Tenant::stored("other"), "a"), None, "each tenant has its own count");
         pauses.resume(&of, "a");
         assert_eq!(pauses.of(&of, "a"), None);
+    }
+
+    #[test]
+    fn stored_pauses_replace_those_of_the_node() {
+        let ((pauses, clock, tool), of) = (pauses(), Tenant::default());
+        let other = |until| StoredPause {
+            tenant: of.clone(),
+            tool: "b".into(),
+            paused: Paused { since: Time(0), until: Time(until), timeouts: 5 },
+        };
+        (0..3).for_each(|_| pauses.note(&of, &tool, true));
+        (0..2).for_each(|_| pauses.note(&of, &"c".into(), true));
+        let unsaved = pauses.unsaved_pauses();
+        assert_eq!(unsaved.len(), 1);
+        pauses.apply(vec![other(500_000)]);
+        assert!(pauses.of(&of, "a").is_some(), "it is not stored yet");
+        assert_eq!(pauses.of(&of, "b").unwrap().timeouts, 5);
+        pauses.mark_saved(&unsaved[0]);
+        assert!(pauses.unsaved_pauses().is_empty());
+        pauses.apply(vec![other(700_000)]);
+        assert_eq!((pauses.of(&of, "a"), pauses.of(&of, "b").unwrap().until), (None, Time(700_000)));
+        pauses.note(&of, &"c".into(), true);
+        assert!(pauses.of(&of, "c").is_some(), "counts of timeouts stay");
+        clock.advance_ms(700);
+        assert_eq!(pauses.of(&of, "b"), None);
+        pauses.apply(Vec::new());
+        assert_eq!(pauses.resting(), 1);
     }
 }

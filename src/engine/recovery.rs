@@ -24,9 +24,7 @@ use crate::registry::Entry;
 use crate::store::StoreError;
 use crate::store::nodes::Beaten;
 
-/// Interval between two checks for messages of other nodes.
-const INBOX_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval between two deletions of expired idempotency keys and tickets.
+/// Interval between two deletions of expired idempotency keys, tickets and pauses.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Number of calls read at a time.
@@ -39,6 +37,8 @@ pub struct Lease {
     pub heartbeat: Duration,
     /// The time without a heartbeat after which a node is lost.
     pub lease: Duration,
+    /// The interval between two checks for messages of other nodes whose signal was lost.
+    pub poll: Duration,
     /// `true` if the node adopts the calls of lost nodes. Command-line runs do not.
     pub adopts_calls: bool,
     /// `true` if no other server can run on this database, as on SQLite.
@@ -102,7 +102,7 @@ impl Recovery<'_> {
         let (mut grace, mut has_unknown_calls) = (GracePeriod::default(), false);
         let mut last_cleanup = Instant::now();
         let mut beat = tokio::time::interval(self.lease.heartbeat);
-        let mut inbox = tokio::time::interval(INBOX_INTERVAL);
+        let mut inbox = tokio::time::interval(self.lease.poll);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         inbox.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -125,6 +125,7 @@ impl Recovery<'_> {
                 let now = self.engine.clock.now();
                 let _ = self.engine.stores.forget_keys(now).await;
                 let _ = self.engine.stores.delete_ended_tickets(now).await;
+                let _ = self.engine.stores.delete_ended_pauses(now).await;
             }
         }
     }

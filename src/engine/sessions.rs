@@ -11,9 +11,11 @@ use uuid::Uuid;
 
 use super::control::{ControlOutcome, ControlPlane};
 use super::live::CallTable;
-use crate::domain::{Clock, Completion, Session, SessionState, Tenant, Time, ToolOutput};
+use crate::domain::{Clock, Completion, Session, SessionState, Time, ToolOutput};
 use crate::registry::Registry;
 use crate::store::{Store, StoreError, Stores};
+
+pub(super) use crate::store::signals::SessionKey;
 
 /// Number of calls read at a time.
 const PAGE: u32 = 256;
@@ -25,9 +27,6 @@ const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_secs(60), Duration:
 /// The calls of sessions on this node, from planning to their end, including calls that are not published yet.
 pub(super) type SessionCalls = CallTable<SessionCall>;
 
-/// A session: its tenant and its id.
-pub(super) type SessionKey = (Tenant, Arc<str>);
-
 /// A call of a session.
 #[derive(Debug, Clone)]
 pub struct SessionCall {
@@ -38,8 +37,13 @@ pub struct SessionCall {
 
 impl SessionCalls {
     /// Returns the calls of a session. Looks at all calls, because sessions rarely end.
-    fn of(&self, session: &SessionKey) -> Vec<SessionCall> {
+    pub(super) fn of(&self, session: &SessionKey) -> Vec<SessionCall> {
         self.calls().values().filter(|call| call.session == *session).cloned().collect()
+    }
+
+    /// Returns the sessions that have calls.
+    pub(super) fn keys(&self) -> HashSet<SessionKey> {
+        self.calls().values().map(|call| call.session.clone()).collect()
     }
 }
 

@@ -13,24 +13,25 @@ use crate::domain::{Cursor, Shard};
 use crate::store::events::Commit;
 use crate::store::{Journal, StoreError, Stores};
 
-/// The interval for reading commits that no signal announced.
-const POLL: Duration = Duration::from_secs(1);
+/// How long the reader waits after a failure.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How long commits are still read after the last subscriber has left, because the next one often follows soon.
 const LINGER: Duration = Duration::from_secs(5);
 /// Maximum number of commits of a shard that are read at once.
 const PAGE: u32 = 64;
 
-/// Publishes the commits of other nodes until the task is dropped.
-pub async fn run(stores: Stores, bus: Bus, journal: Journal) {
+/// Publishes the commits of other nodes until the task is dropped. After `poll` without a signal, it looks for commits that
+/// no signal announced.
+pub async fn run(stores: Stores, bus: Bus, journal: Journal, poll: Duration) {
     loop {
         bus.watched().await;
         // The journal logs an unavailable database. Subscribers read the store themselves until it answers.
         if (RemoteCommits { stores: &stores, bus: &bus, journal: &journal, newest: Cursor::default() })
-            .follow()
+            .follow(poll)
             .await
             .is_err()
         {
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 }
@@ -46,7 +47,7 @@ struct RemoteCommits<'a> {
 
 impl RemoteCommits<'_> {
     /// Publishes commits until nobody watches.
-    async fn follow(&mut self) -> Result<(), StoreError> {
+    async fn follow(&mut self, poll: Duration) -> Result<(), StoreError> {
         let mut signals = self.stores.signals().commits();
         self.newest = self.stores.newest().await?;
         self.bus.skip_to(&self.newest);
@@ -55,7 +56,7 @@ impl RemoteCommits<'_> {
         let mut watched_at = Instant::now();
         while watched_at.elapsed() < LINGER {
             // On a timeout, the poll finds what was not announced.
-            let _ = timeout(POLL, signals.committed()).await;
+            let _ = timeout(poll.min(LINGER), signals.committed()).await;
             if self.bus.is_watched() {
                 watched_at = Instant::now();
             }

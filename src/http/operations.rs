@@ -92,6 +92,7 @@ fn update_gauges(state: &Shared, metrics: &Metrics, is_up: bool) {
     set("toolpost_tools", state.engine.registry().default_shelf().snapshot().all().len());
     set("toolpost_tools_paused", state.engine.pauses().resting());
     metrics.set_count("toolpost_tool_pauses_total", &[], state.engine.pauses().paused());
+    update_signals(state, metrics);
     for (stream, readers) in [("calls", state.bus.call_readers()), ("all", state.bus.readers())] {
         metrics.set("toolpost_sse_subscribers", &[("stream", stream)], readers as f64);
     }
@@ -114,6 +115,17 @@ fn update_gauges(state: &Shared, metrics: &Metrics, is_up: bool) {
     });
     metrics.set_upstreams(&UpstreamState::ALL.map(UpstreamState::as_str), standings);
     update_process_gauges(metrics);
+}
+
+fn update_signals(state: &Shared, metrics: &Metrics) {
+    let counts = state.stores.signals().counts();
+    for (kind, count) in counts.sent() {
+        metrics.set_count("toolpost_signals_sent_total", &[("kind", kind)], count);
+    }
+    for (kind, count) in counts.received() {
+        metrics.set_count("toolpost_signals_received_total", &[("kind", kind)], count);
+    }
+    metrics.set_count("toolpost_signal_reconnects_total", &[], counts.reconnects());
 }
 
 fn update_process_gauges(metrics: &Metrics) {

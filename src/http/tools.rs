@@ -19,13 +19,13 @@ use crate::registry::{Entry, Fault, check};
 use crate::schema::Violation;
 use crate::store::tools::Precondition;
 
-/// Resumes a paused tool. A tool that is not paused is left unchanged.
+/// Resumes a paused tool on all nodes. A tool that is not paused is left unchanged.
 #[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, example = "echo", description = "The tool's name")),
     security(("api_key" = ["tools"])),
-    responses((status = 200, description = "The tool, no longer paused", body = ToolView), UnknownTool))]
+    responses((status = 200, description = "The tool, no longer paused on any node", body = ToolView), UnknownTool, Unavailable))]
 pub(super) async fn resume(Api { state, access }: Api, Path(name): Path<String>) -> HttpResult {
     let entry = find(&access, &name)?;
-    state.engine.pauses().resume(access.tenant(), &entry.name);
+    state.engine.resume_tool(access.tenant(), &entry.name).await?;
     tool_response(&state, &access, &name, &HeaderMap::new(), Vec::new())
 }
 

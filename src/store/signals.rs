@@ -38,6 +38,8 @@ use outbox::Outbox;
 
 /// The channel of `NOTIFY`.
 const CHANNEL: &str = "toolpost";
+/// The name of the two connections in `pg_stat_activity`.
+const APPLICATION: &str = "toolpost-signals";
 /// Maximum time for which [`Signals::close`] waits until pending signals are sent.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -118,13 +120,13 @@ impl Signals {
 
     /// Reports a new message to a call.
     pub fn notify_inbox(&self, call: Uuid) {
-        self.0.outbox.push(Signal::Inbox { call });
+        self.0.outbox.push(Signal::Inbox { call: Some(call) });
     }
 
     /// Reports that the state of a session has changed. Receivers on this node are notified, too.
     pub fn notify_session(&self, tenant: &Tenant, id: &str) {
-        self.0.receivers.sessions.publish((tenant.clone(), id.into()));
-        self.0.outbox.push(Signal::Session { tenant: tenant.as_str().to_owned(), id: id.to_owned() });
+        self.0.receivers.sessions.publish(Hint::Of((tenant.clone(), id.into())));
+        self.0.outbox.push(Signal::Session { session: Some((tenant.as_str().to_owned(), id.to_owned())) });
     }
 
     /// Reports that the journal of this node has committed. Never waits, and costs little: the signal is sent only if

@@ -19,7 +19,7 @@ mod sessions;
 mod switch;
 
 /// Requests about groups, for these tests.
-trait Grouping {
+pub trait Grouping {
     async fn patch(&self, path: &str, body: Value) -> Response;
     /// Creates active groups.
     async fn groups(&self, names: &[&str]);

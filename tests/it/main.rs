@@ -45,6 +45,7 @@ mod memory;
 mod messages;
 mod metrics;
 mod model_streams;
+mod nodes;
 mod openapi;
 mod openapi_examples;
 mod openapi_file;

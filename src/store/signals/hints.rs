@@ -47,7 +47,7 @@ impl Wakeup {
     }
 }
 
-/// What a signal with an argument says.
+/// The content of a signal with an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hint<T> {
     /// This item has changed.
@@ -67,13 +67,9 @@ impl<T: Clone> Default for Hints<T> {
 }
 
 impl<T: Clone> Hints<T> {
-    pub fn publish(&self, item: T) {
+    pub fn publish(&self, hint: Hint<T>) {
         // Fails without receivers.
-        let _ = self.0.send(Hint::Of(item));
-    }
-
-    pub fn publish_any(&self) {
-        let _ = self.0.send(Hint::Any);
+        let _ = self.0.send(hint);
     }
 
     pub fn subscribe(&self) -> HintReceiver<T> {
@@ -108,7 +104,7 @@ mod tests {
     async fn slow_receiver_gets_any() {
         let hints = Hints::default();
         let mut receiver = hints.subscribe();
-        (0..=CAPACITY).for_each(|item| hints.publish(item));
+        (0..=CAPACITY).for_each(|item| hints.publish(Hint::Of(item)));
         assert_eq!(receiver.recv().await, Hint::Any);
         assert_eq!(receiver.recv().await, Hint::Of(1));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::hints::{Hints, Wakeups};
+use super::hints::{Hint, Hints, Wakeups};
 use crate::domain::Tenant;
 
 /// A session: its tenant and its id.
@@ -31,15 +31,13 @@ pub(super) enum Signal {
     Pauses,
     /// A call has a new message.
     Inbox {
-        /// The call.
-        call: Uuid,
+        /// The call; `None` for any call.
+        call: Option<Uuid>,
     },
     /// The state of a session has changed.
     Session {
-        /// The tenant of the session.
-        tenant: String,
-        /// The id of the session.
-        id: String,
+        /// The tenant and the id of the session; `None` for any session.
+        session: Option<(String, String)>,
     },
     /// The journal of the node has committed.
     Commits,
@@ -60,6 +58,16 @@ impl Signal {
             Self::Inbox { .. } => "inbox",
             Self::Session { .. } => "session",
             Self::Commits => "commits",
+        }
+    }
+
+    /// Returns the signal of the same kind that covers all arguments, for when there are too many.
+    #[must_use]
+    pub fn without_arguments(self) -> Self {
+        match self {
+            Self::Inbox { .. } => Self::Inbox { call: None },
+            Self::Session { .. } => Self::Session { session: None },
+            other => other,
         }
     }
 }
@@ -84,8 +92,11 @@ impl Receivers {
             Signal::Tools => self.tools.wake(),
             Signal::Keys => self.keys.wake(),
             Signal::Pauses => self.pauses.wake(),
-            Signal::Inbox { call } => self.inbox.publish(call),
-            Signal::Session { tenant, id } => self.sessions.publish((Tenant::stored(&tenant), id.into())),
+            Signal::Inbox { call } => self.inbox.publish(call.map_or(Hint::Any, Hint::Of)),
+            Signal::Session { session } => {
+                let key = session.map(|(tenant, id)| (Tenant::stored(&tenant), id.into()));
+                self.sessions.publish(key.map_or(Hint::Any, Hint::Of));
+            }
             Signal::Commits => self.commits.wake(),
         }
     }
@@ -94,15 +105,14 @@ impl Receivers {
         // Names every field, so that the compiler finds a forgotten one.
         let Self { tools, keys, pauses, commits, inbox, sessions } = self;
         [tools, keys, pauses, commits].into_iter().for_each(Wakeups::wake);
-        inbox.publish_any();
-        sessions.publish_any();
+        inbox.publish(Hint::Any);
+        sessions.publish(Hint::Any);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::signals::Hint;
 
     #[tokio::test]
     async fn everything_wakes_every_receiver() {
@@ -125,8 +135,8 @@ mod tests {
             Signal::Tools,
             Signal::Keys,
             Signal::Pauses,
-            Signal::Inbox { call: Uuid::nil() },
-            Signal::Session { tenant: "t".into(), id: "s".into() },
+            Signal::Inbox { call: Some(Uuid::nil()) },
+            Signal::Session { session: None },
             Signal::Commits,
         ];
         let names = signals.map(|signal| serde_json::to_value(signal).unwrap()["kind"].as_str().unwrap().to_owned());

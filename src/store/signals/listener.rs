@@ -7,7 +7,7 @@ use sqlx::Postgres;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 
 use super::sender::{BACKOFF, PRESENCE};
-use super::{CHANNEL, Signals, payload};
+use super::{APPLICATION, CHANNEL, Signals, payload};
 use crate::store::db::Pools;
 
 /// Maximum time without any notification. The own node sends one at each [`PRESENCE`], so a longer silence means that
@@ -57,7 +57,7 @@ async fn listen(signals: &Signals, pools: &Pools<Postgres>, node: &str) {
 
 async fn connect(pools: &Pools<Postgres>) -> Result<PgListener, sqlx::Error> {
     // The options of the pools name the primary, also after a fail-over.
-    let options = (*pools.reader.pool().connect_options()).clone();
+    let options = (*pools.reader.pool().connect_options()).clone().application_name(APPLICATION);
     let connecting = async {
         let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
         let pool = pool.acquire_timeout(TIMEOUT).connect_with(options).await?;

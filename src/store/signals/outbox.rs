@@ -12,7 +12,7 @@ use super::kind::Signal;
 
 /// The time for which signals are collected before they are sent together.
 const COALESCE: Duration = Duration::from_millis(5);
-/// Maximum number of waiting signals. More are replaced by [`Signal::Everything`].
+/// Maximum number of waiting signals with arguments. Further ones lose their arguments, so that they are identical.
 const CAPACITY: usize = 128;
 /// How long other nodes are assumed to watch commits after one of them has said so.
 const WATCH_TTL: Duration = Duration::from_secs(15);
@@ -53,15 +53,8 @@ impl Outbox {
             return;
         }
         let mut pending = self.pending();
-        if pending.contains(&Signal::Everything) && !matches!(signal, Signal::Presence { .. }) {
-            return;
-        }
-        if pending.len() >= CAPACITY && !pending.contains(&signal) {
-            pending.clear();
-            pending.insert(Signal::Everything);
-        } else {
-            pending.insert(signal);
-        }
+        let signal = if pending.len() < CAPACITY { signal } else { signal.without_arguments() };
+        pending.insert(signal);
         drop(pending);
         self.wake.notify_one();
     }
@@ -132,7 +125,7 @@ mod tests {
     use super::*;
 
     fn inbox(call: u128) -> Signal {
-        Signal::Inbox { call: Uuid::from_u128(call) }
+        Signal::Inbox { call: Some(Uuid::from_u128(call)) }
     }
 
     #[tokio::test(start_paused = true)]
@@ -173,13 +166,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn too_many_signals_become_everything() {
+    async fn number_of_waiting_signals_is_bounded() {
         let outbox = Outbox::new(true);
-        (0..CAPACITY as u128).for_each(|call| outbox.push(inbox(call)));
-        assert_eq!(outbox.take().await.len(), CAPACITY);
-        (0..=CAPACITY as u128).for_each(|call| outbox.push(inbox(call)));
+        (0..2 * CAPACITY as u128).for_each(|call| outbox.push(inbox(call)));
         outbox.push(Signal::Tools);
-        assert_eq!(outbox.take().await, [Signal::Everything]);
+        let batch = outbox.take().await;
+        assert_eq!(batch.len(), CAPACITY + 2);
+        assert!(batch.contains(&Signal::Inbox { call: None }) && batch.contains(&Signal::Tools));
     }
 
     #[tokio::test(start_paused = true)]

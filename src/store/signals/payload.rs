@@ -39,8 +39,10 @@ pub(super) fn write(from: &str, signals: &[Signal]) -> Vec<String> {
     match signals {
         [] => Vec::new(),
         // A signal that is too long is replaced by one that covers it.
-        [Signal::Everything] => Vec::new(),
-        [_] => write(from, &[Signal::Everything]),
+        [signal] => {
+            let short = signal.clone().without_arguments();
+            if short == *signal { Vec::new() } else { write(from, &[short]) }
+        }
         _ => {
             let (first, second) = signals.split_at(signals.len() / 2);
             let mut payloads = write(from, first);
@@ -67,8 +69,8 @@ mod tests {
     fn payload_is_read_as_it_was_written() {
         let signals = vec![
             Signal::Tools,
-            Signal::Inbox { call: Uuid::from_u128(7) },
-            Signal::Session { tenant: "t".into(), id: "s\"\u{1f600}".into() },
+            Signal::Inbox { call: Some(Uuid::from_u128(7)) },
+            Signal::Session { session: Some(("t".into(), "s\"\u{1f600}".into())) },
             Signal::Presence { watches: true },
         ];
         let payloads = write("node-1", &signals);
@@ -78,7 +80,7 @@ mod tests {
 
     #[test]
     fn many_signals_are_split_into_short_payloads() {
-        let signals: Vec<Signal> = (0..256).map(|n| Signal::Inbox { call: Uuid::from_u128(n) }).collect();
+        let signals: Vec<Signal> = (0..256).map(|n| Signal::Inbox { call: Some(Uuid::from_u128(n)) }).collect();
         let payloads = write("node-1", &signals);
         assert!(payloads.iter().all(|payload| payload.len() <= MAX_BYTES) && payloads.len() < 8);
         let read: Vec<Signal> = payloads.iter().flat_map(|payload| read(payload).unwrap().signals).collect();
@@ -86,10 +88,11 @@ mod tests {
     }
 
     #[test]
-    fn signal_that_is_too_long_becomes_everything() {
-        let payloads = write("n", &[Signal::Tools, Signal::Session { tenant: "t".into(), id: "x".repeat(9000) }]);
+    fn signal_that_is_too_long_loses_its_arguments() {
+        let long = Signal::Session { session: Some(("t".into(), "x".repeat(9000))) };
+        let payloads = write("n", &[Signal::Tools, long]);
         let read: Vec<Signal> = payloads.iter().flat_map(|payload| read(payload).unwrap().signals).collect();
-        assert_eq!(read, [Signal::Tools, Signal::Everything]);
+        assert_eq!(read, [Signal::Tools, Signal::Session { session: None }]);
         assert!(write(&"n".repeat(9000), &[Signal::Tools]).is_empty());
     }
 
@@ -102,8 +105,7 @@ mod tests {
 
     #[test]
     fn unknown_kind_is_skipped() {
-        let text =
-            r#"{"from":"n","new":1,"signals":[{"kind":"later","x":1},{"kind":"inbox"},7,{"kind":"keys","y":2}]}"#;
+        let text = r#"{"from":"n","new":1,"signals":[{"kind":"later","x":1},{"kind":"inbox","call":"x"},7,{"kind":"keys","y":2}]}"#;
         assert_eq!(read(text).unwrap().signals, [Signal::Keys]);
     }
 }

@@ -7,7 +7,7 @@ use sqlx::{Connection, PgConnection, Postgres};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::kind::Signal;
-use super::{CHANNEL, Signals, payload};
+use super::{APPLICATION, CHANNEL, Signals, payload};
 use crate::store::db::Pools;
 
 /// Interval at which a node shows its presence: other nodes learn whether it watches commits, and its own listener
@@ -90,7 +90,10 @@ impl Sender {
         // The options of the pools name the primary, also after a fail-over. A lost signal is permitted, so the server
         // does not wait for its disk or a standby while it holds the lock of `NOTIFY`.
         let options = self.pools.reader.pool().connect_options();
-        let options = (*options).clone().options([("synchronous_commit", "off"), ("statement_timeout", "5000")]);
+        let options = (*options)
+            .clone()
+            .application_name(APPLICATION)
+            .options([("synchronous_commit", "off"), ("statement_timeout", "5000")]);
         PgConnection::connect_with(&options).await
     }
 }

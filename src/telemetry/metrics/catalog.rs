@@ -111,7 +111,20 @@ pub const CATALOG: &[MetricDescription] = &[
     ),
     metric("toolpost_tools", Gauge, &[], "Tools of the tenant `default`, including the tools of all tenants"),
     metric("toolpost_tools_paused", Gauge, &[], "Tools that are paused after consecutive timeouts"),
-    metric("toolpost_tool_pauses_total", Counter, &[], "Pauses of tools"),
+    metric("toolpost_tool_pauses_total", Counter, &[], "Pauses of tools after timeouts on this node"),
+    metric(
+        "toolpost_signals_sent_total",
+        Counter,
+        &["kind"],
+        "Signals to other nodes: tools, keys, pauses, inbox (messages to calls), session, commits, presence, or everything",
+    ),
+    metric("toolpost_signals_received_total", Counter, &["kind"], "Signals of other nodes"),
+    metric(
+        "toolpost_signal_reconnects_total",
+        Counter,
+        &[],
+        "New connections for the signals of other nodes, after a connection was lost",
+    ),
     metric(
         "toolpost_hook_calls_total",
         Counter,
