@@ -10,13 +10,13 @@ use crate::support::{App, Backend, Options, eventually};
 
 const RECONNECTS: &str = "toolpost_signal_reconnects_total";
 
-/// Ends all connections of the nodes that listen or notify.
-async fn kill(url: &str) {
+/// Ends the connections of all nodes whose last statement contains this text.
+async fn kill(url: &str, statement: &str) {
     const SQL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-        WHERE datname = current_database() AND application_name = 'toolpost-signals'";
+        WHERE datname = current_database() AND application_name = 'toolpost-signals' AND strpos(query, $1) > 0";
     let mut connection = PgConnection::connect(url).await.unwrap();
-    let killed = sqlx::query(SQL).execute(&mut connection).await.unwrap().rows_affected();
-    assert!(killed > 0);
+    let killed = sqlx::query(SQL).bind(statement).execute(&mut connection).await.unwrap().rows_affected();
+    assert_eq!(killed, 2, "one of each node");
 }
 
 /// Registers a tool without a signal.
@@ -40,7 +40,7 @@ async fn changes_during_a_lost_connection_are_found_after_it() {
     listening(&one, &other).await;
     for round in 1..=3 {
         register_silently(&one.database_url(), &format!("t{round}")).await;
-        kill(&one.database_url()).await;
+        kill(&one.database_url(), "LISTEN").await;
         for node in [&one, &other] {
             answers(node, &format!("/tools/t{round}"), 200).await;
             assert_eq!(count(node, RECONNECTS).await, f64::from(round));
@@ -48,6 +48,16 @@ async fn changes_during_a_lost_connection_are_found_after_it() {
     }
     one.echo_of("later", json!({})).await;
     answers(&other, "/tools/later", 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_is_signalled_over_a_new_connection_if_the_old_one_was_lost() {
+    let (one, other) = pair().await;
+    listening(&one, &other).await;
+    kill(&one.database_url(), "pg_notify").await;
+    one.echo_of("t", json!({})).await;
+    answers(&other, "/tools/t", 200).await;
+    assert_eq!(count(&other, RECONNECTS).await, 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
