@@ -53,14 +53,16 @@ impl RemoteCommits<'_> {
         self.bus.skip_to(&self.newest);
         // Commits from before this reading were not published here.
         self.bus.resynchronize();
-        let mut watched_at = Instant::now();
+        let (mut watched_at, mut read_at) = (Instant::now(), Instant::now());
         while watched_at.elapsed() < LINGER {
-            // On a timeout, the poll finds what was not announced.
-            let _ = timeout(poll.min(LINGER), signals.committed()).await;
+            let is_signalled = timeout(poll.min(LINGER), signals.committed()).await.is_ok();
             if self.bus.is_watched() {
                 watched_at = Instant::now();
             }
-            self.publish_new().await?;
+            if is_signalled || read_at.elapsed() >= poll {
+                read_at = Instant::now();
+                self.publish_new().await?;
+            }
         }
         Ok(())
     }

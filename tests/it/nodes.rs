@@ -1,6 +1,7 @@
 //! Several nodes on one PostgreSQL: a change on one node reaches the others by a signal. In these tests, nodes poll for
 //! changes only every 10 minutes, so a change that arrives was signalled.
 
+use sqlx::{Connection, PgConnection};
 use toolpost::config::Config;
 
 use crate::support::{App, Backend, Client, Options, eventually};
@@ -24,7 +25,16 @@ async fn pair() -> (App, App) {
     let options = Options { egress_allow, configure: Some(never_poll), ..Options::default() };
     let one = App::start_with(Backend::Postgres, options).await;
     let other = one.second().await;
+    eventually("both nodes to listen", || async { (listeners(&one).await == 2).then_some(()) }).await;
     (one, other)
+}
+
+/// Returns the number of nodes that listen for signals.
+async fn listeners(node: &App) -> i64 {
+    const SQL: &str = "SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'toolpost-signals' \
+        AND datname = current_database() AND query LIKE 'LISTEN%' AND state = 'idle'";
+    let mut database = PgConnection::connect(&node.database_url()).await.unwrap();
+    sqlx::query_scalar(SQL).fetch_one(&mut database).await.unwrap()
 }
 
 /// Returns a counter of a node.

@@ -1,13 +1,15 @@
-//! Events of calls on other nodes. Streams read the store every 15 s anyway; the tests wait for less than that.
+//! Events of calls on other nodes. Streams read the store every 15 s anyway, and nodes poll; the tests wait for less than
+//! that.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
+use toolpost::config::Config;
 
 use crate::support::calls::{gated, idempotent, with};
-use crate::support::{App, Backend, Event, EventStream, Node};
+use crate::support::{App, Backend, Event, EventStream, Node, Options};
 
 /// Less than the 15 s after which a stream reads the store by itself.
 const SOON: Duration = Duration::from_secs(12);
@@ -18,8 +20,14 @@ async fn next(stream: &mut EventStream) -> Event {
     event.expect("a further event")
 }
 
+/// Starts three nodes that poll for the commits of others only every minute.
 async fn nodes() -> [App; 3] {
-    let first = App::start(Backend::Postgres).await;
+    nodes_with(|config| config.node.poll_ms = 60_000).await
+}
+
+async fn nodes_with(configure: fn(&mut Config)) -> [App; 3] {
+    let options = Options { configure: Some(configure), ..Options::default() };
+    let first = App::start_with(Backend::Postgres, options).await;
     let (second, third) = (first.second().await, first.second().await);
     [first, second, third]
 }
@@ -130,7 +138,7 @@ async fn the_stream_of_a_session_has_the_events_of_every_node_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_arrive_without_a_connection_for_signals() {
-    let [one, two, _] = nodes().await;
+    let [one, two, _] = nodes_with(|_| {}).await;
     let mut stream = two.events("/events").await;
     let mut database = PgConnection::connect(&one.database_url()).await.unwrap();
     // The nodes connect again, and until then they poll.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use toolpost::domain::{Cursor, Shard};
 
 use super::{Evidence, Watched, is_terminal, rank, text};
 use crate::support::Event;
@@ -83,7 +84,7 @@ fn all_calls(evidence: &Evidence, heard: &[Event], note: &mut impl FnMut(String)
     let mut ids = BTreeSet::new();
     let mut by_call: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
     for event in heard {
-        if !ids.insert(&event.id) {
+        if !ids.insert(position(event)) {
             note(format!("event {} was sent twice: {}", event.id, event.data));
         }
         by_call.entry(text(&event.data, "id")).or_default().push(event.clone());
@@ -102,11 +103,17 @@ fn all_calls(evidence: &Evidence, heard: &[Event], note: &mut impl FnMut(String)
 }
 
 /// Position, kind, number and status of an event.
-type Brief<'a> = (&'a str, &'a str, Option<u64>, &'a str);
+type Brief<'a> = (i64, &'a str, Option<u64>, &'a str);
 
 fn brief(events: &[Event]) -> Vec<Brief<'_>> {
-    fn one(Event { id, event, data }: &Event) -> Brief<'_> {
-        (id, event, data["seq"].as_u64(), text(data, "status"))
-    }
+    let one =
+        |event: &'_ Event| (position(event), &*event.event, event.data["seq"].as_u64(), text(&event.data, "status"));
     events.iter().map(one).collect()
+}
+
+/// Returns the position of an event within the shard of its call. Its id covers the other shards as well, of which every
+/// stream has seen something else.
+fn position(event: &Event) -> i64 {
+    let seen: Cursor = event.id.parse().expect("a cursor");
+    seen.of(Shard::of_call(text(&event.data, "id").parse().expect("the id of a call")))
 }
