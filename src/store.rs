@@ -28,6 +28,7 @@ pub mod presets;
 mod query;
 mod quota;
 pub mod retention;
+mod server;
 pub mod sessions;
 pub mod settings;
 pub mod shards;

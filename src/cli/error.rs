@@ -83,6 +83,9 @@ impl CliError {
         let advice = match error {
             // The message already names the valid forms.
             StoreError::Url { .. } => return failed,
+            StoreError::PostgresUrl { .. } => {
+                "Write postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE, or set another"
+            }
             StoreError::Migrate(_) => {
                 "`toolpost doctor` checks its migrations. If another build created it, use that build, or set another \
                  database"

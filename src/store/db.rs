@@ -6,27 +6,18 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Database, Postgres, Sqlite};
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::StoreError;
 use super::query::{Bound, Query, Target, Transaction};
-use super::timeout::{ANSWER, TimedPool};
+use super::server::monitor::{Monitor, Switches};
+use super::server::pools::{ACQUIRE_TIMEOUT, READERS, ServerPools};
+use super::server::url::{PgUrl, is_postgres};
+use super::timeout::TimedPool;
 
-/// Maximum number of connections that the journal keeps: one for each shard of this node.
-pub(super) const JOURNAL_CONNECTIONS: u32 = 8;
-/// Maximum number of connections for other writes: of adopted calls, and of everything but calls.
-const WRITERS: u32 = 2;
-/// Number of connections for queries.
-const READERS: u32 = 4;
-/// Timeout for acquiring a connection.
-const ACQUIRE_TIMEOUT: Duration = ANSWER;
-/// Statement timeout of the server for writes. The caller has timed out long before and retries on another connection,
-/// so statements without a timeout would accumulate. It is long enough for a commit.
-const WRITE_TIMEOUT_MS: &str = "60000";
-const READ_TIMEOUT_MS: &str = "10000";
 /// Time for which SQLite waits for the write lock of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay between attempts where SQLite does not wait itself.
@@ -40,10 +31,15 @@ pub struct Pools<D: Database> {
     pub writer: TimedPool<D>,
     /// Several connections for queries.
     pub reader: TimedPool<D>,
+    /// The task that watches the hosts of the URL, if the pools may have to switch to another server.
+    monitor: Option<AbortOnDropHandle<()>>,
 }
 
 impl<D: Database> Pools<D> {
     async fn close(&self) {
+        if let Some(monitor) = &self.monitor {
+            monitor.abort();
+        }
         self.reader.pool().close().await;
         self.writer.pool().close().await;
     }
@@ -64,7 +60,7 @@ impl Db {
     /// # Errors
     /// Returns an error if the URL is invalid or the database is unreachable.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
-        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        if is_postgres(url) {
             return Self::postgres(url).await;
         }
         if url.starts_with("sqlite:") {
@@ -82,31 +78,21 @@ impl Db {
     }
 
     async fn postgres(url: &str) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(url)
-            .map_err(|_| StoreError::Url { url: without_password(url) })?
-            .application_name("toolpost")
-            .disable_statement_logging();
+        let url = PgUrl::parse(url)?.with_application_name("toolpost");
+        if url.is_monitored() {
+            let (monitor, ServerPools { writer, reader }) = Monitor::start(url).await?;
+            let (writer, reader) = (TimedPool::to_server(writer), TimedPool::to_server(reader));
+            let switches = Switches { writer: writer.switch(), reader: reader.switch() };
+            let monitor = Some(AbortOnDropHandle::new(tokio::spawn(monitor.run(switches))));
+            return Ok(Self::Postgres(Arc::new(Pools { writer, reader, monitor })));
+        }
+        let host = &url.hosts[0];
         // A pool reports only a timeout; a plain connection reports the cause.
-        let first = tokio::time::timeout(ACQUIRE_TIMEOUT, options.connect()).await;
+        let first = tokio::time::timeout(ACQUIRE_TIMEOUT, host.options.connect()).await;
         first.map_err(|_| sqlx::Error::PoolTimedOut)??.close().await?;
-        let pool = |size| PgPoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE_TIMEOUT);
-        // A broken connection fails the write itself, which is retried, so connections are not tested before use. The
-        // journal's statement is large and constant: planning it for each commit costs more than running it. It finds
-        // rows by key only, and a plan made for empty tables must not scan them once they are full.
-        let planned_once = options.clone().options([
-            ("plan_cache_mode", "force_generic_plan"),
-            ("jit", "off"),
-            ("enable_seqscan", "off"),
-            ("enable_hashjoin", "off"),
-            ("enable_mergejoin", "off"),
-            ("enable_bitmapscan", "off"),
-            ("enable_material", "off"),
-            ("statement_timeout", WRITE_TIMEOUT_MS),
-        ]);
-        let writer = pool(JOURNAL_CONNECTIONS + WRITERS).test_before_acquire(false).connect_with(planned_once).await?;
-        let reader = pool(READERS).connect_lazy_with(options.options([("statement_timeout", READ_TIMEOUT_MS)]));
+        let ServerPools { writer, reader } = ServerPools::new(host, url.attrs, None);
         let (writer, reader) = (TimedPool::to_server(writer), TimedPool::to_server(reader));
-        Ok(Self::Postgres(Arc::new(Pools { writer, reader })))
+        Ok(Self::Postgres(Arc::new(Pools { writer, reader, monitor: None })))
     }
 
     async fn sqlite(url: &str) -> Result<Self, StoreError> {
@@ -121,7 +107,7 @@ impl Db {
             // closed.
             let only = pool(1).idle_timeout(None).max_lifetime(None).connect_with(options).await?;
             let pool = || TimedPool::in_process(only.clone());
-            return Ok(Self::Sqlite(Arc::new(Pools { writer: pool(), reader: pool() })));
+            return Ok(Self::Sqlite(Arc::new(Pools { writer: pool(), reader: pool(), monitor: None })));
         }
         if let Some(folder) = options.get_filename().parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder)
@@ -139,7 +125,7 @@ impl Db {
         };
         let reader = pool(READERS).connect_lazy_with(options);
         let (writer, reader) = (TimedPool::in_process(writer), TimedPool::in_process(reader));
-        Ok(Self::Sqlite(Arc::new(Pools { writer, reader })))
+        Ok(Self::Sqlite(Arc::new(Pools { writer, reader, monitor: None })))
     }
 
     pub(super) async fn close(&self) {
@@ -198,10 +184,27 @@ fn is_busy(error: &sqlx::Error) -> bool {
 #[must_use]
 pub fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let Some((login, host)) = rest.rsplit_once('@') else { return url.to_owned() };
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let parameters = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((key @ "password", _)) => format!("{key}=…"),
+        _ => pair.to_owned(),
+    });
+    let query = parameters.collect::<Vec<_>>().join("&");
+    let rest = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+    // An unencoded `/` or `?` belongs to the password as well.
+    let Some((login, host)) = rest.rsplit_once('@') else {
+        // Without a host, the password is in the place of a port.
+        let authority = path.split('/').next().unwrap_or_default();
+        let is_port = |text: &str| text.contains(']') || text.bytes().all(|byte| byte.is_ascii_digit());
+        let suspect = authority.split(',').filter_map(|host| host.split_once(':')).find(|(_, port)| !is_port(port));
+        return match suspect {
+            Some((user, _)) => format!("{scheme}://{user}:…"),
+            None => format!("{scheme}://{rest}"),
+        };
+    };
     match login.split_once(':') {
         Some((user, _)) => format!("{scheme}://{user}:…@{host}"),
-        None => url.to_owned(),
+        None => format!("{scheme}://{rest}"),
     }
 }
 
@@ -214,6 +217,10 @@ mod tests {
         assert_eq!(without_password("postgres://a:b@h/d"), "postgres://a:…@h/d");
         assert_eq!(without_password("postgres://a@h/d"), "postgres://a@h/d");
         assert_eq!(without_password("sqlite::memory:"), "sqlite::memory:");
+        assert_eq!(without_password("postgres://a:b"), "postgres://a:…");
+        assert_eq!(without_password("postgres://a:1,[::1]:2/d"), "postgres://a:1,[::1]:2/d");
+        assert_eq!(without_password("postgres://a:b/@c?d@h:1,i:2/d"), "postgres://a:…@h:1,i:2/d");
+        assert_eq!(without_password("postgres://h/d?user=a&password=b@c&x=y"), "postgres://h/d?user=a&password=…&x=y");
     }
 
     #[tokio::test]

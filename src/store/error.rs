@@ -13,6 +13,18 @@ pub enum StoreError {
         /// The URL, without a password.
         url: String,
     },
+    /// A part of the URL of a Postgres database is invalid.
+    #[error("invalid database URL: {fault}")]
+    PostgresUrl {
+        /// The invalid part, without a password.
+        fault: String,
+    },
+    /// None of the hosts of the URL can be used.
+    #[error("no usable database server: {}", faults.join("; "))]
+    NoServer {
+        /// The reason for each host.
+        faults: Vec<String>,
+    },
     /// The folder of the SQLite file cannot be created.
     #[error("cannot create the folder {}: {source}", folder.display())]
     Folder {

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
 use super::db::{Db, without_password};
+use super::server::monitor::Monitor;
+use super::server::url::{PgUrl, is_postgres};
 use super::{StoreError, keys, lock, migrate, timeout};
 use crate::domain::Time;
 
@@ -60,7 +61,7 @@ pub struct DatabaseInfo {
 /// # Errors
 /// Returns an error if the URL is invalid or the database is unreachable.
 pub async fn examine(url: &str) -> Result<Inspection, StoreError> {
-    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+    if is_postgres(url) {
         return timeout::within(postgres(url)).await;
     }
     if !url.starts_with("sqlite:") {
@@ -131,9 +132,12 @@ async fn sqlite(url: &str, file: Option<&Path>) -> Result<Inspection, StoreError
 }
 
 async fn postgres(url: &str) -> Result<Inspection, StoreError> {
-    let options = PgConnectOptions::from_str(url).map_err(|_| StoreError::Url { url: without_password(url) })?;
-    let options = options.application_name("toolpost doctor").disable_statement_logging();
-    let mut connection = options.connect().await?;
+    let parsed = PgUrl::parse(url)?.with_application_name("toolpost doctor");
+    let mut connection = if parsed.is_monitored() {
+        Monitor::start(parsed).await?.1.reader.acquire().await?.detach()
+    } else {
+        parsed.hosts[0].options.connect().await?
+    };
     let version = "SELECT 'PostgreSQL ' || split_part(current_setting('server_version'), ' ', 1)";
     let found = inspect!(connection, "BEGIN", version, "postgres/");
     let now: i64 = sqlx::query_scalar("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT")

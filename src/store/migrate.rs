@@ -30,11 +30,12 @@ async fn apply(db: &Db, migrator: &Migrator) -> Result<(), StoreError> {
             alone.commit().await?;
         }
         Db::Postgres(pools) => {
-            let mut connection = pools.writer.pool().acquire().await?;
+            let (pool, _) = pools.writer.dedicated();
+            let mut connection = pool.acquire().await?;
             // A migration may take longer than the statement timeout.
             sqlx::query("SET statement_timeout = 0").execute(&mut *connection).await?;
             migrator.run_direct(None, &mut *connection, false).await?;
-            sqlx::query("RESET statement_timeout").execute(&mut *connection).await?;
+            connection.close().await?;
         }
     }
     Ok(())

@@ -1,13 +1,17 @@
 //! Timeouts for database access. A caller receives a result or an error in time even if the server hangs or the network
-//! drops all packets. A connection that was abandoned during a statement is never reused.
+//! drops all packets, and also if another server takes over. A connection that was abandoned during a statement is never
+//! reused.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Database, Error, Pool};
+use tokio_util::sync::CancellationToken;
 
 use super::StoreError;
 
@@ -24,10 +28,44 @@ pub async fn within<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>)
     tokio::time::timeout(ANSWER, work).await.unwrap_or_else(|_| Err(no_answer().into()))
 }
 
+/// The pool of the server in use.
+#[derive(Debug)]
+struct ServerPool<D: Database> {
+    pool: Pool<D>,
+    /// Cancelled when another pool has taken its place.
+    replaced: CancellationToken,
+    /// Whether no server may be used now. Operations then wait for the next pool.
+    is_refused: bool,
+}
+
+/// Replaces the pool of a [`TimedPool`].
+#[derive(Debug)]
+pub struct PoolSwitch<D: Database>(Arc<ArcSwap<ServerPool<D>>>);
+
+impl<D: Database> PoolSwitch<D> {
+    /// Uses another pool from now on. Operations on the old pool fail, as if its server had closed their connections.
+    pub fn replace(&self, pool: Pool<D>) {
+        self.install(pool, false);
+    }
+
+    /// Uses no server until the next pool is given.
+    pub fn refuse(&self) {
+        self.install(self.0.load().pool.clone(), true);
+    }
+
+    fn install(&self, pool: Pool<D>, is_refused: bool) {
+        let next = ServerPool { pool, replaced: CancellationToken::new(), is_refused };
+        let old = self.0.swap(Arc::new(next));
+        old.replaced.cancel();
+        // Closing waits for leased connections, and their users for a server that may not respond.
+        drop(tokio::spawn(async move { tokio::time::timeout(ANSWER, old.pool.close()).await }));
+    }
+}
+
 /// A pool that applies the timeout to every statement.
 #[derive(Debug)]
 pub struct TimedPool<D: Database> {
-    pool: Pool<D>,
+    server: Arc<ArcSwap<ServerPool<D>>>,
     is_remote: bool,
 }
 
@@ -35,25 +73,70 @@ impl<D: Database> TimedPool<D> {
     /// Creates a pool of connections to a server.
     #[must_use]
     pub fn to_server(pool: Pool<D>) -> Self {
-        Self { pool, is_remote: true }
+        Self::new(pool, true)
     }
 
     /// Creates a pool of connections to a database in this process. They are never closed early, because closing a
     /// connection to memory loses its data.
     #[must_use]
     pub fn in_process(pool: Pool<D>) -> Self {
-        Self { pool, is_remote: false }
+        Self::new(pool, false)
     }
 
-    /// Returns the pool without the timeout.
+    fn new(pool: Pool<D>, is_remote: bool) -> Self {
+        let server = ServerPool { pool, replaced: CancellationToken::new(), is_refused: false };
+        Self { server: Arc::new(ArcSwap::from_pointee(server)), is_remote }
+    }
+
+    /// Returns the switch that replaces the pool.
     #[must_use]
-    pub fn pool(&self) -> &Pool<D> {
-        &self.pool
+    pub fn switch(&self) -> PoolSwitch<D> {
+        PoolSwitch(self.server.clone())
+    }
+
+    /// Returns the pool of the server in use, without the timeout.
+    #[must_use]
+    pub fn pool(&self) -> Pool<D> {
+        self.server.load().pool.clone()
+    }
+
+    /// Returns a pool of one connection to the server in use, for a connection that is kept, and the token that is cancelled
+    /// when another server has to be used.
+    #[must_use]
+    pub fn dedicated(&self) -> (Pool<D>, CancellationToken) {
+        let server = self.server.load();
+        let options = (*server.pool.connect_options()).clone();
+        (server.pool.options().clone().max_connections(1).connect_lazy_with(options), server.replaced.clone())
+    }
+
+    /// Acquires a connection to the server in use. Starts again if another server has to be used meanwhile.
+    ///
+    /// # Errors
+    /// Returns the errors of the pool, or [`Error::PoolTimedOut`] after the timeout.
+    pub async fn pin(&self) -> Result<PinnedConnection<D>, Error> {
+        let acquired = tokio::time::timeout(ANSWER, async {
+            loop {
+                let server = self.server.load_full();
+                if server.is_refused {
+                    server.replaced.cancelled().await;
+                    continue;
+                }
+                let Some(acquired) = server.replaced.run_until_cancelled(server.pool.acquire()).await else { continue };
+                match acquired {
+                    Err(Error::PoolClosed) if server.replaced.is_cancelled() => {}
+                    Ok(connection) => {
+                        return Ok(PinnedConnection { connection, replaced: server.replaced.clone() });
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        });
+        acquired.await.unwrap_or(Err(Error::PoolTimedOut))
     }
 
     async fn lease(&self) -> Result<TimedConnection<D>, Error> {
-        let connection = self.pool.acquire().await?;
-        Ok(TimedConnection { connection, is_remote: self.is_remote, is_at_rest: false })
+        let PinnedConnection { connection, replaced } = self.pin().await?;
+        Ok(TimedConnection { connection, replaced, is_remote: self.is_remote, is_at_rest: false })
     }
 
     /// Runs one statement with the timeout.
@@ -66,7 +149,8 @@ impl<D: Database> TimedPool<D> {
     ) -> Result<T, Error> {
         within(async {
             let mut lease = self.lease().await?;
-            let answer = work(&mut lease).await;
+            let replaced = lease.replaced.clone();
+            let answer = replaced.run_until_cancelled(work(&mut lease)).await.unwrap_or_else(|| Err(other_server()));
             lease.answered(&answer);
             answer
         })
@@ -83,18 +167,59 @@ impl<D: Database> TimedPool<D> {
     ) -> Result<Option<T>, StoreError> {
         within(async {
             let mut lease = self.lease().await?;
-            let mut transaction = lease.begin().await?;
-            let done = work(&mut transaction).await;
-            match &done {
-                Ok(Some(_)) => transaction.commit().await?,
-                // The state of the connection is unknown.
-                Err(StoreError::Database(_)) => return done,
-                Ok(None) | Err(_) => transaction.rollback().await?,
-            }
-            lease.answered(&Ok(()));
-            done
+            let replaced = lease.replaced.clone();
+            // In a box, because the type of the future is too deep for the compiler otherwise.
+            let whole = Box::pin(async {
+                let mut transaction = lease.begin().await?;
+                let done = work(&mut transaction).await;
+                match &done {
+                    Ok(Some(_)) => transaction.commit().await?,
+                    // The state of the connection is unknown.
+                    Err(StoreError::Database(_)) => return done,
+                    Ok(None) | Err(_) => transaction.rollback().await?,
+                }
+                lease.answered(&Ok(()));
+                done
+            });
+            replaced.run_until_cancelled(whole).await.unwrap_or_else(|| Err(other_server().into()))
         })
         .await
+    }
+}
+
+fn other_server() -> Error {
+    Error::Io(io::Error::new(io::ErrorKind::ConnectionAborted, "another database server took over"))
+}
+
+/// Returns `true` for an error after which the server does not serve this connection: the connection failed, or the server
+/// stops, or it became read-only because it is no longer the primary.
+fn is_unusable_after(error: &Error) -> bool {
+    let Error::Database(error) = error else { return true };
+    error.code().is_some_and(|code| code.starts_with("08") || code.starts_with("57P") || code == "25006")
+}
+
+/// A connection that its user keeps, and that must not be used after another server took over.
+#[derive(Debug)]
+pub struct PinnedConnection<D: Database> {
+    connection: PoolConnection<D>,
+    replaced: CancellationToken,
+}
+
+impl<D: Database> PinnedConnection<D> {
+    /// Returns `true` if another server took over.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        self.replaced.is_cancelled()
+    }
+
+    /// Runs `work` until another server takes over. Returns `None` then; its effect is unknown.
+    pub async fn run<T>(&mut self, work: impl AsyncFnOnce(&mut PoolConnection<D>) -> T) -> Option<T> {
+        self.replaced.clone().run_until_cancelled(work(&mut self.connection)).await
+    }
+
+    /// Closes the connection without a farewell, because its state is unknown.
+    pub fn discard(self) {
+        drop(self.connection.detach());
     }
 }
 
@@ -103,14 +228,16 @@ impl<D: Database> TimedPool<D> {
 #[derive(Debug)]
 pub struct TimedConnection<D: Database> {
     connection: PoolConnection<D>,
+    replaced: CancellationToken,
     is_remote: bool,
     is_at_rest: bool,
 }
 
 impl<D: Database> TimedConnection<D> {
-    /// Marks the connection as idle if `answer` shows that the server answered all statements.
+    /// Marks the connection as idle if `answer` shows that the server answered all statements, and will answer further
+    /// ones.
     pub fn answered<T>(mut self, answer: &Result<T, Error>) {
-        self.is_at_rest = matches!(answer, Ok(_) | Err(Error::Database(_)));
+        self.is_at_rest = answer.as_ref().err().is_none_or(|error| !is_unusable_after(error));
     }
 }
 

@@ -16,8 +16,8 @@ fn for_an_hour() -> Options {
 async fn age(app: &App) {
     const SQL: &str = "UPDATE commits SET at = at - 7200000000";
     match app.store().db() {
-        Db::Sqlite(pools) => drop(sqlx::query(SQL).execute(pools.writer.pool()).await.unwrap()),
-        Db::Postgres(pools) => drop(sqlx::query(SQL).execute(pools.writer.pool()).await.unwrap()),
+        Db::Sqlite(pools) => drop(sqlx::query(SQL).execute(&pools.writer.pool()).await.unwrap()),
+        Db::Postgres(pools) => drop(sqlx::query(SQL).execute(&pools.writer.pool()).await.unwrap()),
     }
 }
 

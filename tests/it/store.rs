@@ -169,8 +169,8 @@ impl Log {
     async fn commits(&self) -> i64 {
         const SQL: &str = "SELECT COUNT(*) FROM commits";
         match self.store.db() {
-            Db::Sqlite(pools) => sqlx::query_scalar(SQL).fetch_one(pools.reader.pool()).await.unwrap(),
-            Db::Postgres(pools) => sqlx::query_scalar(SQL).fetch_one(pools.reader.pool()).await.unwrap(),
+            Db::Sqlite(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.reader.pool()).await.unwrap(),
+            Db::Postgres(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.reader.pool()).await.unwrap(),
         }
     }
 
@@ -178,8 +178,8 @@ impl Log {
     async fn sql(&self, text: &str) {
         let text = AssertSqlSafe(text.to_owned());
         match self.store.db() {
-            Db::Sqlite(pools) => drop(sqlx::raw_sql(text).execute(pools.writer.pool()).await.unwrap()),
-            Db::Postgres(pools) => drop(sqlx::raw_sql(text).execute(pools.reader.pool()).await.unwrap()),
+            Db::Sqlite(pools) => drop(sqlx::raw_sql(text).execute(&pools.writer.pool()).await.unwrap()),
+            Db::Postgres(pools) => drop(sqlx::raw_sql(text).execute(&pools.reader.pool()).await.unwrap()),
         }
     }
 }

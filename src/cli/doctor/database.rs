@@ -36,6 +36,7 @@ pub async fn check(config: &Config) -> Database {
         Err(error) => {
             let advice = match error {
                 StoreError::Url { .. } => "Write the URL in one of these forms.".to_owned(),
+                StoreError::PostgresUrl { .. } => "Fix this part of the URL.".to_owned(),
                 _ => format!("Check that {} is running and reachable and accepts this user.", without_password(&url)),
             };
             Database {

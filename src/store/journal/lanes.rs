@@ -18,7 +18,7 @@ use super::writer::Writer;
 use super::{Entry, JournalError, QUEUE, Sink};
 use crate::domain::{Clock, IdGenerator, Shard};
 use crate::store::Db;
-use crate::store::db::JOURNAL_CONNECTIONS;
+use crate::store::server::pools::JOURNAL_CONNECTIONS;
 
 /// Maximum number of shards to which a node writes new calls.
 const MAX_LANES: usize = JOURNAL_CONNECTIONS as usize;

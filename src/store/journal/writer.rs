@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join;
-use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Postgres};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -22,6 +21,8 @@ use crate::domain::{Clock, IdGenerator, KeyClaim, Shard, Tenant, Time};
 use crate::formats::native::ToolCall;
 use crate::store::calls::StoredVersion;
 use crate::store::db::Pools;
+use crate::store::server::confirm::wait_for_standbys;
+use crate::store::timeout::PinnedConnection;
 use crate::store::{Db, StoreError, shards};
 
 /// Maximum number of units in one commit.
@@ -56,7 +57,7 @@ pub(super) struct Writer {
     /// it.
     last_known_pos: i64,
     /// The Postgres connection, kept across commits: each acquire and release of a pooled connection costs a task.
-    connection: Option<PoolConnection<Postgres>>,
+    connection: Option<PinnedConnection<Postgres>>,
     /// The previous commit, until it is published.
     unpublished: Option<Unpublished>,
 }
@@ -284,11 +285,17 @@ impl Writer {
             Db::Sqlite(pools) => Ok(sqlite::find(&mut pools.writer.pool().acquire().await?, known, batch.id).await?),
             Db::Postgres(pools) => {
                 let mut connection = acquire(self.connection.take(), pools).await?;
-                let looked =
-                    tokio::time::timeout(COMMIT_TIMEOUT, postgres::find(&mut connection, known, batch.id)).await;
-                let found = looked.map_or(Err(CommitError::TimedOut), |found| Ok(found?));
+                let look = connection.run(async |connection| {
+                    let found = postgres::find(connection, known, batch.id).await?;
+                    if found.is_some() {
+                        wait_for_standbys(connection).await?;
+                    }
+                    Ok(found)
+                });
+                let looked = tokio::time::timeout(COMMIT_TIMEOUT, look).await.ok().flatten();
+                let found = looked.unwrap_or(Err(CommitError::TimedOut));
                 if found.is_err() {
-                    drop(connection.detach());
+                    connection.discard();
                 } else {
                     self.connection = self.is_own.then_some(connection);
                 }
@@ -313,16 +320,20 @@ impl Writer {
                     self.is_open = true;
                 }
                 let mut connection = acquire(self.connection.take(), pools).await?;
-                let attempt =
-                    tokio::time::timeout(COMMIT_TIMEOUT, postgres::commit(&mut connection, self.shard, batch));
-                let outcome = attempt.await.unwrap_or(Err(CommitError::TimedOut));
-                if outcome.as_ref().is_err_and(is_transient) {
-                    // The state of the connection is unknown, so the next attempt uses a new one.
-                    drop(connection.detach());
-                } else {
-                    if batch.is_large() {
+                let shard = self.shard;
+                let attempt = connection.run(async |connection| {
+                    let outcome = postgres::commit(connection, shard, batch).await;
+                    if outcome.is_ok() && batch.is_large() {
                         connection.shrink_buffers();
                     }
+                    outcome
+                });
+                let outcome = tokio::time::timeout(COMMIT_TIMEOUT, attempt).await.ok().flatten();
+                let outcome = outcome.unwrap_or(Err(CommitError::TimedOut));
+                if outcome.as_ref().is_err_and(is_transient) {
+                    // The state of the connection is unknown, so the next attempt uses a new one.
+                    connection.discard();
+                } else {
                     self.connection = self.is_own.then_some(connection);
                 }
                 outcome
@@ -366,14 +377,14 @@ impl Writer {
     }
 }
 
-/// Returns the connection that was kept, or a new one.
+/// Returns the connection that was kept, or a new one if another server took over.
 async fn acquire(
-    kept: Option<PoolConnection<Postgres>>,
+    kept: Option<PinnedConnection<Postgres>>,
     pools: &Pools<Postgres>,
-) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+) -> Result<PinnedConnection<Postgres>, sqlx::Error> {
     match kept {
-        Some(connection) => Ok(connection),
-        None => pools.writer.pool().acquire().await,
+        Some(connection) if !connection.is_replaced() => Ok(connection),
+        _ => pools.writer.pin().await,
     }
 }
 

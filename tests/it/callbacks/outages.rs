@@ -62,7 +62,7 @@ impl Outage {
         match self {
             Self::Sqlite(store) => {
                 let Db::Sqlite(pools) = store.db() else { unreachable!() };
-                sqlx::raw_sql(sql).execute(pools.writer.pool()).await.unwrap();
+                sqlx::raw_sql(sql).execute(&pools.writer.pool()).await.unwrap();
             }
             Self::Postgres(cluster) => {
                 let cluster = cluster.clone();

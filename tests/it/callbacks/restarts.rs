@@ -13,8 +13,8 @@ async fn as_if_nothing_was_sent(store: &Store) {
     const SQL: &str = "UPDATE callbacks SET state = 0, attempts = 0, next_at = NULL, leased_until = NULL, \
         last_status = NULL, delivered_at = NULL";
     match store.db() {
-        Db::Sqlite(pools) => drop(sqlx::raw_sql(SQL).execute(pools.writer.pool()).await.unwrap()),
-        Db::Postgres(pools) => drop(sqlx::raw_sql(SQL).execute(pools.writer.pool()).await.unwrap()),
+        Db::Sqlite(pools) => drop(sqlx::raw_sql(SQL).execute(&pools.writer.pool()).await.unwrap()),
+        Db::Postgres(pools) => drop(sqlx::raw_sql(SQL).execute(&pools.writer.pool()).await.unwrap()),
     }
 }
 

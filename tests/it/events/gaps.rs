@@ -101,8 +101,8 @@ impl Desk {
 
     async fn execute(&self, sql: &'static str) {
         match self.store.db() {
-            Db::Sqlite(pools) => drop(sqlx::raw_sql(sql).execute(pools.writer.pool()).await.unwrap()),
-            Db::Postgres(pools) => drop(sqlx::raw_sql(sql).execute(pools.writer.pool()).await.unwrap()),
+            Db::Sqlite(pools) => drop(sqlx::raw_sql(sql).execute(&pools.writer.pool()).await.unwrap()),
+            Db::Postgres(pools) => drop(sqlx::raw_sql(sql).execute(&pools.writer.pool()).await.unwrap()),
         }
     }
 }

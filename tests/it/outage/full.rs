@@ -16,8 +16,8 @@ use crate::support::{Answer, App, Backend, Client, HttpTool, Options, eventually
 async fn sql(app: &App, text: &'static str) {
     let text = AssertSqlSafe(text);
     match app.store().db() {
-        Db::Sqlite(pools) => drop(sqlx::raw_sql(text).execute(pools.writer.pool()).await.unwrap()),
-        Db::Postgres(pools) => drop(sqlx::raw_sql(text).execute(pools.writer.pool()).await.unwrap()),
+        Db::Sqlite(pools) => drop(sqlx::raw_sql(text).execute(&pools.writer.pool()).await.unwrap()),
+        Db::Postgres(pools) => drop(sqlx::raw_sql(text).execute(&pools.writer.pool()).await.unwrap()),
     }
 }
 

@@ -227,7 +227,7 @@ on_both_databases!(
                 for (row, host) in rows.iter().zip(&hosts) {
                     query = query.bind(row.call_id).bind(row.url.to_string()).bind(host.clone()).bind(row.event_id);
                 }
-                query.execute(pools.writer.pool()).await.unwrap();
+                query.execute(&pools.writer.pool()).await.unwrap();
             }
             Db::Postgres(pools) => {
                 let text = format!("WITH called AS ({}) SELECT $1::int8", CallbackRow::insert_from_arrays(2));
@@ -238,7 +238,7 @@ on_both_databases!(
                     .bind(urls.iter().map(|url| &**url).collect::<Vec<_>>())
                     .bind(&hosts)
                     .bind(rows.iter().map(|row| row.event_id).collect::<Vec<_>>())
-                    .execute(pools.writer.pool())
+                    .execute(&pools.writer.pool())
                     .await
                     .unwrap();
             }
