@@ -57,7 +57,7 @@ fn is_long() -> bool {
 }
 
 /// Returns the number for the current form.
-fn times(short: usize, long: usize) -> usize {
+pub fn times(short: usize, long: usize) -> usize {
     if is_long() { long } else { short }
 }
 
@@ -69,16 +69,16 @@ fn seed() -> u64 {
 }
 
 /// A service under load, with everything that the oracle needs.
-struct Scene {
+pub struct Scene {
     /// The nodes, all on one database. Most scenes have one node.
-    nodes: Vec<Killable>,
+    pub nodes: Vec<Killable>,
     counter: Counter,
     load: Load,
     listener: Listener,
     /// Watchers on another node, one group for each lost node.
     watchers: Watchers,
-    chance: Seeded,
-    figures: Figures,
+    pub chance: Seeded,
+    pub figures: Figures,
 }
 
 impl Scene {
@@ -90,6 +90,11 @@ impl Scene {
 
     /// Opens a scene with the given number of nodes on an existing database.
     async fn open_at(name: &str, database_url: &str, nodes: usize) -> Self {
+        Self::open_with(name, database_url, nodes, CALLERS).await
+    }
+
+    /// Opens a scene with the given numbers of nodes and callers on an existing database.
+    pub async fn open_with(name: &str, database_url: &str, nodes: usize, callers: usize) -> Self {
         let seed = seed();
         println!("{name}: TOOLPOST_CHAOS_SEED={seed}");
         let mut chance = Seeded::new(seed);
@@ -104,7 +109,7 @@ impl Scene {
         }
         let doors: Vec<Client> = nodes.iter().map(Killable::client).collect();
         let listener = Listener::start(doors.clone());
-        let load = Load::start(doors, CALLERS, &mut chance);
+        let load = Load::start(doors, callers, &mut chance);
         Self { nodes, counter, load, listener, watchers: Watchers::default(), chance, figures }
     }
 
@@ -115,24 +120,24 @@ impl Scene {
     }
 
     /// Kills a node.
-    async fn kill(&mut self, node: usize) {
+    pub async fn kill(&mut self, node: usize) {
         self.nodes[node].kill().await;
         self.figures.deaths += 1;
     }
 
     /// Starts a killed node.
-    async fn start(&mut self, node: usize) {
+    pub async fn start(&mut self, node: usize) {
         self.figures.started(self.nodes[node].start().await);
     }
 
     /// Waits until a random number of further requests have finished.
-    async fn more(&mut self, requests: Range<u64>) {
+    pub async fn more(&mut self, requests: Range<u64>) {
         let requests = self.chance.within(requests);
         self.load.more(usize::try_from(requests).unwrap()).await;
     }
 
     /// Waits until every call has ended, and runs the oracle.
-    async fn close(mut self) {
+    pub async fn close(mut self) {
         let settling = Instant::now();
         let asked = tokio::time::timeout(LAST_ENDS, self.load.finish()).await;
         let Ok(asked) = asked else { panic!("these requests are not over: {}", self.load.open_requests().join(", ")) };

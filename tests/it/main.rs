@@ -25,6 +25,7 @@ mod drain;
 mod events;
 mod examples;
 mod external;
+mod failover;
 mod fuzz;
 mod gateway;
 mod generated_clients;

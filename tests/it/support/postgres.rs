@@ -12,6 +12,10 @@ use std::{env, fs, io, thread};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 
+mod replica;
+
+pub use replica::url_of;
+
 const USER: &str = "toolpost";
 
 /// The script of the watchdog. Reads until the pipe ends, then resumes frozen processes, stops the server (kills it if
@@ -70,6 +74,17 @@ impl PgCluster {
     /// # Panics
     /// Panics if PostgreSQL is not installed or does not start.
     pub fn start() -> Self {
+        let cluster = Self::prepare();
+        let mut initdb = cluster.program("initdb");
+        initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--username", USER, "--pgdata"]);
+        succeed(initdb.arg(cluster.data()));
+        cluster.configure();
+        cluster.start_again();
+        cluster
+    }
+
+    /// Creates the folder of a cluster, and its watchdog.
+    fn prepare() -> Self {
         let bin = bin_folder();
         let owner = Owner::needed();
         let folder = tempfile::Builder::new().prefix("toolpost-pg-").tempdir().expect("a temporary folder").keep();
@@ -86,18 +101,17 @@ impl PgCluster {
             .spawn()
             .expect("sh");
         let lifeline = watchdog.stdin.take();
-        let cluster =
-            Self { folder, bin, owner, databases: AtomicU32::new(0), frozen: Mutex::default(), watchdog, lifeline };
-        let data = cluster.data();
-        let mut initdb = cluster.program("initdb");
-        initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--username", USER, "--pgdata"]);
-        succeed(initdb.arg(&data));
-        let socket = format!("unix_socket_directories = '{}'\n", cluster.folder.display());
-        let file = data.join("postgresql.conf");
+        Self { folder, bin, owner, databases: AtomicU32::new(0), frozen: Mutex::default(), watchdog, lifeline }
+    }
+
+    /// Adds the settings to those that are shipped, or that were copied from a primary.
+    fn configure(&self) {
+        let place = self.folder.display();
+        let own = format!("unix_socket_directories = '{place}'\ninclude = '{place}/standbys.conf'\n");
+        let file = self.data().join("postgresql.conf");
         let shipped = fs::read_to_string(&file).expect("postgresql.conf");
-        fs::write(&file, shipped + SETTINGS + &socket).expect("postgresql.conf");
-        cluster.start_again();
-        cluster
+        self.write_standbys("");
+        fs::write(&file, shipped + SETTINGS + &own).expect("postgresql.conf");
     }
 
     /// Returns the folder of the cluster's programs.
