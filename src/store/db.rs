@@ -61,10 +61,10 @@ impl Db {
     /// Returns an error if the URL is invalid or the database is unreachable.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         if is_postgres(url) {
-            return Self::postgres(url).await;
+            return Box::pin(Self::postgres(url)).await;
         }
         if url.starts_with("sqlite:") {
-            return Self::sqlite(url).await;
+            return Box::pin(Self::sqlite(url)).await;
         }
         Err(StoreError::Url { url: without_password(url) })
     }

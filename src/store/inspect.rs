@@ -62,7 +62,7 @@ pub struct DatabaseInfo {
 /// Returns an error if the URL is invalid or the database is unreachable.
 pub async fn examine(url: &str) -> Result<Inspection, StoreError> {
     if is_postgres(url) {
-        return timeout::within(postgres(url)).await;
+        return timeout::within(Box::pin(postgres(url))).await;
     }
     if !url.starts_with("sqlite:") {
         return Err(StoreError::Url { url: without_password(url) });

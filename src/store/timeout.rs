@@ -114,7 +114,8 @@ impl<D: Database> TimedPool<D> {
     /// # Errors
     /// Returns the errors of the pool, or [`Error::PoolTimedOut`] after the timeout.
     pub async fn pin(&self) -> Result<PinnedConnection<D>, Error> {
-        let acquired = tokio::time::timeout(ANSWER, async {
+        // In a box, because the future of the pool is large, and every query contains it.
+        let acquired = Box::pin(async {
             loop {
                 let server = self.server.load_full();
                 if server.is_refused {
@@ -131,7 +132,7 @@ impl<D: Database> TimedPool<D> {
                 }
             }
         });
-        acquired.await.unwrap_or(Err(Error::PoolTimedOut))
+        tokio::time::timeout(ANSWER, acquired).await.unwrap_or(Err(Error::PoolTimedOut))
     }
 
     async fn lease(&self) -> Result<TimedConnection<D>, Error> {
