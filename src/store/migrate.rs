@@ -30,7 +30,7 @@ async fn apply(db: &Db, migrator: &Migrator) -> Result<(), StoreError> {
             alone.commit().await?;
         }
         Db::Postgres(pools) => {
-            let (pool, _) = pools.writer.dedicated();
+            let pool = pools.writer.dedicated();
             let mut connection = pool.acquire().await?;
             // A migration may take longer than the statement timeout.
             sqlx::query("SET statement_timeout = 0").execute(&mut *connection).await?;

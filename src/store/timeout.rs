@@ -100,13 +100,18 @@ impl<D: Database> TimedPool<D> {
         self.server.load().pool.clone()
     }
 
-    /// Returns a pool of one connection to the server in use, for a connection that is kept, and the token that is cancelled
-    /// when another server has to be used.
+    /// Returns the token that is cancelled when another server has to be used, for connections outside of the pool.
     #[must_use]
-    pub fn dedicated(&self) -> (Pool<D>, CancellationToken) {
+    pub fn replaced(&self) -> CancellationToken {
+        self.server.load().replaced.clone()
+    }
+
+    /// Returns a pool of one connection to the server in use, for a connection that is kept.
+    #[must_use]
+    pub fn dedicated(&self) -> Pool<D> {
         let server = self.server.load();
         let options = (*server.pool.connect_options()).clone();
-        (server.pool.options().clone().max_connections(1).connect_lazy_with(options), server.replaced.clone())
+        server.pool.options().clone().max_connections(1).connect_lazy_with(options)
     }
 
     /// Acquires a connection to the server in use. Starts again if another server has to be used meanwhile.

@@ -45,7 +45,9 @@ impl ServerPools {
             }
         };
         // A broken connection fails the write itself, which is retried, so connections are not tested before use.
-        let writer = pool(JOURNAL_CONNECTIONS + WRITERS).test_before_acquire(false).connect_lazy_with(planned_once(host.options.clone()));
+        let writer = pool(JOURNAL_CONNECTIONS + WRITERS)
+            .test_before_acquire(false)
+            .connect_lazy_with(planned_once(host.options.clone()));
         let queries = host.options.clone().options([("statement_timeout", READ_TIMEOUT_MS)]);
         Self { writer, reader: pool(READERS).connect_lazy_with(queries) }
     }

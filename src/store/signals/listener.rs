@@ -28,6 +28,7 @@ pub(super) async fn run(signals: Signals, pools: Arc<Pools<Postgres>>, node: Arc
 async fn listen(signals: &Signals, pools: &Pools<Postgres>, node: &str) {
     let (mut backoff, mut is_lost, mut is_first) = (BACKOFF.0, false, true);
     loop {
+        let replaced = pools.reader.replaced();
         match connect(pools).await {
             Ok(mut listener) => {
                 if is_lost {
@@ -40,7 +41,7 @@ async fn listen(signals: &Signals, pools: &Pools<Postgres>, node: &str) {
                 // Signals before this moment may have been missed.
                 signals.deliver_everything();
                 signals.0.outbox.push(signals.presence());
-                receive(signals, &mut listener, node).await;
+                replaced.run_until_cancelled(receive(signals, &mut listener, node)).await;
                 tracing::debug!("the connection for signals was lost");
             }
             Err(error) => {
