@@ -23,6 +23,7 @@ use crate::registry::Registry;
 use crate::store::{Journal, StoreError, Stores};
 
 mod admission;
+mod argument_chunks;
 pub mod argument_stream;
 mod call;
 mod call_order;
@@ -35,6 +36,7 @@ mod in_flight;
 mod inbox;
 pub mod live;
 mod memory_budget;
+mod notices;
 pub mod pauses;
 mod rates;
 mod recovery;
@@ -47,7 +49,8 @@ mod submit;
 mod tests;
 
 pub use admission::AdmissionControl;
-pub use argument_stream::{ArgumentStream, ArgumentStreamError, CompleteArguments};
+pub use argument_chunks::ChunkAnswer;
+pub use argument_stream::{ArgumentChunk, ArgumentStream, ArgumentStreamError, CompleteArguments};
 pub use call::accept::AcceptError;
 pub use call::arguments::try_arguments;
 pub use call::recorder::{PendingCall, RecordError};
@@ -55,6 +58,7 @@ pub use call_order::CallOrder;
 pub use control::{ControlOutcome, ControlPlane};
 pub use in_flight::{InFlightCalls, WaitOutcome};
 pub use memory_budget::{Footprint, MemoryBudget, NoRoom, Unread};
+pub use notices::{Notice, NoticeBoard};
 pub use rates::Rates;
 pub use recovery::Lease;
 pub use sessions::Sessions;
@@ -62,6 +66,7 @@ pub use settings::{Load, Settings};
 pub use submission::{KeyedError, Mode, Submission, SubmitError, Wait};
 pub use submit::Keyed;
 
+use argument_chunks::ChunkReceiver;
 use call::cached::Results;
 use call::interrupt::Shutdown;
 use follow::Followed;
@@ -94,8 +99,10 @@ pub struct Engine {
     pauses: Pauses,
     live: LiveCalls,
     inbox: Inbox,
+    chunks: ChunkReceiver,
     results: Results,
     sessions: SessionCalls,
+    notices: NoticeBoard,
     tasks: TaskTracker,
     shutdown: Shutdown,
 }
@@ -111,6 +118,7 @@ impl Engine {
         settings: Settings,
     ) -> Self {
         let live = LiveCalls::default();
+        let notices = NoticeBoard::new(stores.clone(), ids.clone(), settings.node.clone());
         Self {
             registry,
             journal,
@@ -120,10 +128,12 @@ impl Engine {
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
             inbox: Inbox::new(stores.clone(), settings.node.clone(), live.clone()),
+            chunks: ChunkReceiver::new(stores.clone(), settings.node.clone(), live.clone(), settings.store_patience),
             live,
             stores,
             results: Results::new(settings.results_bytes, clock.clone()),
             sessions: SessionCalls::default(),
+            notices,
             tasks: TaskTracker::new(),
             shutdown: Shutdown::default(),
             clock,
@@ -274,10 +284,15 @@ impl Engine {
         ControlPlane { registry, stores, ids, node: &settings.node, live, inbox }
     }
 
+    /// Returns the notices between this node and the others.
+    pub fn notices(&self) -> &NoticeBoard {
+        &self.notices
+    }
+
     /// Returns the operations that end sessions with their calls.
     pub fn sessions(&self) -> Sessions<'_> {
-        let Self { sessions: calls, registry, stores, clock, .. } = self;
-        Sessions { calls, control: self.control(), registry, stores, clock }
+        let Self { sessions: calls, notices, registry, stores, clock, .. } = self;
+        Sessions { calls, notices, control: self.control(), registry, stores, clock }
     }
 
     /// Deletes sessions that have been idle for `idle`, until `stop` fires.
@@ -306,7 +321,11 @@ impl Engine {
 
     /// Records heartbeats of this node and adopts the calls of lost nodes, until `stop` fires.
     pub async fn live_on(self: Arc<Self>, lease: Lease, stop: CancellationToken) {
-        Recovery { engine: &self, lease }.run_heartbeat(stop).await;
+        let recovery = Recovery { engine: &self, lease };
+        if lease.is_alone {
+            return recovery.run_heartbeat(stop).await;
+        }
+        tokio::join!(recovery.run_heartbeat(stop.clone()), self.chunks.run(stop));
     }
 
     /// Returns `true` if the engine no longer accepts calls.

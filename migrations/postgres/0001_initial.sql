@@ -73,7 +73,8 @@ CREATE TABLE idempotency_keys (
 );
 CREATE INDEX idempotency_keys_by_end ON idempotency_keys (expires_at);
 
--- One row per control message for a call of another node: a cancellation, a report or a result.
+-- One row per control message for a call of another node: a cancellation, a report, a result, or a chunk of arguments,
+-- which its answer replaces.
 CREATE TABLE inbox (
     id      UUID NOT NULL PRIMARY KEY,
     call_id UUID NOT NULL,
@@ -306,6 +307,24 @@ CREATE TABLE event_tickets (
 CREATE INDEX event_tickets_by_end ON event_tickets (expires_at);
 CREATE INDEX event_tickets_by_tenant ON event_tickets (tenant);
 
+-- One row per session of an MCP client before revision 2026-07-28, so that any node can serve it.
+CREATE TABLE mcp_sessions (
+    id      TEXT   NOT NULL PRIMARY KEY,
+    tenant  TEXT   NOT NULL,
+    key_id  UUID,             -- the key of its client; NULL for a JWT, and on an open service
+    params  TEXT   NOT NULL,  -- JSON: the parameters of `initialize`
+    used_at BIGINT NOT NULL   -- written rarely
+);
+CREATE INDEX mcp_sessions_by_use ON mcp_sessions (used_at);
+
+-- One row per call whose stream an MCP client has resumed, so that the node of a broken stream does not cancel the call.
+CREATE TABLE mcp_resumptions (
+    call_id UUID   NOT NULL PRIMARY KEY,
+    resumed BIGINT NOT NULL,  -- how often
+    at      BIGINT NOT NULL   -- the last time
+);
+CREATE INDEX mcp_resumptions_by_age ON mcp_resumptions (at);
+
 
 -- ---------------------------------------------------------------------------------------------------------------------
 -- The service
@@ -335,6 +354,15 @@ BEGIN
     END IF;
     RETURN TRUE;
 END $$;
+
+-- One row per notice and node that has not processed it: about calls that are not stored yet, and about MCP sessions.
+CREATE TABLE notices (
+    node TEXT NOT NULL,
+    id   UUID NOT NULL,
+    body TEXT NOT NULL,  -- JSON
+    PRIMARY KEY (node, id)
+);
+CREATE INDEX notices_by_id ON notices (id);
 
 -- One row per value that the service creates once and keeps.
 CREATE TABLE settings (

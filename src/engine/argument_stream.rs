@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
@@ -57,8 +58,20 @@ pub struct CompleteArguments {
     pub recorded: Option<oneshot::Sender<()>>,
 }
 
+/// A chunk of the arguments of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArgumentChunk {
+    /// The number of the chunk, from 1; `None` for the next chunk.
+    pub seq: Option<u64>,
+    /// The text to append.
+    pub delta: String,
+    /// `true` if the arguments are complete with this chunk.
+    pub is_final: bool,
+}
+
 /// An error returned when a chunk is rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
 pub enum ArgumentStreamError {
     /// Chunks before this one are missing.
     #[error("the next chunk is {expected}")]
@@ -119,6 +132,11 @@ impl ArgumentStream {
     /// Returns `true` if the other calls of the stream do not wait for this call.
     pub fn is_asynchronous(&self) -> bool {
         self.0.is_asynchronous
+    }
+
+    /// Returns `true` if more chunks are expected.
+    pub(super) fn is_open(&self) -> bool {
+        !self.state().is_over
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -9,11 +9,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::argument_chunks::ChunkAnswer;
+use super::argument_stream::{ArgumentChunk, ArgumentStreamError};
 use super::control_message::ControlMessage;
 use super::inbox::Inbox;
 use super::live::{CallHandle, LiveCalls, accepts_posted_result};
 use crate::domain::{Call, IdGenerator, Phase, Status, Tenant, ToolOutput};
 use crate::executor::report::Report;
+use crate::formats::stream::partial::LIMIT;
 use crate::registry::{Entry, Registry};
 use crate::store::{StoreError, Stores};
 
@@ -29,6 +32,9 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum time until it is known whether a posted result ended a call on another node. Longer than the lease of a lost
 /// node.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Interval between two checks for the answer to a chunk of arguments.
+const ANSWER_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Interval between two checks of a call.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -212,6 +218,67 @@ impl ControlPlane<'_> {
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
+    }
+
+    /// Delivers a chunk of the streamed arguments of a tenant's call, to whichever node runs the call. Waits until complete
+    /// arguments are recorded, at most for `patience`.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn supply(
+        &self,
+        tenant: &Tenant,
+        id: Uuid,
+        chunk: ArgumentChunk,
+        patience: Duration,
+    ) -> Result<ChunkAnswer, StoreError> {
+        const CLOSED: ChunkAnswer = ChunkAnswer::Refused(ArgumentStreamError::Closed);
+        if let Some(stream) = self.live.of(tenant, id).and_then(|handle| handle.draft) {
+            return Ok(chunk.apply(&stream, patience).await);
+        }
+        if self.owner_of(id).await?.as_ref() != Some(tenant) {
+            return Ok(ChunkAnswer::NoSuchCall);
+        }
+        match self.locate(id).await? {
+            CallLocation::Missing => Ok(ChunkAnswer::NoSuchCall),
+            CallLocation::Elsewhere(call) if call.phase == Phase::Arguments => self.ask_owner(id, chunk).await,
+            _ => Ok(CLOSED),
+        }
+    }
+
+    /// Stores a chunk for the node that runs the call, and waits for its answer.
+    async fn ask_owner(&self, call: Uuid, chunk: ArgumentChunk) -> Result<ChunkAnswer, StoreError> {
+        const CLOSED: ChunkAnswer = ChunkAnswer::Refused(ArgumentStreamError::Closed);
+        if chunk.delta.len() > LIMIT {
+            return Ok(ChunkAnswer::Refused(ArgumentStreamError::TooLong));
+        }
+        let (id, message) = (self.ids.next(), ControlMessage::Chunk { chunk }.message(call)?);
+        if !self.stores.leave_message(id, &message).await? {
+            return Ok(match self.locate(call).await? {
+                CallLocation::Missing | CallLocation::Ended => CLOSED,
+                _ => ChunkAnswer::Refused(ArgumentStreamError::NoRoom),
+            });
+        }
+        // A signal to the node that runs the call belongs here; without one, it reads again soon.
+        let mut until = Instant::now() + DECISION_TIMEOUT;
+        let mut is_over = false;
+        let otherwise = loop {
+            let (answer, has_ended) = self.stores.answer_to(id, call).await?;
+            if let Some(answer) = answer {
+                self.stores.forget_message(id).await?;
+                return Ok(serde_json::from_str(&answer).unwrap_or(ChunkAnswer::Unanswered));
+            }
+            if has_ended && !is_over {
+                // The chunk may have completed the call; then its answer follows.
+                (is_over, until) = (true, Instant::now() + COMMIT_TIMEOUT);
+            }
+            if Instant::now() < until {
+                tokio::time::sleep(ANSWER_INTERVAL).await;
+            } else if self.stores.withdraw_chunk(id).await? {
+                break if is_over { CLOSED } else { ChunkAnswer::Unanswered };
+            }
+        };
+        Ok(otherwise)
     }
 
     /// Waits until it is known whether a stored result ends a call on another node. The tool may also answer the

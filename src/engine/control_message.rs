@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::argument_stream::ArgumentChunk;
 use crate::domain::{Failure, Outcome, ToolOutput};
 use crate::store::StoreError;
-use crate::store::inbox::{CANCEL, Message, PROGRESS, RESULT};
+
+use crate::store::inbox::{CANCEL, CHUNK, Message, PROGRESS, RESULT};
 
 /// A message to a call.
 #[derive(Debug, Serialize, Deserialize)]
@@ -19,6 +21,7 @@ pub(super) enum ControlMessage {
     Cancel,
     Progress { report: Value },
     Result { answer: WireOutput },
+    Chunk { chunk: ArgumentChunk },
 }
 
 /// The stored form of a tool output.
@@ -45,6 +48,7 @@ impl ControlMessage {
             Self::Cancel => CANCEL,
             Self::Progress { .. } => PROGRESS,
             Self::Result { .. } => RESULT,
+            Self::Chunk { .. } => CHUNK,
         }
     }
 

@@ -110,6 +110,8 @@ impl Inbox {
                     // The report was validated when it was received.
                     Err(_) => self.stores.forget_message(id).await?,
                 },
+                // Chunks are read by `argument_chunks`.
+                Ok(ControlMessage::Chunk { .. }) => {}
                 Err(error) => {
                     tracing::error!(%call, %error, "a message about a call cannot be read");
                     self.stores.forget_message(id).await?;

@@ -19,7 +19,7 @@ use super::submission::Mode;
 use super::{Engine, schedule};
 use crate::access::Access;
 use crate::domain::call::StatusUpdate;
-use crate::domain::{Call, Caller, Failure, Phase, Scopes, Session, Status};
+use crate::domain::{Call, Caller, Failure, Phase, Scopes, Session, Status, Time};
 use crate::registry::Entry;
 use crate::store::StoreError;
 use crate::store::nodes::Beaten;
@@ -109,7 +109,7 @@ impl Recovery<'_> {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
                 _ = beat.tick() => self.beat_and_adopt(&mut grace, &mut has_unknown_calls).await,
-                _ = inbox.tick() => self.engine.inbox.process_inbox().await,
+                _ = inbox.tick() => self.process_messages().await,
             };
             if let Err(error) = done {
                 // Other nodes may have been cut off, too.
@@ -126,8 +126,18 @@ impl Recovery<'_> {
                 let _ = self.engine.stores.forget_keys(now).await;
                 let _ = self.engine.stores.delete_ended_tickets(now).await;
                 let _ = self.engine.stores.delete_ended_pauses(now).await;
+                let old = Time(now.0.saturating_sub(i64::try_from(CLEANUP_INTERVAL.as_micros()).unwrap_or(i64::MAX)));
+                let _ = self.engine.stores.forget_old_chunks(old).await;
+                let _ = self.engine.stores.forget_notices_of_lost_nodes().await;
+                let _ = self.engine.stores.delete_idle_mcp_sessions(now).await;
             }
         }
+    }
+
+    /// Processes what other nodes have stored for this one.
+    async fn process_messages(&self) -> Result<(), StoreError> {
+        self.engine.inbox.process_inbox().await?;
+        self.engine.notices.process(|notice| self.engine.sessions.apply(notice)).await
     }
 
     async fn beat_and_adopt(&self, grace: &mut GracePeriod, has_unknown_calls: &mut bool) -> Result<(), StoreError> {
@@ -136,6 +146,7 @@ impl Recovery<'_> {
         let nodes = stores.nodes(self.lease.lease).await;
         self.beat().await?;
         let nodes = nodes?;
+        self.engine.chunks.note_peers(nodes.iter().any(|node| *node.node != **own));
         // Without its row, this node was declared lost, and other nodes may have adopted its calls.
         *has_unknown_calls |= !nodes.iter().any(|node| *node.node == **own);
         if !self.lease.adopts_calls || self.engine.is_draining() {

@@ -11,7 +11,8 @@ use uuid::Uuid;
 
 use super::control::{ControlOutcome, ControlPlane};
 use super::live::CallTable;
-use crate::domain::{Clock, Completion, Session, SessionState, Time, ToolOutput};
+use super::notices::{Notice, NoticeBoard};
+use crate::domain::{Clock, Completion, Session, SessionState, Tenant, Time, ToolOutput};
 use crate::registry::Registry;
 use crate::store::{Store, StoreError, Stores};
 
@@ -36,6 +37,18 @@ pub struct SessionCall {
 }
 
 impl SessionCalls {
+    /// Applies a notice of another node.
+    pub(super) fn apply(&self, notice: &Notice) {
+        let Notice::SessionsAborted { tenant, sessions } = notice else { return };
+        let tenant = Tenant::stored(tenant);
+        sessions.iter().for_each(|session| self.cancel_all(&(tenant.clone(), session.clone())));
+    }
+
+    /// Cancels the calls of a session.
+    fn cancel_all(&self, session: &SessionKey) {
+        self.of(session).iter().for_each(|call| call.cancel.cancel());
+    }
+
     /// Returns the calls of a session. Looks at all calls, because sessions rarely end.
     pub(super) fn of(&self, session: &SessionKey) -> Vec<SessionCall> {
         self.calls().values().filter(|call| call.session == *session).cloned().collect()
@@ -51,6 +64,7 @@ impl SessionCalls {
 #[derive(Debug)]
 pub struct Sessions<'a> {
     pub(super) calls: &'a SessionCalls,
+    pub(super) notices: &'a NoticeBoard,
     pub(super) control: ControlPlane<'a>,
     pub(super) registry: &'a Registry,
     pub(super) stores: &'a Stores,
@@ -102,7 +116,9 @@ impl Sessions<'_> {
         if let Some(call) = session.parent_call {
             self.control.cancel(store.tenant(), call).await?;
         }
-        Ok(())
+        // Only the node that runs a call knows it before it is stored.
+        let sessions = seen.iter().map(|id| Arc::from(id.as_str())).collect();
+        self.notices.post_and_wait(&Notice::SessionsAborted { tenant: store.tenant().shared(), sessions }).await
     }
 
     /// Aborts and deletes a session. Returns `false` if the session no longer existed.
@@ -117,8 +133,7 @@ impl Sessions<'_> {
     }
 
     async fn cancel_calls_of(&self, store: &Store, session: &str) -> Result<(), StoreError> {
-        let here = self.calls.of(&(store.tenant().clone(), session.into()));
-        here.iter().for_each(|call| call.cancel.cancel());
+        self.calls.cancel_all(&(store.tenant().clone(), session.into()));
         let mut after = Uuid::nil();
         loop {
             let page = store.session_pending(session, after, PAGE).await?;

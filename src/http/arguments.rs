@@ -5,7 +5,6 @@ use std::time::Duration;
 use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::request_headers::Preference;
@@ -13,7 +12,7 @@ use super::responses::{InvalidBody, Unavailable, UnknownCall};
 use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, Problem, extract, reply, wait};
 use crate::access::Access;
 use crate::domain::{Phase, Status};
-use crate::engine::{ArgumentStream, ArgumentStreamError, CompleteArguments, Wait};
+use crate::engine::{ArgumentChunk as EngineChunk, ArgumentStreamError, ChunkAnswer, Wait};
 use crate::executor::ToolRole;
 use crate::formats::native::ToolCall;
 use crate::formats::stream::partial;
@@ -70,7 +69,6 @@ enum PatchAnswer<'a> {
         (status = 202, description = "Accepted. With `final`: the arguments are recorded, and the call continues at `Location`", body = PatchAnswer,
             headers(("Location" = String, description = "With `final`: `/tool-calls/{id}`"))),
         (status = 409, description = "`SEQUENCE_GAP`: a chunk is missing. `ARGUMENTS_COMPLETE`: the arguments are already complete"),
-        (status = 421, description = "Another node runs the call; send the chunks to that node"),
         BodyErrors, UnknownCall, InvalidBody, Unavailable))]
 pub(super) async fn patch(
     Api { state, access }: Api,
@@ -87,15 +85,25 @@ pub(super) async fn patch(
         return Err(Problem::field("", "must have `delta`, or `final`, or both"));
     }
     check_may_supply(&access, id).await?;
-    let Some(draft) = state.engine.draft(access.tenant(), id) else {
-        return Err(problem_of_closed(&state, &access, id).await?);
+    let chunk = EngineChunk { seq, delta: delta.unwrap_or_default(), is_final: r#final };
+    let patience = Duration::from_millis(state.config.store.patience_ms);
+    let seq = match state.engine.control().supply(access.tenant(), id, chunk, patience).await? {
+        ChunkAnswer::Accepted(seq) => seq,
+        ChunkAnswer::Refused(error) => return Err(refused(error)),
+        ChunkAnswer::NoSuchCall => return Err(extract::no_such_call(&id.to_string())),
+        ChunkAnswer::NotRecorded => {
+            return Err(Problem::store_unavailable("the arguments could not be recorded in time"));
+        }
+        ChunkAnswer::Unanswered => {
+            return Err(Problem::store_unavailable(
+                "the node that runs the call did not answer in time; repeat the chunk with its `seq`",
+            ));
+        }
     };
-    let taken = draft.push(seq, delta.as_deref().unwrap_or_default()).map_err(refused)?;
     if r#final {
-        return complete(&state, &access, id, &draft, &headers).await;
+        return answer_complete(&state, &access, id, &headers).await;
     }
-    let taken = ChunkAccepted { id, status: Status::Wait, phase: Phase::Arguments, seq: taken };
-    Ok(reply::accepted(&taken))
+    Ok(reply::accepted(&ChunkAccepted { id, status: Status::Wait, phase: Phase::Arguments, seq }))
 }
 
 /// Checks that the caller may use the call's tool.
@@ -114,21 +122,8 @@ async fn check_may_supply(access: &Access, id: Uuid) -> HttpResult<()> {
     found.map(drop).ok_or_else(|| extract::no_such_call(&id.to_string()))
 }
 
-async fn complete(
-    state: &AppState,
-    access: &Access,
-    id: Uuid,
-    draft: &ArgumentStream,
-    headers: &HeaderMap,
-) -> HttpResult {
-    let (recorded, is_recorded) = oneshot::channel();
-    draft.complete(CompleteArguments { recorded: Some(recorded), ..CompleteArguments::default() }).map_err(refused)?;
-    let patience = Duration::from_millis(state.config.store.patience_ms);
-    match tokio::time::timeout(patience, is_recorded).await {
-        // A dropped sender means that the call has ended or has been adopted by another node.
-        Ok(Ok(()) | Err(_)) => {}
-        Err(_) => return Err(Problem::store_unavailable("the arguments could not be recorded in time")),
-    }
+/// Returns the call, after the time that the caller waits for its end.
+async fn answer_complete(state: &AppState, access: &Access, id: Uuid, headers: &HeaderMap) -> HttpResult {
     let wait = match Preference::of(headers).map(Preference::wait) {
         Some(Wait::For(longest)) => longest,
         _ => Duration::ZERO,
@@ -141,25 +136,8 @@ async fn complete(
 fn refused(error: ArgumentStreamError) -> Problem {
     match error {
         ArgumentStreamError::Gap { .. } => Problem::conflict("SEQUENCE_GAP", error.to_string()),
-        ArgumentStreamError::Closed => arguments_complete(),
+        ArgumentStreamError::Closed => Problem::conflict("ARGUMENTS_COMPLETE", error.to_string()),
         ArgumentStreamError::NoRoom => Problem::too_many_calls(),
         ArgumentStreamError::TooLong => Problem::arguments_too_large(partial::LIMIT),
     }
-}
-
-fn arguments_complete() -> Problem {
-    Problem::conflict("ARGUMENTS_COMPLETE", ArgumentStreamError::Closed.to_string())
-}
-
-/// Returns the reason why this node accepts no arguments for the call.
-async fn problem_of_closed(state: &AppState, access: &Access, id: Uuid) -> HttpResult<Problem> {
-    let call = extract::find_call(access, id).await?;
-    if call.phase == Phase::Arguments
-        && state.engine.draft(access.tenant(), id).is_none()
-        && call.node != *state.engine.node()
-    {
-        let detail = format!("the call runs on node \"{}\"; send its arguments to that node", call.node);
-        return Ok(Problem::misdirected(detail));
-    }
-    Ok(arguments_complete())
 }

@@ -195,11 +195,6 @@ impl Problem {
         problem.with(header::CONTENT_RANGE, format!("bytes */{length}"))
     }
 
-    /// 421: another node runs the call.
-    pub(super) fn misdirected(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::MISDIRECTED_REQUEST, "WRONG_NODE", detail)
-    }
-
     /// 422: the body or the query does not match its schema.
     pub(super) fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {

@@ -1,9 +1,12 @@
 //! Messages to unfinished calls. The node that owns a call reads them here. A stored message is durable: it stays until
 //! the call has ended or recorded it, even if another node takes the call over.
+//!
+//! A chunk of streamed arguments is a message with an answer, which replaces the message. The sender deletes both.
 
 use uuid::Uuid;
 
 use super::{StoreError, Stores};
+use crate::domain::Time;
 
 /// Maximum number of messages read at a time. Each may be as large as a request.
 const PAGE: i64 = 16;
@@ -11,6 +14,8 @@ const PAGE: i64 = 16;
 const CANCELS: usize = 256;
 /// Maximum number of waiting reports of one call.
 const REPORTS: i64 = 256;
+/// Maximum number of unanswered chunks of one call.
+const CHUNKS: i64 = 64;
 
 /// The kind of a cancellation.
 pub const CANCEL: &str = "cancel";
@@ -19,13 +24,17 @@ pub const PROGRESS: &str = "progress";
 /// The kind of a posted result, or of the failure with which a call ended before a result was posted. A call has at
 /// most one such message.
 pub const RESULT: &str = "result";
+/// The kind of a chunk of streamed arguments.
+pub const CHUNK: &str = "chunk";
+/// The kind of an answer to a chunk.
+pub const ANSWER: &str = "answer";
 
 /// A message to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// The recipient.
     pub call: Uuid,
-    /// The kind: [`CANCEL`], [`PROGRESS`] or [`RESULT`].
+    /// The kind: [`CANCEL`], [`PROGRESS`], [`RESULT`], [`CHUNK`] or [`ANSWER`].
     pub kind: String,
     /// The content, as JSON.
     pub body: String,
@@ -33,7 +42,7 @@ pub struct Message {
 
 impl Stores {
     /// Stores a message for the node that owns the call. Returns `false` if the message is rejected: the call has
-    /// ended, already has a result or cancellation of this kind, or has too many waiting reports.
+    /// ended, already has a result or cancellation of this kind, or has too many waiting reports or chunks.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -42,7 +51,11 @@ impl Stores {
             WHERE c.id = $2 AND c.status + 0 < 2 AND (SELECT COUNT(*) FROM inbox AS i \
             WHERE i.call_id = $2 AND i.kind = $3) < $5 ON CONFLICT DO NOTHING";
         let Message { call, kind, body } = message;
-        let most = if kind == PROGRESS { REPORTS } else { 1 };
+        let most = match kind.as_str() {
+            PROGRESS => REPORTS,
+            CHUNK => CHUNKS,
+            _ => 1,
+        };
         let insert = self.db.write(SQL).bind(id).bind(call).bind(kind).bind(body).bind(most);
         Ok(insert.execute().await? > 0)
     }
@@ -100,25 +113,27 @@ impl Stores {
         Ok(count > 0)
     }
 
-    /// Returns messages to unfinished calls of this node after message `after`, oldest first. They stay stored until
-    /// they are deleted.
+    /// Returns messages to unfinished calls of this node after message `after`, oldest first, without chunks. They stay
+    /// stored until they are deleted.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn messages(&self, node: &str, after: Uuid) -> Result<Vec<(Uuid, Message)>, StoreError> {
-        const SQL: &str = "SELECT id, call_id, kind, body FROM inbox WHERE id > $1 AND EXISTS (SELECT 1 FROM tool_calls \
-            AS c WHERE c.id = inbox.call_id AND c.node = $2 AND c.status < 2) ORDER BY id LIMIT $3";
+        const SQL: &str = "SELECT id, call_id, kind, body FROM inbox WHERE id > $1 AND kind NOT IN ('chunk', 'answer') \
+            AND EXISTS (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id AND c.node = $2 AND c.status < 2) \
+            ORDER BY id LIMIT $3";
         let rows = self.db.read(SQL).bind(after).bind(node).bind(PAGE).all().await?;
         Ok(rows.into_iter().map(message).collect())
     }
 
-    /// Returns messages to one unfinished call of this node after message `after`, oldest first.
+    /// Returns messages to one unfinished call of this node after message `after`, oldest first, without chunks.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn messages_of(&self, node: &str, call: Uuid, after: Uuid) -> Result<Vec<(Uuid, Message)>, StoreError> {
-        const SQL: &str = "SELECT id, call_id, kind, body FROM inbox WHERE call_id = $1 AND id > $2 AND EXISTS \
-            (SELECT 1 FROM tool_calls AS c WHERE c.id = $1 AND c.node = $3 AND c.status + 0 < 2) ORDER BY id LIMIT $4";
+        const SQL: &str = "SELECT id, call_id, kind, body FROM inbox WHERE call_id = $1 AND id > $2 \
+            AND kind NOT IN ('chunk', 'answer') AND EXISTS (SELECT 1 FROM tool_calls AS c WHERE c.id = $1 \
+            AND c.node = $3 AND c.status + 0 < 2) ORDER BY id LIMIT $4";
         let rows = self.db.read(SQL).bind(call).bind(after).bind(node).bind(PAGE).all().await?;
         Ok(rows.into_iter().map(message).collect())
     }
@@ -132,14 +147,69 @@ impl Stores {
         self.db.write(SQL).bind(id).execute().await.map(drop)
     }
 
-    /// Deletes all messages to ended calls of any node.
+    /// Deletes all messages to ended calls of any node, except chunks, whose senders wait for an answer.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn forget_messages_of_ended(&self) -> Result<(), StoreError> {
-        const SQL: &str = "DELETE FROM inbox WHERE EXISTS \
+        const SQL: &str = "DELETE FROM inbox WHERE kind NOT IN ('chunk', 'answer') AND EXISTS \
             (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id AND c.status > 1)";
         self.db.write(SQL).execute().await.map(drop)
+    }
+
+    /// Returns unanswered chunks of calls of this node after message `after`, oldest first. The flag says whether the
+    /// call has ended.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn chunks(&self, node: &str, after: Uuid) -> Result<Vec<(Uuid, Message, bool)>, StoreError> {
+        const SQL: &str = "SELECT i.id, i.call_id, i.kind, i.body, c.status > 1 FROM inbox AS i \
+            JOIN tool_calls AS c ON c.id = i.call_id WHERE i.id > $1 AND i.kind = 'chunk' AND c.node = $2 \
+            ORDER BY i.id LIMIT $3";
+        let rows: Vec<(Uuid, Uuid, String, String, bool)> =
+            self.db.read(SQL).bind(after).bind(node).bind(PAGE).all().await?;
+        let chunk = |(id, call, kind, body, has_ended)| (id, Message { call, kind, body }, has_ended);
+        Ok(rows.into_iter().map(chunk).collect())
+    }
+
+    /// Replaces a chunk with its answer. Does nothing if the sender has withdrawn the chunk.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn answer_chunk(&self, id: Uuid, answer: &str) -> Result<(), StoreError> {
+        const SQL: &str = "UPDATE inbox SET kind = 'answer', body = $2 WHERE id = $1 AND kind = 'chunk'";
+        self.db.write(SQL).bind(id).bind(answer).execute().await.map(drop)
+    }
+
+    /// Returns the answer to a chunk, if it is stored, and whether the call has ended. A call that no longer exists
+    /// counts as ended.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn answer_to(&self, id: Uuid, call: Uuid) -> Result<(Option<String>, bool), StoreError> {
+        const SQL: &str = "SELECT (SELECT body FROM inbox WHERE id = $1 AND kind = 'answer'), \
+            NOT EXISTS (SELECT 1 FROM tool_calls WHERE id = $2 AND status + 0 < 2)";
+        self.db.read(SQL).bind(id).bind(call).one().await
+    }
+
+    /// Withdraws a chunk. Returns `false` if it was answered in the meantime.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn withdraw_chunk(&self, id: Uuid) -> Result<bool, StoreError> {
+        const SQL: &str = "DELETE FROM inbox WHERE id = $1 AND kind = 'chunk'";
+        Ok(self.db.write(SQL).bind(id).execute().await? > 0)
+    }
+
+    /// Deletes chunks and answers older than `before`: their senders are gone.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn forget_old_chunks(&self, before: Time) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM inbox WHERE kind IN ('chunk', 'answer') AND id < $1";
+        // An id of version 7 begins with its time in milliseconds.
+        let first = Uuid::from_u128(u128::from(before.0.unsigned_abs() / 1000) << 80);
+        self.db.write(SQL).bind(first).execute().await.map(drop)
     }
 }
 

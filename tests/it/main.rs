@@ -5,6 +5,7 @@
 #[macro_use]
 mod support;
 
+mod any_node;
 mod architecture;
 mod arguments;
 mod async_calls;

@@ -11,7 +11,7 @@ mod ends;
 mod shutdown;
 
 /// Opens a call and returns its id.
-async fn open(app: &Client, name: &str, beginning: &str) -> String {
+pub async fn open(app: &Client, name: &str, beginning: &str) -> String {
     let body = json!({"id": "call_1", "name": name, "partial": true, "arguments": beginning});
     let answer = app.post("/tool-calls", &body).await;
     assert_eq!(answer.status, 202, "{}", answer.json);
@@ -20,12 +20,12 @@ async fn open(app: &Client, name: &str, beginning: &str) -> String {
     call["id"].as_str().unwrap().to_owned()
 }
 
-async fn patch(app: &Client, id: &str, body: &Value) -> Response {
+pub async fn patch(app: &Client, id: &str, body: &Value) -> Response {
     send(app.request(Method::PATCH, &format!("/tool-calls/{id}/arguments")).json(body)).await
 }
 
 /// Sends a chunk and checks that it is accepted.
-async fn piece(app: &Client, id: &str, body: Value) {
+pub async fn piece(app: &Client, id: &str, body: Value) {
     let answer = patch(app, id, &body).await;
     // The call may have ended when the last chunk is answered.
     let is_taken = answer.status == 202 || answer.status == 200 && body["final"] == true;

@@ -22,6 +22,7 @@ mod frozen_connections;
 mod groups;
 mod inbox;
 mod leases;
+mod mcp_sessions;
 mod mixed_commits;
 mod pages;
 mod publication;

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::ends::assert_truncated;
 use super::{ended, open, piece};
 use crate::support::calls::gated;
-use crate::support::{App, Backend, Node};
+use crate::support::{Backend, Node};
 
 on_both_databases!(
     async fn a_killed_service_ends_it_as_truncated_at_its_next_start(backend: Backend) {
@@ -36,14 +36,3 @@ on_both_databases!(
         assert_eq!(ended(&node, &running).await["error"]["code"], "OUTCOME_UNKNOWN");
     }
 );
-
-#[tokio::test(flavor = "multi_thread")]
-async fn another_node_says_where_its_pieces_go() {
-    let app = App::start(Backend::Postgres).await;
-    let other = app.second().await;
-    let id = open(&app, "echo", "{").await;
-    let astray = super::patch(&other, &id, &json!({"delta": "}"})).await;
-    assert_eq!((astray.status, &astray.json["code"]), (421, &json!("WRONG_NODE")), "{}", astray.json);
-    piece(&app, &id, json!({"delta": "}", "final": true})).await;
-    assert_eq!(ended(&other, &id).await["status"], "SUCCESS");
-}

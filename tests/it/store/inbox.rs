@@ -84,3 +84,52 @@ on_both_databases!(
         log.write(&ended(&silent, failure, 1), SETTLED).await.unwrap();
     }
 );
+
+on_both_databases!(
+    async fn chunk_is_answered_in_its_place_and_stays_until_its_sender_has_read_the_answer(backend: Backend) {
+        let log = Log::open(backend).await;
+        let call = log.call("echo");
+        log.write(&call, ACCEPTED).await.unwrap();
+        let (first, second) = (log.ids.next(), log.ids.next());
+        for id in [first, second] {
+            assert!(log.store.leave_message(id, &message(call.id, "chunk", "{}")).await.unwrap());
+        }
+        assert!(log.kinds(call.id).await.is_empty(), "chunks are read apart from other messages");
+        assert!(log.store.chunks("another node", Uuid::nil()).await.unwrap().is_empty());
+        let chunks = log.store.chunks("node", Uuid::nil()).await.unwrap();
+        assert_eq!(
+            chunks.iter().map(|(id, _, ended)| (*id, *ended)).collect::<Vec<_>>(),
+            [(first, false), (second, false)]
+        );
+        assert_eq!(log.store.answer_to(first, call.id).await.unwrap(), (None, false));
+        log.store.answer_chunk(first, "1").await.unwrap();
+        log.store.answer_chunk(first, "2").await.unwrap();
+        log.write(&ended(&call, Outcome::text("x"), 1), SETTLED).await.unwrap();
+        log.store.forget_messages_of_ended().await.unwrap();
+        assert_eq!(log.store.answer_to(first, call.id).await.unwrap(), (Some("1".to_owned()), true));
+        assert!(!log.store.withdraw_chunk(first).await.unwrap(), "it is answered");
+        let left = log.store.chunks("node", Uuid::nil()).await.unwrap();
+        assert_eq!(left.iter().map(|(id, _, ended)| (*id, *ended)).collect::<Vec<_>>(), [(second, true)]);
+        assert!(log.store.withdraw_chunk(second).await.unwrap());
+        log.store.forget_message(first).await.unwrap();
+        assert_eq!(log.store.answer_to(first, call.id).await.unwrap(), (None, true));
+    }
+);
+
+on_both_databases!(
+    async fn chunks_without_a_sender_are_deleted_by_their_age(backend: Backend) {
+        let log = Log::open(backend).await;
+        let call = log.call("echo");
+        log.write(&call, ACCEPTED).await.unwrap();
+        // Ids of version 7 begin with their time in milliseconds.
+        let [old, new] = [1_000_u128, 2_000].map(|millis| Uuid::from_u128(millis << 80));
+        for id in [old, new] {
+            assert!(log.store.leave_message(id, &message(call.id, "chunk", "{}")).await.unwrap());
+        }
+        assert!(log.leaves(call.id, "progress", "{}").await);
+        log.store.forget_old_chunks(toolpost::domain::Time(1_500_000)).await.unwrap();
+        let left = log.store.chunks("node", Uuid::nil()).await.unwrap();
+        assert_eq!(left.iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [new]);
+        assert_eq!(log.kinds(call.id).await, ["progress"]);
+    }
+);
