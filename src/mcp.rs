@@ -24,10 +24,14 @@ mod call;
 mod changes;
 mod disconnect;
 mod endpoint;
+mod event_id;
 mod list;
 mod listing;
 mod progress;
+mod replay;
 mod result;
+mod sessions;
+mod shared;
 mod tasks;
 
 pub use call::ClientContext;

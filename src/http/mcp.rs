@@ -42,7 +42,9 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
         sessions: config.sessions,
         max_body_bytes: app.config.server.max_body_bytes,
     };
-    Endpoint::new(Server::new(app), app.engine.room().clone(), &settings, closing)
+    let endpoint = Endpoint::new(Server::new(app), app, &settings, closing);
+    tokio::spawn(endpoint.follow_notices());
+    endpoint
 }
 
 /// A request or a notification.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::OptionFuture;
 use rmcp::ErrorData;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, ErrorCode};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -15,12 +16,16 @@ use super::progress::ProgressForwarder;
 use super::{Server, result};
 use crate::access::Access;
 use crate::domain::{Call, CallRequest, Code, json};
-use crate::engine::{AcceptError, Footprint, InFlightCalls, RecordError, Submission, SubmitError, Wait};
+use crate::engine::{
+    AcceptError, ControlOutcome, Footprint, InFlightCalls, RecordError, Submission, SubmitError, Wait,
+};
 
 /// Maximum time to send the last progress after the call has ended.
 const LAST_PROGRESS: Duration = Duration::from_secs(5);
+/// Interval between two tries to cancel a call that cannot be reached yet.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 /// JSON-RPC code for temporary server errors.
-const RETRY_LATER: ErrorCode = ErrorCode(-32000);
+pub(super) const RETRY_LATER: ErrorCode = ErrorCode(-32000);
 
 /// The client's context apart from its message; an extension of the HTTP request.
 #[derive(Debug, Clone, Default)]
@@ -31,8 +36,8 @@ pub struct ClientContext {
     pub bytes: usize,
     /// The memory that the parsed values take, in bytes.
     pub weight: usize,
-    /// Cancelled when the client of a session has disconnected and not reconnected in time.
-    pub gone: CancellationToken,
+    /// The id for the call, if any node must be able to find it before it is recorded.
+    pub call: Option<Uuid>,
 }
 
 impl ClientContext {
@@ -63,7 +68,7 @@ impl Server {
         let calls = vec![CallRequest { name, arguments, over_mcp: true, ..CallRequest::default() }];
         let wait = if is_task { Wait::Accepted } else { Wait::Result };
         let submission = Submission { calls, wait, traceparent: caller.traceparent, ..Submission::default() };
-        let id = self.0.engine.new_id();
+        let id = caller.call.unwrap_or_else(|| self.0.engine.new_id());
         if is_task {
             let mut submitted = self.0.engine.submit(&access, submission, vec![id], size).await.map_err(refused)?;
             submitted.accepted().await.map_err(not_accepted)?;
@@ -76,38 +81,38 @@ impl Server {
             ProgressForwarder { reader, token, peer: context.peer.clone() }
         });
         let submitted = self.0.engine.submit(&access, submission, vec![id], size).await.map_err(refused)?;
-        let call = self.wait_for_end(&access, submitted, id, watch, [&context.ct, &caller.gone]).await?;
-        match &call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref()) {
-            // MCP has a separate error for unknown tools.
-            Some(failure) if failure.code == Code::ToolNotFound => {
-                Err(ErrorData::invalid_params(failure.text.clone(), None))
-            }
-            _ => Ok(result::of(&call, kind.has_output_schema).into()),
-        }
+        let call = self.wait_for_end(&access, submitted, id, watch, &context.ct).await?;
+        reply(&access, &call).map(CallToolResponse::from)
     }
 
-    /// Waits for the end of a call, sends progress, and cancels the call if the client cancels it or is lost.
+    /// Waits for the end of a call, sends progress, and cancels the call if the client cancels it.
     async fn wait_for_end(
         &self,
         access: &Access,
         submitted: InFlightCalls,
         id: Uuid,
         watch: Option<ProgressForwarder>,
-        [unwanted, gone]: [&CancellationToken; 2],
+        unwanted: &CancellationToken,
     ) -> Result<Arc<Call>, ErrorData> {
         let mut ended = std::pin::pin!(submitted.wait_all());
         let (mut is_cancelled, mut is_forwarded) = (false, watch.is_none());
+        let mut next_try = Instant::now();
         // Runs next to the call: a client that reads slowly does not slow it down.
         let mut watching = std::pin::pin!(OptionFuture::from(watch.map(ProgressForwarder::forward)));
         let end = loop {
             tokio::select! {
                 biased;
                 end = &mut ended => break end,
-                () = async { tokio::select! { () = unwanted.cancelled() => {}, () = gone.cancelled() => {} } }, if !is_cancelled => {
-                    is_cancelled = true;
-                    // If the cancellation fails, the call ends on its own or by its timeouts.
-                    if let Err(error) = self.0.engine.control().cancel(access.tenant(), id).await {
-                        tracing::warn!(%error, call = %id, "cannot cancel a call");
+                () = async { unwanted.cancelled().await; tokio::time::sleep_until(next_try).await }, if !is_cancelled => {
+                    match self.0.engine.control().cancel(access.tenant(), id).await {
+                        // A read-only call that has just started cannot be reached yet.
+                        Ok(ControlOutcome::NoSuchCall) => next_try = Instant::now() + CANCEL_INTERVAL,
+                        Ok(_) => is_cancelled = true,
+                        // The call ends on its own or by its timeouts.
+                        Err(error) => {
+                            is_cancelled = true;
+                            tracing::warn!(%error, call = %id, "cannot cancel a call");
+                        }
                     }
                 }
                 _ = &mut watching, if !is_forwarded => is_forwarded = true,
@@ -118,6 +123,17 @@ impl Server {
             let _ = tokio::time::timeout(LAST_PROGRESS, watching).await;
         }
         end.map_err(not_recorded)?.into_iter().next().ok_or_else(|| not_recorded(RecordError { accepted: true }))
+    }
+}
+
+/// Returns the response to an ended call.
+pub(super) fn reply(access: &Access, call: &Call) -> Result<CallToolResult, ErrorData> {
+    match call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref()) {
+        // MCP has a separate error for unknown tools.
+        Some(failure) if failure.code == Code::ToolNotFound => {
+            Err(ErrorData::invalid_params(failure.text.clone(), None))
+        }
+        _ => Ok(result::of(call, Server::traits_of(access, &call.name).has_output_schema)),
     }
 }
 

@@ -1,9 +1,8 @@
-//! Tracks clients of sessions that disconnect during a call. They can resume a broken stream for a while; then the call
-//! is cancelled.
+//! Clients of sessions that disconnect during a call. They can resume a broken stream for a while, at any node; then the
+//! call is cancelled.
 
-use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,70 +10,63 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame};
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::access::Access;
+use crate::domain::Tenant;
 
 /// Time for a client to reconnect; the client is asked to retry after 3 s.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Sessions with a broken stream. Dropping the sender of a session signals that its client is back. Cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub(super) struct DisconnectTracker(Arc<Mutex<HashMap<String, watch::Sender<()>>>>);
-
-impl DisconnectTracker {
-    /// Records that the client of this session resumes a stream.
-    pub fn reconnected(&self, session: &str) {
-        // Closing the channel wakes the waiting guards.
-        drop(self.waiting().remove(session));
-    }
-
-    /// Wraps the response to a call of this session; cancels `gone` if the stream breaks and the client does not
-    /// reconnect.
-    pub fn watch(&self, answer: Body, session: String, gone: CancellationToken) -> Body {
-        let guard = Guard { disconnects: self.clone(), session, gone };
-        Body::new(Watched { inner: answer, guard: Some(guard) })
-    }
-
-    fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<String, watch::Sender<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until the client reconnects. Returns `false` on a timeout.
-    async fn wait_for_reconnect(&self, session: &str) -> bool {
-        let mut back = self.waiting().entry(session.to_owned()).or_default().subscribe();
-        let is_connected = tokio::time::timeout(GRACE, async { while back.changed().await.is_ok() {} }).await.is_ok();
-        if !is_connected {
-            let mut waiting = self.waiting();
-            // Another stream of the session may have broken later.
-            if waiting.get(session).is_some_and(|sender| sender.receiver_count() == 1) {
-                waiting.remove(session);
-            }
-        }
-        is_connected
-    }
+/// The stream with the response to a call, as one connection receives it.
+#[derive(Debug, Clone)]
+pub(super) struct CallStream {
+    pub tenant: Tenant,
+    /// The client that resumed the stream; it must have access to the call to cancel it. `None` without authentication.
+    pub access: Option<Access>,
+    /// The MCP session.
+    pub session: String,
+    /// The id of the request in its session.
+    pub request: Value,
+    pub call: Uuid,
+    /// How often the stream had been resumed when this connection received it. A higher number means that the client is
+    /// connected again.
+    pub resumed: i64,
 }
 
-struct Guard {
-    disconnects: DisconnectTracker,
-    session: String,
-    gone: CancellationToken,
+/// The presence of the clients of streams.
+pub(super) trait Presence: Send + Sync + 'static {
+    /// Returns `true` if the client has resumed the stream over another connection; `None` if this is unknown now.
+    fn is_resumed(&self, stream: &CallStream) -> impl Future<Output = Option<bool>> + Send;
+
+    /// Cancels the call.
+    fn cancel(&self, stream: &CallStream) -> impl Future<Output = ()> + Send;
 }
 
-impl Guard {
-    async fn wait(self) {
-        if !self.disconnects.wait_for_reconnect(&self.session).await {
-            self.gone.cancel();
+/// Wraps the response to a call; cancels the call if the stream breaks and the client does not resume it.
+pub(super) fn watch(answer: Body, stream: CallStream, clients: Arc<impl Presence>) -> Body {
+    Body::new(Watched { inner: answer, guard: Some((stream, clients)) })
+}
+
+async fn wait_for_client(stream: CallStream, clients: Arc<impl Presence>) {
+    loop {
+        tokio::time::sleep(GRACE).await;
+        match clients.is_resumed(&stream).await {
+            Some(true) => return,
+            Some(false) => return clients.cancel(&stream).await,
+            None => {}
         }
     }
 }
 
-/// A response body that starts the guard if it is dropped before its end.
-struct Watched {
+/// A response body that waits for its client if it is dropped before its end.
+struct Watched<P: Presence> {
     inner: Body,
-    guard: Option<Guard>,
+    guard: Option<(CallStream, Arc<P>)>,
 }
 
-impl HttpBody for Watched {
+impl<P: Presence> HttpBody for Watched<P> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -91,52 +83,87 @@ impl HttpBody for Watched {
     }
 }
 
-impl Drop for Watched {
+impl<P: Presence> Drop for Watched<P> {
     fn drop(&mut self) {
-        if let Some(guard) = self.guard.take()
+        if let Some((stream, clients)) = self.guard.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(guard.wait());
+            runtime.spawn(wait_for_client(stream, clients));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
 
-    fn broken(tracker: &DisconnectTracker) -> CancellationToken {
-        let gone = CancellationToken::new();
+    /// Counts resumptions; a negative number means that the database is unavailable.
+    #[derive(Default)]
+    struct Clients {
+        resumed: AtomicI64,
+        cancelled: CancellationToken,
+    }
+
+    impl Presence for Clients {
+        async fn is_resumed(&self, stream: &CallStream) -> Option<bool> {
+            let resumed = self.resumed.load(Ordering::SeqCst);
+            (resumed >= 0).then_some(resumed > stream.resumed)
+        }
+
+        async fn cancel(&self, _: &CallStream) {
+            self.cancelled.cancel();
+        }
+    }
+
+    fn stream(resumed: i64) -> CallStream {
+        let (tenant, session) = (Tenant::default(), "s".to_owned());
+        CallStream { tenant, access: None, session, request: Value::Null, call: Uuid::nil(), resumed }
+    }
+
+    fn break_off(clients: &Arc<Clients>, resumed: i64) {
         let never = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
-        drop(tracker.watch(never, "s".into(), gone.clone()));
-        gone
+        drop(watch(never, stream(resumed), clients.clone()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_that_does_not_reconnect_is_lost() {
-        let tracker = DisconnectTracker::default();
-        let (one, other) = (broken(&tracker), broken(&tracker));
-        one.cancelled().await;
-        other.cancelled().await;
-        assert!(tracker.waiting().is_empty());
+    async fn call_of_a_client_that_does_not_reconnect_is_cancelled() {
+        let clients = Arc::new(Clients::default());
+        break_off(&clients, 0);
+        clients.cancelled.cancelled().await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_that_reconnects_is_not_lost() {
-        let tracker = DisconnectTracker::default();
-        let gone = broken(&tracker);
-        tokio::time::sleep(GRACE / 2).await;
-        tracker.reconnected("s");
+    async fn call_of_a_client_that_resumed_elsewhere_goes_on_until_that_stream_breaks() {
+        let clients = Arc::new(Clients::default());
+        break_off(&clients, 0);
+        clients.resumed.store(1, Ordering::SeqCst);
         tokio::time::sleep(GRACE * 2).await;
-        assert!(!gone.is_cancelled() && tracker.waiting().is_empty());
+        assert!(!clients.cancelled.is_cancelled());
+        break_off(&clients, 1);
+        clients.cancelled.cancelled().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_cancelled_while_the_database_is_unavailable() {
+        let clients = Arc::new(Clients::default());
+        clients.resumed.store(-1, Ordering::SeqCst);
+        break_off(&clients, 0);
+        tokio::time::sleep(GRACE * 3).await;
+        assert!(!clients.cancelled.is_cancelled());
+        clients.resumed.store(0, Ordering::SeqCst);
+        clients.cancelled.cancelled().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn completed_response_is_not_tracked() {
-        let (tracker, gone) = (DisconnectTracker::default(), CancellationToken::new());
-        let body = tracker.watch(Body::from("a"), "s".into(), gone.clone());
+        let clients = Arc::new(Clients::default());
+        let body = watch(Body::from("a"), stream(0), clients.clone());
         assert_eq!(body.collect().await.unwrap().to_bytes(), "a");
         tokio::time::sleep(GRACE * 2).await;
-        assert!(!gone.is_cancelled() && tracker.waiting().is_empty());
+        assert!(!clients.cancelled.is_cancelled());
     }
 }

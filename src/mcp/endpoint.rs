@@ -1,10 +1,8 @@
 //! Streamable HTTP: access and sessions. Clients of 2026-07-28 have no session. Older clients get one with
-//! `initialize`, because they use it to cancel calls and to receive notifications.
+//! `initialize`, because they use it to cancel calls and to receive notifications. Any node serves any session.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -23,20 +21,27 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::disconnect::DisconnectTracker;
+use super::call::{RETRY_LATER, refused as not_submitted};
+use super::disconnect::{self, CallStream};
+use super::event_id::{EventId, PendingRequest};
+use super::sessions::{CLIENT, Sessions, StreamClient};
+use super::shared::{Owner, SharedState, StoredSessions};
 use super::{ClientContext, Server, listing};
 use crate::access::Access;
-use crate::domain::Tenant;
+use crate::app::App;
 use crate::engine::{Footprint, MemoryBudget, SubmitError, Unread};
+use crate::store::mcp_sessions::IDLE;
 
-/// Idle timeout of a session. A running call without reports counts as idle; no call runs longer than this.
-const IDLE: Duration = Duration::from_secs(3600);
 /// Host names of this machine for local clients.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// The header with the session id.
 const SESSION: &str = "mcp-session-id";
+/// The header with the id of the last event that a client received.
+const LAST_EVENT: &str = "last-event-id";
 /// The member of `_meta` with the protocol version (2026-07-28).
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// The notification with which a client cancels a request.
+const CANCELLED: &str = "notifications/cancelled";
 
 /// The settings of the endpoint.
 #[derive(Debug, Clone, Default)]
@@ -55,16 +60,11 @@ pub struct Settings {
 pub struct Endpoint<S = Server> {
     room: MemoryBudget,
     stateless: StreamableHttpService<S, NeverSessionManager>,
-    stateful: StreamableHttpService<S, LocalSessionManager>,
-    sessions: Arc<LocalSessionManager>,
-    disconnects: DisconnectTracker,
-    /// The owner of each session.
-    owners: Arc<Mutex<HashMap<String, Owner>>>,
+    stateful: StreamableHttpService<S, Sessions>,
+    sessions: Arc<Sessions>,
+    state: Arc<SharedState>,
     max_sessions: usize,
 }
-
-/// The tenant and the id of the key; no key if authentication is disabled.
-type Owner = (Tenant, Option<Uuid>);
 
 impl<S> std::fmt::Debug for Endpoint<S> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -73,9 +73,9 @@ impl<S> std::fmt::Debug for Endpoint<S> {
 }
 
 impl<S: ServerHandler + Clone> Endpoint<S> {
-    /// Creates an endpoint whose streams end when `closing` is cancelled.
+    /// Creates an endpoint of a service, whose streams end when `closing` is cancelled.
     #[must_use]
-    pub fn new(server: S, room: MemoryBudget, settings: &Settings, closing: CancellationToken) -> Self {
+    pub fn new(server: S, app: &App, settings: &Settings, closing: CancellationToken) -> Self {
         let any_host = settings.allowed_hosts.iter().any(|host| host == "*");
         let hosts: Vec<String> =
             LOOPBACK.iter().map(|host| (*host).to_owned()).chain(settings.allowed_hosts.iter().cloned()).collect();
@@ -83,26 +83,30 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_allowed_origins(origins(&hosts, &settings.allowed_origins))
-            .with_cancellation_token(closing)
+            .with_cancellation_token(closing.clone())
             .with_max_request_body_bytes(settings.max_body_bytes);
         let config = if any_host { config.disable_allowed_hosts() } else { config.with_allowed_hosts(hosts) };
-        let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(IDLE);
-        let sessions = Arc::new(sessions);
+        let state = Arc::new(SharedState::new(app, settings.sessions, closing));
+        let mut local = LocalSessionManager::default();
+        local.session_config.keep_alive = Some(IDLE);
+        let sessions = Arc::new(Sessions::new(local, state.clone()));
+        let mut with_sessions = config.clone().with_legacy_session_mode(true);
+        with_sessions.session_store = Some(Arc::new(StoredSessions(state.clone())));
         let (one, other) = (server.clone(), server);
         Self {
-            room,
-            stateless: StreamableHttpService::new(move || Ok(one.clone()), Arc::default(), config.clone()),
-            stateful: StreamableHttpService::new(
-                move || Ok(other.clone()),
-                sessions.clone(),
-                config.with_legacy_session_mode(true),
-            ),
+            room: app.engine.room().clone(),
+            stateless: StreamableHttpService::new(move || Ok(one.clone()), Arc::default(), config),
+            stateful: StreamableHttpService::new(move || Ok(other.clone()), sessions.clone(), with_sessions),
             sessions,
-            disconnects: DisconnectTracker::default(),
-            owners: Arc::default(),
+            state,
             max_sessions: settings.sessions,
         }
+    }
+
+    /// Applies what clients tell other nodes about the sessions of this one, until the endpoint closes.
+    pub fn follow_notices(&self) -> impl Future<Output = ()> + Send + 'static {
+        let sessions = self.sessions.clone();
+        async move { sessions.follow_notices().await }
     }
 
     /// Responds to one request, whose body has been read and counted.
@@ -113,53 +117,124 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         mut caller: ClientContext,
         mut footprint: Footprint,
     ) -> Response<Body> {
-        let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let session = header(&parts, SESSION);
         let owner = owner_of(&parts);
-        if session.as_ref().is_some_and(|session| !self.is_of(session, &owner)) {
-            // A session of another caller is reported as unknown, so the client starts a new one.
-            return (StatusCode::NOT_FOUND, "unknown session").into_response();
+        if let Some(session) = session.as_deref().filter(|_| self.max_sessions > 0) {
+            match self.state.is_of(session, &owner).await {
+                Ok(true) => {}
+                Ok(false) => return self.unknown_session(session).await,
+                Err(_) => return unavailable(&Value::Null),
+            }
         }
         if parts.method != Method::POST {
-            if let Some(session) = session.as_deref().filter(|_| parts.headers.contains_key("last-event-id")) {
-                self.disconnects.reconnected(session);
-            }
-            return self.within(session.is_some(), parts, body).await;
+            return self.answer_without_message(parts, session, owner).await;
         }
-        let mut message = match self.parse(&body, &mut footprint) {
+        let message = match self.parse(&body, &mut footprint) {
             Ok(message) => message,
             Err((status, error)) => return refused(status, &Value::Null, &error),
         };
         caller.weight = footprint.weight;
-        // rmcp parses the message again.
-        let (method, id) = (message["method"].take(), message["id"].take());
-        let begins = method == "initialize";
-        if begins && is_modern(&message) {
+        let message = self.outline(message, session.is_some());
+        if message.is_initialize() && message.is_modern {
             let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "initialize", None);
-            return refused(StatusCode::NOT_FOUND, &id, &error);
+            return refused(StatusCode::NOT_FOUND, &message.id, &error);
         }
-        drop(message);
-        // At the limit, the client gets no session.
-        let gets_one = begins && self.sessions.sessions.read().await.len() < self.max_sessions;
-        let gone = caller.gone.clone();
+        caller.call = message.call;
+        let is_kept = match session.as_deref() {
+            Some(session) => self.sessions.is_here(session).await || self.has_room().await,
+            // At the limit, the client gets no session.
+            None => message.is_initialize() && self.has_room().await,
+        };
         parts.extensions.insert(caller);
-        let answer = self.within(session.is_some() || gets_one, parts, body).await;
+        let answer = self.within(is_kept, parts, body, message.pending()).await;
         if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && !is_json(&answer) {
             // The body is valid JSON, but not a message.
             let error = ErrorData::invalid_request("the body is not a JSON-RPC 2.0 message", None);
-            return refused(StatusCode::BAD_REQUEST, &id, &error);
+            return refused(StatusCode::BAD_REQUEST, &message.id, &error);
         }
-        if let Some(begun) = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).filter(|_| gets_one) {
-            self.note_owner(begun, owner).await;
-        }
-        if method == "tools/list" {
+        if message.method == "tools/list" {
             return listing::complete(answer).await;
         }
-        match session {
-            Some(session) if method == "tools/call" && answer.status().is_success() => {
-                answer.map(|body| self.disconnects.watch(body, session, gone))
-            }
-            _ => answer,
+        if message.is_initialize() {
+            return self.begin(answer, &message, owner).await;
         }
+        match session.filter(|_| is_kept && answer.status().is_success()) {
+            Some(session) => self.share(answer, message, session, owner).await,
+            None => answer,
+        }
+    }
+
+    /// Takes the parts of a message that the endpoint uses; rmcp parses the message again.
+    fn outline(&self, mut message: Value, has_session: bool) -> Outline {
+        let is_modern = is_modern(&message);
+        let (method, id) = (message["method"].take(), message["id"].take());
+        let call = (has_session && method == "tools/call").then(|| self.state.engine.new_id());
+        let token = message.pointer_mut("/params/_meta/progressToken").filter(|_| call.is_some());
+        let token = token.map(Value::take).unwrap_or_default();
+        let uses_params = method == "initialize" || method == CANCELLED;
+        let params = if uses_params { message["params"].take() } else { Value::Null };
+        Outline { method, id, params, token, call, is_modern }
+    }
+
+    /// Records the session that a response to `initialize` begins.
+    async fn begin(&self, answer: Response<Body>, message: &Outline, owner: Owner) -> Response<Body> {
+        let Some(session) = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()) else { return answer };
+        match self.state.begin(session, owner, &message.params).await {
+            Ok(()) => {
+                self.sessions.note_ready(session).await;
+                answer
+            }
+            Err(_) => {
+                self.sessions.end(session.into()).await;
+                unavailable(&message.id)
+            }
+        }
+    }
+
+    /// Tells the other nodes what a message of a session means to them, and watches the stream of a call.
+    async fn share(&self, answer: Response<Body>, message: Outline, session: String, owner: Owner) -> Response<Body> {
+        if let (true, Value::Object(mut params)) = (message.method == CANCELLED, message.params) {
+            self.state.tell_cancelled(&session, params.remove("requestId").unwrap_or_default()).await;
+        }
+        let Some(call) = message.call else { return answer };
+        let (tenant, request) = (owner.0, message.id);
+        self.watched(answer, CallStream { tenant, access: None, session, request, call, resumed: 0 })
+    }
+
+    /// Responds to a `GET` or a `DELETE`.
+    async fn answer_without_message(&self, parts: Parts, session: Option<String>, owner: Owner) -> Response<Body> {
+        let last = header(&parts, LAST_EVENT).filter(|_| parts.method == Method::GET);
+        let request = last.and_then(|last| EventId::read(&last)).and_then(|last| last.request);
+        let access = parts.extensions.get::<Access>().cloned();
+        let answer = self.within(session.is_some(), parts, Bytes::new(), None).await;
+        let (Some(session), Some(PendingRequest { id, call: Some(call), .. })) = (session, request) else {
+            return answer;
+        };
+        if !answer.status().is_success() {
+            return answer;
+        }
+        // If the database fails, the call is not cancelled when this stream breaks.
+        let Ok(resumed) = self.state.resume(call).await else { return answer };
+        let request = serde_json::to_value(id).unwrap_or_default();
+        self.watched(answer, CallStream { tenant: owner.0, access, session, request, call, resumed })
+    }
+
+    /// Wraps the stream of a call, which is cancelled if its client is lost.
+    fn watched(&self, answer: Response<Body>, stream: CallStream) -> Response<Body> {
+        answer.map(|body| disconnect::watch(body, stream, self.state.clone()))
+    }
+
+    /// Reports a session of another caller as unknown, like one that has ended, so that the client starts a new one.
+    async fn unknown_session(&self, session: &str) -> Response<Body> {
+        if matches!(self.state.stores.has_mcp_session(session).await, Ok(false)) {
+            self.sessions.end(session.into()).await;
+        }
+        (StatusCode::NOT_FOUND, "unknown session").into_response()
+    }
+
+    /// Returns `true` if this node can serve another session.
+    async fn has_room(&self) -> bool {
+        self.sessions.local.sessions.read().await.len() < self.max_sessions
     }
 
     /// Parses a message, or returns the reason why it is refused.
@@ -173,37 +248,70 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
             Err(Unread::Json(error)) => {
                 Err((StatusCode::BAD_REQUEST, ErrorData::new(ErrorCode::PARSE_ERROR, error.to_string(), None)))
             }
-            Err(Unread::NoRoom(_)) => {
-                Err((StatusCode::SERVICE_UNAVAILABLE, super::call::refused(SubmitError::Overloaded)))
-            }
+            Err(Unread::NoRoom(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, not_submitted(SubmitError::Overloaded))),
         }
     }
 
-    fn is_of(&self, session: &str, owner: &Owner) -> bool {
-        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        // The session manager rejects unknown sessions.
-        owners.get(session).is_none_or(|known| known == owner)
-    }
-
-    async fn note_owner(&self, session: &str, owner: Owner) {
-        let there = self.sessions.sessions.read().await;
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        // Removes ended sessions, which bounds the map by the maximum number of sessions.
-        if owners.len() >= self.max_sessions {
-            owners.retain(|known, _| there.keys().any(|there| **there == **known));
-        }
-        owners.insert(session.to_owned(), owner);
-    }
-
-    async fn within(&self, session: bool, parts: Parts, body: Bytes) -> Response<Body> {
-        let request = Request::from_parts(parts, Full::new(body));
+    async fn within(
+        &self,
+        session: bool,
+        parts: Parts,
+        body: Bytes,
+        request: Option<PendingRequest>,
+    ) -> Response<Body> {
+        let access = parts.extensions.get::<Access>().cloned();
+        let id = header(&parts, SESSION);
+        let message = Request::from_parts(parts, Full::new(body));
         let answer: Response<BoxBody<Bytes, Infallible>> = if session && self.max_sessions > 0 {
-            self.stateful.handle(request).await
+            let id = id.as_deref().unwrap_or_default();
+            // Held until the response begins, which does not wait for the call.
+            let permit = if id.is_empty() { None } else { self.sessions.permit_to_restore(id).await };
+            let answer = CLIENT.scope(StreamClient { access, request }, self.stateful.handle(message)).await;
+            if permit.is_some() {
+                self.sessions.note_ready(id).await;
+            }
+            answer
         } else {
-            self.stateless.handle(request).await
+            self.stateless.handle(message).await
         };
         answer.map(Body::new)
     }
+}
+
+fn header(parts: &Parts, name: &str) -> Option<String> {
+    parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+/// The parts of a message that the endpoint uses.
+struct Outline {
+    method: Value,
+    id: Value,
+    /// The parameters of `initialize` and of a cancellation.
+    params: Value,
+    /// The token for the progress of a call.
+    token: Value,
+    /// The call of a request in a session.
+    call: Option<Uuid>,
+    is_modern: bool,
+}
+
+impl Outline {
+    fn is_initialize(&self) -> bool {
+        self.method == "initialize"
+    }
+
+    fn pending(&self) -> Option<PendingRequest> {
+        let id = serde_json::from_value(self.id.clone()).ok()?;
+        let token = serde_json::from_value(self.token.clone()).ok();
+        Some(PendingRequest { id, call: self.call, token, progress: None })
+    }
+}
+
+/// Creates the response to a message that needs the database, which is unavailable.
+fn unavailable(id: &Value) -> Response<Body> {
+    let data = json!({"code": "STORE_UNAVAILABLE", "retryable": true});
+    let error = ErrorData::new(RETRY_LATER, "the database is unavailable; retry later", Some(data));
+    refused(StatusCode::SERVICE_UNAVAILABLE, id, &error)
 }
 
 fn owner_of(parts: &Parts) -> Owner {

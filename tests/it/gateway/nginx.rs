@@ -11,7 +11,7 @@ use super::authority;
 use crate::support::fixture::project_file;
 use crate::support::{Client, eventually};
 
-/// An nginx process in front of one service. Killed on drop.
+/// An nginx process in front of a service. Killed on drop.
 pub struct Nginx {
     process: Child,
     folder: tempfile::TempDir,
@@ -35,11 +35,17 @@ impl Port {
 }
 
 impl Nginx {
-    /// Starts nginx and waits until it accepts connections.
+    /// Starts nginx in front of one service, and waits until it accepts connections.
     pub async fn before(service: &Client) -> Self {
+        Self::before_all(&[service]).await
+    }
+
+    /// Starts nginx in front of several nodes, to which it forwards the requests in turn, and waits until it accepts
+    /// connections.
+    pub async fn before_all(nodes: &[&Client]) -> Self {
         let (shipped, plain) = (Port::of_its_own(), Port::of_its_own());
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("toolpost.conf"), configuration(&authority(service), shipped.address)).unwrap();
+        fs::write(folder.path().join("toolpost.conf"), configuration(nodes, shipped.address)).unwrap();
         fs::write(folder.path().join("nginx.conf"), around(folder.path(), plain.address)).unwrap();
         let program = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
         let program = program.into_iter().find(|path| Path::new(path).exists()).unwrap_or("nginx");
@@ -89,13 +95,13 @@ pub fn shipped() -> String {
 }
 
 /// Returns the shipped configuration with only its addresses replaced.
-fn configuration(service: &str, listen: SocketAddr) -> String {
+fn configuration(nodes: &[&Client], listen: SocketAddr) -> String {
     let text = shipped();
     for replaced in ["server 127.0.0.1:8080;", "listen 80;"] {
         assert_eq!(text.matches(replaced).count(), 1, "{replaced}");
     }
-    text.replace("server 127.0.0.1:8080;", &format!("server {service};"))
-        .replace("listen 80;", &format!("listen {listen};"))
+    let servers: Vec<String> = nodes.iter().map(|node| format!("server {};", authority(node))).collect();
+    text.replace("server 127.0.0.1:8080;", &servers.join(" ")).replace("listen 80;", &format!("listen {listen};"))
 }
 
 /// Returns the surrounding configuration: one process, all files in one folder, and a read timeout of one second

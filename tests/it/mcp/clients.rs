@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::{ended, node};
+use crate::gateway::Nginx;
 use crate::support::fixture::project_file;
 use crate::support::{App, Backend, Database, Options};
 
@@ -49,6 +50,18 @@ async fn over_http(file: &str, mode: Option<&str>) {
     is_cancelled(&app).await;
 }
 
+/// Runs the client behind a gateway that forwards its requests to three nodes in turn.
+async fn over_gateway(file: &str, mode: Option<&str>) {
+    let app = App::start(Backend::Postgres).await;
+    app.echo_of("client.echo", json!({})).await;
+    let (second, third) = (app.second().await, app.second().await);
+    let nginx = Nginx::before_all(&[&app, &second, &third]).await;
+    let url = nginx.client().url("/mcp");
+    let arguments: Vec<&str> = mode.into_iter().chain([url.as_str()]).collect();
+    is_content(file, &arguments).await;
+    is_cancelled(&app).await;
+}
+
 /// Runs the client over stdio, next to a service on the same database that shows its calls.
 async fn over_stdio(file: &str, mode: &str) {
     let database = Database::fresh(Backend::Sqlite).await;
@@ -72,6 +85,10 @@ clients! {
     the_typescript_sdk_over_http: over_http("mcp_client.mjs", Some("modern"));
     the_typescript_sdk_over_http_before_2026: over_http("mcp_client.mjs", Some("legacy"));
     the_typescript_sdk_of_yesterday_over_http: over_http("mcp_client_v1.mjs", None);
+    the_typescript_sdk_over_a_gateway: over_gateway("mcp_client.mjs", Some("modern"));
+    the_typescript_sdk_over_a_gateway_before_2026: over_gateway("mcp_client.mjs", Some("legacy"));
+    the_typescript_sdk_of_yesterday_over_a_gateway: over_gateway("mcp_client_v1.mjs", None);
+    the_python_sdk_over_a_gateway_before_2026: over_gateway("python/mcp_client.py", Some("legacy"));
     the_typescript_sdk_over_stdio: over_stdio("mcp_client.mjs", "legacy");
     the_python_sdk_over_http: over_http("python/mcp_client.py", Some("modern"));
     the_python_sdk_over_http_before_2026: over_http("python/mcp_client.py", Some("legacy"));

@@ -13,7 +13,7 @@ fn initialize() -> Value {
 }
 
 /// Returns the message of a response, which is JSON or a stream.
-fn message(answer: &Response) -> Value {
+pub fn message(answer: &Response) -> Value {
     if answer.json.is_object() {
         return answer.json.clone();
     }

@@ -114,7 +114,9 @@ impl EventStream {
     fn dispatch(&mut self) {
         let Fields { id, event, data } = std::mem::take(&mut self.open);
         if !data.is_empty() {
-            let data = serde_json::from_str(&data.join("\n")).unwrap();
+            let data = data.join("\n");
+            // MCP streams begin with an event without data, which carries an id.
+            let data = if data.is_empty() { Value::Null } else { serde_json::from_str(&data).unwrap() };
             self.ready.push_back(Event { id, event, data });
         }
     }

@@ -45,7 +45,7 @@ pub async fn serve(app: &App) -> (SocketAddr, DropGuard) {
         registry: app.engine.registry().clone(),
     };
     let settings = Settings { sessions: 1000, max_body_bytes: MAX_BODY_BYTES, ..Settings::default() };
-    let endpoint = Arc::new(Endpoint::new(server, app.engine.room().clone(), &settings, closing.clone()));
+    let endpoint = Arc::new(Endpoint::new(server, app, &settings, closing.clone()));
     let router = axum::Router::new().fallback(move |request: Request| async move {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, MAX_BODY_BYTES).await.unwrap();
