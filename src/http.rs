@@ -37,6 +37,7 @@ mod auth;
 mod call_body;
 mod call_response;
 mod calls;
+mod cancel_calls;
 mod client_address;
 mod control;
 mod cors;
@@ -64,6 +65,7 @@ mod reply;
 mod request_headers;
 mod request_metrics;
 mod requests;
+mod rerun;
 mod responses;
 mod security;
 mod server;
@@ -147,6 +149,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(arguments::patch))
         .routes(routes!(model_stream::pipe))
         .routes(routes!(control::cancel))
+        .routes(routes!(cancel_calls::cancel_matching))
+        .routes(routes!(rerun::rerun))
         .routes(routes!(control::progress))
         .routes(routes!(control::result))
         .routes(routes!(events::of_all))

@@ -18,6 +18,8 @@ pub use stopwatch::{Measured, Stopwatch};
 
 /// The metadata member with the name that the caller used, if it differs from the tool's own name.
 pub const CALLED_AS: &str = "called_as";
+/// The metadata member with the id of the call that this call repeats.
+pub const RERUN_OF: &str = "rerun_of";
 
 /// The status of a call. It only moves `Wait → Doing → Success | Error` or `Wait → Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

@@ -58,6 +58,12 @@ impl SessionCalls {
     pub(super) fn keys(&self) -> HashSet<SessionKey> {
         self.calls().values().map(|call| call.session.clone()).collect()
     }
+
+    /// Returns the calls of a session with their ids.
+    pub(super) fn with_ids_of(&self, session: &SessionKey) -> Vec<(Uuid, SessionCall)> {
+        let calls = self.calls();
+        calls.iter().filter(|(_, call)| call.session == *session).map(|(id, call)| (*id, call.clone())).collect()
+    }
 }
 
 /// Ends sessions and their calls.

@@ -140,7 +140,7 @@ async fn execute_unkeyed(
 }
 
 /// Waits until calls that require acceptance are on disk.
-async fn accepted(submitted: &mut InFlightCalls) -> HttpResult<()> {
+pub(super) async fn accepted(submitted: &mut InFlightCalls) -> HttpResult<()> {
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     submitted.accepted().await.map_err(|not| match not {
         AcceptError::NotRecorded => call_response::not_recorded(false, batch_id, first),

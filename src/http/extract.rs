@@ -55,6 +55,22 @@ pub(super) async fn json(
     Ok((headers, value, footprint))
 }
 
+/// Reads an optional JSON body, like [`json`]. An empty body is an empty object.
+pub(super) async fn json_or_empty(
+    request: Request,
+    state: &AppState,
+    room: &MemoryBudget,
+) -> HttpResult<(HeaderMap, Value, Footprint)> {
+    let (Parts { headers, .. }, body) = request.into_parts();
+    let (bytes, mut footprint) = read(&headers, body, state, room).await?;
+    if bytes.is_empty() {
+        return Ok((headers, Value::Object(serde_json::Map::new()), footprint));
+    }
+    check_content_type(&headers)?;
+    let value = footprint.parse(room, &bytes).map_err(unread)?;
+    Ok((headers, value, footprint))
+}
+
 /// Converts the reason why a body was not read to a problem.
 pub(super) fn unread(unread: Unread) -> Problem {
     match unread {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
@@ -78,7 +79,7 @@ pub(super) async fn execute(
     call_response::seen(access, batch_id, all, asked.message.as_deref()).await
 }
 
-fn problem_of(error: KeyedError, id_places: &IdLocation) -> Problem {
+pub(super) fn problem_of(error: KeyedError, id_places: &IdLocation) -> Problem {
     match error {
         KeyedError::Reused { call } => Problem::key_reused(&call.map(|index| id_places.of(index)).unwrap_or_default()),
         KeyedError::NotRecorded { batch_id, call } => call_response::not_recorded(false, batch_id, call),
@@ -104,9 +105,14 @@ async fn replay(
         let calls: Vec<Arc<Call>> = calls.into_iter().map(Arc::new).collect();
         call_response::as_they_are(batch_id, is_batch, &calls, asked.message.as_deref())
     };
+    mark_replayed(&mut response);
+    Ok(response)
+}
+
+/// Adds the header that says that the request repeats an earlier one.
+pub(super) fn mark_replayed(response: &mut Response) {
     let replayed = HeaderName::from_static("idempotency-replayed");
     response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
-    Ok(response)
 }
 
 /// Waits for an existing call as this request asks to wait.

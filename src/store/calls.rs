@@ -31,7 +31,46 @@ pub struct CallFilter {
     pub limit: u32,
 }
 
+/// The conditions for a page of unfinished calls. Absent fields match all calls.
+#[derive(Debug, Clone, Default)]
+pub struct PendingFilter {
+    /// The session of the calls.
+    pub session: Option<String>,
+    /// The batch of the calls.
+    pub batch_id: Option<Uuid>,
+    /// The tool of the calls.
+    pub name: Option<String>,
+    /// The ids of the calls.
+    pub ids: Option<Vec<Uuid>>,
+    /// Newer than this call, the last one of the previous page.
+    pub after: Uuid,
+    /// Maximum number of calls in the page.
+    pub limit: u32,
+}
+
 impl Store {
+    /// Returns a page of unfinished calls with the names of their tools, oldest first. A name that is too long for a
+    /// tool may be truncated.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn pending_calls(&self, filter: &PendingFilter) -> Result<Vec<(Uuid, String)>, StoreError> {
+        let PendingFilter { session, batch_id, name, ids, after, limit } = filter;
+        let mut query = self.db.read("SELECT id, tool FROM tool_calls WHERE status < 2 AND tenant = ");
+        query = query
+            .push_bind(&self.tenant)
+            .push_some(" AND session = ", session.as_ref())
+            .push_some(" AND batch_id = ", *batch_id)
+            .push_some(" AND tool = ", name.as_deref().map(codec::indexed_name));
+        if let Some(ids) = ids {
+            if ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            query = query.push(" AND id IN ").push_list(ids).uncached();
+        }
+        query.push(" AND id > ").push_bind(*after).push(" ORDER BY id LIMIT ").push_bind(i64::from(*limit)).all().await
+    }
+
     /// Returns one call, or `None` if it does not exist.
     ///
     /// # Errors

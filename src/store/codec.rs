@@ -165,6 +165,8 @@ impl CallRow {
             arguments_text: JsonText::of(&arguments),
             arguments,
             streamed,
+            vendor: record.vendor,
+            is_redacted: record.redacted,
             coerced: record.coerced,
             tip: record.tip,
             params: record.params,

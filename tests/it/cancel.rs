@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::shapes::failed;
 
 mod disconnect;
+mod matching;
 mod phases;
 mod request;
 

@@ -64,6 +64,7 @@ mod prose;
 mod queue;
 mod readers;
 mod remote_definitions;
+mod rerun;
 mod retention;
 mod retries;
 mod rust_tools;

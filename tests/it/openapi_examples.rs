@@ -74,6 +74,7 @@ async fn prepared(app: &App, document: &Value, operation: &str) -> Option<String
         assert_eq!(answer.status, 201, "{id}: {}", answer.text());
     }
     match operation {
+        "rerun_tool_call" => Some(app.sent(json!({"name": "echo"})).await),
         "patch_arguments" => Some(app.sent(json!({"name": "echo", "partial": true, "wait": "accepted"})).await),
         "report_progress" | "post_result" => {
             let tool = json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}});

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::super::tool::RetryOverride;
-use super::super::{Agent, AllowList, JsonText, Limits, Moment, Outcome, Tenant, Time, json};
+use super::super::{Agent, AllowList, JsonText, Limits, Moment, Outcome, Tenant, Time, Vendor, json};
 use super::{CacheControl, Call, Coercion, Measured, Phase, Status, Stopwatch};
 
 /// The fields of a call. Only [`Call`](super::Call) changes them.
@@ -41,6 +41,10 @@ pub struct CallRecord {
     pub arguments_text: JsonText,
     /// Whether the arguments were streamed; the first events then do not contain them.
     pub streamed: bool,
+    /// The vendor whose schema the arguments may follow, if that differs from the tool's own.
+    pub vendor: Option<Vendor>,
+    /// Whether a hook has replaced the stored arguments, so that they are not the given ones.
+    pub is_redacted: bool,
     /// The arguments that are passed to the tool, after coercion and defaults; `None` before validation.
     pub effective_arguments: Option<Arc<Value>>,
     /// The coerced arguments.
@@ -163,6 +167,8 @@ impl CallRecord {
             arguments: arguments.clone(),
             arguments_text: JsonText::of(&arguments),
             streamed: false,
+            vendor: None,
+            is_redacted: false,
             effective_arguments: None,
             coerced: Vec::new(),
             tip: None,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::super::tool::RetryOverride;
 use super::super::{IdempotencyKey, LimitsSpec, Naming, Vendor};
@@ -46,6 +47,8 @@ pub struct CallRequest {
     pub truncated: bool,
     /// Whether the arguments are streamed.
     pub streamed: bool,
+    /// The earlier call that this call repeats.
+    pub rerun_of: Option<Uuid>,
 }
 
 impl CallRequest {

@@ -154,6 +154,12 @@ fn targets(vendor: Vendor) -> &'static [Target] {
     }
 }
 
+/// Returns `true` if the models of this vendor see a schema of the tool that differs in meaning from its own.
+pub(super) fn depends_on_vendor(entry: &Entry, vendor: Vendor) -> bool {
+    let lowered = targets(vendor).iter().filter_map(|target| entry.lowered(*target).ok());
+    lowered.into_iter().any(|lowered| !lowered.restorer.is_identity())
+}
+
 /// Returns the possible meanings of the arguments, the most likely first. Empty if no lowering changes the schema.
 ///
 /// A restored form is tried before the arguments themselves, even if those are valid: an open object accepts almost any

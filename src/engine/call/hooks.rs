@@ -118,6 +118,9 @@ impl CallHooks<'_> {
         }
         // Events that were published while the hooks ran have used event numbers.
         image.skip_events(job.call.last_seq - seq_before);
+        if !Arc::ptr_eq(&image.arguments, &job.call.arguments) {
+            image.rewrite(|record| record.is_redacted = true);
+        }
         differs.then_some(image)
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::arguments::{parse, valid};
+use super::arguments::{depends_on_vendor, parse, valid};
 use super::forward::{ResolvedTool, resolve_tool};
 use super::inject;
 use super::recorder::{self, PendingCall};
 use super::state::{DeferredRequest, Planned, limits_of};
 use crate::access::Access;
-use crate::domain::call::CallRecord;
+use crate::domain::call::{CallRecord, RERUN_OF};
 use crate::domain::limits::ServerLimits;
 use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Naming};
 use crate::engine::argument_stream::ArgumentStream;
@@ -99,6 +99,7 @@ impl Planner<'_> {
         let is_last = resolved.entry.as_ref().is_some_and(|entry| entry.role == Some(COMPLETION));
         let next = next_of(&mut call, shared, &request, resolved, texts);
         call.extend_metadata(names);
+        call.extend_metadata(request.rerun_of.map(|id| (RERUN_OF.to_owned(), id.to_string().into())));
         let beginning = request.streamed.then(|| call.arguments.as_str().unwrap_or_default().to_owned());
         if request.streamed {
             call.await_arguments();
@@ -153,6 +154,9 @@ impl Planner<'_> {
             cache_control: submission.cache_control,
             agent: submission.agent.clone(),
             limits,
+            vendor: request
+                .vendor
+                .filter(|vendor| request.streamed || entry.is_some_and(|entry| depends_on_vendor(entry, *vendor))),
             ..CallRecord::accepted(id, name, request.call_id.as_deref(), arguments, now, node)
         };
         record.into()

@@ -13,7 +13,7 @@ use super::{indexed_name, present};
 use crate::domain::call::{CacheControl, Coercion, Measured};
 use crate::domain::limits::Bounds;
 use crate::domain::tool::RetryOverride;
-use crate::domain::{Agent, Call, Code, Limits, Phase, Progress, Status, Time};
+use crate::domain::{Agent, Call, Code, Limits, Phase, Progress, Status, Time, Vendor};
 
 /// Initial capacity, large enough for a typical record.
 const USUAL_BYTES: usize = 512;
@@ -58,6 +58,8 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     if call.started_at.or(call.ended_at).is_some() {
         record.value("times", &(after(call.started_at), after(call.ended_at)));
     }
+    record.non_default("vendor", &call.vendor);
+    record.non_default("redacted", &call.is_redacted);
     record.non_default("unrun", &after(call.unrun_start));
     record.non_default("posted", &call.has_posted_result);
     record.non_default("measured", &call.measured());
@@ -145,6 +147,9 @@ pub(super) struct RecordIn {
     pub index: u32,
     #[serde(deserialize_with = "present")]
     pub streamed: Option<Value>,
+    pub vendor: Option<Vendor>,
+    /// Whether the stored arguments were redacted.
+    pub redacted: bool,
     times: Option<(Option<i64>, Option<i64>)>,
     started_at: Option<i64>,
     ended_at: Option<i64>,

@@ -87,6 +87,8 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
         }
         ("get", "/tool-calls/{id}/content/{n}") => (ended.as_str(), None, Nothing),
         ("patch", "/tool-calls/{id}/arguments") => (partial.as_str(), Some(json!({"delta": "x"})), Nothing),
+        ("post", "/tool-calls/{id}/rerun") => (ended.as_str(), Some(json!({})), Nothing),
+        ("post", "/tool-calls/cancel") => ("", Some(json!({"ids": [waiting, partial]})), OwnChange),
         ("post", "/tool-calls/{id}/cancel") => (waiting.as_str(), None, Nothing),
         ("post", "/tool-calls/{id}/progress") => (waiting.as_str(), Some(json!({"tip": "x"})), Nothing),
         ("post", "/tool-calls/{id}/result") => (waiting.as_str(), Some(json!("x")), Nothing),
