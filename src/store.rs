@@ -14,6 +14,7 @@ mod error;
 pub mod events;
 pub mod export;
 pub mod groups;
+pub mod history;
 pub mod hooks;
 pub mod idempotency;
 pub mod inbox;

@@ -24,12 +24,40 @@ CREATE TABLE tool_calls (
     settled_pos  BIGINT,
     arguments    TEXT     NOT NULL,           -- JSON
     record       TEXT     NOT NULL,           -- JSON: every other field of the call
-    seq          INTEGER  NOT NULL DEFAULT 0  -- number of the call's last event
+    seq          INTEGER  NOT NULL DEFAULT 0, -- number of the call's last event
+    code         SMALLINT,                    -- of a failed call: the number of its error code
+    slow         SMALLINT,                    -- of an ended call that took a millisecond or more: its class of durations
+    parent       BLOB                         -- the call that made this call
 );
 CREATE INDEX tool_calls_by_session ON tool_calls (tenant, session, id) WHERE session IS NOT NULL;
 CREATE INDEX tool_calls_by_batch ON tool_calls (batch_id) WHERE batch_id IS NOT NULL;
+-- Every filter of the history has an index in the order of ids, which begin with the time of creation.
+CREATE INDEX tool_calls_by_tenant ON tool_calls (tenant, id);
+CREATE INDEX tool_calls_by_tool ON tool_calls (tenant, tool, id);
+CREATE INDEX tool_calls_by_code ON tool_calls (tenant, code, id) WHERE code IS NOT NULL;
+CREATE INDEX tool_calls_by_duration ON tool_calls (tenant, slow, id) WHERE slow IS NOT NULL;
+CREATE INDEX tool_calls_by_parent ON tool_calls (parent, id) WHERE parent IS NOT NULL;
 -- Unfinished and failed calls. A successful call has no entry, so that it costs nothing.
 CREATE INDEX tool_calls_not_well ON tool_calls (status, id) WHERE status <> 2;
+
+-- One row per word, and per group of calls with the word that ended together and were made within half a minute. Filled
+-- after the commits. A period is about 37 hours; retention deletes whole periods.
+CREATE TABLE call_words (
+    period INTEGER NOT NULL,
+    word   BIGINT  NOT NULL,  -- hash of tenant and word
+    newest BLOB    NOT NULL,  -- the newest call
+    calls  BLOB,              -- the other calls: ids, 16 bytes each; NULL if there are none
+    PRIMARY KEY (period, word, newest)
+) WITHOUT ROWID;
+
+-- A single row: up to which position the words of calls are indexed, and which node does it.
+CREATE TABLE words_indexed (
+    one          SMALLINT NOT NULL PRIMARY KEY,
+    pos          BIGINT   NOT NULL,
+    node         TEXT     NOT NULL,
+    leased_until BIGINT   NOT NULL
+);
+INSERT INTO words_indexed (one, pos, node, leased_until) VALUES (1, 0, '', 0);
 
 -- One row per event that cannot be derived from the call's row: what a running tool reported.
 CREATE TABLE call_events (

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::Tenant;
+use crate::domain::{Clock, Tenant};
 use crate::executor::Instances;
 use crate::hooks::Hooks;
 use crate::registry::Registry;
@@ -19,6 +19,8 @@ use crate::upstreams::Upstreams;
 
 /// The interval for adding the counts of commits to the totals.
 const FOLD_STATS: Duration = Duration::from_secs(1);
+/// The interval for indexing the words of ended calls.
+const INDEX_WORDS: Duration = Duration::from_millis(500);
 
 /// The ways to learn of changes by other nodes.
 pub(super) struct Changes {
@@ -97,6 +99,14 @@ pub(super) async fn fold_stats(stores: Stores, stop: CancellationToken) {
     while timeout(FOLD_STATS, stop.cancelled()).await.is_err() {
         // The journal logs an unavailable database. The next iteration continues from the same position.
         let _ = stores.fold_stats().await;
+    }
+}
+
+/// Indexes the words of ended calls periodically. With several nodes, one does it at a time.
+pub(super) async fn index_words(stores: Stores, node: Arc<str>, clock: Clock, stop: CancellationToken) {
+    while timeout(INDEX_WORDS, stop.cancelled()).await.is_err() {
+        // The journal logs an unavailable database. The next iteration continues from the same position.
+        while let Ok(true) = stores.index_words(&node, clock.now()).await {}
     }
 }
 

@@ -33,6 +33,12 @@ pub(super) async fn run(stores: Stores, clock: Clock, config: RetentionConfig, s
                 Err(error) => tracing::debug!(%error, "cannot delete expired rows"),
             }
         }
+        if config.calls_ms > 0 {
+            let before = ago(&clock, config.calls_ms);
+            while let Ok(true) = stores.prune_words(before).await {
+                tokio::time::sleep(Duration::from_millis(config.pause_ms)).await;
+            }
+        }
         // A failed deletion is retried at the next check.
         let _ = stores.forget_messages_of_nobody(ago(&clock, MESSAGES_MS)).await;
         if tokio::time::timeout(interval, stop.cancelled()).await.is_ok() {

@@ -335,6 +335,8 @@ impl SharedParts {
         if !is_command_line {
             let idle = Duration::from_millis(config.sessions.idle_ms);
             tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
+            let node = engine.node().clone();
+            tokio::spawn(background::index_words(stores.clone(), node, clock.clone(), background.clone()));
             tokio::spawn(retention::run(stores.clone(), clock.clone(), config.retention, background.clone()));
         }
         Ok(heartbeat)

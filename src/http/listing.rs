@@ -12,14 +12,18 @@ use uuid::Uuid;
 use super::responses::{InvalidQuery, Unavailable, UnknownCall};
 use super::{Api, HttpResult, Params, Problem, extract, range, reply, wait};
 use crate::access::Access;
-use crate::domain::{AllowList, Call, ContentBlock, Status, Time};
+use crate::domain::{Call, Code, ContentBlock, Phase, Status, Time};
 use crate::formats::native::ToolCall;
 use crate::store::calls::CallFilter;
+use crate::store::history::{HistoryFilter, HistoryPage, words};
 
 /// Default number of calls per page.
 const PAGE: u32 = 50;
 /// Maximum number of calls per page.
 const MAX_PAGE: u32 = 500;
+/// Maximum number of words and of characters of a search.
+const MAX_QUERY_WORDS: usize = 16;
+const MAX_QUERY_CHARS: usize = 1000;
 /// Maximum duration of a long poll, in milliseconds.
 const MAX_WAIT_MS: u64 = 300_000;
 
@@ -36,10 +40,22 @@ pub(super) struct PageParams {
     name: Option<String>,
     /// Only calls in this status.
     status: Option<Status>,
+    /// Only calls that failed with this code.
+    code: Option<Code>,
+    /// Only calls in this phase.
+    phase: Option<Phase>,
+    /// Only calls that this call made.
+    parent: Option<Uuid>,
     /// Only calls accepted at or after this time (RFC 3339).
     since: Option<Time>,
     /// Only calls accepted before this time (RFC 3339).
     until: Option<Time>,
+    /// Only ended calls whose tool ran at least this number of milliseconds.
+    min_duration_ms: Option<u64>,
+    /// Only calls with all these words in the arguments or the output: letters and digits, in upper or lower case. An
+    /// ended call is found about a second after its end.
+    #[param(max_length = 1000)]
+    q: Option<String>,
     /// Maximum number of calls per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
@@ -59,8 +75,9 @@ struct Page<'a> {
 
 /// Lists calls, newest first.
 ///
-/// A page can have fewer calls than `limit` although more follow, for example if the calls are large or the key may see
-/// the calls of some tools only. Continue until `next_cursor` is `null`.
+/// All filters can be combined. A page can have fewer calls than `limit`, or none, although more follow: if the calls are
+/// large, if the key may see the calls of some tools only, or if few of many calls match several filters. Continue until
+/// `next_cursor` is `null`.
 #[utoipa::path(get, path = "/tool-calls", operation_id = "list_tool_calls", tag = "tool calls", params(PageParams),
     security(("api_key" = ["read"])),
     responses((status = 200, description = "A page", body = Page), InvalidQuery, Unavailable))]
@@ -69,7 +86,8 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
     if params.session.as_deref().is_some_and(|session| session.contains('\0')) {
         return Err(Problem::query("session must not contain U+0000"));
     }
-    let filter = CallFilter {
+    let words = params.q.as_deref().map(words_of).transpose()?.unwrap_or_default();
+    let calls = CallFilter {
         session: params.session,
         batch_id: params.batch_id,
         name: params.name,
@@ -79,9 +97,28 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
         before: params.cursor,
         limit,
     };
-    let (calls, next_cursor) = visible_page(&access, filter).await?;
+    let PageParams { code, phase, parent, min_duration_ms, .. } = params;
+    let filter = HistoryFilter { calls, code, phase, parent, min_duration_ms, words };
+    let allowed = access.allowed();
+    if filter.calls.name.as_deref().is_some_and(|name| allowed.is_some_and(|allowed| !allowed.has(name))) {
+        return Ok(reply::ok(&Page { tool_calls: Vec::new(), next_cursor: None }));
+    }
+    let HistoryPage { calls, next: next_cursor } = access.store().history(&filter, allowed).await?;
     let tool_calls = calls.iter().map(ToolCall::from).collect();
     Ok(reply::ok(&Page { tool_calls, next_cursor }))
+}
+
+/// Returns the words of a search.
+fn words_of(text: &str) -> HttpResult<Vec<String>> {
+    let words = words::of_query(text);
+    if words.is_empty() {
+        return Err(Problem::query("q must have a word of letters or digits"));
+    }
+    if words.len() > MAX_QUERY_WORDS || text.chars().count() > MAX_QUERY_CHARS {
+        let message = format!("q must have at most {MAX_QUERY_WORDS} words and {MAX_QUERY_CHARS} characters");
+        return Err(Problem::query(message));
+    }
+    Ok(words)
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -176,60 +213,4 @@ fn tag(call: &Call, block: Option<usize>) -> String {
         None => format!("\"{}\"", call.id),
         Some(number) => format!("\"{}-{number}\"", call.id),
     }
-}
-
-/// Number of calls whose tools one query returns, for callers that may see some tools only.
-const SCAN_SIZE: u32 = 1000;
-/// Maximum number of such queries per page.
-const MAX_SCANS: usize = 10;
-
-/// Returns a page of calls that match the filter, newest first, and the cursor of the next page.
-async fn visible_page(access: &Access, filter: CallFilter) -> HttpResult<(Vec<Call>, Option<Uuid>)> {
-    if let Some(allowed) = access.allowed() {
-        return filtered_page(access, allowed, filter).await;
-    }
-    let limit = filter.limit;
-    // One more call shows whether there is a next page.
-    let (mut calls, is_cut) = access.store().calls(&CallFilter { limit: limit + 1, ..filter }).await?;
-    let has_more = is_cut || calls.len() > limit as usize;
-    calls.truncate(limit as usize);
-    let next = calls.last().filter(|_| has_more).map(|call| call.id);
-    Ok((calls, next))
-}
-
-/// Returns a page for a caller with an allow-list. Databases cannot evaluate its globs, so the calls' tool names are
-/// queried first and filtered here.
-async fn filtered_page(
-    access: &Access,
-    allowed: &AllowList,
-    filter: CallFilter,
-) -> HttpResult<(Vec<Call>, Option<Uuid>)> {
-    if filter.name.as_deref().is_some_and(|name| !allowed.has(name)) {
-        return Ok((Vec::new(), None));
-    }
-    let limit = filter.limit as usize;
-    let mut filter = CallFilter { limit: SCAN_SIZE, ..filter };
-    let (mut found, mut next) = (Vec::new(), None);
-    for _ in 0..MAX_SCANS {
-        let scanned = access.store().call_tools(&filter).await?;
-        next = scanned.last().map(|(id, _)| *id).filter(|_| scanned.len() == SCAN_SIZE as usize);
-        found.extend(scanned.into_iter().filter(|(_, tool)| allowed.has(tool)).map(|(id, _)| id));
-        if found.len() > limit {
-            found.truncate(limit);
-            next = found.last().copied();
-        }
-        if found.len() == limit || next.is_none() {
-            break;
-        }
-        filter.before = next;
-    }
-    let fitting = access.store().fitting_calls(found.iter().map(|id| vec![*id])).await?;
-    if fitting < found.len() {
-        found.truncate(fitting);
-        next = found.last().copied();
-    }
-    let mut calls = access.store().calls_in_order(&found).await?;
-    // A call's tool can become known only after the call was recorded.
-    calls.retain(|call| allowed.has(&call.name));
-    Ok((calls, next))
 }

@@ -113,15 +113,6 @@ impl Store {
         Ok(calls)
     }
 
-    /// Returns the ids of a page of calls and the names of their tools, newest first. A name that is too long for a
-    /// tool may be truncated.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn call_tools(&self, filter: &CallFilter) -> Result<Vec<(Uuid, String)>, StoreError> {
-        page(self, filter, self.db.read("SELECT id, tool FROM tool_calls WHERE ")).all().await
-    }
-
     /// Returns a page of calls, newest first. Large calls can make the page shorter than `limit`, down to one call;
     /// then the flag is `true`.
     ///

@@ -10,10 +10,12 @@ use super::StoreError;
 use crate::domain::call::{CallRecord, Counted, JsonCache, Stopwatch};
 use crate::domain::{AllowList, Call, JsonText, Status, Tenant, Time, json};
 
+mod facets;
 mod members;
 mod outcome;
 mod record;
 
+pub(super) use facets::{MAX_CODE, MAX_DURATION_CLASS, code_number, code_of, duration_class, slow_of};
 pub(super) use record::encode;
 
 use record::{RecordIn, default_phase};

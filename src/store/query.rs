@@ -139,6 +139,14 @@ impl<'t> Query<'t> {
         self.push(")")
     }
 
+    /// Adds text before the statement.
+    #[cfg(feature = "internals")]
+    #[must_use]
+    pub fn prefixed(mut self, prefix: &str) -> Self {
+        self.sql.to_mut().insert_str(0, prefix);
+        self
+    }
+
     /// Keeps the statement out of the cache of prepared statements. Statements with lists vary, so they would only
     /// evict others.
     #[must_use]

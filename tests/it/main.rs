@@ -32,6 +32,7 @@ mod gateway;
 mod generated_clients;
 mod groups;
 mod healthcheck;
+mod history;
 mod hooks;
 mod http_executor;
 mod idempotency;

@@ -14,7 +14,7 @@ use super::state::{DeferredRequest, Planned, limits_of};
 use crate::access::Access;
 use crate::domain::call::{CallRecord, RERUN_OF};
 use crate::domain::limits::ServerLimits;
-use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Naming};
+use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Moment, Naming, Time};
 use crate::engine::argument_stream::ArgumentStream;
 use crate::engine::context::ContextObjects;
 use crate::engine::memory_budget::{MemoryBudget, MemoryPermit};
@@ -140,7 +140,7 @@ impl Planner<'_> {
             let asked = request.limits.clone().or(&submission.limits);
             limits_of(self.limits, entry, &asked, submission.conversation.as_deref())
         });
-        let (now, node) = (self.clock.moment(), self.node.clone());
+        let (now, node) = (accepted_at(id, self.clock.moment()), self.node.clone());
         let record = CallRecord {
             tenant: access.tenant().clone(),
             title: entry.map_or_else(|| name.clone(), |entry| entry.title.clone()),
@@ -161,6 +161,21 @@ impl Planner<'_> {
         };
         record.into()
     }
+}
+
+/// Maximum difference between the time of an id and the time of acceptance that is not a change of the clock.
+const ID_SKEW_MS: i64 = 600_000;
+
+/// Returns the time of acceptance, in the millisecond of the call's id. Calls are found by time in the order of their
+/// ids, so both must agree.
+fn accepted_at(id: Uuid, now: Moment) -> Moment {
+    let Ok(of_id) = i64::try_from(id.as_u128() >> 80) else { return now };
+    let millis = now.at.0.div_euclid(1000);
+    if of_id == millis || (of_id - millis).abs() > ID_SKEW_MS {
+        return now;
+    }
+    let within = if of_id < millis { 999 } else { 0 };
+    Moment { at: Time(of_id * 1000 + within), ..now }
 }
 
 /// Decides whether a call runs.

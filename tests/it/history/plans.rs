@@ -1,0 +1,97 @@
+//! Every filter is answered from an index, also if the table is large.
+
+use sqlx::AssertSqlSafe;
+use toolpost::domain::{Code, Phase, Status, Time};
+use toolpost::store::calls::CallFilter;
+use toolpost::store::history::HistoryFilter;
+use toolpost::store::{Db, Store};
+use uuid::Uuid;
+
+use crate::support::{Backend, Database};
+
+/// The number of stored calls.
+const CALLS: u32 = 20_000;
+
+/// Returns the statements that fill the tables.
+fn statements(backend: Backend) -> [String; 3] {
+    let (numbers, id, word) = match backend {
+        Backend::Postgres => (
+            format!("SELECT generate_series(1, {CALLS}) AS g"),
+            "(lpad(to_hex(1700000000000 + g), 12, '0') || '70008000' || lpad(to_hex(g), 12, '0'))::uuid",
+            "hashint8(g % 1000)",
+        ),
+        Backend::Sqlite => (
+            format!(
+                "WITH RECURSIVE n (g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM n WHERE g < {CALLS}) SELECT g FROM n"
+            ),
+            "unhex(printf('%012x70008000%012x', 1700000000000 + g, g))",
+            "(g % 1000) * 7919",
+        ),
+    };
+    let calls = format!(
+        "INSERT INTO tool_calls (id, tenant, session, batch_id, tool, status, attempt, node, created_at, accepted_pos, \
+         arguments, record, seq, code, slow, parent) SELECT {id}, CASE WHEN g % 100 = 0 THEN 'default' ELSE 'other' END, \
+         CASE WHEN g % 3 = 0 THEN 's' || g % 50 END, CASE WHEN g % 5 = 0 THEN {id} END, 't' || g % 40, \
+         CASE WHEN g % 50 = 0 THEN 3 WHEN g % 999 = 0 THEN 1 ELSE 2 END, 1, 'n', (1700000000000 + g) * 1000, g, '{{}}', '{{}}', 2, \
+         CASE WHEN g % 50 = 0 THEN g % 15 END, CASE WHEN g % 2 = 0 THEN g % 60 END, CASE WHEN g % 70 = 0 THEN {id} END \
+         FROM ({numbers}) AS numbers"
+    );
+    let words =
+        format!("INSERT INTO call_words (period, word, newest) SELECT g % 4, {word}, {id} FROM ({numbers}) AS numbers");
+    [calls, words, "ANALYZE".to_owned()]
+}
+
+fn filters() -> Vec<(&'static str, HistoryFilter)> {
+    let (some, calls) = (HistoryFilter::default, CallFilter::default);
+    let of = |calls: CallFilter| HistoryFilter { calls, ..HistoryFilter::default() };
+    let time = Some(Time(1_700_000_010_000_000));
+    vec![
+        ("none", some()),
+        ("session", of(CallFilter { session: Some("s6".to_owned()), ..calls() })),
+        ("batch", of(CallFilter { batch_id: Some(Uuid::nil()), ..calls() })),
+        ("name", of(CallFilter { name: Some("t3".to_owned()), ..calls() })),
+        ("wait", of(CallFilter { status: Some(Status::Wait), ..calls() })),
+        ("doing", of(CallFilter { status: Some(Status::Doing), ..calls() })),
+        ("success", of(CallFilter { status: Some(Status::Success), ..calls() })),
+        ("error", of(CallFilter { status: Some(Status::Error), ..calls() })),
+        ("since", of(CallFilter { since: time, ..calls() })),
+        ("until", of(CallFilter { until: time, ..calls() })),
+        ("cursor", of(CallFilter { before: Some(Uuid::max()), ..calls() })),
+        ("code", HistoryFilter { code: Some(Code::ToolTimeout), ..some() }),
+        ("phase", HistoryFilter { phase: Some(Phase::External), ..some() }),
+        ("done", HistoryFilter { phase: Some(Phase::Done), ..some() }),
+        ("parent", HistoryFilter { parent: Some(Uuid::nil()), ..some() }),
+        ("duration", HistoryFilter { min_duration_ms: Some(1000), ..some() }),
+        ("words", HistoryFilter { words: vec!["a".to_owned(), "b".to_owned()], ..some() }),
+    ]
+}
+
+on_both_databases!(
+    async fn no_filter_scans_a_table(backend: Backend) {
+        let database = Database::fresh(backend).await;
+        let store = Store::open(&database.url).await.unwrap();
+        for statement in statements(backend) {
+            let statement = AssertSqlSafe(statement);
+            match store.db() {
+                Db::Sqlite(pools) => drop(sqlx::raw_sql(statement).execute(pools.writer.pool()).await.unwrap()),
+                Db::Postgres(pools) => drop(sqlx::raw_sql(statement).execute(pools.reader.pool()).await.unwrap()),
+            }
+        }
+        for (name, filter) in filters() {
+            for plan in store.history_plans(&filter).await.unwrap() {
+                match backend {
+                    Backend::Postgres => {
+                        assert!(!plan.contains("Seq Scan") && plan.contains("Index"), "{name}:\n{plan}");
+                    }
+                    Backend::Sqlite => {
+                        let is_scan = |line: &str| line.contains("SCAN tool_calls") || line.contains("SCAN call_words");
+                        assert!(!plan.lines().any(is_scan) && plan.contains("SEARCH"), "{name}:\n{plan}");
+                        let sorts = plan.matches("USE TEMP B-TREE FOR ORDER BY").count();
+                        let is_merged = plan.contains("part_0") || name == "words" || name == "batch";
+                        assert!(sorts == 0 || is_merged, "{name}:\n{plan}");
+                    }
+                }
+            }
+        }
+    }
+);
