@@ -22,10 +22,10 @@ mod uniform;
 const NOT_ALL_WRITTEN: &str = "TP001";
 
 /// Numeric values of a new row. They share one array, because each unnested array costs the server as much as a table
-/// column. A missing position is -1.
-const INSERT_NUMBERS: i64 = 7;
+/// column. A missing value is -1.
+const INSERT_NUMBERS: i64 = 9;
 /// Numeric values of an updated row.
-const UPDATE_NUMBERS: i64 = 5;
+const UPDATE_NUMBERS: i64 = 7;
 
 /// The statement in all combinations of its optional parts: updated calls, reported events, keys and callbacks,
 /// replaced arguments, and several tenants. With a single tenant no tenant array is needed.
@@ -74,8 +74,9 @@ fn statement(updates: bool, reports: bool, extra: bool, replaced: bool, mixed: b
         "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE shard = $15 RETURNING pos - $1 + 1 AS first),
          fresh AS (
             INSERT INTO tool_calls ({row})
-            SELECT id, {tenant}, session, batch_id, tool, n[k - 6], n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2],
-                first + NULLIF(n[k - 1], -1), first + NULLIF(n[k], -1), arguments, record
+            SELECT id, {tenant}, session, batch_id, tool, n[k - 8], n[k - 7], n[k - 6], $2, n[k - 5], first + n[k - 4],
+                first + NULLIF(n[k - 3], -1), first + NULLIF(n[k - 2], -1), arguments, record,
+                NULLIF(n[k - 1], -1), NULLIF(n[k], -1)
             FROM (SELECT id, session, batch_id, tool, arguments, record{column}, number * {INSERT_NUMBERS} AS k, $4::int8[] AS n,
                     (SELECT first FROM clock) AS first
                 FROM UNNEST($5::uuid[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::text[]{of_inserts})
@@ -104,8 +105,9 @@ fn updates_part(marks: &mut Marks, replaced: bool) -> (String, usize) {
         update = sql::update_rows_with_arguments();
     }
     let part = format!(
-        "u AS (SELECT id, n[k - 4] AS status, n[k - 3] AS attempt, n[k - 2] AS seq, $2 AS node,
-            first + NULLIF(n[k - 1], -1) AS started, first + NULLIF(n[k], -1) AS settled, record{given}
+        "u AS (SELECT id, n[k - 6] AS status, n[k - 5] AS attempt, n[k - 4] AS seq, $2 AS node,
+            first + NULLIF(n[k - 3], -1) AS started, first + NULLIF(n[k - 2], -1) AS settled,
+            NULLIF(n[k - 1], -1) AS code, NULLIF(n[k], -1) AS slow, record{given}
             FROM (SELECT id, record{given}, number * {UPDATE_NUMBERS} AS k, ${numbers}::int8[] AS n,
                     (SELECT first FROM clock) AS first
                 FROM UNNEST(${id}::uuid[], ${record}::text[]{array})
@@ -155,14 +157,16 @@ fn empty_if_all_none<T>(values: Vec<Option<T>>) -> Vec<Option<T>> {
 }
 
 fn numbers(row: &RowImage<'_>) -> [i64; INSERT_NUMBERS as usize] {
-    let [status, attempt, seq, started, settled] = update_numbers(row);
-    [status, attempt, seq, row.call.created_at.0, position_or_minus_one(row.accepted), started, settled]
+    let [status, attempt, seq, started, settled, code, slow] = update_numbers(row);
+    let accepted = position_or_minus_one(row.accepted);
+    [status, attempt, seq, row.call.created_at.0, accepted, started, settled, code, slow]
 }
 
 fn update_numbers(row: &RowImage<'_>) -> [i64; UPDATE_NUMBERS as usize] {
     let status = i64::from(codec::status_number(row.call.status));
     let (attempt, seq) = (i64::from(row.call.attempts), i64::from(row.call.last_seq));
-    [status, attempt, seq, position_or_minus_one(row.started), position_or_minus_one(row.settled)]
+    let (code, slow) = (codec::code_of(row.call).map_or(-1, i64::from), codec::slow_of(row.call).map_or(-1, i64::from));
+    [status, attempt, seq, position_or_minus_one(row.started), position_or_minus_one(row.settled), code, slow]
 }
 
 fn position_or_minus_one(offset: Option<i32>) -> i64 {

@@ -2,13 +2,14 @@
 
 /// Columns of a new call's row, in binding order.
 pub(super) const ROW_COLUMNS: &str = "id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos, \
-     started_pos, settled_pos, arguments, record";
+     started_pos, settled_pos, arguments, record, code, slow";
 
 /// Updates stored calls from a list `u` of changes. The fence skips a row that has ended, belongs to a later attempt or
 /// to another node, or already has these events; a skipped row does not count as written. `+ 0` makes the databases
 /// find rows by primary key instead of the index of unfinished calls, which is full of dead entries.
 pub(super) const UPDATE_ROWS: &str = "UPDATE tool_calls AS c SET status = u.status, attempt = u.attempt, seq = u.seq, \
-     started_pos = COALESCE(c.started_pos, u.started), settled_pos = u.settled, record = u.record \
+     started_pos = COALESCE(c.started_pos, u.started), settled_pos = u.settled, record = u.record, \
+     code = u.code, slow = u.slow \
      FROM u WHERE c.id = u.id AND c.status + 0 < 2 AND c.attempt <= u.attempt AND c.seq < u.seq AND c.node = u.node";
 
 /// Returns [`UPDATE_ROWS`] extended by the arguments. It is a separate statement because few changes replace arguments,

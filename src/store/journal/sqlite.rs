@@ -67,14 +67,14 @@ impl Statements {
 type Query = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
 static INSERTS: LazyLock<Statements> =
-    LazyLock::new(|| Statements::new(&format!("INSERT INTO tool_calls ({})", sql::ROW_COLUMNS), 15, ""));
+    LazyLock::new(|| Statements::new(&format!("INSERT INTO tool_calls ({})", sql::ROW_COLUMNS), 17, ""));
 static UPDATES: LazyLock<Statements> = LazyLock::new(|| {
-    let head = "WITH u (id, status, attempt, seq, node, started, settled, record) AS (";
-    Statements::new(head, 8, &format!(") {}", sql::UPDATE_ROWS))
+    let head = "WITH u (id, status, attempt, seq, node, started, settled, record, code, slow) AS (";
+    Statements::new(head, 10, &format!(") {}", sql::UPDATE_ROWS))
 });
 static UPDATES_WITH_ARGUMENTS: LazyLock<Statements> = LazyLock::new(|| {
-    let head = "WITH u (id, status, attempt, seq, node, started, settled, record, arguments) AS (";
-    Statements::new(head, 9, &format!(") {}", sql::update_rows_with_arguments()))
+    let head = "WITH u (id, status, attempt, seq, node, started, settled, record, code, slow, arguments) AS (";
+    Statements::new(head, 11, &format!(") {}", sql::update_rows_with_arguments()))
 });
 static EVENTS: LazyLock<Statements> =
     LazyLock::new(|| Statements::new(&format!("INSERT INTO call_events ({})", sql::EVENT_COLUMNS), 5, ""));
@@ -172,6 +172,8 @@ fn bind_insert(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
         .bind(row.settled.map(|offset| first + i64::from(offset)))
         .bind(call.arguments_text.shared())
         .bind(row.record.to_owned())
+        .bind(codec::code_of(call))
+        .bind(codec::slow_of(call))
 }
 
 fn bind_update(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
@@ -184,6 +186,8 @@ fn bind_update(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
         .bind(row.started.map(|offset| first + i64::from(offset)))
         .bind(row.settled.map(|offset| first + i64::from(offset)))
         .bind(row.record.to_owned())
+        .bind(codec::code_of(row.call))
+        .bind(codec::slow_of(row.call))
 }
 
 fn bind_claim(query: Query, (tenant, claim): &(&Tenant, &KeyClaim), now: Time) -> Query {

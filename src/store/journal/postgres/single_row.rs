@@ -13,9 +13,9 @@ use crate::store::{codec, shards};
 
 static COMMIT: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE shard = $21 RETURNING pos - $1 + 1 AS first),
+        "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE shard = $23 RETURNING pos - $1 + 1 AS first),
          fresh AS (INSERT INTO tool_calls ({row})
-            SELECT $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, first + $12, first + $13, first + $14, $15, $16 FROM clock),
+            SELECT $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, first + $12, first + $13, first + $14, $15, $16, $21, $22 FROM clock),
          noted AS (INSERT INTO commits ({commit}) SELECT $17, first, first + $1 - 1, $18, $19, $20 FROM clock)
          SELECT first - 1 FROM clock",
         row = sql::ROW_COLUMNS,
@@ -59,6 +59,8 @@ pub(super) async fn commit(
         .bind(batch.at.0)
         .bind(batch.call_ids())
         .bind(batch.stats.note())
+        .bind(codec::code_of(call))
+        .bind(codec::slow_of(call))
         .bind(shards::column(shard))
         .fetch_one(&mut **connection)
         .await?;

@@ -109,12 +109,12 @@ fn statement(inserts: bool, updates: bool) -> String {
     let [all, node, commit, at, calls, stats, shard] = marks.allocate();
     let (mut added, mut changed, mut expected_updates) = (String::new(), String::new(), None);
     if inserts {
-        let [tenant, created, id, session, batch, tool, arguments, record] = marks.allocate();
+        let [tenant, created, id, session, batch, tool, arguments, record, code, slow] = marks.allocate();
         let Columns { status, attempt, seq, accepted, started, settled } = Columns::allocate(&mut marks);
         added = format!(
             "fresh AS (INSERT INTO tool_calls ({row})
                 SELECT id, ${tenant}, session, batch_id, tool, {status}, {attempt}, {seq}, ${node}, (${created}::int8[])[k],
-                    {accepted}, {started}, {settled}, arguments, record
+                    {accepted}, {started}, {settled}, arguments, record, (${code}::int2[])[k], (${slow}::int2[])[k]
                 FROM (SELECT id, session, batch_id, tool, arguments, record, k, (SELECT first FROM clock) AS first
                     FROM UNNEST(${id}::uuid[], ${session}::text[], ${batch}::uuid[], ${tool}::text[], ${arguments}::text[],
                         ${record}::text[]) WITH ORDINALITY AS i (id, session, batch_id, tool, arguments, record, k)) AS rows),",
@@ -122,12 +122,12 @@ fn statement(inserts: bool, updates: bool) -> String {
         );
     }
     if updates {
-        let [id, record, expected] = marks.allocate();
+        let [id, record, expected, code, slow] = marks.allocate();
         let Columns { status, attempt, seq, started, settled, .. } = Columns::allocate(&mut marks);
         expected_updates = Some(expected);
         changed = format!(
             "u AS (SELECT id, {status} AS status, {attempt} AS attempt, {seq} AS seq, ${node} AS node, {started} AS started,
-                {settled} AS settled, record
+                {settled} AS settled, (${code}::int2[])[k] AS code, (${slow}::int2[])[k] AS slow, record
                 FROM (SELECT id, record, k, (SELECT first FROM clock) AS first
                     FROM UNNEST(${id}::uuid[], ${record}::text[]) WITH ORDINALITY AS i (id, record, k)) AS rows),
              again AS ({update} RETURNING 1),",
@@ -187,7 +187,9 @@ pub(super) async fn commit(
             .bind(empty_if_all_none(calls().map(|call| call.batch_id).collect()))
             .bind(calls().map(|call| codec::indexed_name(&call.name)).collect::<Vec<_>>())
             .bind(calls().map(|call| call.arguments_text.get()).collect::<Vec<_>>())
-            .bind(batch.inserts().map(|row| row.record).collect::<Vec<_>>());
+            .bind(batch.inserts().map(|row| row.record).collect::<Vec<_>>())
+            .bind(empty_if_all_none(calls().map(|call| codec::code_of(call)).collect()))
+            .bind(empty_if_all_none(calls().map(|call| codec::slow_of(call)).collect()));
         query = common.bind_to(query);
     }
     if let Some(common) = shared.updates {
@@ -195,7 +197,9 @@ pub(super) async fn commit(
         query = query
             .bind(rows().map(|row| row.call.id).collect::<Vec<_>>())
             .bind(rows().map(|row| row.record).collect::<Vec<_>>())
-            .bind(rows().count() as i64);
+            .bind(rows().count() as i64)
+            .bind(empty_if_all_none(rows().map(|row| codec::code_of(row.call)).collect()))
+            .bind(empty_if_all_none(rows().map(|row| codec::slow_of(row.call)).collect()));
         query = common.bind_to(query);
     }
     let (base, _): (i64, bool) = query.fetch_one(&mut **connection).await?;
