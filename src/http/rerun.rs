@@ -17,7 +17,7 @@ use crate::domain::{Call, CallRequest, Code, IdempotencyKey, decode};
 use crate::engine::{Footprint, Keyed, Submission, Wait};
 use crate::formats::native::ToolCall;
 
-/// How to repeat a call.
+/// The options of a rerun.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = Rerun)]

@@ -148,7 +148,6 @@ impl CallRow {
         });
         let status = status_from(self.status)?;
         let name: Arc<str> = record.name.unwrap_or(self.tool).into();
-        let metadata = record.metadata;
         Ok(Call::from(CallRecord {
             id,
             tenant: Tenant::stored(&self.tenant),
@@ -172,7 +171,7 @@ impl CallRow {
             coerced: record.coerced,
             tip: record.tip,
             params: record.params,
-            metadata,
+            metadata: record.metadata,
             progress: record.progress,
             outcome: record.outcome.map(|outcome| Arc::new(outcome.decode())),
             attempts: self.attempt.try_into().unwrap_or(0),

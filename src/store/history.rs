@@ -135,6 +135,18 @@ impl Store {
         page.finish(before).await
     }
 
+    /// Reads a window of one index.
+    async fn entries(
+        &self,
+        path: &IndexPath,
+        range: (Uuid, Option<Uuid>),
+        window: usize,
+    ) -> Result<Entries, StoreError> {
+        let IndexPath::Word(word) = path else { return path.read(self, range, window).await };
+        let unfinished = IndexPath::Unfinished(&[0, 1]).read(self, range, window).await?;
+        search::read(self, *word, range, window, unfinished).await
+    }
+
     /// Reads a window of each index, and returns the entries that may match all conditions.
     async fn window(
         &self,
@@ -144,7 +156,7 @@ impl Store {
     ) -> Result<Entries, StoreError> {
         let mut read = Vec::with_capacity(paths.len());
         for path in paths {
-            let entries = path.read(self, range, window).await?;
+            let entries = self.entries(path, range, window).await?;
             if entries.ids.is_empty() && entries.frontier.is_none() {
                 return Ok(Entries::default());
             }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use uuid::Uuid;
 
-use super::{Entries, HistoryFilter, search, unfinished, unfinished_status, words};
+use super::{Entries, HistoryFilter, unfinished, unfinished_status, words};
 use crate::domain::{Phase, Status, Tenant};
 use crate::store::query::Query;
 use crate::store::{Db, Store, StoreError, codec};
@@ -66,9 +66,6 @@ impl IndexPath {
 
     /// Reads up to `window` entries of a range of ids: at or after the first, and before the second.
     pub async fn read(&self, store: &Store, range: (Uuid, Option<Uuid>), window: usize) -> Result<Entries, StoreError> {
-        if let Self::Word(word) = self {
-            return search::read(store, *word, range, window).await;
-        }
         let ids: Vec<Uuid> = self.query(store, range, window).column().await?;
         let frontier = ids.last().copied().filter(|_| ids.len() >= window);
         Ok(Entries { ids, frontier })
@@ -79,11 +76,22 @@ impl IndexPath {
         match self {
             Self::Codes(first, last) if first < last => merged(store, "code", *first..=*last, range, window),
             Self::Durations(first, last) => merged(store, "slow", *first..=*last, range, window),
-            Self::Unfinished(statuses) => union(store, "status", statuses.iter().copied(), range, window),
-            _ => {
-                let query = store.db.read("SELECT id FROM tool_calls WHERE tenant = ").push_bind(store.tenant());
-                ranged(self.condition(query), range, window)
+            Self::Unfinished(statuses) => {
+                union(store, ("status", OF_NO_INDEX), statuses.iter().copied(), range, window)
             }
+            _ => {
+                let query = store.db.read("SELECT id FROM tool_calls WHERE ").push(self.tenant_column());
+                ranged(self.condition(query.push(" = ").push_bind(store.tenant())), range, window)
+            }
+        }
+    }
+
+    /// Returns the tenant as an expression. If the index of the condition does not begin with the tenant, the expression
+    /// keeps SQLite from the index of all calls of the tenant, which also has the order of ids.
+    fn tenant_column(&self) -> &'static str {
+        match self {
+            Self::Batch(_) | Self::Parent(_) => OF_NO_INDEX,
+            _ => "tenant",
         }
     }
 
@@ -99,6 +107,9 @@ impl IndexPath {
         }
     }
 }
+
+/// The tenant as an expression that no index has.
+const OF_NO_INDEX: &str = "(tenant || '')";
 
 /// Adds the range, the order and the limit to a query for calls.
 fn ranged<'q>(query: Query<'q>, (since, before): (Uuid, Option<Uuid>), limit: usize) -> Query<'q> {
@@ -116,7 +127,7 @@ fn merged<'s>(
     window: usize,
 ) -> Query<'s> {
     if let Db::Sqlite(_) = &store.db {
-        return union(store, column, values, range, window);
+        return union(store, (column, "tenant"), values, range, window);
     }
     let (first, last) = (values.start(), values.end());
     let query = store.db.read(format!(
@@ -130,7 +141,7 @@ fn merged<'s>(
 /// Creates the same query with one part per value.
 fn union<'s>(
     store: &'s Store,
-    column: &str,
+    (column, tenant): (&str, &str),
     values: impl Iterator<Item = i16>,
     range: (Uuid, Option<Uuid>),
     window: usize,
@@ -139,7 +150,7 @@ fn union<'s>(
     for (place, value) in values.enumerate() {
         query = query.push(if place == 0 { "" } else { " UNION ALL " }).push("SELECT id FROM (");
         // The value is text of the statement, so that a partial index applies.
-        let part = format!("SELECT id FROM tool_calls WHERE {column} = {value} AND tenant = ");
+        let part = format!("SELECT id FROM tool_calls WHERE {column} = {value} AND {tenant} = ");
         query = ranged(query.push(&part).push_bind(store.tenant()), range, window);
         query = query.push(&format!(") AS part_{place}"));
     }

@@ -9,7 +9,6 @@ use std::ops::RangeInclusive;
 
 use uuid::Uuid;
 
-use super::paths::IndexPath;
 use super::{Entries, words};
 use crate::domain::{Call, Time};
 use crate::store::codec::{self, CallRow};
@@ -202,14 +201,14 @@ impl Postings {
     }
 }
 
-/// Reads up to about `window` calls with a word, and all unfinished calls, whose words are not indexed yet.
+/// Reads up to about `window` calls with a word, and adds the unfinished calls, whose words are not indexed yet.
 pub(super) async fn read(
     store: &Store,
     word: i64,
     range: (Uuid, Option<Uuid>),
     window: usize,
+    unfinished: Entries,
 ) -> Result<Entries, StoreError> {
-    let unfinished = Box::pin(IndexPath::Unfinished(&[0, 1]).read(store, range, window)).await?;
     let mut found = indexed(store, word, range, window).await?;
     found.frontier = found.frontier.max(unfinished.frontier);
     found.ids.extend(unfinished.ids);

@@ -41,28 +41,29 @@ fn statements(backend: Backend) -> [String; 3] {
     [calls, words, "ANALYZE".to_owned()]
 }
 
-fn filters() -> Vec<(&'static str, HistoryFilter)> {
+/// Returns a filter of each kind, with its name and the index that answers it.
+fn filters() -> Vec<(&'static str, &'static str, HistoryFilter)> {
     let (some, calls) = (HistoryFilter::default, CallFilter::default);
     let of = |calls: CallFilter| HistoryFilter { calls, ..HistoryFilter::default() };
     let time = Some(Time(1_700_000_010_000_000));
     vec![
-        ("none", some()),
-        ("session", of(CallFilter { session: Some("s6".to_owned()), ..calls() })),
-        ("batch", of(CallFilter { batch_id: Some(Uuid::nil()), ..calls() })),
-        ("name", of(CallFilter { name: Some("t3".to_owned()), ..calls() })),
-        ("wait", of(CallFilter { status: Some(Status::Wait), ..calls() })),
-        ("doing", of(CallFilter { status: Some(Status::Doing), ..calls() })),
-        ("success", of(CallFilter { status: Some(Status::Success), ..calls() })),
-        ("error", of(CallFilter { status: Some(Status::Error), ..calls() })),
-        ("since", of(CallFilter { since: time, ..calls() })),
-        ("until", of(CallFilter { until: time, ..calls() })),
-        ("cursor", of(CallFilter { before: Some(Uuid::max()), ..calls() })),
-        ("code", HistoryFilter { code: Some(Code::ToolTimeout), ..some() }),
-        ("phase", HistoryFilter { phase: Some(Phase::External), ..some() }),
-        ("done", HistoryFilter { phase: Some(Phase::Done), ..some() }),
-        ("parent", HistoryFilter { parent: Some(Uuid::nil()), ..some() }),
-        ("duration", HistoryFilter { min_duration_ms: Some(1000), ..some() }),
-        ("words", HistoryFilter { words: vec!["a".to_owned(), "b".to_owned()], ..some() }),
+        ("none", "tool_calls_by_tenant", some()),
+        ("session", "tool_calls_by_session", of(CallFilter { session: Some("s6".to_owned()), ..calls() })),
+        ("batch", "tool_calls_by_batch", of(CallFilter { batch_id: Some(Uuid::nil()), ..calls() })),
+        ("name", "tool_calls_by_tool", of(CallFilter { name: Some("t3".to_owned()), ..calls() })),
+        ("wait", "tool_calls_not_well", of(CallFilter { status: Some(Status::Wait), ..calls() })),
+        ("doing", "tool_calls_not_well", of(CallFilter { status: Some(Status::Doing), ..calls() })),
+        ("success", "tool_calls_by_tenant", of(CallFilter { status: Some(Status::Success), ..calls() })),
+        ("error", "tool_calls_by_code", of(CallFilter { status: Some(Status::Error), ..calls() })),
+        ("since", "tool_calls_by_tenant", of(CallFilter { since: time, ..calls() })),
+        ("until", "tool_calls_by_tenant", of(CallFilter { until: time, ..calls() })),
+        ("cursor", "tool_calls_by_tenant", of(CallFilter { before: Some(Uuid::max()), ..calls() })),
+        ("code", "tool_calls_by_code", HistoryFilter { code: Some(Code::ToolTimeout), ..some() }),
+        ("phase", "tool_calls_not_well", HistoryFilter { phase: Some(Phase::External), ..some() }),
+        ("done", "tool_calls_by_tenant", HistoryFilter { phase: Some(Phase::Done), ..some() }),
+        ("parent", "tool_calls_by_parent", HistoryFilter { parent: Some(Uuid::nil()), ..some() }),
+        ("duration", "tool_calls_by_duration", HistoryFilter { min_duration_ms: Some(1000), ..some() }),
+        ("words", "call_words", HistoryFilter { words: vec!["a".to_owned(), "b".to_owned()], ..some() }),
     ]
 }
 
@@ -77,8 +78,9 @@ on_both_databases!(
                 Db::Postgres(pools) => drop(sqlx::raw_sql(statement).execute(pools.reader.pool()).await.unwrap()),
             }
         }
-        for (name, filter) in filters() {
+        for (name, index, filter) in filters() {
             for plan in store.history_plans(&filter).await.unwrap() {
+                assert!(plan.contains(index), "{name}:\n{plan}");
                 match backend {
                     Backend::Postgres => {
                         assert!(!plan.contains("Seq Scan") && plan.contains("Index"), "{name}:\n{plan}");
