@@ -50,14 +50,14 @@ CREATE TABLE call_words (
     PRIMARY KEY (period, word, newest)
 );
 
--- A single row: up to which position the words of calls are indexed, and which node does it.
+-- One row per shard: up to which position the words of calls are indexed, and which node does it.
 CREATE TABLE words_indexed (
-    one          SMALLINT NOT NULL PRIMARY KEY,
+    shard        SMALLINT NOT NULL PRIMARY KEY,
     pos          BIGINT   NOT NULL,
     node         TEXT     NOT NULL,
     leased_until BIGINT   NOT NULL
 ) WITH (fillfactor = 10);
-INSERT INTO words_indexed (one, pos, node, leased_until) VALUES (1, 0, '', 0);
+INSERT INTO words_indexed (shard, pos, node, leased_until) VALUES (0, 0, '', 0);
 
 -- One row per event that cannot be derived from the call's row: what a running tool reported.
 CREATE TABLE call_events (

@@ -67,9 +67,10 @@ impl Stores {
 /// Creates the rows of a shard that do not exist.
 pub(super) async fn open(db: &Db, shard: Shard) -> Result<(), StoreError> {
     // The clock comes last: whoever finds it finds the others.
-    const ROWS: [&str; 3] = [
+    const ROWS: [&str; 4] = [
         "INSERT INTO retention (shard, calls_pos, events_pos) VALUES ($1, $2, $2) ON CONFLICT DO NOTHING",
         "INSERT INTO stats_folded (shard, pos) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+        "INSERT INTO words_indexed (shard, pos, node, leased_until) VALUES ($1, $2, '', 0) ON CONFLICT DO NOTHING",
         "INSERT INTO event_clock (shard, pos) VALUES ($1, $2) ON CONFLICT DO NOTHING",
     ];
     for sql in ROWS {

@@ -10,10 +10,10 @@ use std::ops::RangeInclusive;
 use uuid::Uuid;
 
 use super::{Entries, words};
-use crate::domain::{Call, Time};
+use crate::domain::{Call, Shard, Time};
 use crate::store::codec::{self, CallRow};
 use crate::store::query::Query;
-use crate::store::{Db, Store, StoreError, Stores};
+use crate::store::{Db, Store, StoreError, Stores, shards};
 
 /// Bits of the milliseconds within a period, and within the span of the calls of one row.
 const PERIOD_BITS: u32 = 27;
@@ -37,14 +37,16 @@ const DELETE_ROWS: i64 = 5000;
 /// Time for which a node keeps the right to fill the index, in microseconds.
 const LEASE: i64 = 5_000_000;
 
-/// Selects the positions up to which calls are indexed and up to which they exist.
-const PROGRESS: &str = "SELECT pos, COALESCE((SELECT MAX(last_pos) FROM commits), 0) FROM words_indexed WHERE one = 1";
-/// Acquires or extends the right to fill the index.
+/// Selects the positions up to which calls are indexed, of each shard with further ones.
+const PROGRESS: &str = "SELECT w.pos FROM event_clock AS c JOIN words_indexed AS w ON w.shard = c.shard \
+    WHERE w.pos < c.pos ORDER BY c.shard";
+/// Acquires or extends the right to index a shard.
 const ACQUIRE: &str = "UPDATE words_indexed SET node = $1, leased_until = $2 \
-    WHERE one = 1 AND (node = $1 OR leased_until < $3) RETURNING pos";
-const COMMITS: &str = "SELECT last_pos, calls FROM commits WHERE last_pos > $1 ORDER BY last_pos LIMIT $2";
+    WHERE shard = $4 AND (node = $1 OR leased_until < $3) RETURNING pos";
+const COMMITS: &str =
+    "SELECT last_pos, calls FROM commits WHERE last_pos > $1 AND last_pos <= $2 ORDER BY last_pos LIMIT $3";
 /// Records the progress, unless another node has recorded some.
-const MOVE: &str = "UPDATE words_indexed SET pos = $2 WHERE one = 1 AND pos = $1";
+const MOVE: &str = "UPDATE words_indexed SET pos = $2 WHERE shard = $3 AND pos = $1";
 const SIZES: &str = "SELECT id, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls \
     WHERE status > 1 AND settled_pos > ";
 
@@ -68,19 +70,29 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn index_words(&self, node: &str, now: Time) -> Result<bool, StoreError> {
-        let (indexed, last): (i64, i64) = self.db.read(PROGRESS).one().await?;
-        if indexed >= last {
-            return Ok(false);
+        let mut is_unfinished = false;
+        for indexed in self.db.read(PROGRESS).column().await? {
+            is_unfinished |= self.index_shard(indexed, node, now).await?;
         }
+        Ok(is_unfinished)
+    }
+
+    /// Indexes the words of calls of the shard of this position. Returns `true` if more may be left.
+    async fn index_shard(&self, indexed: i64, node: &str, now: Time) -> Result<bool, StoreError> {
+        let shard = Shard::of_position(indexed);
         let mut pos = indexed;
         // SQLite has one service, which needs no lease.
         if let Db::Postgres(_) = &self.db {
             let acquire = self.db.write(ACQUIRE).bind(node).bind(now.0.saturating_add(LEASE)).bind(now.0);
+            let acquire = acquire.bind(shards::column(shard));
             let Some((current,)) = acquire.optional::<(i64,)>().await? else { return Ok(false) };
             pos = current;
         }
         for _ in 0..MAX_STEPS {
-            let mut commits: Vec<(i64, Vec<u8>)> = self.db.read(COMMITS).bind(pos).bind(MAX_COMMITS).all().await?;
+            let mut commits: Vec<(i64, Vec<u8>)> = {
+                let query = self.db.read(COMMITS).bind(pos).bind(shard.end()).bind(MAX_COMMITS);
+                query.all().await?
+            };
             let mut calls = 0;
             let step = commits.iter().take_while(|(_, ids)| {
                 let has_room = calls < STEP_CALLS;
@@ -132,7 +144,15 @@ impl Stores {
     /// Inserts the rows and records the progress. Returns `false` if another node did.
     async fn insert_words(&self, rows: &[WordRow], from: i64, until: i64) -> Result<bool, StoreError> {
         let inserted = self.db.transaction(async |transaction| {
-            if transaction.query(MOVE).bind(from).bind(until).execute().await? == 0 {
+            if transaction
+                .query(MOVE)
+                .bind(from)
+                .bind(until)
+                .bind(shards::column(Shard::of_position(until)))
+                .execute()
+                .await?
+                == 0
+            {
                 return Ok(None);
             }
             for rows in rows.chunks(INSERT_ROWS) {
