@@ -117,6 +117,8 @@ pub struct StoreConfig {
     pub database_url: String,
     /// Timeout for requests that wait for an unavailable database.
     pub patience_ms: u64,
+    /// Maximum number of shards to which this node writes new calls.
+    pub max_shards: usize,
 }
 
 /// Settings of the queue of detached calls.

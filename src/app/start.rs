@@ -263,7 +263,12 @@ impl SharedParts {
         let (db, clock, ids) = (self.stores.db().clone(), self.clock.clone(), self.ids.clone());
         let (journal, writer) = Journal::start(db, clock, ids, shard, sink);
         if !self.is_command_line {
-            let follow = shards::add_while_slow(self.stores.clone(), journal.clone(), node.clone());
+            let follow = shards::add_while_slow(
+                self.stores.clone(),
+                journal.clone(),
+                node.clone(),
+                self.config.store.max_shards,
+            );
             tokio::spawn(self.background.clone().run_until_cancelled_owned(follow));
             if matches!(self.stores.db(), Db::Postgres(_)) {
                 let remote = remote::run(self.stores.clone(), bus, journal.clone(), self.poll());

@@ -21,6 +21,8 @@ use crate::store::history::{HistoryFilter, HistoryPage, words};
 const PAGE: u32 = 50;
 /// Maximum number of calls per page.
 const MAX_PAGE: u32 = 500;
+/// The largest integer that every JSON parser keeps exact (RFC 8259, section 6).
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 /// Maximum number of words and of characters of a search.
 const MAX_QUERY_WORDS: usize = 16;
 const MAX_QUERY_CHARS: usize = 1000;
@@ -51,9 +53,11 @@ pub(super) struct PageParams {
     /// Only calls accepted before this time (RFC 3339).
     until: Option<Time>,
     /// Only ended calls whose tool ran at least this number of milliseconds.
+    #[param(maximum = 9_007_199_254_740_991_u64)]
     min_duration_ms: Option<u64>,
     /// Only calls with all these words in the arguments or the output: letters and digits, in upper or lower case. An
-    /// ended call is found about a second after its end.
+    /// ended call is found about a second after its end, unless it has more than 256 KiB. A text without words matches
+    /// no call.
     #[param(max_length = 1000)]
     q: Option<String>,
     /// Maximum number of calls per page.
@@ -86,7 +90,13 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
     if params.session.as_deref().is_some_and(|session| session.contains('\0')) {
         return Err(Problem::query("session must not contain U+0000"));
     }
-    let words = params.q.as_deref().map(words_of).transpose()?.unwrap_or_default();
+    let words = params.q.as_deref().map(words_of).transpose()?;
+    if words.as_ref().is_some_and(Vec::is_empty) {
+        return Ok(reply::ok(&Page { tool_calls: Vec::new(), next_cursor: None }));
+    }
+    if params.min_duration_ms.is_some_and(|least| least > MAX_SAFE_INTEGER) {
+        return Err(Problem::query(format!("min_duration_ms must be at most {MAX_SAFE_INTEGER}")));
+    }
     let calls = CallFilter {
         session: params.session,
         batch_id: params.batch_id,
@@ -98,7 +108,7 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
         limit,
     };
     let PageParams { code, phase, parent, min_duration_ms, .. } = params;
-    let filter = HistoryFilter { calls, code, phase, parent, min_duration_ms, words };
+    let filter = HistoryFilter { calls, code, phase, parent, min_duration_ms, words: words.unwrap_or_default() };
     let allowed = access.allowed();
     if filter.calls.name.as_deref().is_some_and(|name| allowed.is_some_and(|allowed| !allowed.has(name))) {
         return Ok(reply::ok(&Page { tool_calls: Vec::new(), next_cursor: None }));
@@ -111,9 +121,6 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
 /// Returns the words of a search.
 fn words_of(text: &str) -> HttpResult<Vec<String>> {
     let words = words::of_query(text);
-    if words.is_empty() {
-        return Err(Problem::query("q must have a word of letters or digits"));
-    }
     if words.len() > MAX_QUERY_WORDS || text.chars().count() > MAX_QUERY_CHARS {
         let message = format!("q must have at most {MAX_QUERY_WORDS} words and {MAX_QUERY_CHARS} characters");
         return Err(Problem::query(message));

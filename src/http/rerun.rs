@@ -53,6 +53,7 @@ pub(super) struct RerunBody {
 pub(super) async fn rerun(Api { state, access }: Api, Path(id): Path<String>, request: Request) -> HttpResult {
     let id = extract::call_id(&id)?;
     let (headers, value, mut footprint) = extract::json_or_empty(request, &state, state.engine.room()).await?;
+    let value = if value.is_null() { json!({}) } else { value };
     // The key covers the old call, too, because it is not part of the body.
     let once = idempotency::of(&headers, &json!({"rerun_of": id, "body": value}))?;
     decode::expect_objects(&value, &[""])?;

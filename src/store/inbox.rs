@@ -24,17 +24,15 @@ pub const PROGRESS: &str = "progress";
 /// The kind of a posted result, or of the failure with which a call ended before a result was posted. A call has at
 /// most one such message.
 pub const RESULT: &str = "result";
-/// The kind of a chunk of streamed arguments.
+/// The kind of a chunk of streamed arguments. Its answer replaces it, with the kind `answer`.
 pub const CHUNK: &str = "chunk";
-/// The kind of an answer to a chunk.
-pub const ANSWER: &str = "answer";
 
 /// A message to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// The recipient.
     pub call: Uuid,
-    /// The kind: [`CANCEL`], [`PROGRESS`], [`RESULT`], [`CHUNK`] or [`ANSWER`].
+    /// The kind: [`CANCEL`], [`PROGRESS`], [`RESULT`] or [`CHUNK`].
     pub kind: String,
     /// The content, as JSON.
     pub body: String,

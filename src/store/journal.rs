@@ -22,7 +22,9 @@ use crate::domain::{Call, Clock, IdGenerator, KeyClaim, Shard, Tenant};
 mod batch;
 mod bucket;
 mod commit;
+mod group;
 mod lanes;
+mod pace;
 mod postgres;
 mod sql;
 mod sqlite;
@@ -32,7 +34,8 @@ mod writer;
 pub use bucket::{bucket_of, upper_end_ms};
 pub(in crate::store) use tally::Tally;
 
-use lanes::{Lanes, WriterParts};
+use lanes::Lanes;
+use writer::WriterParts;
 
 /// Maximum number of changes queued for one writer. Further senders wait, within the deadlines of their callers.
 const QUEUE: usize = 4096;
@@ -309,10 +312,10 @@ impl Journal {
         self.0.lanes.shard_of_new_call()
     }
 
-    /// Returns `true` if commits are slow and would overlap with a further shard.
+    /// Returns `true` if commits are slow and would overlap with a further shard, and this node has fewer than `most`.
     #[must_use]
-    pub fn is_short_of_shards(&self) -> bool {
-        self.0.lanes.is_short(self.awaited())
+    pub fn is_short_of_shards(&self, most: usize) -> bool {
+        self.0.lanes.is_short(self.awaited(), most)
     }
 
     /// Stops accepting changes. Queued changes are still written.

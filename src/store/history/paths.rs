@@ -77,7 +77,8 @@ impl IndexPath {
             Self::Codes(first, last) if first < last => merged(store, "code", *first..=*last, range, window),
             Self::Durations(first, last) => merged(store, "slow", *first..=*last, range, window),
             Self::Unfinished(statuses) => {
-                union(store, ("status", OF_NO_INDEX), statuses.iter().copied(), range, window)
+                // SQLite uses the partial index only if its condition is repeated.
+                union(store, ("status <> 2 AND status", OF_NO_INDEX), statuses.iter().copied(), range, window)
             }
             _ => {
                 let query = store.db.read("SELECT id FROM tool_calls WHERE ").push(self.tenant_column());

@@ -27,6 +27,8 @@ const MAX_STEPS: usize = 64;
 /// Number of calls whose sizes are read together, and maximum bytes of calls in memory.
 const MAX_CALLS: usize = 500;
 const MAX_BYTES: i64 = 8 * 1024 * 1024;
+/// Maximum bytes of a call whose words are indexed. The values of larger arguments would need much memory at once.
+const MAX_CALL_BYTES: i64 = 256 * 1024;
 /// Maximum number of calls of a row.
 const ROW_CALLS: usize = 256;
 /// Number of rows that are inserted by one statement, and that are read by one.
@@ -119,6 +121,7 @@ impl Stores {
         for chunk in ids.chunks(MAX_CALLS) {
             let sizes = self.db.read(SIZES).push_bind(after).push(" AND settled_pos <= ").push_bind(until);
             let mut left: Vec<(Uuid, i64)> = sizes.push(" AND id IN ").push_list(chunk).uncached().all().await?;
+            left.retain(|(_, size)| *size <= MAX_CALL_BYTES);
             while !left.is_empty() {
                 let mut bytes = 0;
                 let fitting = left.iter().take_while(|(_, size)| {

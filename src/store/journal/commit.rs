@@ -21,3 +21,23 @@ pub(super) enum CommitError {
 
 /// The position before the first event of the commit, or the reason why the commit failed.
 pub(super) type CommitResult = Result<i64, CommitError>;
+
+/// Returns `true` if the same commit may succeed later.
+pub(super) fn is_transient(error: &CommitError) -> bool {
+    let CommitError::Database(error) = error else { return matches!(error, CommitError::TimedOut) };
+    match error {
+        sqlx::Error::Database(error) => match error.code().as_deref() {
+            // Invalid data, constraint violation, syntax or access error, exceeded limit, or an exception of a trigger.
+            Some(code) if code.len() == 5 => !matches!(&code[..2], "22" | "23" | "42" | "54" | "P0"),
+            // SQLite's constraint, too big, mismatch, misuse and range; the low byte is the primary code.
+            Some(code) => code.parse::<u32>().is_ok_and(|code| !matches!(code & 0xff, 18..=21 | 25)),
+            None => true,
+        },
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::WorkerCrashed => true,
+        _ => false,
+    }
+}

@@ -5,80 +5,21 @@
 //! that was adopted from another node stays in its shard and gets a writer when it is first changed.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::writer::Writer;
-use super::{Entry, JournalError, QUEUE, Sink};
-use crate::domain::{Clock, IdGenerator, Shard};
+use super::pace::CommitPace;
+use super::writer::{Writer, WriterParts};
+use super::{Entry, JournalError, QUEUE};
+use crate::domain::Shard;
 use crate::store::Db;
 use crate::store::server::pools::JOURNAL_CONNECTIONS;
 
 /// Maximum number of shards to which a node writes new calls.
 const MAX_LANES: usize = JOURNAL_CONNECTIONS as usize;
-/// Commits are slow if they take longer than this and [`PER_CHANGE`] together.
-const SLOW: Duration = Duration::from_millis(2);
-/// Time that a commit may take for each change, because the database has work to do.
-const PER_CHANGE: Duration = Duration::from_micros(40);
-/// The share of the time of a slow commit for which its writer waits for more changes.
-const GATHERING: u32 = 8;
-
-/// What a writer needs, apart from its shard.
-#[derive(Clone)]
-pub(super) struct WriterParts {
-    pub db: Db,
-    pub clock: Clock,
-    pub ids: IdGenerator,
-    pub sink: Sink,
-    pub healthy: Arc<AtomicBool>,
-    pub closing: CancellationToken,
-}
-
-/// The duration of the commits of one writer.
-#[derive(Debug, Default)]
-pub(super) struct CommitPace {
-    is_committing: AtomicBool,
-    /// Moving averages, in microseconds: of the whole commit, and of what its changes do not explain.
-    took: AtomicU64,
-    unexplained: AtomicU64,
-}
-
-impl CommitPace {
-    /// Records the start of a commit.
-    pub fn begin(&self) {
-        self.is_committing.store(true, Ordering::Relaxed);
-    }
-
-    /// Records the end of a commit.
-    pub fn end(&self, took: Duration, changes: usize) {
-        let explained = PER_CHANGE * u32::try_from(changes).unwrap_or(u32::MAX);
-        let average = |average: &AtomicU64, value: Duration| {
-            let value = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
-            let last = average.load(Ordering::Relaxed);
-            // Only this writer changes it.
-            average.store((last / 8).saturating_mul(7).saturating_add(value / 8), Ordering::Relaxed);
-        };
-        average(&self.took, took);
-        average(&self.unexplained, took.saturating_sub(explained));
-        self.is_committing.store(false, Ordering::Relaxed);
-    }
-
-    fn is_slow(&self) -> bool {
-        u128::from(self.unexplained.load(Ordering::Relaxed)) > SLOW.as_micros()
-    }
-
-    /// Returns how long the writer waits for more changes before a commit.
-    pub fn gathering(&self) -> Option<Duration> {
-        self.is_slow().then(|| Duration::from_micros(self.took.load(Ordering::Relaxed)) / GATHERING)
-    }
-}
-
 /// The queue of one writer.
 #[derive(Debug, Clone)]
 struct Lane {
@@ -134,7 +75,7 @@ impl Lanes {
     pub fn shard_of_new_call(&self) -> Shard {
         let own = self.own.load();
         if own.len() > 1 && own.iter().any(|lane| lane.pace.is_slow()) {
-            let load = |lane: &&Lane| (lane.pace.is_committing.load(Ordering::Relaxed), lane.waiting());
+            let load = |lane: &&Lane| (lane.pace.is_committing(), lane.waiting());
             if let Some(lane) = own.iter().min_by_key(load) {
                 return lane.shard;
             }
@@ -144,10 +85,10 @@ impl Lanes {
 
     /// Returns `true` if a further shard for new calls would let commits overlap, given the number of changes that
     /// callers wait for.
-    pub fn is_short(&self, awaited: usize) -> bool {
+    pub fn is_short(&self, awaited: usize, most: usize) -> bool {
         let own = self.own.load();
         matches!(self.parts.db, Db::Postgres(_))
-            && own.len() < MAX_LANES
+            && own.len() < MAX_LANES.min(most)
             && awaited > own.len()
             && own.iter().any(|lane| lane.pace.is_slow())
     }
@@ -183,20 +124,4 @@ fn start(parts: &WriterParts, tasks: &TaskTracker, shard: Shard, is_own: bool) -
     let writer = Writer::new(parts.clone(), shard, is_own, pace.clone());
     tasks.spawn(writer.run(entries));
     Lane { shard, queue, pace }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commits_are_slow_only_if_their_changes_do_not_explain_it() {
-        let pace = CommitPace::default();
-        (0..64).for_each(|_| pace.end(Duration::from_millis(8), 400));
-        assert_eq!(pace.gathering(), None, "400 changes explain 8 ms");
-        (0..64).for_each(|_| pace.end(Duration::from_millis(8), 8));
-        assert!(pace.gathering().is_some_and(|wait| wait < Duration::from_millis(8)));
-        (0..64).for_each(|_| pace.end(Duration::from_micros(300), 1));
-        assert_eq!(pace.gathering(), None);
-    }
 }

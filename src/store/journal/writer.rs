@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::batch::Batch;
-use super::commit::{COMMIT_TIMEOUT, CommitError, CommitResult};
-use super::lanes::{CommitPace, WriterParts};
+use super::commit::{COMMIT_TIMEOUT, CommitError, CommitResult, is_transient};
+use super::group::{MAX_GROUP, count_fitting, fill_group, gather};
+use super::pace::CommitPace;
 use super::{Change, Committed, Entry, JournalError, Sink, WriteUnit, postgres, sqlite};
 use crate::domain::{Clock, IdGenerator, KeyClaim, Shard, Tenant, Time};
 use crate::formats::native::ToolCall;
@@ -25,13 +26,6 @@ use crate::store::server::confirm::wait_for_standbys;
 use crate::store::timeout::PinnedConnection;
 use crate::store::{Db, StoreError, shards};
 
-/// Maximum number of units in one commit.
-const MAX_GROUP: usize = 512;
-/// Maximum bytes of records, arguments and reports before a commit is full. The databases hold several copies of each
-/// during a commit.
-const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum scheduler turns that a commit waits for as many changes as the previous commit had.
-const MAX_TURNS: usize = 32;
 /// Maximum bytes of a record, and of arguments, up to which the JSON of a call is rendered ahead.
 const MAX_PRERENDER_BYTES: usize = 4 * 1024;
 /// Delays between retries while the database is unavailable; they double from the first to the last.
@@ -39,6 +33,17 @@ const FIRST_DELAY: Duration = Duration::from_millis(25);
 const MAX_DELAY: Duration = Duration::from_secs(1);
 
 type Done = oneshot::Sender<Result<(), JournalError>>;
+
+/// The parts of a writer that all writers of a node share.
+#[derive(Clone)]
+pub(super) struct WriterParts {
+    pub db: Db,
+    pub clock: Clock,
+    pub ids: IdGenerator,
+    pub sink: Sink,
+    pub healthy: Arc<AtomicBool>,
+    pub closing: CancellationToken,
+}
 
 pub(super) struct Writer {
     db: Db,
@@ -402,64 +407,5 @@ fn prerender_awaited(units: &[WriteUnit]) {
         if *is_awaited && is_small && live_image.is_none() {
             ToolCall::prerender(call);
         }
-    }
-}
-
-/// Returns the number of entries that fit into one commit.
-fn count_fitting(group: &[Entry]) -> usize {
-    let mut bytes = 0;
-    let fits = |entry: &&Entry| {
-        let before = bytes;
-        bytes += entry.unit.changes().iter().map(Change::size).sum::<usize>();
-        before < MAX_GROUP_BYTES
-    };
-    group.iter().take_while(fits).count()
-}
-
-/// Waits a few scheduler turns for the usual number of changes. Callers that were just notified are about to send their
-/// next changes. Without this wait, a single leftover change would be committed alone while they gather behind it, and
-/// so on, which doubles the number of commits. If no task sends changes, the turns end immediately.
-async fn fill_group(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, expected: usize) {
-    for _ in 0..MAX_TURNS {
-        if group.len() >= expected.min(MAX_GROUP) {
-            return;
-        }
-        tokio::task::yield_now().await;
-        while group.len() < MAX_GROUP
-            && let Ok(entry) = entries.try_recv()
-        {
-            group.push(entry);
-        }
-    }
-}
-
-/// Waits until the group has `expected` changes, but not longer than `wait`. A slow commit is worth it: a change that
-/// misses it waits for a whole further one.
-async fn gather(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, expected: usize, wait: Duration) {
-    let end = Instant::now() + wait;
-    while group.len() < expected.min(MAX_GROUP)
-        && let Ok(Some(entry)) = tokio::time::timeout_at(end, entries.recv()).await
-    {
-        group.push(entry);
-    }
-}
-
-/// Returns `true` if the same commit may succeed later.
-fn is_transient(error: &CommitError) -> bool {
-    let CommitError::Database(error) = error else { return matches!(error, CommitError::TimedOut) };
-    match error {
-        sqlx::Error::Database(error) => match error.code().as_deref() {
-            // Invalid data, constraint violation, syntax or access error, exceeded limit, or an exception of a trigger.
-            Some(code) if code.len() == 5 => !matches!(&code[..2], "22" | "23" | "42" | "54" | "P0"),
-            // SQLite's constraint, too big, mismatch, misuse and range; the low byte is the primary code.
-            Some(code) => code.parse::<u32>().is_ok_and(|code| !matches!(code & 0xff, 18..=21 | 25)),
-            None => true,
-        },
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::WorkerCrashed => true,
-        _ => false,
     }
 }

@@ -151,7 +151,8 @@ impl<'u> Parts<'u> {
     }
 
     fn read_parameters(&mut self, query: &'u str) -> Result<(), String> {
-        let (mut hosts, mut ports): (Option<(&str, Cow<'_, str>)>, Option<Cow<'_, str>>) = (None, None);
+        let mut hosts: Option<(&str, Cow<'_, str>)> = None;
+        let mut ports: Option<Cow<'_, str>> = None;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, raw) = pair.split_once('=').ok_or("a parameter has no `=`")?;
             let key = percent_decode_str(key).decode_utf8().map_err(|_| "the name of a parameter is not UTF-8")?;

@@ -8,7 +8,7 @@ use crate::support::client::{Response, send};
 use crate::support::{Backend, Node};
 
 fn code(answer: &Response) -> (u16, &str) {
-    (answer.status.into(), answer.json["code"].as_str().unwrap_or_default())
+    (answer.status, answer.json["code"].as_str().unwrap_or_default())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,7 +55,7 @@ async fn chunk_that_is_sent_to_all_nodes_at_once_is_appended_once() {
         let (here, there, again) =
             tokio::join!(patch(&one, &id, &chunk), patch(&other, &id, &chunk), patch(&other, &id, &chunk));
         for answer in [here, there, again] {
-            assert_eq!((answer.status.into(), &answer.json["seq"]), (202, &json!(seq)), "{}", answer.json);
+            assert_eq!((answer.status, &answer.json["seq"]), (202, &json!(seq)), "{}", answer.json);
         }
     }
     piece(&other, &id, json!({"delta": "\"}", "final": true})).await;

@@ -74,8 +74,8 @@ on_both_databases!(
         for statement in statements(backend) {
             let statement = AssertSqlSafe(statement);
             match store.db() {
-                Db::Sqlite(pools) => drop(sqlx::raw_sql(statement).execute(pools.writer.pool()).await.unwrap()),
-                Db::Postgres(pools) => drop(sqlx::raw_sql(statement).execute(pools.reader.pool()).await.unwrap()),
+                Db::Sqlite(pools) => drop(sqlx::raw_sql(statement).execute(&pools.writer.pool()).await.unwrap()),
+                Db::Postgres(pools) => drop(sqlx::raw_sql(statement).execute(&pools.reader.pool()).await.unwrap()),
             }
         }
         for (name, index, filter) in filters() {

@@ -117,7 +117,9 @@ fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, S
         ("patch", "/tool-calls/{id}/arguments") => {
             (partial.as_str(), Some(json!({"delta": "\": 1}", "final": true})), Nothing)
         }
+        ("post", "/tool-calls/cancel") => ("", Some(json!({"ids": [waiting]})), Own),
         ("post", "/tool-calls/{id}/cancel") => (waiting.as_str(), None, Nothing),
+        ("post", "/tool-calls/{id}/rerun") => (ended.as_str(), None, Nothing),
         ("post", "/tool-calls/{id}/progress") => (waiting.as_str(), Some(json!({"tip": "x"})), Nothing),
         ("post", "/tool-calls/{id}/result") => (waiting.as_str(), Some(json!({"output": "x"})), Nothing),
         ("get", "/events") => ("", None, OwnStream),

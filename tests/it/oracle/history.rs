@@ -106,8 +106,9 @@ fn all_calls(evidence: &Evidence, heard: &[Event], note: &mut impl FnMut(String)
 type Brief<'a> = (i64, &'a str, Option<u64>, &'a str);
 
 fn brief(events: &[Event]) -> Vec<Brief<'_>> {
-    let one =
-        |event: &'_ Event| (position(event), &*event.event, event.data["seq"].as_u64(), text(&event.data, "status"));
+    fn one(event: &Event) -> Brief<'_> {
+        (position(event), &event.event, event.data["seq"].as_u64(), text(&event.data, "status"))
+    }
     events.iter().map(one).collect()
 }
 
@@ -115,5 +116,5 @@ fn brief(events: &[Event]) -> Vec<Brief<'_>> {
 /// stream has seen something else.
 fn position(event: &Event) -> i64 {
     let seen: Cursor = event.id.parse().expect("a cursor");
-    seen.of(Shard::of_call(text(&event.data, "id").parse().expect("the id of a call")))
+    seen.of(text(&event.data, "id").parse().map(Shard::of_call).unwrap_or_default())
 }

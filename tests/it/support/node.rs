@@ -50,6 +50,8 @@ impl Node {
         let mut command = self.home.command(&["serve"]);
         command.env("TOOLPOST_LISTEN", "127.0.0.1:0").env("TOOLPOST_EGRESS_ALLOW", "127.0.0.1");
         command.env("TOOLPOST_DATABASE_URL", &self.database.url);
+        // A busy machine would make commits slow.
+        command.env("TOOLPOST__STORE__MAX_SHARDS", "1");
         // A lost node is noticed soon, but a slow machine does not lose its node.
         command.env("TOOLPOST__NODE__HEARTBEAT_MS", "200").env("TOOLPOST__NODE__LEASE_MS", "2000");
         command.envs(self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));

@@ -122,6 +122,8 @@ impl Service {
         let mut config = Config::default();
         config.store.database_url.clone_from(&database.url);
         config.store.patience_ms = options.patience_ms.unwrap_or(3_000);
+        // A busy machine would make commits slow, and then events of one node would come from several shards.
+        config.store.max_shards = 1;
         config.server.max_in_flight_mib = options.max_in_flight_mib.unwrap_or(config.server.max_in_flight_mib);
         config.egress.allow.clone_from(&options.egress_allow);
         if let Some(folder) = &options.tools_dir {

@@ -1,0 +1,60 @@
+//! The changes that share one commit.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Change, Entry};
+
+/// Maximum number of units in one commit.
+pub(super) const MAX_GROUP: usize = 512;
+/// Maximum bytes of records, arguments and reports before a commit is full. The databases hold several copies of each
+/// during a commit.
+const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
+/// Maximum scheduler turns that a commit waits for as many changes as the previous commit had.
+const MAX_TURNS: usize = 32;
+
+/// Returns the number of entries that fit into one commit.
+pub(super) fn count_fitting(group: &[Entry]) -> usize {
+    let mut bytes = 0;
+    let fits = |entry: &&Entry| {
+        let before = bytes;
+        bytes += entry.unit.changes().iter().map(Change::size).sum::<usize>();
+        before < MAX_GROUP_BYTES
+    };
+    group.iter().take_while(fits).count()
+}
+
+/// Waits a few scheduler turns for the usual number of changes. Callers that were just notified are about to send their
+/// next changes. Without this wait, a single leftover change would be committed alone while they gather behind it, and
+/// so on, which doubles the number of commits. If no task sends changes, the turns end immediately.
+pub(super) async fn fill_group(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, expected: usize) {
+    for _ in 0..MAX_TURNS {
+        if group.len() >= expected.min(MAX_GROUP) {
+            return;
+        }
+        tokio::task::yield_now().await;
+        while group.len() < MAX_GROUP
+            && let Ok(entry) = entries.try_recv()
+        {
+            group.push(entry);
+        }
+    }
+}
+
+/// Waits until the group has `expected` changes, but not longer than `wait`. A slow commit is worth it: a change that
+/// misses it waits for a whole further one.
+pub(super) async fn gather(
+    group: &mut Vec<Entry>,
+    entries: &mut mpsc::Receiver<Entry>,
+    expected: usize,
+    wait: Duration,
+) {
+    let end = Instant::now() + wait;
+    while group.len() < expected.min(MAX_GROUP)
+        && let Ok(Some(entry)) = tokio::time::timeout_at(end, entries.recv()).await
+    {
+        group.push(entry);
+    }
+}
