@@ -145,6 +145,7 @@ mod tests {
         "node.heartbeat_ms",
         "node.lease_ms",
         "node.poll_ms",
+        "store.max_shards",
         "pause.cooldown_ms",
         "retention.calls_ms",
         "retention.events_ms",
