@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{Entries, words};
@@ -23,7 +25,11 @@ const MAX_COMMITS: i64 = 64;
 /// Number of calls after which a step ends: on SQLite the journal waits while their words are inserted.
 const STEP_CALLS: usize = 512;
 /// Maximum number of steps before the lease is extended.
-const MAX_STEPS: usize = 64;
+const MAX_STEPS: usize = 4;
+/// The rest after a step, as a multiple of its duration: calls have priority, so the index may fall behind them.
+const REST: u32 = 19;
+/// Maximum rest after a step, so that the lease lasts.
+const MAX_REST: Duration = Duration::from_millis(800);
 /// Number of calls whose sizes are read together, and maximum bytes of calls in memory.
 const MAX_CALLS: usize = 500;
 const MAX_BYTES: i64 = 8 * 1024 * 1024;
@@ -91,6 +97,7 @@ impl Stores {
             pos = current;
         }
         for _ in 0..MAX_STEPS {
+            let began = Instant::now();
             let mut commits: Vec<(i64, Vec<u8>)> = {
                 let query = self.db.read(COMMITS).bind(pos).bind(shard.end()).bind(MAX_COMMITS);
                 query.all().await?
@@ -108,6 +115,7 @@ impl Stores {
                 return Ok(false);
             }
             pos = *until;
+            tokio::time::sleep((began.elapsed() * REST).min(MAX_REST)).await;
         }
         Ok(true)
     }
