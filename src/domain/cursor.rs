@@ -208,13 +208,10 @@ impl FromStr for Cursor {
 
 /// Parses decimal digits, without a sign.
 fn number(text: &str) -> Result<i64, InvalidCursor> {
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+    if !(1..=18).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(InvalidCursor);
     }
     // A number beyond all positions is like the last one.
-    if text.len() > 18 {
-        return Err(InvalidCursor);
-    }
     Ok(text.parse::<i64>().map_err(|_| InvalidCursor)?.min(number_mask()))
 }
 

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::render;
 use crate::domain::event::Event;
-use crate::domain::{Cursor, Tenant};
+use crate::domain::{Call, Cursor, Tenant};
 
 /// A comment that keeps an idle stream open.
 pub const HEARTBEAT: Bytes = Bytes::from_static(b": still here\n\n");
@@ -98,6 +98,15 @@ pub fn join(frames: impl IntoIterator<Item = Bytes>) -> Bytes {
     joined.freeze()
 }
 
+/// Bytes of arguments and output above which a call is large. Calls of other nodes are read from the database, where no
+/// request counts their memory.
+const LARGE_CALL_BYTES: usize = 64 * 1024;
+
+fn is_large(call: &Call) -> bool {
+    let output = call.outcome.as_deref().map_or(0, |outcome| outcome.output.len());
+    call.counted.0.is_some() || call.arguments_text.get().len() + output > LARGE_CALL_BYTES
+}
+
 /// The events of a commit and their joined frames.
 #[derive(Debug)]
 pub struct CommitFrames {
@@ -128,10 +137,10 @@ impl CommitFrames {
         Self { first_pos, last_pos, seen, tenant, events, joined: OnceLock::new(), counted: None }
     }
 
-    /// Returns `true` if the commit contains calls of large requests.
+    /// Returns `true` if the commit contains large calls: of a large request on this node, or with much text on any node.
     #[must_use]
     pub fn is_heavy(&self) -> bool {
-        self.events.iter().any(|event| event.event.call.counted.0.is_some())
+        self.events.iter().any(|event| is_large(&event.event.call))
     }
 
     /// Returns a copy that holds only the frames and the identity of each call.
@@ -186,13 +195,25 @@ mod tests {
     use super::*;
     use crate::domain::call::{CallRecord, StatusUpdate};
     use crate::domain::event::{Emission, EventKind, Reported, Stage};
-    use crate::domain::{Call, ContentBlock, Failure, Outcome, Time};
+    use crate::domain::{ContentBlock, Failure, Outcome, Time};
 
     #[test]
     fn last_id_is_that_of_the_last_frame() {
         let frames = [frame(7, "a", r#""id: 9 \nid: 8""#), frame(12, "b", r#"{"x":"id: 5"}"#), HEARTBEAT].concat();
         assert_eq!(last_id(&frames), Some(Cursor::at([12])));
         assert_eq!((last_id(&HEARTBEAT), last_id(b"")), (None, None));
+    }
+
+    #[test]
+    fn commit_with_a_large_call_of_another_node_is_heavy() {
+        let commit = |text: &str| {
+            let mut call = call("t");
+            call.settle(Outcome::text(text), Time(2)).unwrap();
+            let event = Event { pos: 1, seq: 1, call: Arc::new(call), stage: Stage::Result };
+            CommitFrames::new(1, 1, vec![event], Arc::default())
+        };
+        assert!(!commit("short").is_heavy());
+        assert!(commit(&"x".repeat(LARGE_CALL_BYTES + 1)).is_heavy());
     }
 
     /// Generates texts with every kind of line break.

@@ -26,11 +26,8 @@ pub async fn run(stores: Stores, bus: Bus, journal: Journal, poll: Duration) {
     loop {
         bus.watched().await;
         // The journal logs an unavailable database. Subscribers read the store themselves until it answers.
-        if (RemoteCommits { stores: &stores, bus: &bus, journal: &journal, newest: Cursor::default() })
-            .follow(poll)
-            .await
-            .is_err()
-        {
+        let mut commits = RemoteCommits { stores: &stores, bus: &bus, journal: &journal, newest: Cursor::default() };
+        if commits.follow(poll).await.is_err() {
             tokio::time::sleep(RETRY_DELAY).await;
         }
     }
@@ -46,7 +43,7 @@ struct RemoteCommits<'a> {
 }
 
 impl RemoteCommits<'_> {
-    /// Publishes commits until nobody watches.
+    /// Publishes commits until no client of this node has watched for [`LINGER`].
     async fn follow(&mut self, poll: Duration) -> Result<(), StoreError> {
         let mut signals = self.stores.signals().commits();
         self.newest = self.stores.newest().await?;
