@@ -10,20 +10,22 @@ use super::ended;
 use crate::support::{App, Backend, Database, Options, bounded, eventually};
 
 /// A running process with its standard input and output.
-struct Program {
+struct Program<'a> {
     child: Child,
+    /// The files of a database go with it, so it must outlive the process.
+    _database: &'a Database,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
 }
 
-impl Program {
-    fn start(database: &Database, more: &[&str]) -> Self {
+impl<'a> Program<'a> {
+    fn start(database: &'a Database, more: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolpost"));
         command.args(["mcp", "--database-url", &database.url]).args(more);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
         let mut child = command.spawn().expect("the program starts");
         let output = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { input: child.stdin.take(), output, child }
+        Self { input: child.stdin.take(), output, child, _database: database }
     }
 
     async fn say(&mut self, message: &Value) {
@@ -65,7 +67,8 @@ fn call(id: u8, arguments: &Value, meta: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_comes_before_the_result_one_message_a_line() {
-    let mut program = Program::start(&Database::fresh(Backend::Sqlite).await, &[]);
+    let database = Database::fresh(Backend::Sqlite).await;
+    let mut program = Program::start(&database, &[]);
     program.begin().await;
     program.say(&call(1, &json!({"ms": 100, "steps": 4}), &json!({"progressToken": "p"}))).await;
     let mut steps = Vec::new();
@@ -84,7 +87,8 @@ async fn progress_comes_before_the_result_one_message_a_line() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_asked_before_the_client_went_is_answered() {
-    let mut program = Program::start(&Database::fresh(Backend::Sqlite).await, &[]);
+    let database = Database::fresh(Backend::Sqlite).await;
+    let mut program = Program::start(&database, &[]);
     program.begin().await;
     program.say(&call(1, &json!({"ms": 100}), &json!({}))).await;
     let (ended_well, rest) = program.end().await;
@@ -115,7 +119,8 @@ async fn tools_of_a_folder_are_served() {
         "executor": {"type": "builtin", "name": "echo"}});
     std::fs::write(folder.path().join("tool.json"), tool.to_string()).unwrap();
     let tools = folder.path().display().to_string();
-    let mut program = Program::start(&Database::fresh(Backend::Sqlite).await, &["--tools", &tools]);
+    let database = Database::fresh(Backend::Sqlite).await;
+    let mut program = Program::start(&database, &["--tools", &tools]);
     program.begin().await;
     program.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await;
     let listed = program.hear().await["result"]["tools"].clone();
