@@ -30,7 +30,7 @@ use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check, refresh};
 use crate::store::journal::Committed;
 use crate::store::lock::ServerLock;
-use crate::store::{Db, Journal, StoreError, Stores};
+use crate::store::{Db, Journal, StoreError, Stores, partitions};
 use crate::telemetry::{Metrics, Tracer};
 use crate::tool::{BuiltinTool, builtin, system};
 use crate::upstreams::{Declarations, Upstreams};
@@ -342,6 +342,9 @@ impl SharedParts {
             tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
             let node = engine.node().clone();
             tokio::spawn(background::index_words(stores.clone(), node, clock.clone(), background.clone()));
+            let width = partitions::width_for(config.retention.calls_ms);
+            stores.create_partitions(clock.now(), width).await?;
+            tokio::spawn(retention::create_partitions(stores.clone(), clock.clone(), width, background.clone()));
             tokio::spawn(retention::run(stores.clone(), clock.clone(), config.retention, background.clone()));
         }
         Ok(heartbeat)

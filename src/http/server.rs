@@ -10,7 +10,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::http::{Request, Response};
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Request, Response};
 use bytes::Bytes;
 use futures_util::future::Either;
 use http_body_util::BodyExt;
@@ -37,6 +38,9 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// connections are closed without a response.
 const MAX_REJECTIONS: usize = 64;
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time in which open connections can still send a request after the listener has closed. A gateway may have sent one
+/// already, and notices at its next connection that this node has left.
+const LINGER: Duration = Duration::from_millis(250);
 /// Size of the read and write buffers of a connection, in bytes.
 const BUFFER: usize = 128 * 1024;
 
@@ -98,10 +102,19 @@ where
                 }
             }
         }
-        drop(listener);
-        ending.send_replace(());
+        // Connections that wait to be accepted would be reset with the listener. The runtime may not know all of them yet.
+        if let Ok(listener) = listener.into_std() {
+            while let Ok((socket, peer)) = listener.accept() {
+                if let Ok(socket) = socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket)) {
+                    self.accept(socket, peer, &ending, &connections);
+                }
+            }
+        }
         connections.close();
-        connections.wait().await;
+        if tokio::time::timeout(LINGER, connections.wait()).await.is_err() {
+            ending.send_replace(());
+            connections.wait().await;
+        }
     }
 
     fn accept(&self, socket: TcpStream, peer: SocketAddr, ending: &watch::Sender<()>, connections: &TaskTracker) {
@@ -131,7 +144,7 @@ where
     async fn serve(self, socket: TcpStream, peer: SocketAddr, mut ending: watch::Receiver<()>) {
         let turns = Arc::<RequestTracker>::default();
         let state = self.state;
-        let closing = state.closing.clone();
+        let (closing, engine) = (state.closing.clone(), state.engine.clone());
         let last_words: ErrorResponder = Arc::new(move |problem| layers::last_words(&state, problem));
         let wire = TimedIo::new(socket, self.clocks, turns.clone(), last_words);
         // The requests of a connection are sequential, so they share one copy of the service.
@@ -143,14 +156,11 @@ where
             request.extensions_mut().insert(client);
             request.extensions_mut().insert(Client::of(&turns));
             let response = service.borrow_mut().call(request);
-            let (turns, closing) = (turns.clone(), closing.clone());
+            let (turns, closing, engine) = (turns.clone(), closing.clone(), engine.clone());
             async move {
                 let mut response = response.await?;
+                settle_connection(&mut response, &turns, engine.is_draining());
                 turns.settle_unread(&mut response, closing);
-                // A stream lasts until its client disconnects, which is visible only as the end of its side.
-                if response.body().size_hint().exact().is_none() {
-                    turns.end_with_client();
-                }
                 // The request ends with the body of its response.
                 let ends_request = move |error| {
                     let _ = &turn;
@@ -186,6 +196,18 @@ where
                 Either::Right(Err(_)) => return,
             }
         }
+    }
+}
+
+/// Determines when the connection of a response ends.
+fn settle_connection<B: HttpBody>(response: &mut Response<B>, turns: &RequestTracker, is_draining: bool) {
+    if is_draining {
+        // A request that is sent while the connection closes would be lost.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    // A stream lasts until its client disconnects, which is visible only as the end of its side.
+    if response.body().size_hint().exact().is_none() {
+        turns.end_with_client();
     }
 }
 
