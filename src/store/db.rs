@@ -101,11 +101,15 @@ impl Db {
             .create_if_missing(true)
             .busy_timeout(BUSY_TIMEOUT)
             .disable_statement_logging();
-        let pool = |size| SqlitePoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE_TIMEOUT);
+        // Connections are kept, because closing one to memory loses its data, and not tested, because the database is in
+        // this process.
+        let pool = |size| {
+            let options = SqlitePoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE_TIMEOUT);
+            options.test_before_acquire(false).idle_timeout(None).max_lifetime(None)
+        };
         if url.contains(":memory:") || url.contains("mode=memory") {
-            // Each connection to memory is a separate database, so one connection is used for everything and never
-            // closed.
-            let only = pool(1).idle_timeout(None).max_lifetime(None).connect_with(options).await?;
+            // Each connection to memory is a separate database, so one connection is used for everything.
+            let only = pool(1).connect_with(options).await?;
             let pool = || TimedPool::in_process(only.clone());
             return Ok(Self::Sqlite(Arc::new(Pools { writer: pool(), reader: pool(), monitor: None })));
         }
@@ -123,7 +127,9 @@ impl Db {
                 connected => break connected?,
             }
         };
-        let reader = pool(READERS).connect_lazy_with(options);
+        // A second connection that writes would wait for the first one in SQLite's busy handler, which sleeps, instead of
+        // in the queue of the pool.
+        let reader = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
         let (writer, reader) = (TimedPool::in_process(writer), TimedPool::in_process(reader));
         Ok(Self::Sqlite(Arc::new(Pools { writer, reader, monitor: None })))
     }
@@ -221,6 +227,18 @@ mod tests {
         assert_eq!(without_password("postgres://a:1,[::1]:2/d"), "postgres://a:1,[::1]:2/d");
         assert_eq!(without_password("postgres://a:b/@c?d@h:1,i:2/d"), "postgres://a:…@h:1,i:2/d");
         assert_eq!(without_password("postgres://h/d?user=a&password=b@c&x=y"), "postgres://h/d?user=a&password=…&x=y");
+    }
+
+    #[tokio::test]
+    async fn sqlite_file_has_one_connection_that_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Db::open(&format!("sqlite://{}/t.db", folder.path().display())).await.unwrap();
+        db.write("CREATE TABLE notes (id INTEGER)").execute().await.unwrap();
+        let refused = db.read("INSERT INTO notes VALUES (1)").execute().await.unwrap_err().to_string();
+        assert!(refused.contains("readonly"), "{refused}");
+        let Db::Sqlite(pools) = &db else { panic!("{db:?}") };
+        assert_eq!(pools.writer.pool().options().get_max_connections(), 1);
+        db.close().await;
     }
 
     #[tokio::test]
