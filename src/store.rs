@@ -26,6 +26,7 @@ pub mod mcp_sessions;
 mod migrate;
 pub mod nodes;
 pub mod notices;
+pub mod partitions;
 pub mod pauses;
 pub mod presets;
 mod query;

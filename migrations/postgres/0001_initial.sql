@@ -2,15 +2,26 @@
 --
 -- Times are microseconds since 1970-01-01T00:00:00Z unless a column says otherwise. JSON is stored as text, as jsonb
 -- rejects U+0000. Both databases have the same tables and columns.
+--
+-- A table whose key begins with `shard` can be distributed by it: see docs/operations/scale.md. Each statement of a commit
+-- names the shard, so that it touches one.
 
 
 -- ---------------------------------------------------------------------------------------------------------------------
 -- Calls
 -- ---------------------------------------------------------------------------------------------------------------------
 
+-- One row per range of ids, by the milliseconds with which ids begin. Each table that is partitioned by ids has a partition for
+-- it, whose name ends with the first millisecond. The ranges do not overlap.
+CREATE TABLE call_partitions (
+    from_ms  BIGINT NOT NULL PRIMARY KEY,
+    until_ms BIGINT NOT NULL
+);
+
 -- One row per call.
 CREATE TABLE tool_calls (
-    id           UUID     NOT NULL PRIMARY KEY,
+    shard        SMALLINT NOT NULL,           -- the last 12 bits of the id
+    id           UUID     NOT NULL,
     tenant       TEXT     NOT NULL,
     session      TEXT,
     batch_id     UUID,
@@ -27,8 +38,10 @@ CREATE TABLE tool_calls (
     seq          INTEGER  NOT NULL DEFAULT 0, -- number of the call's last event
     code         SMALLINT,                    -- of a failed call: the number of its error code
     slow         SMALLINT,                    -- of an ended call that took a millisecond or more: its class of durations
-    parent       UUID                         -- the call that made this call
-);
+    parent       UUID,                        -- the call that made this call
+    ended_late   BIGINT,                      -- end of a call that ended more than an hour after its creation
+    PRIMARY KEY (shard, id)
+) PARTITION BY RANGE (id);
 CREATE INDEX tool_calls_by_session ON tool_calls (tenant, session, id) WHERE session IS NOT NULL;
 CREATE INDEX tool_calls_by_batch ON tool_calls (batch_id) WHERE batch_id IS NOT NULL;
 -- Every filter of the history has an index in the order of ids, which begin with the time of creation.
@@ -37,6 +50,7 @@ CREATE INDEX tool_calls_by_tool ON tool_calls (tenant, tool, id);
 CREATE INDEX tool_calls_by_code ON tool_calls (tenant, code, id) WHERE code IS NOT NULL;
 CREATE INDEX tool_calls_by_duration ON tool_calls (tenant, slow, id) WHERE slow IS NOT NULL;
 CREATE INDEX tool_calls_by_parent ON tool_calls (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX tool_calls_ended_late ON tool_calls (id) WHERE ended_late IS NOT NULL;
 -- Unfinished and failed calls. A successful call has no entry, so that it costs nothing.
 CREATE INDEX tool_calls_not_well ON tool_calls (status, id) WHERE status <> 2;
 
@@ -48,7 +62,7 @@ CREATE TABLE call_words (
     newest UUID    NOT NULL,  -- the newest call
     calls  BYTEA,             -- the other calls: ids, 16 bytes each; NULL if there are none
     PRIMARY KEY (period, word, newest)
-);
+) PARTITION BY RANGE (newest);
 
 -- One row per shard: up to which position the words of calls are indexed, and which node does it.
 CREATE TABLE words_indexed (
@@ -61,33 +75,42 @@ INSERT INTO words_indexed (shard, pos, node, leased_until) VALUES (0, 0, '', 0);
 
 -- One row per event that cannot be derived from the call's row: what a running tool reported.
 CREATE TABLE call_events (
-    call_id UUID    NOT NULL,
-    seq     INTEGER NOT NULL,
-    pos     BIGINT  NOT NULL,
-    kind    TEXT    NOT NULL,
-    data    TEXT    NOT NULL,  -- JSON
-    PRIMARY KEY (call_id, seq)
-);
+    shard   SMALLINT NOT NULL,
+    call_id UUID     NOT NULL,
+    seq     INTEGER  NOT NULL,
+    pos     BIGINT   NOT NULL,
+    kind    TEXT     NOT NULL,
+    data    TEXT     NOT NULL,  -- JSON
+    PRIMARY KEY (shard, call_id, seq)
+) PARTITION BY RANGE (call_id);
 
 -- One row per commit of the journal: its positions and its calls.
 CREATE TABLE commits (
-    id        UUID   NOT NULL,
-    first_pos BIGINT NOT NULL,
-    last_pos  BIGINT NOT NULL PRIMARY KEY,
-    at        BIGINT NOT NULL,
-    calls     BYTEA  NOT NULL,  -- ids, 16 bytes each
-    stats     TEXT              -- JSON: what the commit adds to `tool_stats` later; NULL if no call ended
-);
+    shard     SMALLINT NOT NULL,
+    id        UUID     NOT NULL,
+    first_pos BIGINT   NOT NULL,
+    last_pos  BIGINT   NOT NULL,  -- unique, as the clock of the shard only moves forward
+    at        BIGINT   NOT NULL,
+    calls     BYTEA    NOT NULL,  -- ids, 16 bytes each
+    stats     TEXT                -- JSON: what the commit adds to `tool_stats` later; NULL if no call ended
+) PARTITION BY RANGE (id);
+CREATE INDEX commits_by_position ON commits (shard, last_pos);
 
 -- One row per shard: its last position, which names the shard in its upper bits. The lock on the row serializes the commits of the
--- shard, so the order of its positions is the order of its commits. A shard belongs to one node, which alone writes new calls to it,
--- so that nodes do not wait for each other. The table has no CHECK, which would be parsed again for every statement.
+-- shard, so the order of its positions is the order of its commits. The table has no CHECK, which would be parsed again for every
+-- statement.
 CREATE TABLE event_clock (
     shard SMALLINT NOT NULL PRIMARY KEY,
-    pos   BIGINT   NOT NULL,
-    node  TEXT               -- the node that writes new calls to it
+    pos   BIGINT   NOT NULL
 ) WITH (fillfactor = 10);  -- a row that changes all the time stays on its page
 INSERT INTO event_clock (shard, pos) VALUES (0, 0);
+
+-- One row per shard: the node that alone writes new calls to it, so that nodes do not wait for each other.
+CREATE TABLE shard_owners (
+    shard SMALLINT NOT NULL PRIMARY KEY,
+    node  TEXT
+);
+INSERT INTO shard_owners (shard, node) VALUES (0, NULL);
 
 -- One row per idempotency key. Key and fingerprint are stored as SHA-256 only, as the key may be secret.
 CREATE TABLE idempotency_keys (
@@ -104,18 +127,22 @@ CREATE INDEX idempotency_keys_by_end ON idempotency_keys (expires_at);
 -- One row per control message for a call of another node: a cancellation, a report, a result, or a chunk of arguments,
 -- which its answer replaces.
 CREATE TABLE inbox (
-    id      UUID NOT NULL PRIMARY KEY,
-    call_id UUID NOT NULL,
-    kind    TEXT NOT NULL,
-    body    TEXT NOT NULL
+    shard   SMALLINT NOT NULL,  -- of the call
+    id      UUID     NOT NULL,
+    call_id UUID     NOT NULL,
+    kind    TEXT     NOT NULL,
+    body    TEXT     NOT NULL,
+    PRIMARY KEY (shard, id)
 );
-CREATE INDEX inbox_by_call ON inbox (call_id);
+CREATE INDEX inbox_by_id ON inbox (id);
+CREATE INDEX inbox_by_call ON inbox (shard, call_id);
 -- The first result wins, whichever node received it.
-CREATE UNIQUE INDEX inbox_one_result ON inbox (call_id) WHERE kind = 'result';
+CREATE UNIQUE INDEX inbox_one_result ON inbox (shard, call_id) WHERE kind = 'result';
 
 -- One row per call whose end is sent to a callback URL.
 CREATE TABLE callbacks (
-    call_id      UUID     NOT NULL PRIMARY KEY,
+    shard        SMALLINT NOT NULL,
+    call_id      UUID     NOT NULL,
     url          TEXT     NOT NULL,
     host         TEXT     NOT NULL,            -- host and port of the URL: a slow host must not delay the others
     event_id     UUID     NOT NULL,            -- the same for every attempt
@@ -126,8 +153,9 @@ CREATE TABLE callbacks (
     last_status  SMALLINT,
     last_error   TEXT,
     delivered_at BIGINT,
-    lost         INTEGER  NOT NULL DEFAULT 0   -- attempts whose end was never recorded; they use up no step of the schedule
-);
+    lost         INTEGER  NOT NULL DEFAULT 0,  -- attempts whose end was never recorded; they use up no step of the schedule
+    PRIMARY KEY (shard, call_id)
+) PARTITION BY RANGE (call_id);
 -- In the order in which they are claimed.
 CREATE INDEX callbacks_pending ON callbacks (next_at NULLS FIRST, call_id) WHERE state = 0;
 
@@ -374,15 +402,6 @@ END $$;
 CREATE TRIGGER nodes_stamped BEFORE INSERT OR UPDATE OF beat ON nodes
     FOR EACH ROW EXECUTE FUNCTION toolpost_stamp_beat();
 
--- Fails a statement that did not write all its rows; the journal then finds out which were rejected.
-CREATE FUNCTION toolpost_expect(written BIGINT, expected BIGINT) RETURNS BOOLEAN LANGUAGE plpgsql AS $$
-BEGIN
-    IF written <> expected THEN
-        RAISE EXCEPTION 'toolpost: % of % rows were written', written, expected USING ERRCODE = 'TP001';
-    END IF;
-    RETURN TRUE;
-END $$;
-
 -- One row per notice and node that has not processed it: about calls that are not stored yet, and about MCP sessions.
 CREATE TABLE notices (
     node TEXT NOT NULL,
@@ -397,3 +416,132 @@ CREATE TABLE settings (
     name  TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
 );
+
+
+-- ---------------------------------------------------------------------------------------------------------------------
+-- Commits
+-- ---------------------------------------------------------------------------------------------------------------------
+
+-- A commit is one call of a function with plain parameters, so that it takes one round trip, also if the tables are
+-- distributed: the function then runs where its shard is.
+
+-- Updates stored calls of a shard, and returns how many. The guards skip a call that has ended, belongs to a later attempt
+-- or to another node, or already has these events. `+ 0` keeps the plan from the index of unfinished calls, which is full of
+-- dead entries. The plan is made once, while a partition may still be empty, so the conditions on the ids leave no plan
+-- that reads more than the rows: the list is a condition of the index, and the range of the sorted ids excludes partitions.
+CREATE FUNCTION journal_update(
+    in_shard SMALLINT, in_node TEXT, base BIGINT, old_ids UUID[], old_numbers BIGINT[], old_arguments TEXT[], old_records TEXT[]
+) RETURNS BIGINT LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+DECLARE
+    written BIGINT;
+BEGIN
+    UPDATE tool_calls AS c SET
+        status = old_numbers[k * 8 - 7], attempt = old_numbers[k * 8 - 6], seq = old_numbers[k * 8 - 5],
+        started_pos = COALESCE(c.started_pos, base + 1 + NULLIF(old_numbers[k * 8 - 4], -1)),
+        settled_pos = base + 1 + NULLIF(old_numbers[k * 8 - 3], -1), code = NULLIF(old_numbers[k * 8 - 2], -1),
+        slow = NULLIF(old_numbers[k * 8 - 1], -1), ended_late = NULLIF(old_numbers[k * 8], -1),
+        arguments = COALESCE(o.arguments, c.arguments), record = o.record
+    FROM UNNEST(old_ids, old_arguments, old_records) WITH ORDINALITY AS o (id, arguments, record, k)
+    WHERE c.shard = in_shard AND c.id = o.id AND c.id = ANY (old_ids)
+        AND c.id BETWEEN old_ids[1] AND old_ids[cardinality(old_ids)] AND c.status + 0 < 2 AND c.attempt <= old_numbers[k * 8 - 6]
+        AND c.seq < old_numbers[k * 8 - 5] AND c.node = in_node;
+    GET DIAGNOSTICS written = ROW_COUNT;
+    RETURN written;
+END $$;
+
+-- Writes one commit of a shard, and returns the position before its first event. A single tenant applies to all new calls.
+-- A part without rows is NULL instead of arrays.
+CREATE FUNCTION journal_commit(
+    in_shard SMALLINT, in_positions BIGINT, in_node TEXT, in_commit UUID, in_at BIGINT, in_calls BYTEA, in_stats TEXT,
+    -- New calls, with ten numbers each: status, attempt, seq, created_at, offsets of the three positions, code, slow, late end.
+    -- -1 stands for NULL.
+    new_ids UUID[], new_tenants TEXT[], new_sessions TEXT[], new_batches UUID[], new_tools TEXT[], new_numbers BIGINT[],
+    new_arguments TEXT[], new_records TEXT[],
+    -- Stored calls, with eight numbers each: status, attempt, seq, offsets of start and end, code, slow, late end. NULL keeps
+    -- the arguments.
+    old_ids UUID[], old_numbers BIGINT[], old_arguments TEXT[], old_records TEXT[],
+    -- Reported events.
+    event_calls UUID[], event_seqs INTEGER[], event_offsets INTEGER[], event_kinds TEXT[], event_data TEXT[],
+    -- Callbacks.
+    callback_calls UUID[], callback_urls TEXT[], callback_hosts TEXT[], callback_events UUID[]
+) RETURNS BIGINT LANGUAGE plpgsql AS $$
+DECLARE
+    base BIGINT;
+    written BIGINT;
+BEGIN
+    UPDATE event_clock SET pos = pos + in_positions WHERE shard = in_shard RETURNING pos - in_positions INTO base;
+    IF base IS NULL THEN
+        RAISE EXCEPTION 'toolpost: shard % does not exist', in_shard USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF cardinality(new_ids) = 1 THEN
+        -- Without arrays of rows, which would cost more than the row.
+        INSERT INTO tool_calls (shard, id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos,
+            started_pos, settled_pos, arguments, record, code, slow, ended_late)
+        VALUES (in_shard, new_ids[1], new_tenants[1], new_sessions[1], new_batches[1], new_tools[1], new_numbers[1], new_numbers[2],
+            new_numbers[3], in_node, new_numbers[4], base + 1 + new_numbers[5], base + 1 + NULLIF(new_numbers[6], -1),
+            base + 1 + NULLIF(new_numbers[7], -1), new_arguments[1], new_records[1], NULLIF(new_numbers[8], -1),
+            NULLIF(new_numbers[9], -1), NULLIF(new_numbers[10], -1));
+    ELSIF cardinality(new_ids) > 1 THEN
+        INSERT INTO tool_calls (shard, id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos,
+            started_pos, settled_pos, arguments, record, code, slow, ended_late)
+        SELECT in_shard, id, COALESCE(tenant, new_tenants[1]), session, batch_id, tool, new_numbers[k * 10 - 9],
+            new_numbers[k * 10 - 8], new_numbers[k * 10 - 7], in_node, new_numbers[k * 10 - 6],
+            base + 1 + new_numbers[k * 10 - 5], base + 1 + NULLIF(new_numbers[k * 10 - 4], -1),
+            base + 1 + NULLIF(new_numbers[k * 10 - 3], -1), arguments, record, NULLIF(new_numbers[k * 10 - 2], -1),
+            NULLIF(new_numbers[k * 10 - 1], -1), NULLIF(new_numbers[k * 10], -1)
+        FROM UNNEST(new_ids, new_tenants, new_sessions, new_batches, new_tools, new_arguments, new_records)
+            WITH ORDINALITY AS n (id, tenant, session, batch_id, tool, arguments, record, k);
+    END IF;
+    IF cardinality(old_ids) > 0 THEN
+        written := journal_update(in_shard, in_node, base, old_ids, old_numbers, old_arguments, old_records);
+        IF written <> cardinality(old_ids) THEN
+            RAISE EXCEPTION 'toolpost: % of % calls were written', written, cardinality(old_ids) USING ERRCODE = 'TP001';
+        END IF;
+    END IF;
+    IF cardinality(event_calls) > 0 THEN
+        INSERT INTO call_events (shard, call_id, seq, pos, kind, data)
+        SELECT in_shard, call, seq, base + 1 + place, kind, data
+        FROM UNNEST(event_calls, event_seqs, event_offsets, event_kinds, event_data) AS e (call, seq, place, kind, data);
+    END IF;
+    IF cardinality(callback_calls) > 0 THEN
+        INSERT INTO callbacks (shard, call_id, url, host, event_id)
+        SELECT in_shard, call, url, host, event
+        FROM UNNEST(callback_calls, callback_urls, callback_hosts, callback_events) AS c (call, url, host, event);
+    END IF;
+    INSERT INTO commits (shard, id, first_pos, last_pos, at, calls, stats)
+    VALUES (in_shard, in_commit, base + 1, base + in_positions, in_at, in_calls, in_stats);
+    RETURN base;
+END $$;
+
+-- Claims idempotency keys and writes one commit. An expired key is replaced, and a valid one fails the commit.
+CREATE FUNCTION journal_commit_with_keys(
+    key_tenants TEXT[], key_hashes BYTEA[], key_fingerprints BYTEA[], key_batches UUID[], key_calls BYTEA[], expiry BIGINT,
+    in_shard SMALLINT, in_positions BIGINT, in_node TEXT, in_commit UUID, in_at BIGINT, in_calls BYTEA, in_stats TEXT,
+    new_ids UUID[], new_tenants TEXT[], new_sessions TEXT[], new_batches UUID[], new_tools TEXT[], new_numbers BIGINT[],
+    new_arguments TEXT[], new_records TEXT[],
+    old_ids UUID[], old_numbers BIGINT[], old_arguments TEXT[], old_records TEXT[],
+    event_calls UUID[], event_seqs INTEGER[], event_offsets INTEGER[], event_kinds TEXT[], event_data TEXT[],
+    callback_calls UUID[], callback_urls TEXT[], callback_hosts TEXT[], callback_events UUID[]
+) RETURNS BIGINT LANGUAGE plpgsql AS $$
+DECLARE
+    written BIGINT;
+BEGIN
+    WITH claimed AS (
+        INSERT INTO idempotency_keys AS k (tenant, key, fingerprint, batch_id, calls, expires_at)
+        SELECT tenant, key, fingerprint, batch_id, calls, expiry
+        FROM UNNEST(key_tenants, key_hashes, key_fingerprints, key_batches, key_calls)
+            AS n (tenant, key, fingerprint, batch_id, calls)
+        ON CONFLICT (tenant, key) DO UPDATE SET fingerprint = excluded.fingerprint, batch_id = excluded.batch_id,
+            calls = excluded.calls, expires_at = excluded.expires_at
+        WHERE k.expires_at <= in_at
+        RETURNING 1)
+    SELECT COUNT(*) INTO written FROM claimed;
+    IF written <> cardinality(key_hashes) THEN
+        RAISE EXCEPTION 'toolpost: % of % keys were claimed', written, cardinality(key_hashes) USING ERRCODE = 'TP001';
+    END IF;
+    RETURN journal_commit(
+        in_shard, in_positions, in_node, in_commit, in_at, in_calls, in_stats, new_ids, new_tenants, new_sessions, new_batches,
+        new_tools, new_numbers, new_arguments, new_records, old_ids, old_numbers, old_arguments, old_records, event_calls,
+        event_seqs, event_offsets, event_kinds, event_data, callback_calls, callback_urls, callback_hosts, callback_events
+    );
+END $$;

@@ -1,7 +1,8 @@
 -- The schema of Toolpost on SQLite.
 --
 -- Times are microseconds since 1970-01-01T00:00:00Z unless a column says otherwise. JSON is stored as text, as on
--- PostgreSQL, whose jsonb rejects U+0000. Both databases have the same tables and columns.
+-- PostgreSQL, whose jsonb rejects U+0000. Both databases have the same tables and columns, but SQLite has no partitions,
+-- and as it has one shard, its keys do not begin with the shard.
 
 
 -- ---------------------------------------------------------------------------------------------------------------------
@@ -10,6 +11,7 @@
 
 -- One row per call.
 CREATE TABLE tool_calls (
+    shard        SMALLINT NOT NULL,           -- the last 12 bits of the id
     id           BLOB     NOT NULL PRIMARY KEY,
     tenant       TEXT     NOT NULL,
     session      TEXT,
@@ -61,31 +63,39 @@ INSERT INTO words_indexed (shard, pos, node, leased_until) VALUES (0, 0, '', 0);
 
 -- One row per event that cannot be derived from the call's row: what a running tool reported.
 CREATE TABLE call_events (
-    call_id BLOB    NOT NULL,
-    seq     INTEGER NOT NULL,
-    pos     BIGINT  NOT NULL,
-    kind    TEXT    NOT NULL,
-    data    TEXT    NOT NULL,  -- JSON
+    shard   SMALLINT NOT NULL,
+    call_id BLOB     NOT NULL,
+    seq     INTEGER  NOT NULL,
+    pos     BIGINT   NOT NULL,
+    kind    TEXT     NOT NULL,
+    data    TEXT     NOT NULL,  -- JSON
     PRIMARY KEY (call_id, seq)
 );
 
 -- One row per commit of the journal: its positions and its calls.
 CREATE TABLE commits (
-    id        BLOB    NOT NULL,
-    first_pos BIGINT  NOT NULL,
-    last_pos  INTEGER NOT NULL PRIMARY KEY,  -- the rowid
-    at        BIGINT  NOT NULL,
-    calls     BLOB    NOT NULL,              -- ids, 16 bytes each
-    stats     TEXT                           -- JSON: what the commit adds to `tool_stats` later; NULL if no call ended
+    shard     SMALLINT NOT NULL,
+    id        BLOB     NOT NULL,
+    first_pos BIGINT   NOT NULL,
+    last_pos  INTEGER  NOT NULL PRIMARY KEY,  -- the rowid
+    at        BIGINT   NOT NULL,
+    calls     BLOB     NOT NULL,              -- ids, 16 bytes each
+    stats     TEXT                            -- JSON: what the commit adds to `tool_stats` later; NULL if no call ended
 );
 
 -- One row per shard: its last position. Every commit increases it. A service on SQLite has one shard, 0.
 CREATE TABLE event_clock (
     shard INTEGER NOT NULL PRIMARY KEY,
-    pos   INTEGER NOT NULL,
-    node  TEXT              -- the node that writes new calls to it
+    pos   INTEGER NOT NULL
 );
 INSERT INTO event_clock (shard, pos) VALUES (0, 0);
+
+-- One row per shard: the node that alone writes new calls to it.
+CREATE TABLE shard_owners (
+    shard INTEGER NOT NULL PRIMARY KEY,
+    node  TEXT
+);
+INSERT INTO shard_owners (shard, node) VALUES (0, NULL);
 
 -- One row per idempotency key. Key and fingerprint are stored as SHA-256 only, as the key may be secret.
 CREATE TABLE idempotency_keys (
@@ -102,10 +112,11 @@ CREATE INDEX idempotency_keys_by_end ON idempotency_keys (expires_at);
 -- One row per control message for a call of another node: a cancellation, a report, a result, or a chunk of arguments,
 -- which its answer replaces.
 CREATE TABLE inbox (
-    id      BLOB NOT NULL PRIMARY KEY,
-    call_id BLOB NOT NULL,
-    kind    TEXT NOT NULL,
-    body    TEXT NOT NULL
+    shard   SMALLINT NOT NULL,  -- of the call
+    id      BLOB     NOT NULL PRIMARY KEY,
+    call_id BLOB     NOT NULL,
+    kind    TEXT     NOT NULL,
+    body    TEXT     NOT NULL
 );
 CREATE INDEX inbox_by_call ON inbox (call_id);
 -- The first result wins, whichever node received it.
@@ -113,6 +124,7 @@ CREATE UNIQUE INDEX inbox_one_result ON inbox (call_id) WHERE kind = 'result';
 
 -- One row per call whose end is sent to a callback URL.
 CREATE TABLE callbacks (
+    shard        SMALLINT NOT NULL,
     call_id      BLOB     NOT NULL PRIMARY KEY,
     url          TEXT     NOT NULL,
     host         TEXT     NOT NULL,            -- host and port of the URL: a slow host must not delay the others

@@ -1,4 +1,4 @@
-//! Deletion of expired calls and events, in steps, while the service runs.
+//! The partitions of the history, and the deletion of expired calls and events, while the service runs.
 
 use std::time::Duration;
 
@@ -6,25 +6,51 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::RetentionConfig;
 use crate::domain::{Clock, Time};
+use crate::store::partitions::{overdue_ms, width_for};
 use crate::store::retention::{Pruned, RetentionTarget};
-use crate::store::{StoreError, Stores};
+use crate::store::{Db, StoreError, Stores};
 
 /// The maximum and minimum time between two checks.
 const INTERVALS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
 /// The time for which messages about deleted calls are kept.
 const MESSAGES_MS: u64 = 60 * 60 * 1000;
 
+/// The maximum time between two checks for partitions to create.
+const PARTITIONS_INTERVAL_MS: u64 = 60 * 60 * 1000;
+
+/// Creates the next partitions ahead of time until `stop` fires. Every node does.
+pub(super) async fn create_partitions(stores: Stores, clock: Clock, width: u64, stop: CancellationToken) {
+    let interval = Duration::from_millis((width / 4).clamp(100, PARTITIONS_INTERVAL_MS));
+    while tokio::time::timeout(interval, stop.cancelled()).await.is_err() {
+        // A commit that needs a partition before the next check creates it.
+        if let Err(error) = stores.create_partitions(clock.now(), width).await {
+            tracing::debug!(%error, "cannot create partitions ahead");
+        }
+    }
+}
+
 /// Deletes expired rows periodically until `stop` fires. With several nodes, only one deletes at a time.
 pub(super) async fn run(stores: Stores, clock: Clock, config: RetentionConfig, stop: CancellationToken) {
     let targets = [(RetentionTarget::Calls, config.calls_ms), (RetentionTarget::Events, config.events_ms)];
     let Some(shortest) = targets.iter().map(|(_, kept)| *kept).filter(|kept| *kept > 0).min() else { return };
     let interval = (Duration::from_millis(shortest) / 4).clamp(INTERVALS.1, INTERVALS.0);
+    // Where partitions are dropped, rows are deleted only if a call that must stay has kept their partition.
+    let overdue = if matches!(stores.db(), Db::Postgres(_)) { overdue_ms(width_for(config.calls_ms)) } else { 0 };
     loop {
         for (target, kept) in targets.into_iter().filter(|(_, kept)| *kept > 0) {
-            let before = ago(&clock, kept);
+            let is_calls = target == RetentionTarget::Calls;
+            let before = ago(&clock, if is_calls { kept.saturating_add(overdue) } else { kept });
             let done = tokio::select! {
                 () = stop.cancelled() => return,
-                done = delete(&stores, target, before, &config) => done,
+                done = async {
+                    if is_calls {
+                        let dropped = stores.drop_partitions(ago(&clock, kept)).await?;
+                        if dropped > 0 {
+                            tracing::info!(partitions = dropped, "dropped partitions of expired calls");
+                        }
+                    }
+                    delete(&stores, target, before, &config).await
+                } => done,
             };
             match done {
                 Ok((0, 0)) => {}
@@ -34,7 +60,7 @@ pub(super) async fn run(stores: Stores, clock: Clock, config: RetentionConfig, s
             }
         }
         if config.calls_ms > 0 {
-            let before = ago(&clock, config.calls_ms);
+            let before = ago(&clock, config.calls_ms.saturating_add(overdue));
             while let Ok(true) = stores.prune_words(before).await {
                 tokio::time::sleep(Duration::from_millis(config.pause_ms)).await;
             }

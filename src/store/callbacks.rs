@@ -1,14 +1,14 @@
 //! Stored callbacks: pending deliveries of ended calls, and their attempts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use url::Url;
 use uuid::Uuid;
 
 use super::query::Query;
-use super::{Db, StoreError, Stores};
-use crate::domain::{Call, Time};
+use super::{Db, StoreError, Stores, codec};
+use crate::domain::{Call, Shard, Time};
 
 mod outcome;
 mod state;
@@ -28,8 +28,8 @@ pub struct CallbackRow {
 }
 
 impl CallbackRow {
-    /// Columns of a new row, in the order of [`CallbackRow::host`] and the fields: call, URL, host, event.
-    pub const COLUMNS: &str = "call_id, url, host, event_id";
+    /// Columns of a new row, in this order: shard and id of the call, URL, host, event.
+    pub const COLUMNS: &str = "shard, call_id, url, host, event_id";
 
     /// Returns the callback of a call, or `None` if its caller requested none.
     #[must_use]
@@ -46,20 +46,10 @@ impl CallbackRow {
         host.map_or_else(String::new, |(host, port)| format!("{host}:{port}"))
     }
 
-    /// Returns the beginning of the SQLite insert, before `VALUES (…), (…)` with four values a row.
+    /// Returns the beginning of the SQLite insert, before `VALUES (…), (…)` with five values a row.
     #[must_use]
     pub fn insert_head() -> String {
         format!("INSERT INTO callbacks ({})", Self::COLUMNS)
-    }
-
-    /// Returns the Postgres insert from four arrays, whose parameters are numbered from `first`.
-    #[must_use]
-    pub fn insert_from_arrays(first: usize) -> String {
-        let [call, url, host, event] = [0, 1, 2, 3].map(|place| first + place);
-        format!(
-            "{} SELECT * FROM UNNEST(${call}::uuid[], ${url}::text[], ${host}::text[], ${event}::uuid[])",
-            Self::insert_head()
-        )
     }
 }
 
@@ -113,8 +103,12 @@ impl Stores {
     pub async fn insert_callbacks(&self, rows: &[CallbackRow]) -> Result<(), StoreError> {
         let mut query = self.db.write(CallbackRow::insert_head());
         for (index, row) in rows.iter().enumerate() {
-            query = query.push(if index == 0 { " VALUES (" } else { ", (" }).push_bind(row.call_id).push(", ");
+            query = query.push(if index == 0 { " VALUES (" } else { ", (" });
             query = query
+                .push_bind(codec::shard_of_call(row.call_id))
+                .push(", ")
+                .push_bind(row.call_id)
+                .push(", ")
                 .push_bind(&*row.url)
                 .push(", ")
                 .push_bind(row.host())
@@ -125,7 +119,7 @@ impl Stores {
         if rows.is_empty() {
             return Ok(());
         }
-        query.push(" ON CONFLICT (call_id) DO NOTHING").execute().await.map(drop)
+        query.push(" ON CONFLICT DO NOTHING").execute().await.map(drop)
     }
 
     /// Returns due callbacks of ended calls that are not leased, first attempts first. Does not claim them.
@@ -138,13 +132,14 @@ impl Stores {
         busy: &ExcludedTargets,
         limit: u32,
     ) -> Result<Vec<DueCallback>, StoreError> {
-        const ENDED: &str = "c.next_at IS NULL AND (SELECT t.status FROM tool_calls AS t WHERE t.id = c.call_id) >= 2";
+        const ENDED: &str = "c.next_at IS NULL AND (SELECT t.status FROM tool_calls AS t \
+            WHERE t.shard = c.shard AND t.id = c.call_id) >= 2";
         // The status of each call is looked up by key, in a subquery that no query plan can turn into a scan of all ended
         // calls.
         let query = self.db.read(
             "SELECT c.call_id, c.url, c.host, c.event_id, c.attempts, c.lost, CAST(COALESCE((SELECT \
-             octet_length(t.record) + octet_length(t.arguments) FROM tool_calls AS t WHERE t.id = c.call_id), 0) AS BIGINT) \
-             FROM callbacks AS c WHERE c.state = 0 AND (c.leased_until IS NULL OR ",
+             octet_length(t.record) + octet_length(t.arguments) FROM tool_calls AS t \
+             WHERE t.shard = c.shard AND t.id = c.call_id), 0) AS BIGINT) FROM callbacks AS c WHERE c.state = 0 AND (c.leased_until IS NULL OR ",
         );
         let mut query = push_passed(query, "c.leased_until", now).push(")");
         for (condition, busy) in [(" AND c.host NOT IN ", &busy.hosts), (" AND c.url NOT IN ", &busy.urls)] {
@@ -183,26 +178,28 @@ impl Stores {
         now: Time,
         leased_until: Time,
     ) -> Result<Vec<DueCallback>, StoreError> {
-        if chosen.is_empty() {
-            return Ok(chosen);
+        let mut of_shards: BTreeMap<Shard, Vec<Uuid>> = BTreeMap::new();
+        for due in &chosen {
+            of_shards.entry(Shard::of_call(due.call_id)).or_default().push(due.call_id);
         }
         let lock = if matches!(self.db, Db::Postgres(_)) { " FOR UPDATE SKIP LOCKED" } else { "" };
-        // Checks again under the row lock that the callbacks are due.
-        let query =
-            self.db.write("WITH free AS (SELECT call_id FROM callbacks WHERE state = 0 AND (leased_until IS NULL OR ");
-        let query = push_passed(query, "leased_until", now).push(") AND (next_at IS NULL OR ");
-        let query = push_passed(query, "next_at", now).push(") AND call_id IN ");
-        // Recording a result clears the lease, so a lease that is still set belongs to a lost attempt.
-        let query = query.push_list(chosen.iter().map(|due| due.call_id)).push(lock).push(
-            ") UPDATE callbacks SET attempts = attempts + 1, \
-             lost = lost + CASE WHEN leased_until IS NULL THEN 0 ELSE 1 END, leased_until = ",
-        );
-        let query = query
-            .push_bind(leased_until)
-            .push(" FROM free WHERE callbacks.call_id = free.call_id RETURNING callbacks.call_id, attempts, lost");
-        let taken: Vec<(Uuid, i32, i32)> = query.uncached().all().await?;
-        let taken: HashMap<Uuid, (i32, i32)> =
-            taken.into_iter().map(|(id, attempts, lost)| (id, (attempts, lost))).collect();
+        let mut taken: HashMap<Uuid, (i32, i32)> = HashMap::new();
+        for (shard, ids) in of_shards {
+            // Recording a result clears the lease, so a lease that is still set belongs to a lost attempt.
+            let query = self.db.write(
+                "UPDATE callbacks SET attempts = attempts + 1, \
+                 lost = lost + CASE WHEN leased_until IS NULL THEN 0 ELSE 1 END, leased_until = ",
+            );
+            let query = query.push_bind(leased_until).push(" WHERE shard = ").push_bind(codec::shard_column(shard));
+            // Checks again under the row lock that the callbacks are due.
+            let query = query
+                .push(" AND call_id IN (SELECT call_id FROM callbacks WHERE state = 0 AND (leased_until IS NULL OR ");
+            let query = push_passed(query, "leased_until", now).push(") AND (next_at IS NULL OR ");
+            let query = push_passed(query, "next_at", now).push(") AND ").push_calls(["shard", "call_id"], &ids);
+            let query = query.push(lock).push(") RETURNING call_id, attempts, lost");
+            let rows: Vec<(Uuid, i32, i32)> = query.uncached().all().await?;
+            taken.extend(rows.into_iter().map(|(id, attempts, lost)| (id, (attempts, lost))));
+        }
         let claimed = chosen.into_iter().filter_map(|due| {
             let (attempts, lost) = *taken.get(&due.call_id)?;
             let attempts = attempts.try_into().unwrap_or(u32::MAX);

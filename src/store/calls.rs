@@ -56,7 +56,7 @@ impl Store {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn pending_calls(&self, filter: &PendingFilter) -> Result<Vec<(Uuid, String)>, StoreError> {
         let PendingFilter { session, batch_id, name, ids, after, limit } = filter;
-        let mut query = self.db.read("SELECT id, tool FROM tool_calls WHERE status < 2 AND tenant = ");
+        let mut query = self.db.read("SELECT id, tool FROM tool_calls WHERE status <> 2 AND status < 2 AND tenant = ");
         query = query
             .push_bind(&self.tenant)
             .push_some(" AND session = ", session.as_ref())
@@ -66,7 +66,7 @@ impl Store {
             if ids.is_empty() {
                 return Ok(Vec::new());
             }
-            query = query.push(" AND id IN ").push_list(ids).uncached();
+            query = query.push(" AND ").push_calls(["shard", "id"], ids).uncached();
         }
         query.push(" AND id > ").push_bind(*after).push(" ORDER BY id LIMIT ").push_bind(i64::from(*limit)).all().await
     }
@@ -83,7 +83,7 @@ impl Store {
     }
 
     pub(super) async fn call_row(&self, id: Uuid) -> Result<Option<CallRow>, StoreError> {
-        let query = self.db.read(codec::SELECT.as_str()).push("id = ").push_bind(id);
+        let query = self.db.calls(&[id]);
         query.push(" AND tenant = ").push_bind(&self.tenant).optional().await
     }
 
@@ -172,7 +172,8 @@ impl StoredVersion {
 
 /// Returns the stored versions of these calls.
 pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<StoredVersion>, StoreError> {
-    let query = db.read("SELECT id, status, attempt, seq, node FROM tool_calls WHERE id IN ").push_list(ids);
+    let query = db.read("SELECT id, status, attempt, seq, node FROM tool_calls WHERE ");
+    let query = query.push_calls(["shard", "id"], ids);
     let reached = |(id, status, attempt, seq, node)| StoredVersion { id, status, attempt, seq, node };
     Ok(query.all().await?.into_iter().map(reached).collect())
 }
@@ -180,6 +181,6 @@ pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<StoredVersion>,
 impl Db {
     /// Creates a query for these calls of any tenant.
     pub(super) fn calls(&self, ids: &[Uuid]) -> Query<'_> {
-        self.read(codec::SELECT.as_str()).push("id IN ").push_list(ids)
+        self.read(codec::SELECT.as_str()).push_calls(["shard", "id"], ids)
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::StoreError;
 use crate::domain::call::{CallRecord, Counted, JsonCache, Stopwatch};
-use crate::domain::{AllowList, Call, JsonText, Status, Tenant, Time, json};
+use crate::domain::{AllowList, Call, JsonText, Shard, Status, Tenant, Time, json};
 
 mod facets;
 mod members;
@@ -54,6 +54,17 @@ pub(super) fn indexed_name(name: &str) -> std::borrow::Cow<'_, str> {
 /// Reads a member that is present. A null becomes `Some`, which distinguishes it from an absent member.
 fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+/// Returns the value of a column `shard`.
+pub(super) fn shard_column(shard: Shard) -> i16 {
+    // There are fewer shards than numbers.
+    i16::try_from(shard.number()).unwrap_or(i16::MAX)
+}
+
+/// Returns the value of the column `shard` of rows of a call.
+pub(super) fn shard_of_call(id: Uuid) -> i16 {
+    shard_column(Shard::of_call(id))
 }
 
 /// Concatenates ids into one value, 16 bytes each.

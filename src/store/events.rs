@@ -23,10 +23,10 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn commits_after(&self, after: i64, most: u32) -> Result<Vec<Commit>, StoreError> {
         const SQL: &str = "SELECT first_pos, last_pos, at, calls FROM commits \
-            WHERE last_pos > $1 AND last_pos <= $2 ORDER BY last_pos LIMIT $3";
-        let end = Shard::of_position(after).end();
+            WHERE shard = $1 AND last_pos > $2 ORDER BY last_pos LIMIT $3";
+        let shard = codec::shard_column(Shard::of_position(after));
         let rows: Vec<(i64, i64, Time, Vec<u8>)> =
-            self.db.read(SQL).bind(after).bind(end).bind(i64::from(most)).all().await?;
+            self.db.read(SQL).bind(shard).bind(after).bind(i64::from(most)).all().await?;
         let commit = |(first_pos, last_pos, at, calls): (_, _, _, Vec<u8>)| Commit {
             first_pos,
             last_pos,
@@ -67,8 +67,8 @@ impl Stores {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let query = self.db.read("SELECT call_id, seq, pos, kind, data FROM call_events WHERE call_id IN ");
-        query.push_list(ids).all().await
+        let query = self.db.read("SELECT call_id, seq, pos, kind, data FROM call_events WHERE ");
+        query.push_calls(["shard", "call_id"], ids).all().await
     }
 
     /// Returns how many of these groups of calls, starting with the first, fit into memory together. The first group
@@ -82,10 +82,10 @@ impl Stores {
         }
         let groups: Vec<Vec<Uuid>> = groups.collect();
         let ids: Vec<Uuid> = groups.iter().flatten().copied().collect();
-        let sizes = self.db.read(
-            "SELECT id, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls WHERE id IN ",
-        );
-        let mut sizes: HashMap<Uuid, i64> = sizes.push_list(&ids).all().await?.into_iter().collect();
+        let sizes = self
+            .db
+            .read("SELECT id, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls WHERE ");
+        let mut sizes: HashMap<Uuid, i64> = sizes.push_calls(["shard", "id"], &ids).all().await?.into_iter().collect();
         let mut bytes = 0;
         let fits = |calls: &&Vec<Uuid>| {
             // Each call is counted once.

@@ -249,7 +249,8 @@ impl PageBuilder<'_> {
         let HistoryFilter { calls, code, phase, parent, min_duration_ms, .. } = self.filter;
         let CallFilter { session, batch_id, name, status, since, until, .. } = calls;
         let size = "SELECT id, tool, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls";
-        let mut query = self.store.db.read(size).push(" WHERE id IN ").push_list(ids).push(" AND tenant = ");
+        let mut query =
+            self.store.db.read(size).push(" WHERE ").push_calls(["shard", "id"], ids).push(" AND tenant = ");
         query = query
             .push_bind(self.store.tenant())
             .push_some(" AND session = ", session.as_ref())

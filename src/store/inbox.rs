@@ -5,7 +5,7 @@
 
 use uuid::Uuid;
 
-use super::{StoreError, Stores};
+use super::{StoreError, Stores, codec};
 use crate::domain::Time;
 
 /// Maximum number of messages read at a time. Each may be as large as a request.
@@ -45,17 +45,19 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn leave_message(&self, id: Uuid, message: &Message) -> Result<bool, StoreError> {
-        const SQL: &str = "INSERT INTO inbox (id, call_id, kind, body) SELECT $1, c.id, $3, $4 FROM tool_calls AS c \
-            WHERE c.id = $2 AND c.status + 0 < 2 AND (SELECT COUNT(*) FROM inbox AS i \
-            WHERE i.call_id = $2 AND i.kind = $3) < $5 ON CONFLICT DO NOTHING";
+        const SQL: &str = "INSERT INTO inbox (shard, id, call_id, kind, body) SELECT c.shard, $3, c.id, $4, $5 \
+            FROM tool_calls AS c WHERE c.shard = $1 AND c.id = $2 AND c.status + 0 < 2 AND (SELECT COUNT(*) \
+            FROM inbox AS i WHERE i.shard = $1 AND i.call_id = $2 AND i.kind = $4) < $6 \
+            ON CONFLICT DO NOTHING RETURNING id";
         let Message { call, kind, body } = message;
         let most = match kind.as_str() {
             PROGRESS => REPORTS,
             CHUNK => CHUNKS,
             _ => 1,
         };
-        let insert = self.db.write(SQL).bind(id).bind(call).bind(kind).bind(body).bind(most);
-        Ok(insert.execute().await? > 0)
+        let insert = self.db.write(SQL).bind_call(*call).bind(id).bind(kind).bind(body).bind(most);
+        // Counts the returned rows: Citus reports a wrong number of inserted ones.
+        Ok(insert.optional::<(Uuid,)>().await?.is_some())
     }
 
     /// Stores a cancellation for each of these calls that has not ended and has none. Each call comes with the id of
@@ -65,14 +67,16 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn leave_cancels(&self, calls: &[(Uuid, Uuid)], body: &str) -> Result<(), StoreError> {
         for calls in calls.chunks(CANCELS) {
-            let mut query = self.db.write("WITH m (id, call_id) AS (VALUES ");
+            let mut query = self.db.write("WITH m (shard, id, call_id) AS (VALUES ");
             for (index, (id, call)) in calls.iter().enumerate() {
-                query = query.push(if index == 0 { "" } else { ", " }).push_list([id, call]);
+                query = query.push(if index == 0 { "(" } else { ", (" }).push_bind(codec::shard_of_call(*call));
+                query = query.push(", ").push_bind(id).push(", ").push_bind(call).push(")");
             }
-            query = query.push(") INSERT INTO inbox (id, call_id, kind, body) SELECT m.id, m.call_id, ");
+            query = query.push(") INSERT INTO inbox (shard, id, call_id, kind, body) SELECT c.shard, m.id, c.id, ");
             let query = query.push_bind(CANCEL).push(", ").push_bind(body).push(
-                " FROM m JOIN tool_calls AS c ON c.id = m.call_id WHERE c.status + 0 < 2 AND NOT EXISTS \
-                 (SELECT 1 FROM inbox AS i WHERE i.call_id = m.call_id AND i.kind = 'cancel') ON CONFLICT DO NOTHING",
+                " FROM m JOIN tool_calls AS c ON c.shard = m.shard AND c.id = m.call_id WHERE c.status + 0 < 2 \
+                 AND NOT EXISTS (SELECT 1 FROM inbox AS i WHERE i.shard = c.shard AND i.call_id = c.id \
+                 AND i.kind = 'cancel') ON CONFLICT DO NOTHING",
             );
             query.execute().await?;
         }
@@ -85,11 +89,12 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn refuse_results(&self, id: Uuid, end: &Message, node: &str) -> Result<Option<String>, StoreError> {
-        const SQL: &str = "INSERT INTO inbox (id, call_id, kind, body) SELECT $1, $2, $3, $4 WHERE NOT EXISTS \
-            (SELECT 1 FROM tool_calls AS c WHERE c.id = $2 AND (c.node <> $5 OR c.status + 0 > 1)) ON CONFLICT DO NOTHING";
+        const SQL: &str = "INSERT INTO inbox (shard, id, call_id, kind, body) SELECT $1, $3, $2, $4, $5 WHERE NOT EXISTS \
+            (SELECT 1 FROM tool_calls AS c WHERE c.shard = $1 AND c.id = $2 AND (c.node <> $6 OR c.status + 0 > 1)) \
+            ON CONFLICT DO NOTHING RETURNING id";
         let Message { call, kind, body } = end;
-        let rows = self.db.write(SQL).bind(id).bind(call).bind(kind).bind(body).bind(node).execute().await?;
-        if rows > 0 { Ok(None) } else { self.posted_result(*call).await }
+        let insert = self.db.write(SQL).bind_call(*call).bind(id).bind(kind).bind(body).bind(node);
+        if insert.optional::<(Uuid,)>().await?.is_some() { Ok(None) } else { self.posted_result(*call).await }
     }
 
     /// Returns the body of the result that was posted for a call.
@@ -97,8 +102,8 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn posted_result(&self, call: Uuid) -> Result<Option<String>, StoreError> {
-        const SQL: &str = "SELECT body FROM inbox WHERE call_id = $1 AND kind = 'result'";
-        Ok(self.db.read(SQL).bind(call).optional().await?.map(|(body,)| body))
+        const SQL: &str = "SELECT body FROM inbox WHERE shard = $1 AND call_id = $2 AND kind = 'result'";
+        Ok(self.db.read(SQL).bind_call(call).optional().await?.map(|(body,)| body))
     }
 
     /// Returns `true` if any message is stored. Usually none is.
@@ -118,7 +123,8 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn messages(&self, node: &str, after: Uuid) -> Result<Vec<(Uuid, Message)>, StoreError> {
         const SQL: &str = "SELECT id, call_id, kind, body FROM inbox WHERE id > $1 AND kind NOT IN ('chunk', 'answer') \
-            AND EXISTS (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id AND c.node = $2 AND c.status < 2) \
+            AND EXISTS (SELECT 1 FROM tool_calls AS c WHERE c.shard = inbox.shard AND c.id = inbox.call_id \
+            AND c.node = $2 AND c.status < 2) \
             ORDER BY id LIMIT $3";
         let rows = self.db.read(SQL).bind(after).bind(node).bind(PAGE).all().await?;
         Ok(rows.into_iter().map(message).collect())
@@ -129,10 +135,10 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn messages_of(&self, node: &str, call: Uuid, after: Uuid) -> Result<Vec<(Uuid, Message)>, StoreError> {
-        const SQL: &str = "SELECT id, call_id, kind, body FROM inbox WHERE call_id = $1 AND id > $2 \
-            AND kind NOT IN ('chunk', 'answer') AND EXISTS (SELECT 1 FROM tool_calls AS c WHERE c.id = $1 \
-            AND c.node = $3 AND c.status + 0 < 2) ORDER BY id LIMIT $4";
-        let rows = self.db.read(SQL).bind(call).bind(after).bind(node).bind(PAGE).all().await?;
+        const SQL: &str = "SELECT id, call_id, kind, body FROM inbox WHERE shard = $1 AND call_id = $2 AND id > $3 \
+            AND kind NOT IN ('chunk', 'answer') AND EXISTS (SELECT 1 FROM tool_calls AS c WHERE c.shard = $1 \
+            AND c.id = $2 AND c.node = $4 AND c.status + 0 < 2) ORDER BY id LIMIT $5";
+        let rows = self.db.read(SQL).bind_call(call).bind(after).bind(node).bind(PAGE).all().await?;
         Ok(rows.into_iter().map(message).collect())
     }
 
@@ -151,7 +157,7 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn forget_messages_of_ended(&self) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM inbox WHERE kind NOT IN ('chunk', 'answer') AND EXISTS \
-            (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id AND c.status > 1)";
+            (SELECT 1 FROM tool_calls AS c WHERE c.shard = inbox.shard AND c.id = inbox.call_id AND c.status > 1)";
         self.db.write(SQL).execute().await.map(drop)
     }
 
@@ -162,8 +168,8 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn chunks(&self, node: &str, after: Uuid) -> Result<Vec<(Uuid, Message, bool)>, StoreError> {
         const SQL: &str = "SELECT i.id, i.call_id, i.kind, i.body, c.status > 1 FROM inbox AS i \
-            JOIN tool_calls AS c ON c.id = i.call_id WHERE i.id > $1 AND i.kind = 'chunk' AND c.node = $2 \
-            ORDER BY i.id LIMIT $3";
+            JOIN tool_calls AS c ON c.shard = i.shard AND c.id = i.call_id \
+            WHERE i.id > $1 AND i.kind = 'chunk' AND c.node = $2 ORDER BY i.id LIMIT $3";
         let rows: Vec<(Uuid, Uuid, String, String, bool)> =
             self.db.read(SQL).bind(after).bind(node).bind(PAGE).all().await?;
         let chunk = |(id, call, kind, body, has_ended)| (id, Message { call, kind, body }, has_ended);
@@ -185,9 +191,9 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn answer_to(&self, id: Uuid, call: Uuid) -> Result<(Option<String>, bool), StoreError> {
-        const SQL: &str = "SELECT (SELECT body FROM inbox WHERE id = $1 AND kind = 'answer'), \
-            NOT EXISTS (SELECT 1 FROM tool_calls WHERE id = $2 AND status + 0 < 2)";
-        self.db.read(SQL).bind(id).bind(call).one().await
+        const SQL: &str = "SELECT (SELECT body FROM inbox WHERE id = $3 AND kind = 'answer'), \
+            NOT EXISTS (SELECT 1 FROM tool_calls WHERE shard = $1 AND id = $2 AND status + 0 < 2)";
+        self.db.read(SQL).bind_call(call).bind(id).one().await
     }
 
     /// Withdraws a chunk. Returns `false` if it was answered in the meantime.

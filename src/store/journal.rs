@@ -26,7 +26,6 @@ mod group;
 mod lanes;
 mod pace;
 mod postgres;
-mod sql;
 mod sqlite;
 mod tally;
 mod writer;

@@ -1,15 +1,19 @@
 //! Heartbeats of nodes, and the adoption of calls of lost nodes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
 use super::{Db, StoreError, Stores};
-use crate::domain::{Call, Tenant};
+use crate::domain::{Call, Shard, Tenant};
 
 /// Maximum number of calls adopted at a time.
 const PAGE: i64 = 256;
+/// The condition for unfinished calls. SQLite uses the partial index only if its condition, `status <> 2`, is repeated.
+/// Otherwise it reads all calls, and with each heartbeat the journal would wait for that.
+const UNFINISHED: &str = "status <> 2 AND status < 2";
 
 /// The stored state of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +32,21 @@ fn now_of(db: &Db) -> &'static str {
         Db::Sqlite(_) => "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
         Db::Postgres(_) => "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT",
     }
+}
+
+/// Returns the condition for unfinished calls whose node is gone.
+fn orphaned() -> String {
+    format!("{UNFINISHED} AND node NOT IN (SELECT node FROM nodes)")
+}
+
+/// Returns the statement that finds up to $1 orphaned calls.
+fn find_orphaned() -> String {
+    format!("SELECT id FROM tool_calls WHERE {} ORDER BY status DESC, id LIMIT $1", orphaned())
+}
+
+/// Returns the statement that reads the unfinished calls of the node $1.
+fn under_way() -> String {
+    format!("SELECT id FROM tool_calls WHERE {UNFINISHED} AND node = $1")
 }
 
 impl Stores {
@@ -95,15 +114,27 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn adopt(&self, node: &str, most: usize) -> Result<Vec<Call>, StoreError> {
-        const ORPHANED: &str = "status < 2 AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.node = tool_calls.node)";
         let most = i64::try_from(most).unwrap_or(PAGE).min(PAGE);
-        let lock = if matches!(self.db, Db::Postgres(_)) { " FOR UPDATE SKIP LOCKED" } else { "" };
-        let adoption = format!(
-            "UPDATE tool_calls SET node = $1 WHERE id IN (SELECT id FROM tool_calls WHERE {ORPHANED} \
-             ORDER BY status DESC, id LIMIT $2{lock}) AND {ORPHANED} RETURNING {}",
-            codec::COLUMNS
-        );
-        let rows: Vec<CallRow> = self.db.write(adoption).bind(node).bind(most).all().await?;
+        let mut of_shards: BTreeMap<Shard, Vec<Uuid>> = BTreeMap::new();
+        for id in self.db.write(find_orphaned()).bind(most).column().await? {
+            of_shards.entry(Shard::of_call(id)).or_default().push(id);
+        }
+        let mut rows: Vec<CallRow> = Vec::new();
+        for mut ids in of_shards.into_values() {
+            // In the same order on each node, so that nodes never wait for each other in a circle.
+            ids.sort_unstable();
+            let query = self.db.write("UPDATE tool_calls SET node = ").push_bind(node).push(" WHERE ");
+            let query = query.push_calls(["shard", "id"], &ids).push(" AND ").push(&orphaned());
+            match query.push(" RETURNING ").push(codec::COLUMNS).uncached().all::<CallRow>().await {
+                Ok(adopted) => rows.extend(adopted),
+                Err(error) if rows.is_empty() => return Err(error),
+                // The calls so far belong to this node. The next heartbeat adopts the others.
+                Err(error) => {
+                    tracing::debug!(%error, "cannot adopt the orphaned calls of a shard");
+                    break;
+                }
+            }
+        }
         let mut calls = Vec::with_capacity(rows.len());
         for row in rows {
             // These calls already belong to this node, so a corrupt row must not stop the others.
@@ -121,8 +152,8 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn owner_of(&self, call: Uuid) -> Result<Option<Tenant>, StoreError> {
-        const SQL: &str = "SELECT tenant FROM tool_calls WHERE id = $1";
-        Ok(self.db.read(SQL).bind(call).optional().await?.map(|(tenant,)| tenant))
+        const SQL: &str = "SELECT tenant FROM tool_calls WHERE shard = $1 AND id = $2";
+        Ok(self.db.read(SQL).bind_call(call).optional().await?.map(|(tenant,)| tenant))
     }
 
     /// Returns these calls of any tenant, in no particular order, to resume them or deliver their ends.
@@ -145,7 +176,7 @@ impl Stores {
             return Ok(Vec::new());
         }
         let query = self.db.read("SELECT id FROM tool_calls WHERE node <> ").push_bind(node);
-        query.push(" AND id IN ").push_list(ids).column().await
+        query.push(" AND ").push_calls(["shard", "id"], ids).column().await
     }
 
     /// Returns the unfinished calls of this node.
@@ -153,7 +184,23 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn under_way(&self, node: &str) -> Result<Vec<Uuid>, StoreError> {
-        const SQL: &str = "SELECT id FROM tool_calls WHERE status < 2 AND node = $1";
-        self.db.read(SQL).bind(node).column().await
+        self.db.read(under_way()).bind(node).column().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn heartbeat_reads_unfinished_calls_only() {
+        let stores = Stores::open("sqlite::memory:").await.unwrap();
+        for sql in [find_orphaned(), under_way()] {
+            let plan: Vec<(i64, i64, i64, String)> =
+                stores.db.read(format!("EXPLAIN QUERY PLAN {sql}")).bind(1_i64).all().await.unwrap();
+            let steps: Vec<&str> = plan.iter().map(|(.., step)| &**step).collect();
+            assert!(steps.iter().any(|step| step.contains("INDEX tool_calls_not_well (status<?)")), "{steps:?}");
+            assert!(!steps.iter().any(|step| step.starts_with("SCAN")), "{steps:?}");
+        }
     }
 }

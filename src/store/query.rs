@@ -1,6 +1,7 @@
 //! Statements that run on either database.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use futures_util::future::BoxFuture;
 use sqlx::encode::IsNull;
@@ -10,9 +11,10 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{
     Arguments, AssertSqlSafe, Database, Decode, Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
 };
+use uuid::Uuid;
 
-use super::StoreError;
 use super::timeout::TimedPool;
+use super::{StoreError, codec};
 use crate::domain::{Tenant, Time};
 
 /// A value that both databases can store.
@@ -137,6 +139,30 @@ impl<'t> Query<'t> {
             separator = ", ";
         }
         self.push(")")
+    }
+
+    /// Adds the values of the two parameters of a call: its shard and its id.
+    #[must_use]
+    pub fn bind_call(self, id: Uuid) -> Self {
+        self.bind(codec::shard_of_call(id)).bind(id)
+    }
+
+    /// Adds the condition that a row belongs to one of these calls. `columns` are those of the shard and of the id.
+    #[must_use]
+    pub fn push_calls<'i>(mut self, columns: [&str; 2], ids: impl IntoIterator<Item = &'i Uuid>) -> Self {
+        let mut of_shards: BTreeMap<i16, Vec<&Uuid>> = BTreeMap::new();
+        for id in ids {
+            of_shards.entry(codec::shard_of_call(*id)).or_default().push(id);
+        }
+        let [shard, id] = columns;
+        let mut separator = "(";
+        for (number, ids) in of_shards {
+            self = self.push(separator).push(shard).push(" = ").push_bind(number);
+            self = self.push(" AND ").push(id).push(" IN ").push_list(ids);
+            separator = " OR ";
+        }
+        // Without calls, no row matches.
+        self.push(if separator == "(" { "(FALSE)" } else { ")" })
     }
 
     /// Adds text before the statement.

@@ -45,14 +45,16 @@ const HOLD_SQLITE: &str = "UPDATE retention SET calls_pos = calls_pos WHERE shar
 const HOLD_POSTGRES: &str = "UPDATE retention SET calls_pos = calls_pos \
     WHERE shard = (SELECT shard FROM retention WHERE shard = $1 FOR UPDATE SKIP LOCKED) \
     RETURNING calls_pos, events_pos, (SELECT pos FROM stats_folded WHERE shard = $1)";
-const COMMITS: &str = "SELECT last_pos, at, calls FROM commits WHERE last_pos > $1 AND last_pos <= $2 \
-    ORDER BY last_pos LIMIT $3";
+const COMMITS: &str = "SELECT last_pos, at, calls FROM commits \
+    WHERE shard = $1 AND last_pos > $2 AND last_pos <= $3 ORDER BY last_pos LIMIT $4";
 const ENDED: &str = "SELECT id, settled_pos, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) \
-    FROM tool_calls WHERE status > 1 AND id IN ";
-const PENDING: &str = "SELECT call_id FROM callbacks WHERE state = 0 AND call_id IN ";
+    FROM tool_calls WHERE status > 1 AND ";
+const PENDING: &str = "SELECT call_id FROM callbacks WHERE state = 0 AND ";
 const DELETE_EVENTS: &str =
-    "DELETE FROM call_events WHERE (call_id, seq) IN (SELECT call_id, seq FROM call_events WHERE call_id IN ";
-const DELETE_COMMITS: &str = "DELETE FROM commits WHERE last_pos > $1 AND last_pos <= $2";
+    "DELETE FROM call_events WHERE (shard, call_id, seq) IN (SELECT shard, call_id, seq FROM call_events WHERE ";
+const DELETE_COMMITS: &str = "DELETE FROM commits WHERE shard = $1 AND last_pos > $2 AND last_pos <= $3";
+/// The columns with the call of an event, a callback or a message.
+const CALL_ID: [&str; 2] = ["shard", "call_id"];
 const MOVE_CALLS: &str = "UPDATE retention SET calls_pos = $2 WHERE shard = $1";
 const MOVE_EVENTS: &str = "UPDATE retention SET events_pos = $2 WHERE shard = $1";
 
@@ -89,7 +91,7 @@ impl Stores {
             let held: Option<(i64, i64, i64)> = transaction.query(hold).bind(shard).optional().await?;
             let Some((calls_pos, events_pos, folded)) = held else { return Ok(None) };
             let from = if part == RetentionTarget::Calls { calls_pos } else { events_pos.max(calls_pos) };
-            let query = transaction.query(COMMITS).bind(from).bind(folded).bind(i64::from(most));
+            let query = transaction.query(COMMITS).bind(shard).bind(from).bind(folded).bind(i64::from(most));
             let mut range = CommitRange::of(query.all().await?, before, most as usize);
             let ended = range.ended_calls(transaction, part).await?;
             let Some(until) = range.until() else { return Ok(None) };
@@ -97,7 +99,8 @@ impl Stores {
             let ended: Vec<Uuid> = ended.into_iter().filter(|(_, pos, _)| *pos <= until).map(|(id, ..)| id).collect();
             let mut pruned = Pruned { is_unfinished: range.may_have_more, ..Pruned::default() };
             if !ended.is_empty() {
-                let events = transaction.query(DELETE_EVENTS).push_list(&ended).push(" LIMIT ").push_bind(MAX_EVENTS);
+                let events =
+                    transaction.query(DELETE_EVENTS).push_calls(CALL_ID, &ended).push(" LIMIT ").push_bind(MAX_EVENTS);
                 pruned.events = events.push(")").uncached().execute().await?;
                 if pruned.events >= MAX_EVENTS.unsigned_abs() {
                     // The next step deletes the remaining events and the calls.
@@ -109,11 +112,11 @@ impl Stores {
                 return Ok(Some(pruned));
             }
             if !ended.is_empty() {
-                for_calls(transaction, "DELETE FROM inbox WHERE call_id IN ", &ended).await?;
-                for_calls(transaction, "DELETE FROM callbacks WHERE call_id IN ", &ended).await?;
-                pruned.calls = for_calls(transaction, "DELETE FROM tool_calls WHERE id IN ", &ended).await?;
+                for_calls(transaction, "DELETE FROM inbox WHERE ", CALL_ID, &ended).await?;
+                for_calls(transaction, "DELETE FROM callbacks WHERE ", CALL_ID, &ended).await?;
+                pruned.calls = for_calls(transaction, "DELETE FROM tool_calls WHERE ", ["shard", "id"], &ended).await?;
             }
-            transaction.query(DELETE_COMMITS).bind(from).bind(until).execute().await?;
+            transaction.query(DELETE_COMMITS).bind(shard).bind(from).bind(until).execute().await?;
             transaction.query(MOVE_CALLS).bind(shard).bind(until).execute().await?;
             Ok(Some(pruned))
         });
@@ -136,7 +139,7 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn forget_messages_of_nobody(&self, before: Time) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM inbox WHERE id < $1 AND NOT EXISTS \
-            (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id)";
+            (SELECT 1 FROM tool_calls AS c WHERE c.shard = inbox.shard AND c.id = inbox.call_id)";
         self.db.write(SQL).bind(codec::first_id_at(before)).execute().await.map(drop)
     }
 }
@@ -177,10 +180,12 @@ impl CommitRange {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let ended: Vec<(Uuid, i64, i64)> = transaction.query(ENDED).push_list(ids).uncached().all().await?;
+        let ended: Vec<(Uuid, i64, i64)> =
+            transaction.query(ENDED).push_calls(["shard", "id"], &ids).uncached().all().await?;
         if part == RetentionTarget::Calls && !ended.is_empty() {
             self.end_within(&ended.iter().map(|(id, _, bytes)| (*id, *bytes)).collect(), MAX_BYTES);
-            let pending = transaction.query(PENDING).push_list(ended.iter().map(|(id, ..)| id)).uncached();
+            let ended = ended.iter().map(|(id, ..)| id);
+            let pending = transaction.query(PENDING).push_calls(CALL_ID, ended).uncached();
             self.end_before(&pending.column().await?.into_iter().collect());
         }
         Ok(ended)
@@ -215,9 +220,15 @@ impl CommitRange {
     }
 }
 
-/// Runs a statement that ends with a list of these calls, and returns the number of changed rows.
-async fn for_calls(transaction: &mut Transaction<'_>, sql: &'static str, calls: &[Uuid]) -> Result<u64, StoreError> {
-    transaction.query(sql).push_list(calls).uncached().execute().await
+/// Runs a statement that ends with the condition that a row belongs to one of these calls. `columns` are those of the
+/// shard and of the id. Returns the number of changed rows.
+async fn for_calls(
+    transaction: &mut Transaction<'_>,
+    sql: &'static str,
+    columns: [&str; 2],
+    calls: &[Uuid],
+) -> Result<u64, StoreError> {
+    transaction.query(sql).push_calls(columns, calls).uncached().execute().await
 }
 
 #[cfg(test)]

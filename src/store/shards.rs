@@ -4,7 +4,7 @@
 //! serializes its commits, and a node that has lost a shard, or has adopted a call of another shard, still commits to
 //! it correctly.
 
-use super::{Db, StoreError, Stores};
+use super::{Db, StoreError, Stores, codec};
 use crate::domain::{Cursor, Shard};
 
 /// Attempts to create a shard while other nodes create theirs.
@@ -25,10 +25,10 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn claim_shard(&self, node: &str) -> Result<Shard, StoreError> {
-        const CLAIM: &str = "UPDATE event_clock SET node = $1 WHERE shard = (SELECT shard FROM event_clock AS e \
-            WHERE e.node IS NULL OR NOT EXISTS (SELECT 1 FROM nodes AS n WHERE n.node = e.node) \
+        const CLAIM: &str = "UPDATE shard_owners SET node = $1 WHERE shard = (SELECT shard FROM shard_owners AS s \
+            WHERE s.node IS NULL OR NOT EXISTS (SELECT 1 FROM nodes AS n WHERE n.node = s.node) \
             ORDER BY shard LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING shard";
-        const LAST: &str = "SELECT MAX(shard) FROM event_clock";
+        const LAST: &str = "SELECT MAX(shard) FROM shard_owners";
         if matches!(self.db, Db::Sqlite(_)) {
             return Ok(Shard::default());
         }
@@ -59,14 +59,14 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn release_shards(&self, node: &str) -> Result<(), StoreError> {
-        const SQL: &str = "UPDATE event_clock SET node = NULL WHERE node = $1";
+        const SQL: &str = "UPDATE shard_owners SET node = NULL WHERE node = $1";
         self.db.write(SQL).bind(node).execute().await.map(drop)
     }
 }
 
 /// Creates the rows of a shard that do not exist.
 pub(super) async fn open(db: &Db, shard: Shard) -> Result<(), StoreError> {
-    // The clock comes last: whoever finds it finds the others.
+    // The row of the owner comes last, so that a shard with an owner has all its rows.
     const ROWS: [&str; 4] = [
         "INSERT INTO retention (shard, calls_pos, events_pos) VALUES ($1, $2, $2) ON CONFLICT DO NOTHING",
         "INSERT INTO stats_folded (shard, pos) VALUES ($1, $2) ON CONFLICT DO NOTHING",
@@ -74,15 +74,10 @@ pub(super) async fn open(db: &Db, shard: Shard) -> Result<(), StoreError> {
         "INSERT INTO event_clock (shard, pos) VALUES ($1, $2) ON CONFLICT DO NOTHING",
     ];
     for sql in ROWS {
-        db.write(sql).bind(column(shard)).bind(shard.start()).execute().await?;
+        db.write(sql).bind(codec::shard_column(shard)).bind(shard.start()).execute().await?;
     }
-    Ok(())
-}
-
-/// Returns the value of a column `shard`.
-pub(super) fn column(shard: Shard) -> i16 {
-    // There are fewer shards than numbers.
-    i16::try_from(shard.number()).unwrap_or(i16::MAX)
+    const OWNER: &str = "INSERT INTO shard_owners (shard, node) VALUES ($1, NULL) ON CONFLICT DO NOTHING";
+    db.write(OWNER).bind(codec::shard_column(shard)).execute().await.map(drop)
 }
 
 fn shard(number: i16) -> Shard {

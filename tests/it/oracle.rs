@@ -89,6 +89,14 @@ impl Evidence {
         let mut note = |violation: String| found.push(violation);
         answers::check(self, &mut note);
         runs::check(self, &mut note);
+        found.extend(self.violations_of_subscribers());
+        found
+    }
+
+    /// Returns the violations that concern only events and statistics. Any tools may have been called.
+    pub fn violations_of_subscribers(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut note = |violation: String| found.push(violation);
         history::check(self, &mut note);
         stats::check(&self.world, &mut note);
         found

@@ -12,9 +12,9 @@ fn for_an_hour() -> Options {
     Options { configure: Some(|config| config.retention.calls_ms = HOUR_MS), ..Options::default() }
 }
 
-/// Makes all commits two hours older.
+/// Makes all commits a day older.
 async fn age(app: &App) {
-    const SQL: &str = "UPDATE commits SET at = at - 7200000000";
+    const SQL: &str = "UPDATE commits SET at = at - 86400000000";
     match app.store().db() {
         Db::Sqlite(pools) => drop(sqlx::query(SQL).execute(&pools.writer.pool()).await.unwrap()),
         Db::Postgres(pools) => drop(sqlx::query(SQL).execute(&pools.writer.pool()).await.unwrap()),

@@ -17,6 +17,7 @@ use crate::support::{Backend, Database, bounded};
 
 mod callbacks;
 mod commits;
+mod distributed;
 mod export;
 mod frozen_connections;
 mod groups;
@@ -25,6 +26,7 @@ mod leases;
 mod mcp_sessions;
 mod mixed_commits;
 mod pages;
+mod partitions;
 mod publication;
 mod refusals;
 mod retention;

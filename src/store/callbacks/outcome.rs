@@ -42,12 +42,12 @@ pub enum RecordedOutcome {
 
 /// A success always counts. Other results are recorded only for the newest attempt: if the lease of an older attempt
 /// has expired, another node may have claimed the callback since.
-const DELIVERED: &str = "UPDATE callbacks SET state = $1, next_at = NULL, leased_until = NULL, last_status = $2, \
-    last_error = NULL, delivered_at = $3 WHERE call_id = $4 AND state <> $1";
-const FAILED: &str = "UPDATE callbacks SET state = $1, next_at = $2, leased_until = NULL, last_status = $3, \
-    last_error = $4 WHERE call_id = $5 AND state = 0 AND attempts = $6";
+const DELIVERED: &str = "UPDATE callbacks SET state = $3, next_at = NULL, leased_until = NULL, last_status = $4, \
+    last_error = NULL, delivered_at = $5 WHERE shard = $1 AND call_id = $2 AND state <> $3";
+const FAILED: &str = "UPDATE callbacks SET state = $3, next_at = $4, leased_until = NULL, last_status = $5, \
+    last_error = $6 WHERE shard = $1 AND call_id = $2 AND state = 0 AND attempts = $7";
 const INTERRUPTED: &str = "UPDATE callbacks SET attempts = attempts - 1, leased_until = NULL \
-    WHERE call_id = $1 AND state = 0 AND attempts = $2";
+    WHERE shard = $1 AND call_id = $2 AND state = 0 AND attempts = $3";
 
 impl Stores {
     /// Records the results of attempts in one transaction.
@@ -60,15 +60,15 @@ impl Stores {
                 let attempt = i32::try_from(*attempt).unwrap_or(i32::MAX);
                 let query = match noted {
                     RecordedOutcome::Delivered { status, at } => {
-                        let query = transaction.query(DELIVERED).bind(Delivery::Delivered.number());
-                        query.bind(status.cast_signed()).bind(at).bind(call_id)
+                        let query = transaction.query(DELIVERED).bind_call(*call_id).bind(Delivery::Delivered.number());
+                        query.bind(status.cast_signed()).bind(at)
                     }
                     RecordedOutcome::Failed { status, error, next_at } => {
                         let state = if next_at.is_some() { Delivery::Pending } else { Delivery::Failed };
-                        let query = transaction.query(FAILED).bind(state.number()).bind(next_at);
-                        query.bind(status.map(u16::cast_signed)).bind(error).bind(call_id).bind(attempt)
+                        let query = transaction.query(FAILED).bind_call(*call_id).bind(state.number()).bind(next_at);
+                        query.bind(status.map(u16::cast_signed)).bind(error).bind(attempt)
                     }
-                    RecordedOutcome::Interrupted => transaction.query(INTERRUPTED).bind(call_id).bind(attempt),
+                    RecordedOutcome::Interrupted => transaction.query(INTERRUPTED).bind_call(*call_id).bind(attempt),
                 };
                 query.execute().await?;
             }

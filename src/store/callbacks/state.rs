@@ -88,9 +88,9 @@ impl Stores {
         }
         let query = self.db.read(
             "SELECT call_id, url, event_id, state, attempts, last_status, last_error, next_at, leased_until, delivered_at \
-             FROM callbacks WHERE call_id IN ",
+             FROM callbacks WHERE ",
         );
-        let query = query.push_list(ids);
+        let query = query.push_calls(["shard", "call_id"], ids);
         let query = if ids.len() == 1 { query } else { query.uncached() };
         Ok(query.all().await?.into_iter().map(decode).collect())
     }

@@ -15,7 +15,7 @@ use super::{Entries, words};
 use crate::domain::{Call, Shard, Time};
 use crate::store::codec::{self, CallRow};
 use crate::store::query::Query;
-use crate::store::{Db, Store, StoreError, Stores, shards};
+use crate::store::{Db, Store, StoreError, Stores};
 
 /// Bits of the milliseconds within a period, and within the span of the calls of one row.
 const PERIOD_BITS: u32 = 27;
@@ -52,7 +52,7 @@ const PROGRESS: &str = "SELECT w.pos FROM event_clock AS c JOIN words_indexed AS
 const ACQUIRE: &str = "UPDATE words_indexed SET node = $1, leased_until = $2 \
     WHERE shard = $4 AND (node = $1 OR leased_until < $3) RETURNING pos";
 const COMMITS: &str =
-    "SELECT last_pos, calls FROM commits WHERE last_pos > $1 AND last_pos <= $2 ORDER BY last_pos LIMIT $3";
+    "SELECT last_pos, calls FROM commits WHERE shard = $1 AND last_pos > $2 ORDER BY last_pos LIMIT $3";
 /// Records the progress, unless another node has recorded some.
 const MOVE: &str = "UPDATE words_indexed SET pos = $2 WHERE shard = $3 AND pos = $1";
 const SIZES: &str = "SELECT id, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls \
@@ -92,14 +92,14 @@ impl Stores {
         // SQLite has one service, which needs no lease.
         if let Db::Postgres(_) = &self.db {
             let acquire = self.db.write(ACQUIRE).bind(node).bind(now.0.saturating_add(LEASE)).bind(now.0);
-            let acquire = acquire.bind(shards::column(shard));
+            let acquire = acquire.bind(codec::shard_column(shard));
             let Some((current,)) = acquire.optional::<(i64,)>().await? else { return Ok(false) };
             pos = current;
         }
         for _ in 0..MAX_STEPS {
             let began = Instant::now();
             let mut commits: Vec<(i64, Vec<u8>)> = {
-                let query = self.db.read(COMMITS).bind(pos).bind(shard.end()).bind(MAX_COMMITS);
+                let query = self.db.read(COMMITS).bind(codec::shard_column(shard)).bind(pos).bind(MAX_COMMITS);
                 query.all().await?
             };
             let mut calls = 0;
@@ -128,7 +128,8 @@ impl Stores {
         let mut found = Postings::default();
         for chunk in ids.chunks(MAX_CALLS) {
             let sizes = self.db.read(SIZES).push_bind(after).push(" AND settled_pos <= ").push_bind(until);
-            let mut left: Vec<(Uuid, i64)> = sizes.push(" AND id IN ").push_list(chunk).uncached().all().await?;
+            let mut left: Vec<(Uuid, i64)> =
+                sizes.push(" AND ").push_calls(["shard", "id"], chunk).uncached().all().await?;
             left.retain(|(_, size)| *size <= MAX_CALL_BYTES);
             while !left.is_empty() {
                 let mut bytes = 0;
@@ -159,7 +160,7 @@ impl Stores {
                 .query(MOVE)
                 .bind(from)
                 .bind(until)
-                .bind(shards::column(Shard::of_position(until)))
+                .bind(codec::shard_column(Shard::of_position(until)))
                 .execute()
                 .await?
                 == 0
@@ -257,7 +258,9 @@ async fn indexed(
     (since, before): (Uuid, Option<Uuid>),
     window: usize,
 ) -> Result<Entries, StoreError> {
-    let oldest = "SELECT COALESCE(MIN(period), 0), COALESCE(MAX(period), -1) FROM call_words";
+    // Both in one query would read the whole index on SQLite.
+    let oldest = "SELECT COALESCE((SELECT MIN(period) FROM call_words), 0), \
+        COALESCE((SELECT MAX(period) FROM call_words), -1)";
     let (first, last): (i32, i32) = store.db.read(oldest).one().await?;
     let first = first.max(period(since));
     let mut last = before.map_or(last, |before| last.min(period(before)));

@@ -106,11 +106,6 @@ impl<'a> Batch<'a> {
         self.rows.iter().any(|row| row.record.len() + row.call.arguments_text.get().len() > LARGE_ROW_BYTES)
     }
 
-    /// Returns `true` if the batch writes only rows of calls.
-    pub fn has_only_rows(&self) -> bool {
-        self.reported.is_empty() && self.claims.is_empty() && self.callbacks.is_empty()
-    }
-
     /// Returns the rows of new calls.
     pub fn inserts(&self) -> impl Iterator<Item = &RowImage<'a>> {
         self.rows.iter().filter(|row| row.accepted.is_some())
@@ -124,6 +119,11 @@ impl<'a> Batch<'a> {
     /// Returns `true` if stored arguments are replaced.
     pub fn replaces_arguments(&self) -> bool {
         self.updates().any(|row| row.arguments.is_some())
+    }
+
+    /// Returns the ids by whose time rows are stored: of the commit and of its calls.
+    pub fn ids(&self) -> impl Iterator<Item = Uuid> {
+        self.rows.iter().map(|row| row.call.id).chain([self.id])
     }
 
     /// Returns the concatenated ids of the calls, 16 bytes each.

@@ -8,8 +8,7 @@ use sqlx::sqlite::SqliteArguments;
 use uuid::Uuid;
 
 use super::batch::{Batch, RowImage};
-use super::commit::{CommitError, CommitResult};
-use super::sql;
+use super::commit::{CommitError, CommitResult, FIND_COMMIT};
 use crate::domain::{KeyClaim, Shard, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, idempotency};
@@ -64,29 +63,62 @@ impl Statements {
     }
 }
 
+/// Columns of a new call's row, in binding order.
+const ROW_COLUMNS: &str = "shard, id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos, \
+     started_pos, settled_pos, arguments, record, code, slow";
+
+/// Updates stored calls from a list `u` of changes. The fence skips a row that has ended, belongs to a later attempt or
+/// to another node, or already has these events; a skipped row does not count as written. `+ 0` makes the
+/// database find rows by primary key instead of the index of unfinished calls.
+const UPDATE_ROWS: &str = "UPDATE tool_calls AS c SET status = u.status, attempt = u.attempt, seq = u.seq, \
+     started_pos = COALESCE(c.started_pos, u.started), settled_pos = u.settled, record = u.record, \
+     code = u.code, slow = u.slow \
+     FROM u WHERE c.id = u.id AND c.status + 0 < 2 AND c.attempt <= u.attempt AND c.seq < u.seq AND c.node = u.node";
+
+/// Returns [`UPDATE_ROWS`] extended by the arguments. It is a separate statement because few changes replace arguments,
+/// and each column has a cost.
+fn update_rows_with_arguments() -> String {
+    UPDATE_ROWS.replacen("SET ", "SET arguments = COALESCE(u.arguments, c.arguments), ", 1)
+}
+
+/// Columns of a reported event.
+const EVENT_COLUMNS: &str = "shard, call_id, seq, pos, kind, data";
+
+/// Columns of a claimed idempotency key.
+const CLAIM_COLUMNS: &str = "tenant, key, fingerprint, batch_id, calls, expires_at";
+
+/// Replaces an expired key. An unexpired key is left unchanged and does not count as written. `{NOW}` is the current
+/// time.
+const REPLACE_EXPIRED_CLAIM: &str = "ON CONFLICT (tenant, key) DO UPDATE SET fingerprint = excluded.fingerprint, \
+     batch_id = excluded.batch_id, calls = excluded.calls, expires_at = excluded.expires_at \
+     WHERE k.expires_at <= {NOW}";
+
+/// Columns of a commit.
+const COMMIT_COLUMNS: &str = "shard, id, first_pos, last_pos, at, calls, stats";
+
 type Query = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
 static INSERTS: LazyLock<Statements> =
-    LazyLock::new(|| Statements::new(&format!("INSERT INTO tool_calls ({})", sql::ROW_COLUMNS), 17, ""));
+    LazyLock::new(|| Statements::new(&format!("INSERT INTO tool_calls ({})", ROW_COLUMNS), 18, ""));
 static UPDATES: LazyLock<Statements> = LazyLock::new(|| {
     let head = "WITH u (id, status, attempt, seq, node, started, settled, record, code, slow) AS (";
-    Statements::new(head, 10, &format!(") {}", sql::UPDATE_ROWS))
+    Statements::new(head, 10, &format!(") {}", UPDATE_ROWS))
 });
 static UPDATES_WITH_ARGUMENTS: LazyLock<Statements> = LazyLock::new(|| {
     let head = "WITH u (id, status, attempt, seq, node, started, settled, record, code, slow, arguments) AS (";
-    Statements::new(head, 11, &format!(") {}", sql::update_rows_with_arguments()))
+    Statements::new(head, 11, &format!(") {}", update_rows_with_arguments()))
 });
 static EVENTS: LazyLock<Statements> =
-    LazyLock::new(|| Statements::new(&format!("INSERT INTO call_events ({})", sql::EVENT_COLUMNS), 5, ""));
+    LazyLock::new(|| Statements::new(&format!("INSERT INTO call_events ({})", EVENT_COLUMNS), 6, ""));
 static CLAIMS: LazyLock<Statements> = LazyLock::new(|| {
     // The new row's expiry implies the time of the commit, so no parameter is needed.
     let tail =
-        sql::REPLACE_EXPIRED_CLAIM.replace("{NOW}", &format!("excluded.expires_at - {}", idempotency::KEPT_MS * 1000));
-    Statements::new(&format!("INSERT INTO idempotency_keys AS k ({})", sql::CLAIM_COLUMNS), 6, &tail)
+        REPLACE_EXPIRED_CLAIM.replace("{NOW}", &format!("excluded.expires_at - {}", idempotency::KEPT_MS * 1000));
+    Statements::new(&format!("INSERT INTO idempotency_keys AS k ({})", CLAIM_COLUMNS), 6, &tail)
 });
-static CALLBACKS: LazyLock<Statements> = LazyLock::new(|| Statements::new(&CallbackRow::insert_head(), 4, ""));
+static CALLBACKS: LazyLock<Statements> = LazyLock::new(|| Statements::new(&CallbackRow::insert_head(), 5, ""));
 static COMMITS: LazyLock<String> =
-    LazyLock::new(|| format!("INSERT INTO commits ({}) VALUES ($1, $2, $3, $4, $5, $6)", sql::COMMIT_COLUMNS));
+    LazyLock::new(|| format!("INSERT INTO commits ({COMMIT_COLUMNS}) VALUES (0, $1, $2, $3, $4, $5, $6)"));
 
 const ALLOCATE_POSITIONS: &str = "UPDATE event_clock SET pos = pos + $1 WHERE shard = 0 RETURNING pos - $1";
 
@@ -129,12 +161,14 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
     }
     CALLBACKS
         .run(connection, &batch.callbacks, |query, row| {
-            query.bind(row.call_id).bind(row.url.to_string()).bind(row.host()).bind(row.event_id)
+            let query = query.bind(codec::shard_of_call(row.call_id)).bind(row.call_id).bind(row.url.to_string());
+            query.bind(row.host()).bind(row.event_id)
         })
         .await?;
     EVENTS
         .run(connection, &batch.reported, |query, row| {
             query
+                .bind(codec::shard_of_call(row.call))
                 .bind(row.call)
                 .bind(row.reported.seq as i32)
                 .bind(base + 1 + i64::from(row.offset))
@@ -157,6 +191,7 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
 fn bind_insert(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
     let call = row.call;
     query
+        .bind(codec::shard_of_call(call.id))
         .bind(call.id)
         .bind(call.tenant.as_str().to_owned())
         .bind(call.session.as_deref().map(str::to_owned))
@@ -206,9 +241,8 @@ pub(super) async fn find(
     after: i64,
     id: Uuid,
 ) -> Result<Option<i64>, sqlx::Error> {
-    let found: Option<(i64,)> = {
-        let end = Shard::of_position(after).end();
-        sqlx::query_as(sql::FIND_COMMIT).bind(after).bind(end).bind(id).fetch_optional(&mut **connection).await?
-    };
-    Ok(found.map(|(first,)| first - 1))
+    let shard = codec::shard_column(Shard::of_position(after));
+    let query = sqlx::query_scalar(FIND_COMMIT).bind(shard).bind(after).bind(id);
+    let found: Option<i64> = query.fetch_optional(&mut **connection).await?;
+    Ok(found.map(|first| first - 1))
 }

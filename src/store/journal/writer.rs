@@ -24,7 +24,7 @@ use crate::store::calls::StoredVersion;
 use crate::store::db::Pools;
 use crate::store::server::confirm::wait_for_standbys;
 use crate::store::timeout::PinnedConnection;
-use crate::store::{Db, StoreError, shards};
+use crate::store::{Db, partitions, shards};
 
 /// Maximum bytes of a record, and of arguments, up to which the JSON of a call is rendered ahead.
 const MAX_PRERENDER_BYTES: usize = 4 * 1024;
@@ -314,36 +314,45 @@ impl Writer {
         if let Some(base) = self.was_committed(batch, unknown).await? {
             return Ok(base);
         }
-        match &self.db {
-            Db::Sqlite(pools) => sqlite::commit(&mut pools.writer.pool().acquire().await?, batch).await,
-            Db::Postgres(pools) => {
-                if !self.is_open {
-                    shards::open(&self.db, self.shard).await.map_err(|error| match error {
-                        StoreError::Database(error) => CommitError::Database(error),
-                        _ => CommitError::TimedOut,
-                    })?;
-                    self.is_open = true;
-                }
-                let mut connection = acquire(self.connection.take(), pools).await?;
-                let shard = self.shard;
-                let attempt = connection.run(async |connection| {
-                    let outcome = postgres::commit(connection, shard, batch).await;
-                    if outcome.is_ok() && batch.is_large() {
-                        connection.shrink_buffers();
-                    }
-                    outcome
-                });
-                let outcome = tokio::time::timeout(COMMIT_TIMEOUT, attempt).await.ok().flatten();
-                let outcome = outcome.unwrap_or(Err(CommitError::TimedOut));
-                if outcome.as_ref().is_err_and(is_transient) {
-                    // The state of the connection is unknown, so the next attempt uses a new one.
-                    connection.discard();
-                } else {
-                    self.connection = self.is_own.then_some(connection);
-                }
-                outcome
-            }
+        let outcome = self.attempt(batch).await;
+        if !matches!(outcome, Err(CommitError::NoPartition)) {
+            return outcome;
         }
+        if let Err(error) = partitions::cover(&self.db, batch.ids()).await {
+            // A call is not lost because of this, whatever the reason is.
+            tracing::warn!(%error, "cannot create a partition; retrying the commit");
+            return outcome;
+        }
+        self.attempt(batch).await
+    }
+
+    async fn attempt(&mut self, batch: &Batch<'_>) -> CommitResult {
+        let pools = match &self.db {
+            Db::Sqlite(pools) => return sqlite::commit(&mut pools.writer.pool().acquire().await?, batch).await,
+            Db::Postgres(pools) => pools,
+        };
+        if !self.is_open {
+            shards::open(&self.db, self.shard).await?;
+            self.is_open = true;
+        }
+        let mut connection = acquire(self.connection.take(), pools).await?;
+        let shard = self.shard;
+        let attempt = connection.run(async |connection| {
+            let outcome = postgres::commit(connection, shard, batch).await;
+            if outcome.is_ok() && batch.is_large() {
+                connection.shrink_buffers();
+            }
+            outcome
+        });
+        let outcome = tokio::time::timeout(COMMIT_TIMEOUT, attempt).await.ok().flatten();
+        let outcome = outcome.unwrap_or(Err(CommitError::TimedOut));
+        if outcome.as_ref().is_err_and(is_transient) {
+            // The state of the connection is unknown, so the next attempt uses a new one.
+            connection.discard();
+        } else {
+            self.connection = self.is_own.then_some(connection);
+        }
+        outcome
     }
 
     /// Returns the keys that other calls had claimed at the time of the commit. Waits while the database is

@@ -62,7 +62,8 @@ impl Store {
         const ROWS: &str = ") SELECT c.id, c.accepted_pos, COALESCE(c.started_pos, 0), COALESCE(c.settled_pos, 0) \
             FROM tool_calls AS c JOIN r ON c.accepted_pos > r.begun AND c.accepted_pos <= r.newest \
             WHERE (c.settled_pos IS NULL OR c.settled_pos >= r.seen) AND c.tenant = ";
-        const REPORTED: &str = ") SELECT e.call_id, e.pos FROM call_events AS e JOIN tool_calls AS c ON c.id = e.call_id \
+        const REPORTED: &str = ") SELECT e.call_id, e.pos FROM call_events AS e JOIN tool_calls AS c \
+            ON c.shard = e.shard AND c.id = e.call_id \
             JOIN r ON c.accepted_pos > r.begun AND e.pos > r.seen AND e.pos <= r.newest WHERE c.tenant = ";
         let shards: Vec<[i64; 3]> = until
             .positions()

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::domain::Shard;
 use crate::store::journal::Tally;
-use crate::store::{Db, StoreError, Stores, shards};
+use crate::store::{Db, StoreError, Stores, codec};
 
 /// Maximum number of commits folded in one transaction: on SQLite the journal waits meanwhile.
 const MAX_COMMITS: i64 = 256;
@@ -15,8 +15,7 @@ const MAX_COMMITS: i64 = 256;
 const PROGRESS: &str = "SELECT c.pos FROM event_clock AS c JOIN stats_folded AS f ON f.shard = c.shard WHERE f.pos < c.pos ORDER BY c.shard";
 /// Locks the row, so that the following query starts after everything that other nodes folded.
 const HOLD: &str = "UPDATE stats_folded SET pos = pos WHERE shard = $1 RETURNING pos";
-const NOTES: &str =
-    "SELECT last_pos, stats FROM commits WHERE last_pos > $1 AND last_pos <= $2 ORDER BY last_pos LIMIT $3";
+const NOTES: &str = "SELECT last_pos, stats FROM commits WHERE shard = $1 AND last_pos > $2 ORDER BY last_pos LIMIT $3";
 const MOVE: &str = "UPDATE stats_folded SET pos = $2 WHERE shard = $1";
 
 /// Adds to a row of statistics. `{MIN}` and `{MAX}` are the scalar functions, whose names differ between the databases.
@@ -48,14 +47,14 @@ impl Stores {
     /// Folds the next commits of a shard and returns the last position, or `None` if other nodes have folded all
     /// commits.
     async fn fold_range(&self, shard: Shard) -> Result<Option<i64>, StoreError> {
-        let number = shards::column(shard);
+        let number = codec::shard_column(shard);
         let add = match &self.db {
             Db::Sqlite(_) => ADD_SQLITE.as_str(),
             Db::Postgres(_) => ADD_POSTGRES.as_str(),
         };
         let folded = self.db.transaction(async |transaction| {
             let (from,): (i64,) = transaction.query(HOLD).bind(number).one().await?;
-            let query = transaction.query(NOTES).bind(from).bind(shard.end()).bind(MAX_COMMITS);
+            let query = transaction.query(NOTES).bind(number).bind(from).bind(MAX_COMMITS);
             let notes: Vec<(i64, Option<String>)> = query.all().await?;
             let until = notes.last().map(|(pos, _)| *pos);
             for (key, sum) in tally(&notes).rows() {

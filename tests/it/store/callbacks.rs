@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::json;
 use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, Outcome, Time};
+use toolpost::store::Store;
 use toolpost::store::callbacks::{AttemptRecord, CallbackRow, Delivery, DueCallback, ExcludedTargets, RecordedOutcome};
 use toolpost::store::calls::CallFilter;
-use toolpost::store::{Db, Store};
+use toolpost::store::journal::Change;
 use uuid::Uuid;
 
 use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, STARTED, WHOLE, ended};
@@ -216,32 +217,15 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn callbacks_are_inserted_as_the_journal_would(backend: Backend) {
+    async fn callbacks_are_stored_in_the_commit_of_their_calls(backend: Backend) {
         let log = Log::open(backend).await;
-        let rows: Vec<CallbackRow> = ["http://a/x", "https://é.example/y"].map(|url| log.called_back(url).1).into();
-        let hosts: Vec<String> = rows.iter().map(CallbackRow::host).collect();
-        match log.store.db() {
-            Db::Sqlite(pools) => {
-                let text = format!("{} VALUES (?, ?, ?, ?), (?, ?, ?, ?)", CallbackRow::insert_head());
-                let mut query = sqlx::query(sqlx::AssertSqlSafe(text));
-                for (row, host) in rows.iter().zip(&hosts) {
-                    query = query.bind(row.call_id).bind(row.url.to_string()).bind(host.clone()).bind(row.event_id);
-                }
-                query.execute(&pools.writer.pool()).await.unwrap();
-            }
-            Db::Postgres(pools) => {
-                let text = format!("WITH called AS ({}) SELECT $1::int8", CallbackRow::insert_from_arrays(2));
-                let urls: Vec<Arc<str>> = rows.iter().map(|row| row.url.clone()).collect();
-                sqlx::query(sqlx::AssertSqlSafe(text))
-                    .bind(1_i64)
-                    .bind(rows.iter().map(|row| row.call_id).collect::<Vec<_>>())
-                    .bind(urls.iter().map(|url| &**url).collect::<Vec<_>>())
-                    .bind(&hosts)
-                    .bind(rows.iter().map(|row| row.event_id).collect::<Vec<_>>())
-                    .execute(&pools.writer.pool())
-                    .await
-                    .unwrap();
-            }
+        let (calls, rows): (Vec<Call>, Vec<CallbackRow>) =
+            ["http://a/x", "https://é.example/y"].map(|url| log.called_back(url)).into_iter().unzip();
+        let change = |(call, row): (&Call, &CallbackRow)| {
+            Change::new(Arc::new(call.clone()), ACCEPTED).with_callback(row.event_id)
+        };
+        for written in log.together(calls.iter().zip(&rows).map(change).collect()).await {
+            written.unwrap();
         }
         let ids: Vec<Uuid> = rows.iter().map(|row| row.call_id).collect();
         let states = log.store.callback_states(&ids).await.unwrap();

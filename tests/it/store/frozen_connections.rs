@@ -111,8 +111,7 @@ impl Scene {
         units: Vec<Vec<Change>>,
         is_stopped: bool,
     ) -> Vec<Result<(), JournalError>> {
-        const SQL: &str =
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'toolpost' AND query LIKE 'WITH clock%'";
+        const SQL: &str = "SELECT pid FROM pg_stat_activity WHERE application_name = 'toolpost' AND query LIKE 'SELECT journal_commit%'";
         self.log.hold_writer().await;
         let mut writing: Vec<_> =
             units.into_iter().map(|changes| Box::pin(self.log.journal.write_atomic(changes))).collect();

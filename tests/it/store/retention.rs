@@ -147,9 +147,10 @@ on_both_databases!(
             Backend::Sqlite => format!("X'{}'", call.id.simple()),
             Backend::Postgres => format!("'{}'", call.id),
         };
+        let shard = Shard::of_call(call.id).number();
         log.sql(&format!(
-            "INSERT INTO call_events (call_id, seq, pos, kind, data) WITH RECURSIVE n (k) AS \
-             (SELECT 100 UNION ALL SELECT k + 1 FROM n WHERE k < 4599) SELECT {id}, k, 5, 'status', '{{}}' FROM n"
+            "INSERT INTO call_events (shard, call_id, seq, pos, kind, data) WITH RECURSIVE n (k) AS \
+             (SELECT 100 UNION ALL SELECT k + 1 FROM n WHERE k < 4599) SELECT {shard}, {id}, k, 5, 'status', '{{}}' FROM n"
         ))
         .await;
         let (steps, pruned) = log.prune_all(RetentionTarget::Calls, 500).await;

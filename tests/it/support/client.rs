@@ -36,6 +36,12 @@ impl Client {
         Self { http, base: self.base.clone() }
     }
 
+    /// Returns a client of the same service that opens a connection for each request.
+    pub fn without_reuse(&self) -> Self {
+        let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).pool_max_idle_per_host(0).build().unwrap();
+        Self { http, base: self.base.clone() }
+    }
+
     /// Creates a key with the permissions of this client. Returns the key and its id.
     pub async fn key(&self, body: Value) -> (String, String) {
         let answer = self.post("/keys", &body).await;

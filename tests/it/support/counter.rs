@@ -95,6 +95,11 @@ impl Counter {
         self.shared.opened.notify_all();
     }
 
+    /// Closes `/gate` for later requests.
+    pub fn close(&self) {
+        *self.shared.is_open.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    }
+
     /// Returns the number of runs that have begun.
     pub fn count(&self) -> usize {
         self.shared.runs.load(Ordering::Relaxed)

@@ -109,6 +109,11 @@ impl Killable {
     /// Stops the process with SIGTERM, so that running calls finish.
     pub async fn terminate(&mut self) {
         self.signal("TERM");
+        self.stopped().await;
+    }
+
+    /// Waits until a process that received SIGTERM has stopped.
+    pub async fn stopped(&mut self) {
         let status = self.ended("its end").await;
         assert!(status.success(), "it was to stop, but ended with {status}");
     }

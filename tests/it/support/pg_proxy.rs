@@ -10,8 +10,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
 pub mod loss;
+pub mod network;
 
 use loss::Loss;
+use network::Network;
 
 /// A proxy that listens on a Unix socket in its own folder and forwards everything.
 pub struct PgProxy {
@@ -53,6 +55,15 @@ impl PgProxy {
         let loss = loss.clone();
         Self::between(url, move |client, server| {
             let (there, back) = loss::pass(client, server, loss.clone());
+            Pipe { there: tokio::spawn(there), back: tokio::spawn(back) }
+        })
+    }
+
+    /// Creates a proxy over this network, which the test can interrupt.
+    pub fn over(url: &str, network: &Network) -> Self {
+        let network = network.clone();
+        Self::between(url, move |client, server| {
+            let (there, back) = network.pass(client, server);
             Pipe { there: tokio::spawn(there), back: tokio::spawn(back) }
         })
     }

@@ -12,6 +12,7 @@ use std::{env, fs, io, thread};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 
+pub mod citus;
 mod replica;
 
 pub use replica::url_of;

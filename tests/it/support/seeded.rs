@@ -35,6 +35,14 @@ impl Seeded {
         Duration::from_millis(self.within(range))
     }
 
+    /// Brings items into a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for place in (1..items.len()).rev() {
+            let other = self.within(0..place as u64 + 1);
+            items.swap(place, usize::try_from(other).unwrap());
+        }
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

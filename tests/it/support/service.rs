@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use sqlx::{Connection, PgConnection};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,7 @@ use toolpost::tool::{
     tool_fn,
 };
 
-use super::postgres;
+use super::postgres::{self, citus};
 
 /// The database under a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +73,20 @@ pub struct Database {
 impl Database {
     /// Creates an empty database.
     pub async fn fresh(backend: Backend) -> Self {
+        if let (Backend::Postgres, Some(coordinator)) = (backend, citus::coordinator()) {
+            return Self::distributed(&coordinator).await;
+        }
         tokio::task::spawn_blocking(move || Self::made(backend)).await.expect("a fresh database")
+    }
+
+    /// Creates a database on Citus with its tables, and distributes them as an operator does.
+    async fn distributed(coordinator: &str) -> Self {
+        let url = citus::create_database(coordinator).await;
+        drop(Store::open(&url).await.expect("the tables"));
+        let mut connection = PgConnection::connect(&url).await.expect("the coordinator");
+        let script = sqlx::raw_sql(include_str!("../../../deploy/citus/distribute.sql"));
+        script.execute(&mut connection).await.expect("distributed tables");
+        Self::at(url)
     }
 
     /// Uses an existing database.
