@@ -10,6 +10,9 @@ mod gateway;
 mod mcp;
 mod mcp_streams;
 mod requests;
+mod scaling;
+mod subscriber;
+mod watchers;
 
 /// Starts two nodes on one database.
 async fn two() -> (App, App) {

@@ -16,6 +16,7 @@ use crate::support::seeded::Seeded;
 use crate::support::{Backend, Client, Database};
 
 mod client;
+mod cuts;
 #[cfg(feature = "fault-points")]
 mod fault_points;
 mod figures;
@@ -95,12 +96,17 @@ impl Scene {
 
     /// Opens a scene with the given numbers of nodes and callers on an existing database.
     pub async fn open_with(name: &str, database_url: &str, nodes: usize, callers: usize) -> Self {
+        Self::open_on(name, &vec![database_url; nodes], callers).await
+    }
+
+    /// Opens a scene with a node for each of these URLs, which lead to one database.
+    async fn open_on(name: &str, database_urls: &[&str], callers: usize) -> Self {
         let seed = seed();
         println!("{name}: TOOLPOST_CHAOS_SEED={seed}");
         let mut chance = Seeded::new(seed);
         let counter = Counter::start();
         let mut figures = Figures::of(name);
-        let mut nodes: Vec<Killable> = (0..nodes).map(|_| service(database_url)).collect();
+        let mut nodes: Vec<Killable> = database_urls.iter().map(|url| service(url)).collect();
         for (index, node) in nodes.iter_mut().enumerate() {
             figures.started(node.start().await);
             if index == 0 {

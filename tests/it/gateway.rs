@@ -7,7 +7,7 @@ mod nginx;
 mod pages;
 mod streams;
 
-pub use nginx::Nginx;
+pub use nginx::{NODE_HEADER, Nginx};
 
 /// Starts a service with an nginx in front of it.
 async fn behind() -> (App, Nginx) {

@@ -9,16 +9,18 @@ use crate::mcp::{message, session};
 use crate::partial::{open, patch, piece};
 use crate::support::calls::{gated, id_of};
 use crate::support::shapes::succeeded;
-use crate::support::{App, Backend, Client};
+use crate::support::{App, Backend, Client, Options};
 
 /// The nodes and the gateway in front of them.
-struct Cluster {
-    nodes: [App; 3],
-    nginx: Nginx,
+pub struct Cluster {
+    pub nodes: [App; 3],
+    pub nginx: Nginx,
 }
 
-async fn cluster() -> Cluster {
-    let one = App::with_egress(Backend::Postgres).await;
+pub async fn cluster() -> Cluster {
+    // Three nodes may wait long for one busy disk.
+    let options = Options { egress_allow: vec!["127.0.0.1".into()], patience_ms: Some(15_000), ..Options::default() };
+    let one = App::start_with(Backend::Postgres, options).await;
     let nodes = [one.second().await, one.second().await, one];
     let nginx = Nginx::before_all(&nodes.each_ref().map(|node| -> &Client { node })).await;
     Cluster { nodes, nginx }

@@ -11,9 +11,12 @@ use super::authority;
 use crate::support::fixture::project_file;
 use crate::support::{Client, eventually};
 
-/// An nginx process in front of a service. Killed on drop.
+/// The header of responses that names the node; after a retry, the last of several.
+pub const NODE_HEADER: &str = "x-node";
+
+/// An nginx in front of a service. Stopped on drop.
 pub struct Nginx {
-    process: Child,
+    master: Child,
     folder: tempfile::TempDir,
     shipped: Port,
     plain: Port,
@@ -50,7 +53,7 @@ impl Nginx {
         let program = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
         let program = program.into_iter().find(|path| Path::new(path).exists()).unwrap_or("nginx");
         let errors = fs::File::create(folder.path().join("errors")).unwrap();
-        let process = Command::new(program)
+        let master = Command::new(program)
             .args(["-p", path(folder.path()), "-c", path(&folder.path().join("nginx.conf")), "-e", "stderr"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -58,9 +61,39 @@ impl Nginx {
             .spawn()
             .unwrap_or_else(|error| panic!("{program}: {error} (Debian: apt-get install nginx-light)"));
         let address = shipped.address;
-        let nginx = Self { process, folder, shipped, plain };
+        let nginx = Self { master, folder, shipped, plain };
         eventually("nginx", async || TcpStream::connect(address).await.ok()).await;
         nginx
+    }
+
+    /// Forwards requests to these nodes from now on, as `nginx -s reload` does. Requests that already run end at their
+    /// nodes.
+    pub async fn reload(&self, nodes: &[&Client]) {
+        let before = self.accepting();
+        fs::write(self.folder.path().join("toolpost.conf"), configuration(nodes, self.shipped.address)).unwrap();
+        self.signal("HUP");
+        eventually("the new configuration of nginx", async || {
+            let now = self.accepting();
+            (!now.is_empty() && now.iter().all(|worker| !before.contains(worker))).then_some(())
+        })
+        .await;
+    }
+
+    /// Returns the process ids of the workers that accept connections.
+    fn accepting(&self) -> Vec<String> {
+        let master = self.master.id();
+        let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children")).unwrap();
+        let title = |id: &str| fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let workers = children.split_whitespace().filter(|id| {
+            let title = title(id);
+            title.contains("worker process") && !title.contains("shutting down")
+        });
+        workers.map(str::to_owned).collect()
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.master.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "SIG{name} could not be sent to nginx");
     }
 
     /// Returns the URL of the service with its prefix, for a client.
@@ -81,8 +114,9 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        // The master stops its workers.
+        self.signal("TERM");
+        let _ = self.master.wait();
         if thread::panicking() {
             eprintln!("nginx said:\n{}", fs::read_to_string(self.folder.path().join("errors")).unwrap_or_default());
         }
@@ -104,15 +138,16 @@ fn configuration(nodes: &[&Client], listen: SocketAddr) -> String {
     text.replace("server 127.0.0.1:8080;", &servers.join(" ")).replace("listen 80;", &format!("listen {listen};"))
 }
 
-/// Returns the surrounding configuration: one process, all files in one folder, and a read timeout of one second
-/// instead of a minute, which the shipped configuration must override.
+/// Returns the surrounding configuration: one worker, all files in one folder, a header with the node, and a read timeout
+/// of one second instead of a minute, which the shipped configuration must override.
 fn around(folder: &Path, plain: SocketAddr) -> String {
     let folder = folder.display();
     let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let folders: String = kinds.iter().map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n")).collect();
     format!(
-        "daemon off;\nmaster_process off;\npid {folder}/pid;\nerror_log stderr warn;\nevents {{}}\nhttp {{\n    \
-         access_log off;\n{folders}    proxy_read_timeout 1s;\n    include {folder}/toolpost.conf;\n    \
+        "daemon off;\nuser root;\npid {folder}/pid;\nerror_log stderr warn;\nevents {{}}\nhttp {{\n    \
+         access_log off;\n    add_header {NODE_HEADER} $upstream_addr always;\n{folders}    proxy_read_timeout 1s;\n    \
+         include {folder}/toolpost.conf;\n    \
          server {{\n        listen {plain};\n        location / {{ proxy_pass http://toolpost/; }}\n    }}\n}}\n"
     )
 }
