@@ -24,3 +24,11 @@ SELECT create_distributed_function('journal_commit(
     text[], uuid[], bigint[], text[], text[], uuid[], integer[], integer[], text[], text[], uuid[], text[], text[],
     uuid[]
 )', distribution_arg_name => 'in_shard', colocate_with => 'event_clock', force_delegation => true);
+SELECT create_distributed_function('journal_commit_insert(
+    smallint, bigint, text, uuid, bigint, text, uuid, text, text, uuid, text, smallint, integer, integer, bigint,
+    integer, integer, integer, text, text, smallint, smallint, bigint
+)', distribution_arg_name => 'in_shard', colocate_with => 'event_clock', force_delegation => true);
+SELECT create_distributed_function('journal_commit_update(
+    smallint, bigint, text, uuid, bigint, text, uuid, smallint, integer, integer, integer, integer, text, text, smallint,
+    smallint, bigint
+)', distribution_arg_name => 'in_shard', colocate_with => 'event_clock', force_delegation => true);

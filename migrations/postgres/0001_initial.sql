@@ -426,26 +426,33 @@ CREATE TABLE settings (
 -- distributed: the function then runs where its shard is.
 
 -- Updates stored calls of a shard, and returns how many. The guards skip a call that has ended, belongs to a later attempt
--- or to another node, or already has these events. `+ 0` keeps the plan from the index of unfinished calls, which is full of
--- dead entries. The plan is made once, while a partition may still be empty, so the conditions on the ids leave no plan
--- that reads more than the rows: the list is a condition of the index, and the range of the sorted ids excludes partitions.
+-- or to another node, or already has these events.
+--
+-- An INSERT finds the rows by their keys and opens only their partitions, whatever statistics its plan was made with. An UPDATE
+-- is planned once, perhaps while the partition is empty, and then reads the whole shard. Of a call that is not stored, the INSERT
+-- leaves a row without a tool, which is not counted: the caller then fails, and the row is never visible.
 CREATE FUNCTION journal_update(
     in_shard SMALLINT, in_node TEXT, base BIGINT, old_ids UUID[], old_numbers BIGINT[], old_arguments TEXT[], old_records TEXT[]
-) RETURNS BIGINT LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+) RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     written BIGINT;
 BEGIN
-    UPDATE tool_calls AS c SET
-        status = old_numbers[k * 8 - 7], attempt = old_numbers[k * 8 - 6], seq = old_numbers[k * 8 - 5],
-        started_pos = COALESCE(c.started_pos, base + 1 + NULLIF(old_numbers[k * 8 - 4], -1)),
-        settled_pos = base + 1 + NULLIF(old_numbers[k * 8 - 3], -1), code = NULLIF(old_numbers[k * 8 - 2], -1),
-        slow = NULLIF(old_numbers[k * 8 - 1], -1), ended_late = NULLIF(old_numbers[k * 8], -1),
-        arguments = COALESCE(o.arguments, c.arguments), record = o.record
-    FROM UNNEST(old_ids, old_arguments, old_records) WITH ORDINALITY AS o (id, arguments, record, k)
-    WHERE c.shard = in_shard AND c.id = o.id AND c.id = ANY (old_ids)
-        AND c.id BETWEEN old_ids[1] AND old_ids[cardinality(old_ids)] AND c.status + 0 < 2 AND c.attempt <= old_numbers[k * 8 - 6]
-        AND c.seq < old_numbers[k * 8 - 5] AND c.node = in_node;
-    GET DIAGNOSTICS written = ROW_COUNT;
+    WITH changed AS (
+        INSERT INTO tool_calls AS c (shard, id, tenant, tool, status, attempt, seq, node, created_at, accepted_pos, started_pos,
+            settled_pos, arguments, record, code, slow, ended_late)
+        SELECT in_shard, id, '', '', old_numbers[k * 8 - 7], old_numbers[k * 8 - 6], old_numbers[k * 8 - 5], in_node, 0, 0,
+            base + 1 + NULLIF(old_numbers[k * 8 - 4], -1), base + 1 + NULLIF(old_numbers[k * 8 - 3], -1),
+            COALESCE(arguments, ''), record, NULLIF(old_numbers[k * 8 - 2], -1), NULLIF(old_numbers[k * 8 - 1], -1),
+            NULLIF(old_numbers[k * 8], -1)
+        FROM UNNEST(old_ids, old_arguments, old_records) WITH ORDINALITY AS o (id, arguments, record, k)
+        ON CONFLICT (shard, id) DO UPDATE SET
+            status = excluded.status, attempt = excluded.attempt, seq = excluded.seq,
+            started_pos = COALESCE(c.started_pos, excluded.started_pos), settled_pos = excluded.settled_pos,
+            code = excluded.code, slow = excluded.slow, ended_late = excluded.ended_late,
+            arguments = COALESCE(NULLIF(excluded.arguments, ''), c.arguments), record = excluded.record
+        WHERE c.status < 2 AND c.attempt <= excluded.attempt AND c.seq < excluded.seq AND c.node = excluded.node
+        RETURNING tool)
+    SELECT COUNT(*) INTO written FROM changed WHERE tool <> '';
     RETURN written;
 END $$;
 
@@ -473,15 +480,7 @@ BEGIN
     IF base IS NULL THEN
         RAISE EXCEPTION 'toolpost: shard % does not exist', in_shard USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF cardinality(new_ids) = 1 THEN
-        -- Without arrays of rows, which would cost more than the row.
-        INSERT INTO tool_calls (shard, id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos,
-            started_pos, settled_pos, arguments, record, code, slow, ended_late)
-        VALUES (in_shard, new_ids[1], new_tenants[1], new_sessions[1], new_batches[1], new_tools[1], new_numbers[1], new_numbers[2],
-            new_numbers[3], in_node, new_numbers[4], base + 1 + new_numbers[5], base + 1 + NULLIF(new_numbers[6], -1),
-            base + 1 + NULLIF(new_numbers[7], -1), new_arguments[1], new_records[1], NULLIF(new_numbers[8], -1),
-            NULLIF(new_numbers[9], -1), NULLIF(new_numbers[10], -1));
-    ELSIF cardinality(new_ids) > 1 THEN
+    IF cardinality(new_ids) > 0 THEN
         INSERT INTO tool_calls (shard, id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos,
             started_pos, settled_pos, arguments, record, code, slow, ended_late)
         SELECT in_shard, id, COALESCE(tenant, new_tenants[1]), session, batch_id, tool, new_numbers[k * 10 - 9],
@@ -510,6 +509,61 @@ BEGIN
     END IF;
     INSERT INTO commits (shard, id, first_pos, last_pos, at, calls, stats)
     VALUES (in_shard, in_commit, base + 1, base + in_positions, in_at, in_calls, in_stats);
+    RETURN base;
+END $$;
+
+-- Writes a commit of one new call and nothing else, as `journal_commit` does. Arrays would cost the server more than the row.
+CREATE FUNCTION journal_commit_insert(
+    in_shard SMALLINT, in_positions BIGINT, in_node TEXT, in_commit UUID, in_at BIGINT, in_stats TEXT, new_id UUID,
+    new_tenant TEXT, new_session TEXT, new_batch UUID, new_tool TEXT, new_status SMALLINT, new_attempt INTEGER, new_seq INTEGER,
+    new_created_at BIGINT, accepted INTEGER, started INTEGER, settled INTEGER, -- offsets of the three positions
+    new_arguments TEXT, new_record TEXT, new_code SMALLINT, new_slow SMALLINT, new_late BIGINT
+) RETURNS BIGINT LANGUAGE plpgsql AS $$
+DECLARE
+    base BIGINT;
+BEGIN
+    UPDATE event_clock SET pos = pos + in_positions WHERE shard = in_shard RETURNING pos - in_positions INTO base;
+    IF base IS NULL THEN
+        RAISE EXCEPTION 'toolpost: shard % does not exist', in_shard USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO tool_calls (shard, id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos,
+        started_pos, settled_pos, arguments, record, code, slow, ended_late)
+    VALUES (in_shard, new_id, new_tenant, new_session, new_batch, new_tool, new_status, new_attempt, new_seq, in_node,
+        new_created_at, base + 1 + accepted, base + 1 + started, base + 1 + settled, new_arguments, new_record, new_code,
+        new_slow, new_late);
+    INSERT INTO commits (shard, id, first_pos, last_pos, at, calls, stats)
+    VALUES (in_shard, in_commit, base + 1, base + in_positions, in_at, uuid_send(new_id), in_stats);
+    RETURN base;
+END $$;
+
+-- Writes a commit that changes one stored call and nothing else, with the guards of `journal_update`. The settings make the plan
+-- independent of statistics: it finds the row by its key and opens one partition. `+ 0` keeps it from the index of unfinished
+-- calls, which is full of dead entries.
+CREATE FUNCTION journal_commit_update(
+    in_shard SMALLINT, in_positions BIGINT, in_node TEXT, in_commit UUID, in_at BIGINT, in_stats TEXT, old_id UUID,
+    old_status SMALLINT, old_attempt INTEGER, old_seq INTEGER, started INTEGER, settled INTEGER, -- offsets of start and end
+    old_arguments TEXT, old_record TEXT, old_code SMALLINT, old_slow SMALLINT, old_late BIGINT
+) RETURNS BIGINT LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+DECLARE
+    base BIGINT;
+    written BIGINT;
+BEGIN
+    UPDATE event_clock SET pos = pos + in_positions WHERE shard = in_shard RETURNING pos - in_positions INTO base;
+    IF base IS NULL THEN
+        RAISE EXCEPTION 'toolpost: shard % does not exist', in_shard USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE tool_calls AS c SET
+        status = old_status, attempt = old_attempt, seq = old_seq, started_pos = COALESCE(c.started_pos, base + 1 + started),
+        settled_pos = base + 1 + settled, code = old_code, slow = old_slow, ended_late = old_late,
+        arguments = COALESCE(old_arguments, c.arguments), record = old_record
+    WHERE c.shard = in_shard AND c.id = old_id AND c.status + 0 < 2 AND c.attempt <= old_attempt AND c.seq < old_seq
+        AND c.node = in_node;
+    GET DIAGNOSTICS written = ROW_COUNT;
+    IF written <> 1 THEN
+        RAISE EXCEPTION 'toolpost: the call % was not written', old_id USING ERRCODE = 'TP001';
+    END IF;
+    INSERT INTO commits (shard, id, first_pos, last_pos, at, calls, stats)
+    VALUES (in_shard, in_commit, base + 1, base + in_positions, in_at, uuid_send(old_id), in_stats);
     RETURN base;
 END $$;
 

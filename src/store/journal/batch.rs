@@ -106,6 +106,13 @@ impl<'a> Batch<'a> {
         self.rows.iter().any(|row| row.record.len() + row.call.arguments_text.get().len() > LARGE_ROW_BYTES)
     }
 
+    /// Returns the row if it is all that the commit writes.
+    pub fn only_row(&self) -> Option<&RowImage<'a>> {
+        let [row] = self.rows.as_slice() else { return None };
+        let has_more = !(self.reported.is_empty() && self.claims.is_empty() && self.callbacks.is_empty());
+        (!has_more).then_some(row)
+    }
+
     /// Returns the rows of new calls.
     pub fn inserts(&self) -> impl Iterator<Item = &RowImage<'a>> {
         self.rows.iter().filter(|row| row.accepted.is_some())

@@ -1,5 +1,6 @@
 //! A commit on Postgres: one call of the SQL function `journal_commit`, and therefore one round trip and one
-//! transaction. A commit with idempotency keys calls `journal_commit_with_keys`.
+//! transaction. A commit with idempotency keys calls `journal_commit_with_keys`, and a commit of a single row calls a function
+//! of its own.
 
 use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
@@ -12,6 +13,8 @@ use super::commit::{CommitError, CommitResult, FIND_COMMIT};
 use crate::domain::Shard;
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, idempotency, partitions};
+
+mod single_row;
 
 /// SQLSTATE raised by the functions: guards rejected some rows, and nothing was written.
 const NOT_ALL_WRITTEN: &str = "TP001";
@@ -28,7 +31,21 @@ type Commit<'q> = QueryScalar<'q, Postgres, i64, PgArguments>;
 
 /// Writes the batch and returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, shard: Shard, batch: &Batch<'_>) -> CommitResult {
-    let query: Commit<'_> = if batch.claims.is_empty() {
+    let query = match batch.only_row() {
+        Some(row) => single_row::query(shard, batch, row),
+        None => of_rows(shard, batch),
+    };
+    query.fetch_one(&mut **connection).await.map_err(|error| {
+        match error.as_database_error().and_then(|error| error.code()) {
+            Some(code) if code == NOT_ALL_WRITTEN => CommitError::NotAllWritten,
+            Some(code) if code == NO_PARTITION => CommitError::NoPartition,
+            _ => CommitError::Database(error),
+        }
+    })
+}
+
+fn of_rows<'q>(shard: Shard, batch: &'q Batch<'q>) -> Commit<'q> {
+    let query: Commit<'q> = if batch.claims.is_empty() {
         sqlx::query_scalar(COMMIT)
     } else {
         bind_claims(sqlx::query_scalar(COMMIT_WITH_KEYS), batch)
@@ -41,14 +58,7 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, shard: Sha
         .bind(batch.at.0)
         .bind(batch.call_ids())
         .bind(batch.stats.note());
-    let query = bind_callbacks(bind_reports(bind_updates(bind_inserts(query, batch), batch), batch), batch);
-    query.fetch_one(&mut **connection).await.map_err(|error| {
-        match error.as_database_error().and_then(|error| error.code()) {
-            Some(code) if code == NOT_ALL_WRITTEN => CommitError::NotAllWritten,
-            Some(code) if code == NO_PARTITION => CommitError::NoPartition,
-            _ => CommitError::Database(error),
-        }
-    })
+    bind_callbacks(bind_reports(bind_updates(bind_inserts(query, batch), batch), batch), batch)
 }
 
 fn bind_claims<'q>(query: Commit<'q>, batch: &'q Batch<'q>) -> Commit<'q> {
@@ -80,8 +90,7 @@ fn bind_inserts<'q>(query: Commit<'q>, batch: &'q Batch<'q>) -> Commit<'q> {
 }
 
 fn bind_updates<'q>(query: Commit<'q>, batch: &'q Batch<'q>) -> Commit<'q> {
-    let mut rows: Vec<&RowImage<'_>> = batch.updates().collect();
-    rows.sort_unstable_by_key(|row| row.call.id);
+    let rows: Vec<&RowImage<'_>> = batch.updates().collect();
     query
         .bind(array(rows.iter().map(|row| row.call.id)))
         .bind(array(rows.iter().flat_map(|row| update_numbers(row))))

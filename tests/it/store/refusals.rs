@@ -98,6 +98,21 @@ on_both_databases!(
 );
 
 on_both_databases!(
+    async fn changes_of_calls_that_are_not_stored_leave_nothing(backend: Backend) {
+        let log = Log::open(backend).await;
+        let missing = [log.call("echo"), log.call("echo")].map(|call| ended(&call, Outcome::text("x"), 1));
+        let neighbour = ended(&log.call("echo"), Outcome::text("y"), 1);
+        let [one, other] = missing.clone().map(|call| Change::new(Arc::new(call), SETTLED));
+        let ends = log.together(vec![one, other, whole(&neighbour)]).await;
+        assert_eq!(ends, [Err(JournalError::Refused), Err(JournalError::Refused), Ok(())]);
+        for call in &missing {
+            assert!(log.store.call(call.id).await.unwrap().is_none());
+        }
+        assert_eq!(log.counts("echo").await, (1, 1, 0));
+    }
+);
+
+on_both_databases!(
     async fn what_the_database_refuses_fails_alone(backend: Backend) {
         let mut log = poisoned(backend).await;
         let calls: Vec<_> = (0..40)
