@@ -68,9 +68,10 @@ impl Server {
         let calls = vec![CallRequest { name, arguments, over_mcp: true, ..CallRequest::default() }];
         let wait = if is_task { Wait::Accepted } else { Wait::Result };
         let submission = Submission { calls, wait, traceparent: caller.traceparent, ..Submission::default() };
-        let id = caller.call.unwrap_or_else(|| self.0.engine.new_id());
+        let ids = caller.call.map_or_else(|| self.0.engine.ids(1), |id| vec![id]);
+        let id = ids.first().copied().unwrap_or_default();
         if is_task {
-            let mut submitted = self.0.engine.submit(&access, submission, vec![id], size).await.map_err(refused)?;
+            let mut submitted = self.0.engine.submit(&access, submission, ids, size).await.map_err(refused)?;
             submitted.accepted().await.map_err(not_accepted)?;
             return Self::created(&access, id).await.map(CallToolResponse::Task);
         }
@@ -80,7 +81,7 @@ impl Server {
             let reader = self.0.bus.subscribe(vec![id]);
             ProgressForwarder { reader, token, peer: context.peer.clone() }
         });
-        let submitted = self.0.engine.submit(&access, submission, vec![id], size).await.map_err(refused)?;
+        let submitted = self.0.engine.submit(&access, submission, ids, size).await.map_err(refused)?;
         let call = self.wait_for_end(&access, submitted, id, watch, &context.ct).await?;
         reply(&access, &call).map(CallToolResponse::from)
     }

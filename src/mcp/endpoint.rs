@@ -168,7 +168,8 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
     fn outline(&self, mut message: Value, has_session: bool) -> Outline {
         let is_modern = is_modern(&message);
         let (method, id) = (message["method"].take(), message["id"].take());
-        let call = (has_session && method == "tools/call").then(|| self.state.engine.new_id());
+        let is_call = has_session && method == "tools/call";
+        let call = is_call.then(|| self.state.engine.ids(1)).and_then(|ids| ids.first().copied());
         let token = message.pointer_mut("/params/_meta/progressToken").filter(|_| call.is_some());
         let token = token.map(Value::take).unwrap_or_default();
         let uses_params = method == "initialize" || method == CANCELLED;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ask, call, ended, modern, posted};
+use super::{ask, call, ended, modern, posted, session};
 use crate::support::client::send;
 use crate::support::{Answer, App, Backend, HttpTool, Options};
 
@@ -16,6 +16,24 @@ on_both_databases!(
         let stored = app.stored(result["_meta"]["toolpost/call_id"].as_str().unwrap()).await;
         assert_eq!((&stored["status"], &stored["output"]), (&json!("SUCCESS"), &json!("42")));
         assert_eq!(app.stats("calculate").await["success_count"], 1);
+    }
+);
+
+on_both_databases!(
+    async fn calls_are_in_the_shard_of_the_node(backend: Backend) {
+        let app = App::start(backend).await;
+        // The last 12 bits of an id are its shard.
+        let shard_of = |id: &Value| id.as_str().unwrap()[33..].to_owned();
+        let arguments = json!({"expression": "1"});
+        let native = app.post("/tool-calls", &json!({"name": "calculate", "arguments": arguments})).await.ok();
+        let session = session(&app).await;
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+            "params": {"name": "calculate", "arguments": arguments}});
+        send(posted(&app, &message).header("mcp-session-id", &session)).await;
+        let in_session = ended(&app, "calculate").await;
+        let alone = call(&app, "calculate", arguments).await;
+        let shards = [&in_session["id"], &alone["_meta"]["toolpost/call_id"]].map(shard_of);
+        assert_eq!(shards, [shard_of(&native["id"]), shard_of(&native["id"])]);
     }
 );
 
