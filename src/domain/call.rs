@@ -12,7 +12,7 @@ mod record;
 mod request;
 mod stopwatch;
 
-pub use record::{CallRecord, Counted, JsonCache, Progress, StatusUpdate};
+pub use record::{CallFormat, CallRecord, Counted, JsonCache, Progress, StatusUpdate};
 pub use request::{CacheControl, CallRequest};
 pub use stopwatch::{Measured, Stopwatch};
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::cut::{self, ShortContent, ShortFailure, ShortValue};
-use crate::domain::call::{Call, Coercion, Phase, Progress, Status};
+use crate::domain::call::{Call, CallFormat, Coercion, Phase, Progress, Status};
 use crate::domain::{ContentBlock, Failure, JsonText, Limits, Outcome, Time};
 
 mod write;
@@ -201,7 +201,7 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
             started_at: call.started_at,
             ended_at: call.ended_at,
             node: &call.node,
-            written: call.written.get(),
+            written: call.written.get(CallFormat::Native),
         }
     }
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{HttpResult, Problem, reply};
 use crate::access::Access;
 use crate::domain::Call;
+use crate::domain::call::CallFormat;
 use crate::engine::WaitOutcome;
 use crate::formats::messages::Continuation;
 use crate::formats::native::{BatchAnswer, ToolCall};
@@ -32,7 +33,7 @@ fn of(
     said: Option<&Continuation>,
 ) -> Response {
     match calls {
-        [only] if !is_batch => match only.written.get() {
+        [only] if !is_batch => match only.written.get(CallFormat::Native) {
             Some(json) => reply::written(status, Ok(json.clone())),
             None => reply::pieces(status, ToolCall::from(&**only).to_json(), only.counted.clone()),
         },

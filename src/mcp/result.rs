@@ -5,16 +5,12 @@ use rmcp::model::{CallToolResult, ContentBlock as Block, MetaObject};
 use serde_json::{Map, Value, json};
 
 use crate::domain::{Call, ContentBlock, Outcome};
-
-/// The `_meta` member with the id of the call.
-const CALL: &str = "toolpost/call_id";
-/// The `_meta` member with the code of a failure.
-const ERROR_CODE: &str = "toolpost/error_code";
+use crate::formats::mcp::{CALL_ID, ERROR_CODE};
 
 /// Returns the result of a call; `has_schema` tells whether clients check its data against an output schema.
 pub(super) fn of(call: &Call, has_schema: bool) -> CallToolResult {
     let mut meta = MetaObject::new();
-    meta.0.insert(CALL.to_owned(), call.id.to_string().into());
+    meta.0.insert(CALL_ID.to_owned(), call.id.to_string().into());
     let Some(outcome) = call.outcome.as_deref() else {
         // Unreachable: only ended calls are converted.
         return CallToolResult::error(Vec::new());
@@ -77,14 +73,28 @@ mod tests {
 
     use super::*;
     use crate::domain::call::CallRecord;
-    use crate::domain::{Failure, Time, ToolOutput, outcome_of};
+    use crate::domain::outcome::FullOutput;
+    use crate::domain::{Code, Failure, Time, ToolOutput, outcome_of};
+    use crate::formats::mcp::result_members;
 
-    fn result(outcome: Outcome) -> Value {
+    fn ended(outcome: Outcome) -> Call {
         let mut call =
             Call::from(CallRecord::accepted(Uuid::nil(), "a".into(), None, Arc::new(json!({})), Time(0), "n".into()));
         call.start(Time(0)).unwrap();
         call.settle(outcome, Time(1)).unwrap();
-        serde_json::to_value(of(&call, false)).unwrap()
+        call
+    }
+
+    /// Returns the result of a call. The members that are written without rmcp are the same.
+    fn result(outcome: Outcome) -> Value {
+        let call = ended(outcome);
+        let result = serde_json::to_value(of(&call, false)).unwrap();
+        if let Some(members) = result_members(&call) {
+            let members = String::from_utf8(members).unwrap();
+            let written: Value = serde_json::from_str(&format!(r#"{{"resultType":"complete",{members}}}"#)).unwrap();
+            assert_eq!(written, result);
+        }
+        result
     }
 
     fn answered(value: Value) -> Value {
@@ -96,6 +106,26 @@ mod tests {
         assert_eq!(answered(json!({"a": [1]}))["structuredContent"], json!({"a": [1]}));
         assert_eq!(answered(json!([1, 2]))["structuredContent"], json!({"result": [1, 2]}));
         assert_eq!(answered(json!("a")).get("structuredContent"), None);
+    }
+
+    #[test]
+    fn results_without_other_blocks_are_written_directly() {
+        let mut image = Outcome::text("a \"b\"\n");
+        image.content.push(ContentBlock::Image { data: "AA==".into(), mime_type: "image/png".into() });
+        let mut bare = Outcome::text("text");
+        bare.content.clear();
+        let failed = Outcome { structured: Some(Arc::new(json!({"a": 1}))), ..Failure::execution("a", "x").into() };
+        let data = Outcome { structured_text: None, ..Outcome::data(Arc::new(json!({"n": [1.50, null]}))) };
+        for outcome in [image, bare, failed, data, Outcome::default(), Outcome::data(Arc::new(json!(null)))] {
+            assert!(result_members(&ended(outcome.clone())).is_some(), "{outcome:?}");
+            result(outcome);
+        }
+        let unknown = Failure { code: Code::ToolNotFound, ..Failure::execution("a", "x") };
+        let cut = Outcome { full_output: Some(Arc::new(FullOutput::Structured)), ..Outcome::text("a") };
+        let other = Outcome::blocks(vec![ContentBlock::Other(Map::new())]);
+        for outcome in [unknown.into(), cut, other] {
+            assert_eq!(result_members(&ended(outcome)), None);
+        }
     }
 
     #[test]
@@ -114,6 +144,6 @@ mod tests {
         let sent = result(Failure::blocked(Some("no"), "h").into());
         assert_eq!((&sent["isError"], &sent["content"][0]["text"]), (&json!(true), &json!("Error: no")));
         assert_eq!(sent["_meta"][ERROR_CODE], "TOOL_BLOCKED");
-        assert_eq!(sent["_meta"][CALL], Uuid::nil().to_string());
+        assert_eq!(sent["_meta"][CALL_ID], Uuid::nil().to_string());
     }
 }

@@ -101,26 +101,52 @@ pub struct CallRecord {
     pub counted: Counted,
 }
 
-/// The call as compact JSON, rendered at most once. A clone starts empty, because the cloned call can change.
+/// The format in which the caller of a call receives it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CallFormat {
+    /// A ToolCall.
+    #[default]
+    Native,
+    /// A result of the Model Context Protocol.
+    Mcp,
+}
+
+/// The call as compact JSON in the format of its caller, rendered at most once. A clone has the same format but starts
+/// empty, because the cloned call can change.
 #[derive(Debug, Default)]
-pub struct JsonCache(OnceLock<Bytes>);
+pub struct JsonCache {
+    format: CallFormat,
+    json: OnceLock<Bytes>,
+}
 
 impl JsonCache {
-    /// Returns the JSON if it was stored.
+    /// Creates an empty cache.
     #[must_use]
-    pub fn get(&self) -> Option<&Bytes> {
-        self.0.get()
+    pub fn new(format: CallFormat) -> Self {
+        Self { format, json: OnceLock::new() }
     }
 
-    /// Stores the JSON. Later values are ignored.
+    /// Returns the format of the JSON.
+    #[must_use]
+    pub fn format(&self) -> CallFormat {
+        self.format
+    }
+
+    /// Returns the JSON if it was stored and has this format.
+    #[must_use]
+    pub fn get(&self, format: CallFormat) -> Option<&Bytes> {
+        self.json.get().filter(|_| self.format == format)
+    }
+
+    /// Stores the JSON in the format of the caller. Later values are ignored.
     pub fn keep(&self, json: Bytes) {
-        let _ = self.0.set(json);
+        let _ = self.json.set(json);
     }
 }
 
 impl Clone for JsonCache {
     fn clone(&self) -> Self {
-        Self::default()
+        Self::new(self.format)
     }
 }
 

@@ -216,8 +216,16 @@ proptest! {
 
 #[test]
 fn cloned_call_has_no_cached_json() {
-    let call = call();
-    call.written.keep("{}".into());
-    call.written.keep("later".into());
-    assert_eq!((call.written.get(), call.clone().written.get()), (Some(&"{}".into()), None));
+    for format in [CallFormat::Native, CallFormat::Mcp] {
+        let mut call = call();
+        call.rewrite(|record| record.written = JsonCache::new(format));
+        call.written.keep("{}".into());
+        call.written.keep("later".into());
+        let json = [CallFormat::Native, CallFormat::Mcp].map(|format| call.written.get(format));
+        assert_eq!(
+            json.map(|json| json.map(|json| &**json)),
+            [CallFormat::Native, CallFormat::Mcp].map(|other| (other == format).then_some(&b"{}"[..]))
+        );
+        assert_eq!((call.clone().written.format(), call.clone().written.get(format)), (format, None));
+    }
 }

@@ -12,7 +12,7 @@ use super::inject;
 use super::recorder::{self, PendingCall};
 use super::state::{DeferredRequest, Planned, limits_of};
 use crate::access::Access;
-use crate::domain::call::{CallRecord, RERUN_OF};
+use crate::domain::call::{CallFormat, CallRecord, JsonCache, RERUN_OF};
 use crate::domain::limits::ServerLimits;
 use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Moment, Naming, Time};
 use crate::engine::argument_stream::ArgumentStream;
@@ -154,6 +154,7 @@ impl Planner<'_> {
             cache_control: submission.cache_control,
             agent: submission.agent.clone(),
             limits,
+            written: JsonCache::new(if request.over_mcp { CallFormat::Mcp } else { CallFormat::Native }),
             vendor: request
                 .vendor
                 .filter(|vendor| request.streamed || entry.is_some_and(|entry| depends_on_vendor(entry, *vendor))),

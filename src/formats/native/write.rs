@@ -5,6 +5,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::{BatchAnswer, Data, FullOrShort, ToolCall};
+use crate::domain::call::CallFormat;
 use crate::domain::{Call, ContentBlock, JsonText, Time, json};
 
 /// Initial capacity, large enough for a typical call.
@@ -27,7 +28,7 @@ impl ToolCall<'_> {
 
     /// Renders the JSON of an ended call in advance. An error is ignored here and returned by the later serialization.
     pub fn prerender(call: &Call) {
-        if call.written.get().is_none()
+        if call.written.get(CallFormat::Native).is_none()
             && let Ok(json) = ToolCall::from(call).to_json()
         {
             call.written.keep(json.joined());
@@ -67,6 +68,17 @@ pub struct Pieces {
 }
 
 impl Pieces {
+    /// Creates segments from JSON in `part` between two others. A long `part` is not copied.
+    #[must_use]
+    pub fn around(before: &[u8], part: &Bytes, after: &[u8]) -> Self {
+        let is_copied = part.len() < MIN_SEGMENT_BYTES;
+        let mut all = Self::with_capacity(before.len() + after.len() + if is_copied { part.len() } else { 0 });
+        all.raw(before);
+        all.existing(part, || part.clone());
+        all.raw(after);
+        all
+    }
+
     fn with_capacity(bytes: usize) -> Self {
         Self { done: Vec::new(), last: Vec::with_capacity(bytes) }
     }
@@ -270,9 +282,15 @@ mod tests {
     fn prerendered_json_equals_fresh_json() {
         let call = call("echo", Some(Outcome::text("plain")));
         let now = ToolCall::from(&call).to_json().unwrap().joined();
-        assert_eq!((call.written.get(), &now), (None, &serde_json::to_vec(&ToolCall::from(&call)).unwrap().into()));
+        assert_eq!(
+            (call.written.get(CallFormat::Native), &now),
+            (None, &serde_json::to_vec(&ToolCall::from(&call)).unwrap().into())
+        );
         ToolCall::prerender(&call);
-        assert_eq!((call.written.get(), ToolCall::from(&call).to_json().unwrap().joined()), (Some(&now), now.clone()));
+        assert_eq!(
+            (call.written.get(CallFormat::Native), ToolCall::from(&call).to_json().unwrap().joined()),
+            (Some(&now), now.clone())
+        );
         // As a call, as an event, and in a batch.
         same(&call);
     }

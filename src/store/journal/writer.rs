@@ -19,7 +19,7 @@ use super::group::{MAX_GROUP, count_fitting, fill_group, gather};
 use super::pace::CommitPace;
 use super::{Change, Committed, Entry, JournalError, Sink, WriteUnit, postgres, sqlite};
 use crate::domain::{Clock, IdGenerator, KeyClaim, Shard, Tenant, Time};
-use crate::formats::native::ToolCall;
+use crate::formats;
 use crate::store::calls::StoredVersion;
 use crate::store::db::Pools;
 use crate::store::server::confirm::wait_for_standbys;
@@ -414,7 +414,7 @@ fn prerender_awaited(units: &[WriteUnit]) {
         let is_small = record.len() <= MAX_PRERENDER_BYTES && call.arguments_text.get().len() <= MAX_PRERENDER_BYTES;
         // The size of the record says nothing about a published call that differs from the stored one.
         if *is_awaited && is_small && live_image.is_none() {
-            ToolCall::prerender(call);
+            formats::prerender(call);
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use toolpost::domain::call::CallRecord;
+use toolpost::domain::call::{CallFormat, CallRecord, JsonCache};
 use toolpost::domain::{Call, Cursor, Failure, IdGenerator, Outcome, Time};
+use toolpost::formats::mcp::result_members;
 use toolpost::formats::native::ToolCall;
 use toolpost::store::journal::{Change, Transitions};
 
@@ -104,15 +105,21 @@ on_both_databases!(
             ..Call::clone(&told).into_record()
         });
         let stored = Arc::new(stored);
+        let over_mcp = CallRecord { written: JsonCache::new(CallFormat::Mcp), ..Call::clone(&one("x")).into_record() };
+        let over_mcp = Arc::new(Call::from(over_mcp));
         let changes = vec![
             Change::new(awaited.clone(), WHOLE).awaited(),
+            Change::new(over_mcp.clone(), WHOLE).awaited(),
             Change::new(left.clone(), WHOLE),
             Change::new(large.clone(), WHOLE).awaited(),
             Change::new(told.clone(), WHOLE).with_stored_image(stored.clone()).awaited(),
         ];
-        assert_eq!(log.together(changes).await, [Ok(()); 4]);
-        let json = |call: &Call| call.written.get().map(|json| String::from_utf8(json.to_vec()).unwrap());
+        assert_eq!(log.together(changes).await, [Ok(()); 5]);
+        let json =
+            |call: &Call| call.written.get(CallFormat::Native).map(|json| String::from_utf8(json.to_vec()).unwrap());
         assert_eq!(json(&awaited), Some(serde_json::to_string(&ToolCall::from(&*awaited)).unwrap()));
+        assert_eq!(over_mcp.written.get(CallFormat::Mcp).map(|json| json.to_vec()), result_members(&over_mcp));
+        assert_eq!(json(&over_mcp), None);
         assert_eq!([json(&left), json(&large), json(&stored), json(&told)], [const { None }; 4]);
     }
 );
