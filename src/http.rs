@@ -27,7 +27,6 @@ use crate::engine::Engine;
 use crate::events::Bus;
 use crate::executor::Vault;
 use crate::executor::signing_key::SigningKey;
-use crate::mcp::Endpoint;
 use crate::store::{Journal, Stores};
 use crate::telemetry::{Metrics, Tracer};
 use crate::upstreams::Upstreams;
@@ -110,7 +109,7 @@ pub struct Shared {
     metrics: Metrics,
     tracer: Tracer,
     callback_counts: Arc<Counts>,
-    mcp: Endpoint,
+    mcp: mcp::Endpoints,
     /// Permits for open event streams.
     subscribers: Arc<Semaphore>,
     /// Permits for concurrent imports of documents.
@@ -196,10 +195,12 @@ fn service(
         .with_state(state.clone());
     // Metrics wrap the gate so that rejected requests are counted, too.
     let calls = gate.of_calls().service(calls::execute.with_state(state.clone()));
-    let calls = measure.at(fast_path::PATH, &fast_path::METHOD).service(calls);
+    let calls = measure.at(fast_path::CALLS, &fast_path::METHOD).service(calls);
+    let mcp = gate.at(fast_path::MCP).service(mcp::post.with_state(state.clone()));
+    let mcp = measure.at(fast_path::MCP, &fast_path::METHOD).service(mcp);
     // `layer` applies to the routes that exist at this point, so no route may be added after it.
     let router = router.layer(layer_fn(move |route: Route| measure.service(gate.service(route))));
-    Outermost::new(FastPath { calls, router }, state)
+    Outermost::new(FastPath { calls, mcp, router }, state)
 }
 
 /// Serves until `drain` is cancelled. Then rejects new calls, lets running calls end, and closes all connections.
@@ -226,7 +227,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         metrics: app.metrics.clone(),
         tracer: app.tracer.clone(),
         callback_counts: app.callback_counts.clone(),
-        mcp: mcp::endpoint(&app, listener.local_addr()?, closing.clone()),
+        mcp: mcp::endpoints(&app, listener.local_addr()?, closing.clone()),
         subscribers: Arc::new(Semaphore::new(app.config.events.max_subscribers.min(Semaphore::MAX_PERMITS))),
         imports: Semaphore::new(imports::MOST_AT_ONCE),
         upstreams: app.upstreams.clone(),

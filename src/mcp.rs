@@ -21,22 +21,27 @@ use crate::engine::Engine;
 use crate::events::Bus;
 
 mod call;
+mod cancel;
 mod changes;
 mod disconnect;
 mod endpoint;
 mod event_id;
+mod fast_path;
 mod list;
 mod listing;
 mod progress;
 mod replay;
 mod result;
 mod sessions;
+mod settings;
 mod shared;
 mod tasks;
 
 pub use call::ClientContext;
-pub use endpoint::{Endpoint, Settings};
+pub use endpoint::Endpoint;
+pub use fast_path::{Answer, FastPath};
 pub use rmcp::ErrorData;
+pub use settings::Settings;
 
 use list::Tools;
 use listing::Completing;

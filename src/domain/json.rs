@@ -12,8 +12,7 @@ mod write;
 
 pub use bounds::{Bound, ReplacedBound, SCHEMA_MAPS, is_within_schema, parse_with_schemas};
 pub use text::JsonText;
-use weighed::Scale;
-pub use weighed::{STEP, Weighed, WeighedError, parse_weighed};
+pub use weighed::{DeserializeWeighed, STEP, Scale, Weighed, WeighedError, parse_weighed, parse_weighed_as};
 pub use write::{write_text, write_value};
 
 /// The error reason for an integer that would be rounded.

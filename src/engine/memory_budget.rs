@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::KIB_PER_CALL;
-use crate::domain::json::{self, JsonError, WeighedError};
+use crate::domain::json::{self, DeserializeWeighed, JsonError, WeighedError};
 
 /// Simultaneous copies of a request's text, including memory that the allocator keeps after a free: the body and its
 /// values, then the values, arguments, record, statement of the commit, events and response. Measured with many
@@ -135,6 +135,20 @@ impl Footprint {
             Err(WeighedError::Json(error)) => Err(Unread::Json(error)),
             Err(WeighedError::TooHeavy) => Err(Unread::NoRoom(refused.unwrap_or(NoRoom { ever: false }))),
         }
+    }
+
+    /// Parses a body of known structure and counts its values. Returns `None` if the body has another structure, or if
+    /// [`Self::parse`] would reject it.
+    pub fn parse_as<T: DeserializeWeighed>(&mut self, room: &MemoryBudget, text: &[u8]) -> Option<T> {
+        self.bytes = text.len();
+        let parsed = json::parse_weighed_as(text, |weight| {
+            self.weight = weight;
+            self.cover(room).is_ok()
+        });
+        let (value, weight) = parsed?;
+        self.weight = weight;
+        self.cover(room).ok()?;
+        Some(value)
     }
 
     /// Counts a body that is used without parsing.

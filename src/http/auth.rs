@@ -31,20 +31,27 @@ use requirements::{Requirement, RequirementTable};
 pub(super) struct Gate {
     state: AppState,
     needs: Arc<RequirementTable>,
-    /// The requirement of `POST /tool-calls`, if the layer is only in front of that route.
-    calls: Option<Requirement>,
+    /// The requirement of the route, if the layer is only in front of one.
+    only: Option<Requirement>,
+    /// `true` if the layer rejects requests while the service is overloaded.
+    checks_load: bool,
 }
 
 impl Gate {
     /// Creates the layer for the routes in the document.
     pub fn new(state: AppState, document: &OpenApi) -> Self {
-        Self { state, needs: Arc::new(RequirementTable::new(document)), calls: None }
+        Self { state, needs: Arc::new(RequirementTable::new(document)), only: None, checks_load: false }
+    }
+
+    /// Returns the layer for a `POST` to this path alone.
+    pub fn at(&self, path: &str) -> Self {
+        Self { only: Some(self.needs.of_route(path, &fast_path::METHOD)), ..self.clone() }
     }
 
     /// Returns the layer for `POST /tool-calls` alone. It rejects calls before reading them if the service is
     /// overloaded.
     pub fn of_calls(&self) -> Self {
-        Self { calls: Some(self.needs.of_route(fast_path::PATH, &fast_path::METHOD)), ..self.clone() }
+        Self { checks_load: true, ..self.at(fast_path::CALLS) }
     }
 
     /// Wraps a service.
@@ -53,7 +60,7 @@ impl Gate {
     }
 
     fn need(&self, request: &Request) -> Requirement {
-        self.calls.unwrap_or_else(|| self.needs.of(request))
+        self.only.unwrap_or_else(|| self.needs.of(request))
     }
 }
 
@@ -82,7 +89,7 @@ where
         if let Requirement::Public = need {
             return Either::Left(self.inner.call(request));
         }
-        if self.gate.calls.is_some() && !self.gate.state.engine.takes_calls() {
+        if self.gate.checks_load && !self.gate.state.engine.takes_calls() {
             return Either::Right(Box::pin(std::future::ready(Ok(Problem::too_many_calls().into_response()))));
         }
         let ticket = ShownTicket::take(&mut request);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -17,17 +18,26 @@ use super::request_headers::traceparent;
 use super::requests::Client;
 use super::responses::UnknownSession;
 use super::subscribers::{self, StreamLimits, StreamPermit};
-use super::{AppState, BodyErrors, HttpResult, Problem};
+use super::{AppState, BodyErrors, HttpResult, Problem, reply};
 use crate::app::App;
 use crate::domain::schemas::described_as;
 use crate::engine::Footprint;
-use crate::mcp::{ClientContext, Endpoint, Server, Settings};
+use crate::mcp::{Answer, ClientContext, Endpoint, FastPath, Server, Settings};
 
 /// Maximum size of an error text of the MCP server that is passed on, in bytes.
 const MAX_REJECTION_BYTES: usize = 4096;
 
-/// Creates the endpoint that serves `/mcp`.
-pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToken) -> Endpoint {
+/// The endpoints behind `/mcp`.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    /// Answers the most frequent requests.
+    fast_path: FastPath,
+    /// Answers all others.
+    all: Endpoint,
+}
+
+/// Creates the endpoints that serve `/mcp`.
+pub(super) fn endpoints(app: &App, address: SocketAddr, closing: CancellationToken) -> Endpoints {
     let config = &app.config.mcp;
     let mut allowed_hosts = config.allowed_hosts.clone();
     if !address.ip().is_unspecified() {
@@ -42,9 +52,11 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
         sessions: config.sessions,
         max_body_bytes: app.config.server.max_body_bytes,
     };
-    let endpoint = Endpoint::new(Server::new(app), app, &settings, closing);
-    tokio::spawn(endpoint.follow_notices());
-    endpoint
+    let server = Server::new(app);
+    let fast_path = FastPath::new(server.clone(), &settings);
+    let all = Endpoint::new(server, app, &settings, closing);
+    tokio::spawn(all.follow_notices());
+    Endpoints { fast_path, all }
 }
 
 /// A request or a notification.
@@ -113,12 +125,29 @@ pub(super) async fn post(
     client.ends_request();
     let (parts, body) = request.into_parts();
     extract::check_content_type(&parts.headers)?;
-    let (body, footprint) = extract::read(&parts.headers, body, &state, state.engine.room()).await?;
+    let (body, mut footprint) = extract::read(&parts.headers, body, &state, state.engine.room()).await?;
+    let traceparent = traceparent(&parts.headers);
+    if let Some(request) = state.mcp.fast_path.read(&parts, &body, &mut footprint) {
+        drop((parts, body));
+        let Answer { json, counted } = state.mcp.fast_path.answer(request, footprint, traceparent).await;
+        return Ok(reply::pieces(StatusCode::OK, Ok(json), counted));
+    }
+    let caller = ClientContext { traceparent, bytes: body.len(), ..ClientContext::default() };
+    // Boxed because a future is as large as its largest branch.
+    Box::pin(answer_by_rmcp(state, seats, parts, body, caller, footprint)).await
+}
+
+async fn answer_by_rmcp(
+    state: AppState,
+    seats: StreamLimits,
+    parts: Parts,
+    body: Bytes,
+    caller: ClientContext,
+    footprint: Footprint,
+) -> HttpResult {
     // Streams of calls end with the call and need no permit. A subscription counts as an open stream.
     let seat = is_subscription(&body).then(|| seats.take()).transpose()?;
-    let caller =
-        ClientContext { traceparent: traceparent(&parts.headers), bytes: body.len(), ..ClientContext::default() };
-    let answer = convert_rejection(state.mcp.answer(parts, body, caller, footprint).await).await?;
+    let answer = convert_rejection(state.mcp.all.answer(parts, body, caller, footprint).await).await?;
     Ok(subscribers::with_permit(seat, answer))
 }
 
@@ -159,9 +188,10 @@ pub(super) async fn end(state: State<AppState>, request: Request) -> HttpResult 
 async fn answer_session_request(State(state): State<AppState>, request: Request) -> HttpResult {
     let (parts, _) = request.into_parts();
     let is_end = parts.method == Method::DELETE;
-    let mut answer =
-        convert_rejection(state.mcp.answer(parts, Bytes::new(), ClientContext::default(), Footprint::default()).await)
-            .await?;
+    let mut answer = convert_rejection(
+        state.mcp.all.answer(parts, Bytes::new(), ClientContext::default(), Footprint::default()).await,
+    )
+    .await?;
     if is_end && answer.status() == StatusCode::ACCEPTED {
         // Some clients accept only 200 here.
         *answer.status_mut() = StatusCode::OK;

@@ -8,22 +8,18 @@ use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::cancel::cancel_call;
 use super::progress::ProgressForwarder;
 use super::{Server, result};
 use crate::access::Access;
 use crate::domain::{Call, CallRequest, Code, json};
-use crate::engine::{
-    AcceptError, ControlOutcome, Footprint, InFlightCalls, RecordError, Submission, SubmitError, Wait,
-};
+use crate::engine::{AcceptError, Footprint, InFlightCalls, RecordError, Submission, SubmitError, Wait};
 
 /// Maximum time to send the last progress after the call has ended.
 const LAST_PROGRESS: Duration = Duration::from_secs(5);
-/// Interval between two tries to cancel a call that cannot be reached yet.
-const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 /// JSON-RPC code for temporary server errors.
 pub(super) const RETRY_LATER: ErrorCode = ErrorCode(-32000);
 
@@ -97,25 +93,17 @@ impl Server {
     ) -> Result<Arc<Call>, ErrorData> {
         let mut ended = std::pin::pin!(submitted.wait_all());
         let (mut is_cancelled, mut is_forwarded) = (false, watch.is_none());
-        let mut next_try = Instant::now();
+        let mut cancelling = std::pin::pin!(async {
+            unwanted.cancelled().await;
+            cancel_call(&self.0.engine, access.tenant(), id).await;
+        });
         // Runs next to the call: a client that reads slowly does not slow it down.
         let mut watching = std::pin::pin!(OptionFuture::from(watch.map(ProgressForwarder::forward)));
         let end = loop {
             tokio::select! {
                 biased;
                 end = &mut ended => break end,
-                () = async { unwanted.cancelled().await; tokio::time::sleep_until(next_try).await }, if !is_cancelled => {
-                    match self.0.engine.control().cancel(access.tenant(), id).await {
-                        // A read-only call that has just started cannot be reached yet.
-                        Ok(ControlOutcome::NoSuchCall) => next_try = Instant::now() + CANCEL_INTERVAL,
-                        Ok(_) => is_cancelled = true,
-                        // The call ends on its own or by its timeouts.
-                        Err(error) => {
-                            is_cancelled = true;
-                            tracing::warn!(%error, call = %id, "cannot cancel a call");
-                        }
-                    }
-                }
+                () = &mut cancelling, if !is_cancelled => is_cancelled = true,
                 _ = &mut watching, if !is_forwarded => is_forwarded = true,
             }
         };
@@ -123,8 +111,13 @@ impl Server {
             // The commit is acknowledged before it is published. On a timeout, the last progress is not sent.
             let _ = tokio::time::timeout(LAST_PROGRESS, watching).await;
         }
-        end.map_err(not_recorded)?.into_iter().next().ok_or_else(|| not_recorded(RecordError { accepted: true }))
+        only_of(end)
     }
+}
+
+/// Returns the call of a request that has ended.
+pub(super) fn only_of(ended: Result<Vec<Arc<Call>>, RecordError>) -> Result<Arc<Call>, ErrorData> {
+    ended.map_err(not_recorded)?.into_iter().next().ok_or_else(|| not_recorded(RecordError { accepted: true }))
 }
 
 /// Returns the response to an ended call.

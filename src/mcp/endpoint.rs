@@ -25,6 +25,7 @@ use super::call::{RETRY_LATER, refused as not_submitted};
 use super::disconnect::{self, CallStream};
 use super::event_id::{EventId, PendingRequest};
 use super::sessions::{CLIENT, Sessions, StreamClient};
+use super::settings::Settings;
 use super::shared::{Owner, SharedState, StoredSessions};
 use super::{ClientContext, Server, listing};
 use crate::access::Access;
@@ -32,8 +33,6 @@ use crate::app::App;
 use crate::engine::{Footprint, MemoryBudget, SubmitError, Unread};
 use crate::store::mcp_sessions::IDLE;
 
-/// Host names of this machine for local clients.
-const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// The header with the session id.
 const SESSION: &str = "mcp-session-id";
 /// The header with the id of the last event that a client received.
@@ -42,19 +41,6 @@ const LAST_EVENT: &str = "last-event-id";
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// The notification with which a client cancels a request.
 const CANCELLED: &str = "notifications/cancelled";
-
-/// The settings of the endpoint.
-#[derive(Debug, Clone, Default)]
-pub struct Settings {
-    /// Allowed host names in addition to those of this machine; `*` allows any.
-    pub allowed_hosts: Vec<String>,
-    /// Allowed origins of web pages, in addition to those of the allowed hosts.
-    pub allowed_origins: Vec<String>,
-    /// Maximum number of sessions; 0 disables sessions.
-    pub sessions: usize,
-    /// Maximum size of a message, in bytes.
-    pub max_body_bytes: usize,
-}
 
 /// The HTTP endpoint of the MCP server. Cheap to clone.
 pub struct Endpoint<S = Server> {
@@ -76,16 +62,16 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
     /// Creates an endpoint of a service, whose streams end when `closing` is cancelled.
     #[must_use]
     pub fn new(server: S, app: &App, settings: &Settings, closing: CancellationToken) -> Self {
-        let any_host = settings.allowed_hosts.iter().any(|host| host == "*");
-        let hosts: Vec<String> =
-            LOOPBACK.iter().map(|host| (*host).to_owned()).chain(settings.allowed_hosts.iter().cloned()).collect();
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
-            .with_allowed_origins(origins(&hosts, &settings.allowed_origins))
+            .with_allowed_origins(settings.origins())
             .with_cancellation_token(closing.clone())
             .with_max_request_body_bytes(settings.max_body_bytes);
-        let config = if any_host { config.disable_allowed_hosts() } else { config.with_allowed_hosts(hosts) };
+        let config = match settings.allows_any_host() {
+            true => config.disable_allowed_hosts(),
+            false => config.with_allowed_hosts(settings.hosts()),
+        };
         let state = Arc::new(SharedState::new(app, settings.sessions, closing));
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(IDLE);
@@ -320,19 +306,6 @@ fn owner_of(parts: &Parts) -> Owner {
     caller.map_or_else(Owner::default, |caller| (caller.tenant.clone(), caller.key))
 }
 
-/// Returns the origins of web pages on these hosts, and the additional origins.
-fn origins(hosts: &[String], more: &[String]) -> Vec<String> {
-    let named = hosts.iter().filter(|host| *host != "*");
-    let of_hosts = named.flat_map(|host| {
-        let is_bare_ipv6 = host.parse::<std::net::Ipv6Addr>().is_ok();
-        let host = if is_bare_ipv6 { format!("[{host}]") } else { host.clone() };
-        let any_port =
-            if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) { "" } else { ":*" };
-        ["http", "https"].map(|scheme| format!("{scheme}://{host}{any_port}"))
-    });
-    of_hosts.chain(more.iter().cloned()).collect()
-}
-
 /// Returns `true` if a message declares version 2026-07-28 or later, which has no `initialize`.
 fn is_modern(message: &Value) -> bool {
     let version = message["params"]["_meta"][META_VERSION].as_str();
@@ -353,24 +326,6 @@ fn refused(status: StatusCode, id: &Value, error: &ErrorData) -> Response<Body> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn same_host_origins_are_allowed() {
-        let hosts =
-            ["localhost", "::1", "2001:db8:1:2:3:4:5:6", "tools.example.com", "a.example:8443", "*"].map(str::to_owned);
-        let origins = origins(&hosts, &["https://app.example".to_owned()]);
-        for origin in [
-            "http://localhost:*",
-            "https://[::1]:*",
-            "http://[2001:db8:1:2:3:4:5:6]:*",
-            "https://tools.example.com:*",
-            "https://a.example:8443",
-            "https://app.example",
-        ] {
-            assert!(origins.iter().any(|one| one == origin), "{origin} in {origins:?}");
-        }
-        assert!(!origins.iter().any(|one| one.contains("//*")), "{origins:?}");
-    }
 
     #[test]
     fn era_of_a_message_is_detected() {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwapOption;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ListToolsResult, Tool};
 use serde_json::Value;
@@ -33,6 +34,9 @@ struct List {
     tools: Vec<ListedTool>,
     /// The index of each tool, by its name in the registry.
     places: HashMap<Arc<str>, usize>,
+    /// The members of the first page as JSON without the outer braces and without `resultType`. Empty if the list is
+    /// restricted.
+    first_page: Bytes,
 }
 
 /// The name of a tool in the registry, and the tool as clients see it.
@@ -52,7 +56,30 @@ impl List {
         let own = |tool: Tool| snapshot.find(&tool.name).map(|entry| (entry.name.clone(), tool));
         let tools: Vec<ListedTool> = tools.into_iter().filter_map(own).collect();
         let places = tools.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
-        Self { of: Arc::downgrade(snapshot), tools, places }
+        Self { of: Arc::downgrade(snapshot), tools, places, first_page: Bytes::new() }
+    }
+
+    /// Returns the page of the tools after this name.
+    fn page(&self, after: Option<&str>) -> ListToolsResult {
+        let start = after.map_or(0, |after| self.tools.partition_point(|(name, _)| **name <= *after));
+        let page = &self.tools[start..self.tools.len().min(start + PAGE)];
+        let is_last = start + page.len() == self.tools.len();
+        let last = page.last().filter(|_| !is_last);
+        let next_cursor = last.map(|(name, _)| URL_SAFE_NO_PAD.encode(name.as_bytes()));
+        let mut result = ListToolsResult::with_all_items(page.iter().map(|(_, tool)| tool.clone()).collect());
+        (result.next_cursor, result.ttl_ms) = (next_cursor, Some(LIST_TTL_MS));
+        result.cache_scope = Some(CacheScope::Private);
+        result
+    }
+
+    /// Renders the first page.
+    fn render(&mut self) {
+        let mut page = self.page(None);
+        page.result_type = None;
+        let Ok(mut page) = serde_json::to_value(page) else { return };
+        annotations::unpack_all(&mut page);
+        let text = page.to_string();
+        self.first_page = Bytes::copy_from_slice(text[1..text.len() - 1].as_bytes());
     }
 
     fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
@@ -65,15 +92,13 @@ impl Server {
     pub(super) async fn list(&self, access: &Access, cursor: Option<String>) -> Result<ListToolsResult, ErrorData> {
         let after = cursor.as_deref().map(name_of).transpose()?;
         let list = self.listed(access).await?;
-        let start = after.map_or(0, |after| list.tools.partition_point(|(name, _)| **name <= *after));
-        let page = &list.tools[start..list.tools.len().min(start + PAGE)];
-        let is_last = start + page.len() == list.tools.len();
-        let last = page.last().filter(|_| !is_last);
-        let next_cursor = last.map(|(name, _)| URL_SAFE_NO_PAD.encode(name.as_bytes()));
-        let mut result = ListToolsResult::with_all_items(page.iter().map(|(_, tool)| tool.clone()).collect());
-        (result.next_cursor, result.ttl_ms) = (next_cursor, Some(LIST_TTL_MS));
-        result.cache_scope = Some(CacheScope::Private);
-        Ok(result)
+        Ok(list.page(after.as_deref()))
+    }
+
+    /// Returns the members of the first page of a client that is not restricted to some tools, as JSON without the outer
+    /// braces and without `resultType`.
+    pub(super) async fn first_page(&self, access: &Access) -> Result<Bytes, ErrorData> {
+        Ok(self.listed(access).await?.first_page.clone())
     }
 
     /// Returns the list of a client. The list of a client that is restricted to some tools is not cached.
@@ -90,6 +115,8 @@ impl Server {
             if is_restricted {
                 let view = access.view(&snapshot, None);
                 list.tools.retain(|(name, _)| matches!(view.find(name), Lookup::Available(_)));
+            } else {
+                list.render();
             }
             Arc::new(list)
         });

@@ -14,6 +14,7 @@ mod cancel;
 mod changes;
 mod clients;
 mod conformance;
+mod fast_path;
 mod hosts;
 mod messages;
 mod names;

@@ -3,10 +3,11 @@
 
 use std::fmt;
 
+use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{JsonError, parse_with};
+use super::{JsonError, check_depth_and_integers, may_hold_long_integer, parse_with};
 
 /// A value and the approximate memory that it uses.
 #[derive(Debug, PartialEq)]
@@ -58,8 +59,34 @@ pub fn parse_weighed(bytes: &[u8], mut has_room: impl FnMut(usize) -> bool) -> R
     }
 }
 
-/// The memory counter of a parse.
-pub(super) struct Scale<'a> {
+/// A document of known structure, which is parsed without a value of the whole.
+pub trait DeserializeWeighed: Sized {
+    /// Deserializes the document. `scale` is the seed of the values in it.
+    ///
+    /// # Errors
+    /// Returns an error if the document has another structure.
+    fn deserialize_weighed<'de, D: Deserializer<'de>>(deserializer: D, scale: &mut Scale<'_>)
+    -> Result<Self, D::Error>;
+}
+
+/// Parses a document of known structure, with the memory of its values in bytes. Returns `None` if the text has another
+/// structure, is one that [`parse_weighed`] rejects, or is nested as deeply as is allowed.
+pub fn parse_weighed_as<T: DeserializeWeighed>(
+    bytes: &[u8],
+    mut has_room: impl FnMut(usize) -> bool,
+) -> Option<(T, usize)> {
+    if may_hold_long_integer(bytes) {
+        check_depth_and_integers(bytes).ok()?;
+    }
+    let mut deserializer = serde_json::Deserializer::from_str(std::str::from_utf8(bytes).ok()?);
+    let mut scale = Scale { weight: 0, covered: STEP, is_over: false, has_room: &mut has_room };
+    let parsed = T::deserialize_weighed(&mut deserializer, &mut scale).ok()?;
+    deserializer.end().ok()?;
+    Some((parsed, scale.weight))
+}
+
+/// The memory counter of a parse, and the seed of its values.
+pub struct Scale<'a> {
     weight: usize,
     covered: usize,
     is_over: bool,
@@ -97,7 +124,7 @@ impl Scale<'_> {
 impl<'de> DeserializeSeed<'de> for &mut Scale<'_> {
     type Value = Value;
 
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
@@ -203,6 +230,30 @@ mod tests {
             let refused = parse_weighed(text.as_bytes(), |_| true).unwrap_err();
             assert_eq!(refused, WeighedError::Json(super::super::parse(text.as_bytes()).unwrap_err()), "{text:.60}");
         }
+    }
+
+    #[test]
+    fn known_structure_is_parsed_with_the_same_checks() {
+        struct Any(Value);
+        impl DeserializeWeighed for Any {
+            fn deserialize_weighed<'de, D: Deserializer<'de>>(
+                deserializer: D,
+                scale: &mut Scale<'_>,
+            ) -> Result<Self, D::Error> {
+                scale.deserialize(deserializer).map(Self)
+            }
+        }
+        let parsed = |text: &str| parse_weighed_as::<Any>(text.as_bytes(), |_| true).map(|(Any(value), _)| value);
+        let long = format!("[{}0]", "[],".repeat(100_000));
+        for text in [r#"{"a":[1,-0.0,"x\n"]}"#, "18446744073709551615", &long] {
+            assert_eq!(parsed(text), super::super::parse(text.as_bytes()).ok(), "{text:.60}");
+        }
+        let deep = format!("{}{}", "[".repeat(129), "]".repeat(129));
+        for text in ["", "{}x", "1e400", "123456789012345678901234567890", &deep] {
+            assert_eq!(parsed(text), None, "{text:.60}");
+        }
+        assert!(parse_weighed_as::<Any>(b"\"\xff\"", |_| true).is_none());
+        assert!(parse_weighed_as::<Any>(long.as_bytes(), |_| false).is_none());
     }
 
     #[test]

@@ -91,6 +91,11 @@ pub fn tools() -> Vec<BuiltinTool> {
     all
 }
 
+/// Returns `true` for a tool that [`super::server::ConformanceServer`] handles.
+pub fn is_asking(name: &str) -> bool {
+    name == CAPABILITIES || ASKING.iter().any(|(asking, _)| *asking == name)
+}
+
 fn image() -> ContentBlock {
     ContentBlock::Image { data: IMAGE.to_owned(), mime_type: "image/png".to_owned() }
 }
