@@ -158,7 +158,7 @@ fn members_of(access: &Access, call: &Call) -> Result<Bytes, ErrorData> {
     result.result_type = None;
     let json = serde_json::to_vec(&result);
     let json = json.map_err(|_| ErrorData::internal_error("the result could not be rendered", None))?;
-    Ok(Bytes::copy_from_slice(json.get(1..json.len() - 1).unwrap_or_default()))
+    Ok(Bytes::copy_from_slice(json.get(1..json.len().saturating_sub(1)).unwrap_or_default()))
 }
 
 /// Returns whether the client supports tasks; `None` if the metadata is invalid in this era or means more than that.

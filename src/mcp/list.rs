@@ -98,7 +98,9 @@ impl Server {
     /// Returns the members of the first page of a client that is not restricted to some tools, as JSON without the outer
     /// braces and without `resultType`.
     pub(super) async fn first_page(&self, access: &Access) -> Result<Bytes, ErrorData> {
-        Ok(self.listed(access).await?.first_page.clone())
+        let page = self.listed(access).await?.first_page.clone();
+        let failed = || ErrorData::internal_error("the list of tools could not be rendered", None);
+        (!page.is_empty()).then_some(page).ok_or_else(failed)
     }
 
     /// Returns the list of a client. The list of a client that is restricted to some tools is not cached.

@@ -6,6 +6,7 @@
 //! to the corpus.
 
 mod driver;
+mod mcp;
 mod over_http;
 mod parsers;
 mod schemas;

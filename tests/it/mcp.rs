@@ -24,6 +24,7 @@ mod stdio;
 mod tasks;
 mod tenants;
 
+pub use fast_path::{BothWays, Case};
 pub use sessions::{message, session};
 
 const MODERN: &str = "2026-07-28";

@@ -18,22 +18,22 @@ use crate::support::{App as Service, Backend, Response};
 mod cases;
 mod tools;
 
-use cases::Case;
+pub use cases::Case;
 
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Both ways of the same service.
-struct BothWays {
+pub struct BothWays {
     app: App,
     fast_path: FastPath,
     rmcp: Endpoint,
 }
 
 /// The status, the media type and the body of a response.
-type Comparable = (u16, String, Value);
+pub type Comparable = (u16, String, Value);
 
 impl BothWays {
-    async fn start(configure: impl FnOnce(&mut Config)) -> Self {
+    pub async fn start(configure: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::default();
         config.store.database_url = "sqlite::memory:".to_owned();
         configure(&mut config);
@@ -58,14 +58,15 @@ impl BothWays {
     }
 
     /// Returns the response of the fast path, or `None` if it leaves the request to rmcp.
-    async fn by_fast_path(&self, case: &Case) -> Option<Comparable> {
+    pub async fn by_fast_path(&self, case: &Case) -> Option<Comparable> {
         let mut footprint = Footprint::default();
         let request = self.fast_path.read(&self.parts(case), &case.body.clone().into(), &mut footprint)?;
         let answer = self.fast_path.answer(request, footprint, None).await;
         Some((200, "application/json".to_owned(), without_id(&answer.json.joined())))
     }
 
-    async fn by_rmcp(&self, case: &Case) -> Comparable {
+    /// Returns the response of rmcp.
+    pub async fn by_rmcp(&self, case: &Case) -> Comparable {
         let caller = ClientContext { bytes: case.body.len(), ..ClientContext::default() };
         let body = case.body.clone().into();
         let answer = self.rmcp.answer(self.parts(case), body, caller, Footprint::default()).await;

@@ -25,6 +25,13 @@ impl Case {
         Self::raw(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#))
     }
 
+    /// Creates a request with the headers of the revision that the body names.
+    pub fn with_body(body: &[u8]) -> Self {
+        let is_modern = body.windows(MODERN.len()).any(|word| word == MODERN.as_bytes());
+        let case = if is_modern { modern_echo() } else { echo() };
+        Self { body: body.into(), ..case }
+    }
+
     /// Creates a request of 2026-07-28.
     fn modern(method: &str, params: &Value) -> Self {
         let mut params = params.clone();
