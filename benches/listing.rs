@@ -47,7 +47,7 @@ fn tool(number: usize) -> ToolDefinition {
     serde_json::from_value(definition).expect("it is a definition")
 }
 
-/// Returns a snapshot of the same tools without cached lists; the lowered schemas are cached.
+/// Returns a snapshot of the same tools without cached lists.
 fn anew(app: &App) -> Arc<Snapshot> {
     let tools = (0..TOOLS).map(|number| (tool(number), Time(0))).collect();
     app.engine.registry().show_files(tools).expect("they are good");

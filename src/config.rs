@@ -59,6 +59,8 @@ pub struct Config {
     pub auth: AuthConfig,
     /// Sources and rate limits of tools.
     pub tools: Tools,
+    /// The memory of registered tools.
+    pub registry: RegistryConfig,
     /// Hosts that `http` tools may reach.
     pub egress: EgressConfig,
     /// The workspace tools.
@@ -149,6 +151,14 @@ pub struct NodeConfig {
 pub struct StreamsConfig {
     /// Maximum time between two chunks.
     pub silence_ms: u64,
+}
+
+/// Settings of the memory of registered tools.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegistryConfig {
+    /// Maximum memory of compiled tools and rendered lists in bytes; 0 disables the limit.
+    pub compiled_bytes: usize,
 }
 
 /// Settings of the result cache.

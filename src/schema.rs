@@ -12,6 +12,7 @@ use graph::{Graph, ROOT};
 
 mod accept;
 mod bounds;
+mod checked;
 mod coerce;
 mod defaults;
 mod display;
@@ -28,6 +29,7 @@ mod tests;
 mod types;
 mod violation;
 
+pub use checked::{SchemaHash, check, hash_of};
 pub use nearest::{nearest, sort_by_nearness};
 pub(crate) use references::{DOCUMENT_MAPS, localize_document};
 pub use violation::Violation;
@@ -59,6 +61,8 @@ pub struct Compiled {
     local: Option<Value>,
     validator: Validator,
     graph: Graph,
+    /// The approximate memory of the compiled schema, in bytes.
+    size: usize,
 }
 
 /// Valid arguments, ready for the tool.
@@ -69,6 +73,9 @@ pub struct Checked {
     /// The coercions that were made; applied defaults are not listed.
     pub coerced: Vec<Coercion>,
 }
+
+/// Approximate memory of one subschema: its node, its validator and its parsed text, in bytes.
+const NODE_BYTES: usize = 4096;
 
 /// Compiles a schema.
 ///
@@ -94,7 +101,8 @@ pub fn compile(schema: &Value, role: Role) -> Result<Compiled, SchemaError> {
         None => validator(draft, size_limit, document)?,
     };
     defaults::prepare(&mut graph);
-    Ok(Compiled { schema: Arc::new(schema.clone()), local: local.map(|local| local.schema), validator, graph })
+    let size = graph.nodes.len() * NODE_BYTES;
+    Ok(Compiled { schema: Arc::new(schema.clone()), local: local.map(|local| local.schema), validator, graph, size })
 }
 
 fn check_root(schema: &Value) -> Result<(), SchemaError> {
@@ -146,6 +154,12 @@ fn validator(draft: Draft, pattern_size: usize, schema: &Value) -> Result<Valida
 }
 
 impl Compiled {
+    /// Returns the approximate memory of the compiled schema, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// Returns the schema as it was registered.
     #[must_use]
     pub fn schema(&self) -> &Arc<Value> {

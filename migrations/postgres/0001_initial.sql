@@ -206,6 +206,7 @@ CREATE TABLE tools (
     tenant     TEXT   NOT NULL,
     name       TEXT   NOT NULL,
     definition TEXT   NOT NULL,  -- JSON
+    checked    TEXT,             -- mark of the check that this text has passed; NULL if it is checked when it is loaded
     revision   BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,

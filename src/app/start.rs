@@ -197,12 +197,11 @@ impl SharedParts {
         }
         builtins.extend(system::tools(&self.stores, &self.clock, background::manageable_groups(&catalogs)));
         builtins.extend(tools);
-        let entries = EntryBuilder {
-            processes: processes.clone(),
-            servers: servers.clone(),
-            name_separator: self.config.mcp.name_separator.clone(),
-            ..EntryBuilder::new(builtins, self.client.clone(), layers)
-        };
+        let mut entries = EntryBuilder::new(builtins, self.client.clone(), layers)
+            .with_compiled_bytes(self.config.registry.compiled_bytes);
+        entries.processes = processes.clone();
+        entries.servers = servers.clone();
+        entries.name_separator = self.config.mcp.name_separator.clone();
         let registry = Registry::new(entries, self.clock.clone(), catalogs)
             .map_err(|(name, faults)| StartError::Builtin(name, check::summary(&faults)))?;
         let registry = Arc::new(registry);

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::domain::{ExecutorSpec, Source, ToolDefinition};
 use crate::formats::definitions::Format;
 use crate::registry::definitions::{NativeItem, NativeList};
-use crate::registry::{Entry, Snapshot, View};
+use crate::registry::{Snapshot, ToolRecord, View};
 use crate::schema;
 
 use super::error::CliError;
@@ -103,7 +103,7 @@ async fn with_access(
 }
 
 /// Returns the tool of this name, or an error with the nearest name.
-pub fn find(access: &Access, name: &str) -> Result<Arc<Entry>, CliError> {
+pub fn find(access: &Access, name: &str) -> Result<Arc<ToolRecord>, CliError> {
     let snapshot = access.snapshot();
     snapshot.get(name).cloned().ok_or_else(|| {
         let nearest = schema::nearest(name, snapshot.all().iter().map(|entry| &*entry.name));
@@ -115,17 +115,18 @@ pub fn find(access: &Access, name: &str) -> Result<Arc<Entry>, CliError> {
 
 fn list(snapshot: &Snapshot, json: bool) -> Result<(), CliError> {
     if json {
-        let tools = snapshot.list().iter().map(|entry| NativeItem { tool: entry.view(None, true), score: None });
-        let tools: Vec<NativeItem<'_>> = tools.collect();
+        let tools = snapshot.list().iter().map(|tool| NativeItem { tool: tool.view(None, true), score: None });
+        let tools: Vec<NativeItem> = tools.collect();
         return print::json(&NativeList { total: tools.len(), tools });
     }
     let rows = snapshot.all().iter().map(|entry| {
         let mark = if View::from(snapshot).is_available(entry) { "" } else { " (inactive)" };
+        let definition = entry.definition();
         vec![
             format!("{}{mark}", entry.name),
             source(entry.made.source).to_owned(),
-            print::one_line(&executor(&entry.definition), SHORT),
-            print::one_line(&entry.definition.description, SHORT),
+            print::one_line(&executor(&definition), SHORT),
+            print::one_line(&definition.description, SHORT),
         ]
     });
     print::result(&print::table(&["NAME", "SOURCE", "EXECUTOR", "DESCRIPTION"], rows, usize::MAX))

@@ -99,6 +99,11 @@ pub const CATALOG: &[Limit] = &[
         Other("the instance is dropped"),
     ),
     limit("cache.max_mib", "Memory of cached results", Other("the least recently used results are evicted")),
+    limit(
+        "registry.compiled_bytes",
+        "Memory of compiled tools and rendered lists",
+        Other("the least recently used are dropped and created again when they are needed"),
+    ),
     limit("mcp.sessions", "Sessions of MCP clients before 2026-07-28", Other("the client is served without a session")),
     limit("process.limits.cpu_ms", "CPU time of each process of a tool", KILLED),
     limit("process.limits.memory_bytes", "Memory of each process of a tool", KILLED),

@@ -313,7 +313,8 @@ impl ControlPlane<'_> {
         let catalog = self.registry.open(&store).await?;
         let matches = || {
             let snapshot = catalog.snapshot();
-            snapshot.get(&call.name).or_else(|| snapshot.system(&call.name)).map(|entry| is_so(entry))
+            let tool = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
+            tool.and_then(|tool| tool.entry().ok()).map(|entry| is_so(&entry))
         };
         if let Some(known) = matches() {
             return Ok(known);

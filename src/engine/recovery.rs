@@ -291,8 +291,14 @@ impl Recovery<'_> {
     fn resumed(&self, access: Access, mut call: Call, sessions: &HashMap<SessionKey, Arc<Session>>) -> Planned {
         call.resume(self.engine.clock.moment());
         let snapshot = access.snapshot();
-        let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
+        let tool = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
+        let entry = tool.map(|tool| tool.entry()).transpose();
         let run = |entry: &Arc<Entry>, begin| (entry.clone(), begin);
+        let entry = match &entry {
+            Ok(entry) => entry.as_ref(),
+            // Its registration was valid, so the definition was damaged since.
+            Err(_) => None,
+        };
         let start = match (call.status, entry) {
             (Status::Wait, _) if call.phase == Phase::Arguments => {
                 Err(Failure::broken_off(&call.name, "the service stopped"))

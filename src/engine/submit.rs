@@ -66,13 +66,19 @@ pub(super) async fn submit(
     if submission.conversation.is_none() {
         join_session(engine, access, &mut submission).await?;
     }
-    if request.bytes <= MAX_INLINE_CHECK {
+    if request.bytes <= MAX_INLINE_CHECK && !must_compile(access, &submission) {
         return plan(engine, access, submission, &ids, request);
     }
     let (engine, access) = (engine.clone(), access.clone());
     let context = Context::current();
     let planned = move || context.run(|| plan(&engine, &access, submission, &ids, request));
     tokio::task::spawn_blocking(planned).await.map_err(|_| SubmitError::Failed)?
+}
+
+/// Returns `true` if a tool of the submission must be compiled first, which can take long.
+fn must_compile(access: &Access, submission: &Submission) -> bool {
+    let snapshot = access.snapshot();
+    submission.calls.iter().any(|call| snapshot.find(&call.name).is_some_and(|tool| tool.is_slow_to_compile()))
 }
 
 /// Submits the calls whose idempotency keys are new, and looks up the others. `ids` has one id for each call of the

@@ -76,6 +76,18 @@ pub fn over_mcp<'a>(
     shown.collect()
 }
 
+/// Returns the alias of a rejected name if no other tool has it as its name or alias.
+#[must_use]
+pub fn usual(name: &str) -> String {
+    alias(name, DIGITS[0])
+}
+
+/// Returns the name over MCP of a rejected name if it is unambiguous; `None` if it is invalid with the separator.
+#[must_use]
+pub fn joined(name: &str, separator: &str) -> Option<String> {
+    Some(name.replace('.', separator)).filter(|joined| is_taken_by(Vendor::Gemini, joined))
+}
+
 /// Returns a name that the vendor accepts, whether or not such a tool exists.
 #[must_use]
 pub fn shown(vendor: Vendor, name: &str) -> String {

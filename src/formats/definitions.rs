@@ -1,6 +1,7 @@
 //! Tool definitions in the formats of model vendors, and what each format cannot express.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::domain::{Naming, ToolDefinition, Vendor, json};
@@ -121,13 +122,19 @@ pub fn definition(format: Format, presented: &PresentedTool<'_>) -> (Value, Vec<
     }
 }
 
-/// Wraps definitions for the `tools` of a request.
+/// Wraps serialized definitions for the `tools` of a request.
 #[must_use]
-pub fn tools(format: Format, definitions: Vec<Value>) -> Vec<Value> {
-    match format {
-        Format::Gemini if !definitions.is_empty() => vec![json!({ "functionDeclarations": definitions })],
-        _ => definitions,
+pub fn tools(format: Format, definitions: Vec<Box<RawValue>>) -> Vec<Box<RawValue>> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Tool {
+        function_declarations: Vec<Box<RawValue>>,
     }
+    if format != Format::Gemini || definitions.is_empty() {
+        return definitions;
+    }
+    // Serialization of serialized values cannot fail.
+    to_raw_value(&Tool { function_declarations: definitions }).into_iter().collect()
 }
 
 /// Returns the description for the model, or the title if the description is empty.

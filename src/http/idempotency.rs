@@ -124,7 +124,7 @@ async fn join(state: &AppState, access: &Access, id: Uuid, wait: Wait) -> HttpRe
         Wait::AsDeclared => {
             let call = wait::wait(state, access, id, Some(Duration::ZERO)).await?;
             let snapshot = access.snapshot();
-            let is_async = snapshot.get(&call.name).is_some_and(|entry| entry.definition.asynchronous);
+            let is_async = snapshot.get(&call.name).is_some_and(|tool| tool.definition().asynchronous);
             if call.status.is_terminal() || is_async {
                 return Ok(call);
             }

@@ -13,7 +13,7 @@ use crate::domain::json::{pointer_token, type_name};
 use crate::domain::preset::{PresetShape, PresetSource};
 use crate::executor::secrets::is_valid_secret_name;
 use crate::executor::vault::{SealContext, VaultError};
-use crate::registry::{Entry, presets};
+use crate::registry::{ToolRecord, presets};
 
 /// Maximum size of a value, in bytes of JSON.
 const MAX_VALUE_BYTES: usize = 16 * 1024;
@@ -121,7 +121,7 @@ type PresetWrite = Option<Option<Preset>>;
 fn to_stored(
     state: &Shared,
     access: &Access,
-    entry: &Entry,
+    tool: &ToolRecord,
     name: &str,
     preset: Option<PresetShape>,
 ) -> Result<PresetWrite, (&'static str, String)> {
@@ -142,7 +142,7 @@ fn to_stored(
             if value.len() > MAX_VALUE_BYTES {
                 return Err(("/value", format!("must have at most {MAX_VALUE_BYTES} bytes")));
             }
-            let place = SealContext { tenant: access.tenant(), tool: &entry.name, name };
+            let place = SealContext { tenant: access.tenant(), tool: &tool.name, name };
             let sealed = state.vault.seal(value.as_bytes(), &place);
             PresetSource::Stored(Some(sealed.map_err(|error: VaultError| ("/value", error.to_string()))?))
         }
@@ -150,9 +150,9 @@ fn to_stored(
     Ok(Some(Some(Preset { origin, overridable })))
 }
 
-/// Checks that the tool compiles with the presets. Schemas can be slow to compile, so this runs on a blocking thread.
-async fn check_compiles(state: &AppState, entry: &Entry, written: &[(String, Option<Preset>)]) -> HttpResult<()> {
-    let mut definition = entry.declared.clone();
+/// Checks that the tool is valid with the presets. Schemas can be slow to compile, so this runs on a blocking thread.
+async fn check_compiles(state: &AppState, tool: &ToolRecord, written: &[(String, Option<Preset>)]) -> HttpResult<()> {
+    let mut definition = tool.declared().map_err(|_| Problem::internal())?;
     for (name, preset) in written {
         match preset {
             Some(preset) => drop(definition.presets.insert(name.clone(), preset.clone())),
@@ -160,10 +160,10 @@ async fn check_compiles(state: &AppState, entry: &Entry, written: &[(String, Opt
         }
     }
     let registry = state.engine.registry().clone();
-    let fetched = entry.fetched.clone();
-    Ok(tokio::task::spawn_blocking(move || registry.try_with(definition, fetched).map(drop)).await??)
+    let fetched = tool.fetched();
+    Ok(tokio::task::spawn_blocking(move || registry.try_with(&definition, fetched)).await??)
 }
 
 fn list_presets(access: &Access, name: &str) -> HttpResult {
-    Ok(reply::ok(&tools::find(access, name)?.definition.presets))
+    Ok(reply::ok(&tools::find(access, name)?.definition().presets))
 }

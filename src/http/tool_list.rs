@@ -12,10 +12,10 @@ use super::{Api, AppState, HttpResult, Params, extract, groups, reply};
 use crate::access::Access;
 use crate::domain::stats::ToolStats;
 use crate::formats::definitions::{Format, prompt};
-use crate::registry::definitions::{self, DefinitionList, ListOptions, NativeItem, NativeList, ScoredEntry};
+use crate::registry::definitions::{self, DefinitionList, ListOptions, NativeItem, NativeList, ScoredTool};
 use crate::registry::entry::etag_of;
 use crate::registry::snapshot::Rendered;
-use crate::registry::{Entry, Snapshot, View};
+use crate::registry::{Snapshot, ToolRecord, View};
 
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown; charset=utf-8";
@@ -89,8 +89,8 @@ impl ListParams {
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "used only by the OpenAPI document")]
-enum ToolListAnswer<'a> {
-    Native(NativeList<'a>),
+enum ToolListAnswer {
+    Native(NativeList),
     Vendor(DefinitionList),
 }
 
@@ -120,10 +120,10 @@ pub(super) async fn list(
         let is_paused = format == Format::Native && state.engine.pauses().any(access.tenant());
         if !is_paused {
             let rendered = cached_list(snapshot, format, params.losses()).await?;
-            return Ok(reply::bytes(&headers, media_type, &rendered.etag, rendered.body));
+            return Ok(reply::bytes(&headers, media_type, &rendered.etag, rendered.body.clone()));
         }
         // A paused tool changes the list, and therefore the entity tag.
-        let all: Vec<ScoredEntry> = snapshot.list().iter().map(|entry| (entry.clone(), None)).collect();
+        let all: Vec<ScoredTool> = snapshot.list().iter().map(|tool| (tool.clone(), None)).collect();
         let body = definitions::json(&native(&state, &access, View::from(&*snapshot), &all, usize::MAX));
         return Ok(reply::bytes(&headers, JSON, &etag_of(&body), body));
     }
@@ -141,11 +141,11 @@ pub(super) async fn list(
 }
 
 /// Returns the cached list, shared by all callers. Lowering many schemas is slow, so it runs on a blocking thread.
-async fn cached_list(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> HttpResult<Rendered> {
+async fn cached_list(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> HttpResult<Arc<Rendered>> {
     if let Some(rendered) = snapshot.kept(format, losses) {
-        return Ok(rendered.clone());
+        return Ok(rendered);
     }
-    Ok(tokio::task::spawn_blocking(move || snapshot.rendered(format, losses).clone()).await?)
+    Ok(tokio::task::spawn_blocking(move || snapshot.rendered(format, losses)).await?)
 }
 
 /// Renders a list for this request only.
@@ -161,8 +161,8 @@ fn render_list(
     Rendered::new(match params.format() {
         Format::Native => definitions::json(&native(state, access, view, &listed, limit)),
         Format::Prompt => {
-            let shown: Vec<&Arc<Entry>> = listed.iter().take(limit).map(|(entry, _)| entry).collect();
-            prompt::render(shown.iter().map(|entry| &entry.definition), stats).into()
+            let shown: Vec<&Arc<ToolRecord>> = listed.iter().take(limit).map(|(tool, _)| tool).collect();
+            prompt::render(shown.iter().map(|tool| tool.definition()), stats).into()
         }
         format => {
             let wanted = ListOptions { limit, losses: params.losses(), scores: params.query().is_some() };
@@ -172,9 +172,9 @@ fn render_list(
 }
 
 /// Returns the tools that match the request, regardless of its format.
-fn select_tools(view: View<'_>, params: &ListParams) -> Vec<ScoredEntry> {
+fn select_tools(view: View<'_>, params: &ListParams) -> Vec<ScoredTool> {
     let scored = |(entry, score)| (entry, Some(score));
-    let mut listed: Vec<ScoredEntry> = match (params.query(), params.include_inactive()) {
+    let mut listed: Vec<ScoredTool> = match (params.query(), params.include_inactive()) {
         (Some(query), true) => view.search_all(query).into_iter().map(scored).collect(),
         (Some(query), false) => view.search(query).into_iter().map(scored).collect(),
         (None, true) => view.all().into_iter().map(|entry| (entry, None)).collect(),
@@ -182,18 +182,12 @@ fn select_tools(view: View<'_>, params: &ListParams) -> Vec<ScoredEntry> {
     };
     let groups: HashSet<&str> = params.groups().collect();
     if !groups.is_empty() {
-        listed.retain(|(entry, _)| entry.definition.groups.iter().any(|group| groups.contains(group.as_str())));
+        listed.retain(|(tool, _)| tool.groups.iter().any(|group| groups.contains(group.as_str())));
     }
     listed
 }
 
-fn native<'a>(
-    state: &AppState,
-    access: &Access,
-    view: View<'_>,
-    listed: &'a [ScoredEntry],
-    limit: usize,
-) -> NativeList<'a> {
+fn native(state: &AppState, access: &Access, view: View<'_>, listed: &[ScoredTool], limit: usize) -> NativeList {
     let pauses = state.engine.pauses();
     let shown = listed.iter().take(limit);
     let items = shown.map(|(entry, score)| NativeItem {

@@ -13,9 +13,9 @@ use crate::access::Access;
 use crate::domain::call::Coercion;
 use crate::domain::{ExecutorSpec, Source, ToolDefinition, json, tool};
 use crate::engine;
-use crate::registry::entry::ToolView;
 use crate::registry::fetched::{self, FetchedDefinition};
-use crate::registry::{Entry, Fault, check};
+use crate::registry::listed::ToolView;
+use crate::registry::{Fault, ToolRecord, check};
 use crate::schema::Violation;
 use crate::store::tools::Precondition;
 
@@ -95,7 +95,7 @@ pub(super) async fn replace(
     }
     check_allowed(&access, &definition)?;
     let (definition, fetched) = compile(&state, &access, definition).await?;
-    let registered = state.engine.registry().api_entry(access.tenant(), &name);
+    let registered = state.engine.registry().registered(access.tenant(), &name);
     let expected = match precondition(&state, &access, &headers, &name)? {
         false => Precondition::Anything,
         true => registered.as_ref().map_or(Precondition::Absent, |entry| Precondition::Revision(entry.made.revision)),
@@ -120,7 +120,7 @@ pub(super) async fn delete(
     headers: HeaderMap,
 ) -> HttpResult<NoContent> {
     let shown = find(&access, &name)?;
-    let Some(registered) = state.engine.registry().api_entry(access.tenant(), &name) else {
+    let Some(registered) = state.engine.registry().registered(access.tenant(), &name) else {
         let detail = match shown.made.source {
             Source::File => format!("\"{name}\" is declared in the tools folder; remove it there"),
             Source::Mcp => format!("\"{name}\" is a tool of an upstream MCP server; remove the server instead"),
@@ -129,10 +129,8 @@ pub(super) async fn delete(
         return Err(Problem::conflict("TOOL_NOT_REGISTERED", detail));
     };
     let revision = precondition(&state, &access, &headers, &name)?.then_some(registered.made.revision);
-    if !access.store().delete_tool(&name, revision).await? {
-        return Err(stale_version(&name));
-    }
-    state.engine.registry().reload(access.store()).await?;
+    let Some(commit) = access.store().delete_tool(&name, revision).await? else { return Err(stale_version(&name)) };
+    state.engine.registry().apply(access.store(), commit).await?;
     Ok(NoContent)
 }
 
@@ -167,7 +165,9 @@ pub(super) struct Validation {
     responses((status = 200, description = "The result of the validation", body = Validation),
         BodyErrors, UnknownTool, InvalidBody))]
 pub(super) async fn validate(access: Access, Path(name): Path<String>, mut body: JsonBody) -> HttpResult {
-    let entry = find(&access, &name)?;
+    // Schemas can be slow to compile, so this runs on a blocking thread.
+    let tool = find(&access, &name)?;
+    let entry = tokio::task::spawn_blocking(move || tool.entry()).await?.map_err(|_| Problem::internal())?;
     let given = Arc::new(body.read::<ValidateBody>()?.arguments);
     let validation = match engine::try_arguments(&entry, &given) {
         Ok(checked) => {
@@ -179,12 +179,12 @@ pub(super) async fn validate(access: Access, Path(name): Path<String>, mut body:
 }
 
 /// Returns the tool that the caller sees under this name.
-pub(super) fn find(access: &Access, name: &str) -> HttpResult<Arc<Entry>> {
+pub(super) fn find(access: &Access, name: &str) -> HttpResult<Arc<ToolRecord>> {
     find_visible(access, name).map(|(entry, _)| entry)
 }
 
 /// Returns the tool that the caller sees under this name, and whether it can be called.
-fn find_visible(access: &Access, name: &str) -> HttpResult<(Arc<Entry>, bool)> {
+fn find_visible(access: &Access, name: &str) -> HttpResult<(Arc<ToolRecord>, bool)> {
     let snapshot = access.snapshot();
     let view = access.view(&snapshot, None);
     let found = view.get(name).map(|entry| (entry.clone(), view.is_available(entry)));
@@ -228,7 +228,7 @@ fn stale_version(name: &str) -> Problem {
     Problem::precondition_failed(format!("\"{name}\" was modified since it was read; fetch it again"))
 }
 
-/// Compiles the definition. Schemas can be slow to compile, so this runs on a blocking thread.
+/// Checks the definition. Schemas can be slow to compile, so this runs on a blocking thread.
 async fn compile(
     state: &AppState,
     access: &Access,
@@ -267,10 +267,14 @@ async fn put(
     fetched: &FetchedDefinition,
     expected: Precondition,
 ) -> HttpResult<bool> {
-    let text = fetched::to_store(definition, fetched).map_err(|_| Problem::internal())?;
-    let put = access.store().put_tool(&definition.name, &text, expected, state.clock.now()).await?;
-    state.engine.registry().reload(access.store()).await?;
-    Ok(put)
+    let write = fetched::write_of(definition, fetched, expected).map_err(|_| Problem::internal())?;
+    let written = access.store().put_tools(vec![write], state.clock.now()).await?;
+    let (registry, has_written) = (state.engine.registry(), written.is_some());
+    match written {
+        Some(commit) => registry.apply(access.store(), commit).await?,
+        None => registry.reload(access.store()).await?,
+    }
+    Ok(has_written)
 }
 
 /// Returns a tool, or 304 if `headers` list the current version.

@@ -223,7 +223,7 @@ fn executor(request: &Request<'_>, url: &str, method: &str, auth: Option<Value>)
 /// checks.
 fn checked(mut input: Value, warnings: &mut Vec<String>) -> Result<Value, String> {
     for _ in 0..=MAX_PATTERNS {
-        let Err(error) = schema::compile(&input, Role::Input) else { return Ok(input) };
+        let Err(error) = schema::check(&input, Role::Input) else { return Ok(input) };
         let Some(parent) = error.pointer.strip_suffix("/pattern") else {
             return Err(format!("its arguments: {error}"));
         };

@@ -48,7 +48,7 @@ pub fn output_schema<'d>(
         Value::Object(_) => {}
         _ => return Ok(None),
     }
-    schema::compile(&made, Role::Output).map_err(|error| error.to_string())?;
+    schema::check(&made, Role::Output).map_err(|error| error.to_string())?;
     Ok(Some(made))
 }
 

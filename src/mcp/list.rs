@@ -137,7 +137,7 @@ impl Server {
             let name = &snapshot.find(name)?.name;
             return list.places.get(name).map(|place| list.tools[*place].1.clone());
         }
-        let schema = snapshot.find(name)?.definition.input_schema.as_object()?.clone();
+        let schema = snapshot.find(name)?.definition().input_schema.as_object()?.clone();
         Some(Tool::new(name.to_owned(), "", Arc::new(schema)))
     }
 
@@ -145,7 +145,9 @@ impl Server {
     pub(super) fn traits_of(access: &Access, name: &str) -> ToolTraits {
         let snapshot = access.snapshot();
         let view = access.view(&snapshot, None);
-        let Lookup::Available(entry) = view.find(name) else { return ToolTraits::default() };
+        let Lookup::Available(tool) = view.find(name) else { return ToolTraits::default() };
+        // The call that follows needs the compiled tool, too.
+        let Ok(entry) = tool.entry() else { return ToolTraits::default() };
         ToolTraits {
             is_asynchronous: entry.definition.asynchronous,
             has_output_schema: entry.definition.output_schema.as_ref().is_some_and(mcp::is_told),

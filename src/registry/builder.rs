@@ -2,21 +2,23 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::check::{self, Fault};
+use super::compiled::CompiledMemory;
 use super::entry::{Entry, LoweredSchemas, Provenance};
 use super::fetched::FetchedDefinition;
 use super::presets;
+use super::validators::Validators;
 use crate::domain::{ExecutorSpec, NameSeparator, Source, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
 use crate::executor::mcp::{McpExecutor, Servers};
 use crate::executor::process::{ProcessExecutor, Processes};
-use crate::executor::{Executor, ExternalExecutor, Instances};
+use crate::executor::{Available, Executor, ExternalExecutor, Instances, ToolRole};
 use crate::policy::{self, StackLayer};
-use crate::schema::{self, Compiled, Role};
+use crate::schema::{self, Compiled, Role, SchemaError};
 use crate::tool::BuiltinTool;
 
 /// A builder of entries that holds the built-in tools, the HTTP client and the policy layers of all tools.
@@ -35,6 +37,22 @@ pub struct EntryBuilder {
     pub servers: Servers,
     /// The replacement for the dots of tool names over MCP. The default is `__`.
     pub name_separator: NameSeparator,
+    /// The memory of compiled tools and rendered lists. The default has no limit.
+    pub(super) memory: Arc<CompiledMemory>,
+    /// The compiled schemas in use.
+    validators: Validators,
+}
+
+/// The properties of a tool that its lists and look-ups need.
+pub struct ToolFacts {
+    /// The public form of the definition.
+    pub definition: ToolDefinition,
+    /// The document that was used.
+    pub fetched: FetchedDefinition,
+    /// The role of a tool that operates on other tools or on its session.
+    pub role: Option<ToolRole>,
+    /// Decides which sessions have the tool; `None` means all.
+    pub is_available: Option<Available>,
 }
 
 impl EntryBuilder {
@@ -49,54 +67,61 @@ impl EntryBuilder {
             processes: Processes::default(),
             servers: Servers::default(),
             name_separator: NameSeparator::default(),
+            memory: Arc::new(CompiledMemory::new(0)),
+            validators: Validators::default(),
         }
     }
 
-    /// Compiles a definition.
+    /// Limits the memory of compiled tools and rendered lists to this number of bytes; 0 means no limit.
+    #[must_use]
+    pub fn with_compiled_bytes(self, bytes: usize) -> Self {
+        Self { memory: Arc::new(CompiledMemory::new(bytes)), ..self }
+    }
+
+    /// Checks a definition together with the document that its `definition_url` returned, as [`Self::make`] does, but
+    /// keeps nothing compiled.
     ///
     /// # Errors
-    /// Returns all faults of the definition.
-    pub fn make(&self, declared: ToolDefinition, made: Provenance) -> Result<Entry, Vec<Fault>> {
-        self.make_with(declared, made, FetchedDefinition::default())
+    /// Returns all faults of the combined definition.
+    pub fn check(
+        &self,
+        declared: &ToolDefinition,
+        source: Source,
+        fetched: FetchedDefinition,
+    ) -> Result<ToolFacts, Vec<Fault>> {
+        let Outline { mut definition, executor, mut faults, .. } = self.outline(declared, source, &fetched);
+        let has_presets = presets::check_and_hide(&mut definition, &mut faults);
+        if !has_presets || faults.is_empty() {
+            check_schema(&definition.input_schema, Role::Input, "/input_schema", &mut faults);
+        }
+        if let Some(schema) = &definition.output_schema {
+            check_schema(schema, Role::Output, "/output_schema", &mut faults);
+        }
+        match executor {
+            Some(executor) if faults.is_empty() && !definition.input_schema.is_null() => {
+                Ok(ToolFacts { role: executor.role(), is_available: executor.is_available(), definition, fetched })
+            }
+            _ => Err(faults),
+        }
     }
 
     /// Compiles a definition together with the document that its `definition_url` returned.
     ///
     /// # Errors
     /// Returns all faults of the combined definition.
-    pub fn make_with(
+    pub fn make(
         &self,
-        declared: ToolDefinition,
+        declared: &ToolDefinition,
         made: Provenance,
         fetched: FetchedDefinition,
     ) -> Result<Entry, Vec<Fault>> {
-        let mut definition = declared.clone();
-        if let Some(overlay) = &fetched.overlay {
-            overlay.apply(&mut definition);
-        }
-        let mut faults = check::definition(&definition);
-        definition.title.get_or_insert_with(|| declared.name.clone());
-        let builtin = match &declared.executor {
-            ExecutorSpec::Builtin { name } => self.builtins.get(name),
-            _ => None,
-        };
-        faults.extend(self.registration_fault(&declared.executor, made.source));
-        if definition.input_schema.is_null() {
-            match builtin {
-                Some(builtin) => definition.input_schema = builtin.definition.input_schema.clone(),
-                None => faults.push(missing_schema(&declared)),
-            }
-        }
-        let executor = self.executor(&definition, builtin, &mut faults);
+        let Outline { mut definition, builtin, executor, mut faults } = self.outline(declared, made.source, &fetched);
         let validate = builtin.and_then(|builtin| builtin.validate.clone());
-        let has_presets = !definition.presets.is_empty();
+        let has_presets = presets::check_and_hide(&mut definition, &mut faults);
         let (validate, validate_with_presets) = if has_presets { (None, validate) } else { (validate, None) };
-        if has_presets {
-            presets::check(&definition, &mut faults);
-            presets::hide(&mut definition);
-        }
         // The check of the presets has reported the faults of the full schema already.
         let is_compiled = !has_presets || faults.is_empty();
+        let compile = |schema, role, place, faults: &mut Vec<Fault>| self.compile(schema, role, place, faults);
         let input = is_compiled.then(|| compile(&definition.input_schema, Role::Input, "/input_schema", &mut faults));
         let output = definition.output_schema.as_ref();
         let output = output.and_then(|schema| compile(schema, Role::Output, "/output_schema", &mut faults));
@@ -106,22 +131,69 @@ impl EntryBuilder {
                 title: definition.display_name().into(),
                 role: executor.role(),
                 instances: executor.pool(),
-                is_available: executor.is_available(),
-                is_quarantined: false,
                 lowered: LoweredSchemas::default(),
                 stack: policy::stack(&definition, executor, &self.layers),
                 validate,
                 validate_with_presets,
-                declared,
-                definition,
-                fetched,
+                definition: Arc::new(definition),
+                etag: Box::default(),
                 made,
                 input,
                 output,
-                etag: OnceLock::new(),
             }),
             _ => Err(faults),
         }
+    }
+
+    /// Returns the public form of a valid definition: with its defaults and the fetched document, without hidden
+    /// presets.
+    #[must_use]
+    pub fn public(&self, declared: &ToolDefinition, fetched: &FetchedDefinition) -> ToolDefinition {
+        let (mut definition, _) = self.complete(declared, fetched);
+        definition.title.get_or_insert_with(|| declared.name.clone());
+        if !definition.presets.is_empty() {
+            presets::hide(&mut definition);
+        }
+        definition
+    }
+
+    /// Returns `true` if the stack of a tool must be kept once it is built, because it may hold state.
+    #[must_use]
+    pub fn has_state(&self, entry: &Entry) -> bool {
+        !self.layers.is_empty() || entry.instances.is_some()
+    }
+
+    /// Returns the definition with the fetched document and the schema of its built-in tool.
+    fn complete<'a>(
+        &'a self,
+        declared: &ToolDefinition,
+        fetched: &FetchedDefinition,
+    ) -> (ToolDefinition, Option<&'a BuiltinTool>) {
+        let mut definition = declared.clone();
+        if let Some(overlay) = &fetched.overlay {
+            overlay.apply(&mut definition);
+        }
+        let builtin = match &declared.executor {
+            ExecutorSpec::Builtin { name } => self.builtins.get(name),
+            _ => None,
+        };
+        if let Some(builtin) = builtin.filter(|_| definition.input_schema.is_null()) {
+            definition.input_schema = builtin.definition.input_schema.clone();
+        }
+        (definition, builtin)
+    }
+
+    /// Completes a definition and checks everything except its presets and schemas.
+    fn outline(&self, declared: &ToolDefinition, source: Source, fetched: &FetchedDefinition) -> Outline<'_> {
+        let (mut definition, builtin) = self.complete(declared, fetched);
+        let mut faults = check::definition(&definition);
+        definition.title.get_or_insert_with(|| declared.name.clone());
+        faults.extend(self.registration_fault(&declared.executor, source));
+        if definition.input_schema.is_null() && builtin.is_none() {
+            faults.push(missing_schema(declared));
+        }
+        let executor = self.executor(&definition, builtin, &mut faults);
+        Outline { definition, builtin, executor, faults }
     }
 
     fn registration_fault(&self, executor: &ExecutorSpec, source: Source) -> Option<Fault> {
@@ -129,6 +201,14 @@ impl EntryBuilder {
         let message = "a program can be declared only in the server's tools folder, unless the operator allows \
                        registration over the API (`registration` in `[process]`)";
         (matches!(executor, ExecutorSpec::Process(_)) && !is_allowed).then(|| Fault::at("/executor/type", message))
+    }
+
+    /// Compiles a schema, or shares the compiled form of an equal one.
+    fn compile(&self, schema: &Value, role: Role, place: &str, faults: &mut Vec<Fault>) -> Option<Arc<Compiled>> {
+        if schema.is_null() {
+            return None;
+        }
+        self.validators.compile(schema, role).map_err(|error| faults.push(of_schema(error, place))).ok()
     }
 
     fn executor(
@@ -198,15 +278,21 @@ fn known(definition: &ToolDefinition) -> Cow<'_, Value> {
     Cow::Owned(schema)
 }
 
-fn compile(schema: &Value, role: Role, place: &str, faults: &mut Vec<Fault>) -> Option<Compiled> {
+fn check_schema(schema: &Value, role: Role, place: &str, faults: &mut Vec<Fault>) {
     if schema.is_null() {
-        return None;
+        return;
     }
-    match schema::compile(schema, role) {
-        Ok(compiled) => Some(compiled),
-        Err(error) => {
-            faults.push(Fault::at(format!("{place}{}", error.pointer), error.message));
-            None
-        }
-    }
+    faults.extend(schema::check(schema, role).err().map(|error| of_schema(error, place)));
+}
+
+fn of_schema(error: SchemaError, place: &str) -> Fault {
+    Fault::at(format!("{place}{}", error.pointer), error.message)
+}
+
+/// A completed definition with the faults found so far.
+struct Outline<'a> {
+    definition: ToolDefinition,
+    builtin: Option<&'a BuiltinTool>,
+    executor: Option<Arc<dyn Executor>>,
+    faults: Vec<Fault>,
 }

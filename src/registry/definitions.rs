@@ -6,19 +6,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::entry::ToolView;
+use super::listed::ListedTool;
 use super::snapshot::Rendered;
-use super::{Entry, Snapshot};
+use super::{Snapshot, ToolRecord};
 use crate::formats::definitions::{self, Format, PresentedTool, prompt};
 use crate::schema::lower::Loss;
 
 /// The response of `GET /tools` in the service's own format.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ToolList)]
-pub struct NativeList<'a> {
+pub struct NativeList {
     /// The tools by name; for a search, best first.
-    pub tools: Vec<NativeItem<'a>>,
+    pub tools: Vec<NativeItem>,
     /// The number of tools without the limit.
     pub total: usize,
 }
@@ -26,10 +27,10 @@ pub struct NativeList<'a> {
 /// A tool in a list.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ListedTool)]
-pub struct NativeItem<'a> {
+pub struct NativeItem {
     /// The tool.
     #[serde(flatten)]
-    pub tool: ToolView<'a>,
+    pub tool: ListedTool,
     /// How well the tool matches the query; present only in a search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
@@ -40,7 +41,7 @@ pub struct NativeItem<'a> {
 pub struct DefinitionList {
     /// The value for `tools` in a request to the vendor.
     #[schema(value_type = Vec<Object>)]
-    pub tools: Vec<Value>,
+    pub tools: Vec<Box<RawValue>>,
     /// The number of tools that the format can express, without the limit.
     pub total: usize,
     /// The tools that the format cannot express.
@@ -94,72 +95,64 @@ pub struct ListOptions {
 }
 
 /// A tool of a list, with its score in a search.
-pub type ScoredEntry = (Arc<Entry>, Option<f64>);
+pub type ScoredTool = (Arc<ToolRecord>, Option<f64>);
 
 impl Snapshot {
-    /// Renders all tools in this format once, optionally with losses. The native list ignores pauses.
+    /// Returns all tools rendered in this format, optionally with losses. The native list ignores pauses. The list is
+    /// kept while it is in use.
     #[must_use]
-    pub fn rendered(&self, format: Format, losses: bool) -> &Rendered {
-        self.rendered_lists[format as usize][usize::from(losses)].get_or_init(|| {
-            let body = match format {
-                Format::Native => {
-                    let tools: Vec<NativeItem<'_>> = self
-                        .list()
-                        .iter()
-                        .map(|entry| NativeItem { tool: entry.view(None, true), score: None })
-                        .collect();
-                    let body = json(&NativeList { total: tools.len(), tools });
-                    return Rendered { body, etag: self.etag().to_owned() };
-                }
-                Format::Prompt => {
-                    let tools = self.list().iter().map(|entry| &entry.definition);
-                    prompt::render(tools, &HashMap::new()).into()
-                }
-                _ => {
-                    let all: Vec<ScoredEntry> = self.list().iter().map(|entry| (entry.clone(), None)).collect();
-                    json(&self.definitions(format, &all, ListOptions { limit: usize::MAX, losses, scores: false }))
-                }
-            };
-            Rendered::new(body)
-        })
+    pub fn rendered(&self, format: Format, losses: bool) -> Arc<Rendered> {
+        self.rendered.get_or_render(format, losses, || self.render(format, losses))
     }
 
-    /// Returns the rendered list, if it is cached already.
+    /// Returns the rendered list, if it is kept.
     #[must_use]
-    pub fn kept(&self, format: Format, losses: bool) -> Option<&Rendered> {
-        self.rendered_lists[format as usize][usize::from(losses)].get()
+    pub fn kept(&self, format: Format, losses: bool) -> Option<Arc<Rendered>> {
+        self.rendered.get(format, losses)
+    }
+
+    fn render(&self, format: Format, losses: bool) -> Rendered {
+        let body = match format {
+            Format::Native => {
+                let item = |tool: &Arc<ToolRecord>| NativeItem { tool: tool.view(None, true), score: None };
+                let tools: Vec<NativeItem> = self.list().iter().map(item).collect();
+                let body = json(&NativeList { total: tools.len(), tools });
+                return Rendered { body, etag: self.etag().to_owned() };
+            }
+            Format::Prompt => {
+                let tools = self.list().iter().map(|tool| tool.definition());
+                prompt::render(tools, &HashMap::new()).into()
+            }
+            _ => {
+                let all: Vec<ScoredTool> = self.list().iter().map(|tool| (tool.clone(), None)).collect();
+                json(&self.definitions(format, &all, ListOptions { limit: usize::MAX, losses, scores: false }))
+            }
+        };
+        Rendered::new(body)
     }
 
     /// Converts these tools to a vendor's format.
     #[must_use]
-    pub fn definitions(&self, format: Format, listed: &[ScoredEntry], options: ListOptions) -> DefinitionList {
+    pub fn definitions(&self, format: Format, listed: &[ScoredTool], options: ListOptions) -> DefinitionList {
         let ListOptions { limit, losses, scores: has_scores } = options;
         let (mut tools, mut left_out, mut lost, mut scores) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut total = 0;
-        for (entry, score) in listed {
-            let tool = match self.presented(format, entry) {
-                Ok(tool) => tool,
+        for (record, score) in listed {
+            // A tool with an error is not a part of the total.
+            let presented = match self.presented(format, record, total < limit) {
+                Ok(presented) => presented,
                 Err(reason) => {
                     left_out.push(reason);
                     continue;
                 }
             };
             total += 1;
-            if total > limit {
-                continue;
-            }
-            let (definition, own_losses) = definitions::definition(format, &tool);
+            let Some((definition, own_losses)) = presented else { continue };
             tools.push(definition);
-            scores.extend(score.map(|score| Score { name: tool.name.to_owned(), score }));
-            if losses {
-                let lowered = format.target().and_then(|target| entry.lowered(target).ok());
-                let of_definition =
-                    |loss: &Loss| Loss { pointer: format!("/input_schema{}", loss.pointer), ..loss.clone() };
-                let all = lowered.iter().flat_map(|lowered| lowered.losses.iter().map(of_definition));
-                let all: Vec<Loss> = all.chain(own_losses).collect();
-                if !all.is_empty() {
-                    lost.push(ToolLosses { name: entry.name.to_string(), losses: all });
-                }
+            let name = self.name_for(record, format.naming()).unwrap_or_default();
+            scores.extend(score.map(|score| Score { name: name.to_owned(), score }));
+            if losses && !own_losses.is_empty() {
+                lost.push(ToolLosses { name: record.name.to_string(), losses: own_losses });
             }
         }
         DefinitionList {
@@ -171,21 +164,38 @@ impl Snapshot {
         }
     }
 
-    fn presented<'a>(&'a self, format: Format, entry: &'a Entry) -> Result<PresentedTool<'a>, LeftOut> {
+    /// Converts a tool to a vendor's format, with all losses; `None` if only the success matters.
+    fn presented(&self, format: Format, record: &Arc<ToolRecord>, is_shown: bool) -> Result<Option<Shown>, LeftOut> {
         let left_out = |pointer: String, reason: &str| LeftOut {
-            name: entry.name.to_string(),
+            name: record.name.to_string(),
             pointer,
             reason: reason.to_owned(),
         };
-        let schema = match format.target().map(|target| entry.lowered(target)) {
-            None => &entry.definition.input_schema,
-            Some(Ok(lowered)) => &lowered.schema,
-            Some(Err(error)) => return Err(left_out(format!("/input_schema{}", error.pointer), &error.message)),
-        };
-        let name = self.name_for(entry, format.naming());
+        let definition = record.definition();
+        let lowered = format.target().map(|target| record.lowered(target, &definition));
+        let lowered =
+            lowered.transpose().map_err(|error| left_out(format!("/input_schema{}", error.pointer), &error.message))?;
+        let name = self.name_for(record, format.naming());
         let name = name.ok_or_else(|| left_out("/name".to_owned(), "all its aliases are names of other tools"))?;
-        Ok(PresentedTool { name, definition: &entry.definition, schema })
+        if !is_shown {
+            return Ok(None);
+        }
+        let schema = lowered.as_ref().map_or(&definition.input_schema, |lowered| &lowered.schema);
+        let (shown, own) = definitions::definition(format, &PresentedTool { name, definition: &definition, schema });
+        let of_definition = |loss: &Loss| Loss { pointer: format!("/input_schema{}", loss.pointer), ..loss.clone() };
+        let losses = lowered.iter().flat_map(|lowered| lowered.losses.iter().map(of_definition)).chain(own);
+        // Serialized at once, because a parsed definition takes many times the memory of its text.
+        Ok(Some((raw(&shown), losses.collect())))
     }
+}
+
+/// A definition in a vendor's format, with all losses.
+type Shown = (Box<RawValue>, Vec<Loss>);
+
+/// Serializes a value.
+fn raw(value: &Value) -> Box<RawValue> {
+    // Serialization of a value cannot fail.
+    serde_json::value::to_raw_value(value).unwrap_or_default()
 }
 
 /// Serializes a value as compact JSON.

@@ -73,9 +73,9 @@ fn found(catalogs: &Weak<Catalogs>, invocation: &Invocation) -> Value {
     let catalog = catalogs.upgrade().and_then(|catalogs| catalogs.of(tenant));
     let snapshot = catalog.map(|catalog| catalog.snapshot().clone()).unwrap_or_default();
     let view = View::new(&snapshot, conversation.as_deref(), allowed.as_deref());
-    let found = view.search(query).into_iter().filter(|(entry, _)| entry.role.is_none());
-    let tools = found.filter_map(|(entry, score)| {
-        let (name, definition) = (snapshot.name_for(&entry, *naming)?, &entry.definition);
+    let found = view.search(query).into_iter().filter(|(tool, _)| tool.role.is_none());
+    let tools = found.filter_map(|(tool, score)| {
+        let (name, definition) = (snapshot.name_for(&tool, *naming)?, tool.definition());
         Some(json!({
             "name": name, "description": definition.description, "input_schema": definition.input_schema, "score": score,
         }))

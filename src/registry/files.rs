@@ -11,7 +11,8 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{Registry, check};
+use super::declared::Declared;
+use super::{Fault, Registry, check, declared_of};
 use crate::domain::{Time, ToolDefinition, tool};
 
 pub mod scripts;
@@ -31,16 +32,16 @@ pub struct ToolsFolder {
 }
 
 /// A definition and the modification time of its file.
-type Dated = (ToolDefinition, Time);
+type Dated = (Declared, Time);
 
 /// The bytes of a file and its modification time.
 type FileContent = (Vec<u8>, Time);
 
-/// The content of a definition file and the result of compiling it.
+/// The content of a definition file and the result of checking it.
 #[derive(Debug)]
 struct DefinitionFile {
     content: FileContent,
-    definitions: Result<Vec<ToolDefinition>, String>,
+    definitions: Result<Vec<Declared>, String>,
 }
 
 /// An invalid definition file. Its last valid definitions stay in use.
@@ -76,14 +77,14 @@ impl ToolsFolder {
         for (path, content) in found {
             let unchanged = known.remove(&path).filter(|file| file.content == content && !file.may_lack_scripts());
             let file = unchanged.unwrap_or_else(|| {
-                let definitions = compiled(&path, &content.0, registry);
+                let definitions = checked(&path, &content.0, registry);
                 DefinitionFile { content, definitions }
             });
             self.files.insert(path, file);
         }
         let broken = self.choose();
-        // Every definition was compiled above, and names are unique.
-        if let Err((name, faults)) = registry.show_files(self.last_valid.values().flatten().cloned().collect()) {
+        // Every definition was checked above, and names are unique.
+        if let Err((name, faults)) = registry.show_declared(self.last_valid.values().flatten().cloned().collect()) {
             tracing::error!(
                 tool = name,
                 reason = check::summary(&faults),
@@ -99,15 +100,15 @@ impl ToolsFolder {
     fn choose(&mut self) -> Vec<InvalidFile> {
         let mut last_good = std::mem::take(&mut self.last_valid);
         let mut broken = Vec::new();
-        let mut owners: BTreeMap<String, PathBuf> = BTreeMap::new();
+        let mut owners: BTreeMap<Arc<str>, PathBuf> = BTreeMap::new();
         for (path, file) in &self.files {
-            let is_taken = |(definition, _): &&Dated| owners.contains_key(&definition.name);
+            let is_taken = |(definition, _): &&Dated| owners.contains_key(definition.name());
             let fresh = file.definitions.clone().and_then(|definitions| {
                 let dated: Vec<Dated> = definitions.into_iter().map(|one| (one, file.content.1)).collect();
                 match dated.iter().find(is_taken) {
                     Some((taken, _)) => {
-                        let owner = &owners[&taken.name];
-                        Err(format!("tool \"{}\" is already declared in {}", taken.name, owner.display()))
+                        let (name, owner) = (taken.name(), &owners[taken.name()]);
+                        Err(format!("tool \"{name}\" is already declared in {}", owner.display()))
                     }
                     None => Ok(dated),
                 }
@@ -115,10 +116,10 @@ impl ToolsFolder {
             let shown = fresh.unwrap_or_else(|reason| {
                 broken.push(InvalidFile { path: path.clone(), reason });
                 let mut kept = last_good.remove(path).unwrap_or_default();
-                kept.retain(|(definition, _)| !owners.contains_key(&definition.name));
+                kept.retain(|(definition, _)| !owners.contains_key(definition.name()));
                 kept
             });
-            owners.extend(shown.iter().map(|(definition, _)| (definition.name.clone(), path.clone())));
+            owners.extend(shown.iter().map(|(definition, _)| (definition.name().clone(), path.clone())));
             self.last_valid.insert(path.clone(), shown);
         }
         broken
@@ -132,8 +133,8 @@ impl DefinitionFile {
     }
 }
 
-/// Returns the definitions of a file after compiling each one.
-fn compiled(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<ToolDefinition>, String> {
+/// Returns the definitions of a file after checking each one.
+fn checked(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<Declared>, String> {
     let mut definitions = definitions(path, bytes)?;
     for definition in &mut definitions {
         scripts::resolve(definition, path)
@@ -142,13 +143,14 @@ fn compiled(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<ToolDe
     for (index, definition) in definitions.iter().enumerate() {
         let name = &definition.name;
         registry
-            .try_definition(definition.clone())
+            .try_definition(definition)
             .map_err(|faults| format!("tool \"{name}\": {}", check::summary(&faults)))?;
         if definitions[..index].iter().any(|other| other.name == *name) {
             return Err(format!("tool \"{name}\" is declared twice"));
         }
     }
-    Ok(definitions)
+    let declared: Result<Vec<Declared>, Vec<Fault>> = definitions.iter().map(declared_of).collect();
+    declared.map_err(|faults| check::summary(&faults))
 }
 
 /// Parses the definitions of a file.

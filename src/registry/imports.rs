@@ -1,13 +1,15 @@
 //! Registration of imported tools: all valid tools, in as few transactions as possible.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::declared::Declared;
 use super::fetched::{self, FetchedDefinition};
 use super::{Registry, check};
 use crate::domain::{Source, Tenant};
 use crate::executor::HttpClient;
 use crate::import::{ImportPlan, ImportedTool, RejectedOperation, Report, Warning};
-use crate::store::tools::{Precondition, ToolWrite};
+use crate::store::tools::Precondition;
 use crate::store::{Store, StoreError};
 
 /// Maximum number of tools in one transaction, so that it stays within its timeout.
@@ -32,7 +34,7 @@ impl Registry {
         &self.builder.client
     }
 
-    /// Moves tools that cannot be registered to the rejected operations. Compiles all definitions, so it blocks the
+    /// Moves tools that cannot be registered to the rejected operations. Checks all definitions, so it blocks the
     /// thread.
     #[must_use]
     pub fn check_imported(&self, tenant: &Tenant, mut imported: ImportPlan) -> ImportPlan {
@@ -50,7 +52,7 @@ impl Registry {
         let Some(catalog) = self.shelf(tenant) else { return };
         let snapshot = catalog.snapshot();
         for name in &report.created {
-            let hidden = snapshot.get(name).filter(|entry| entry.made.source != Source::Api);
+            let hidden = snapshot.get(name).filter(|record| record.made.source != Source::Api);
             if hidden.is_some() {
                 let message =
                     format!("\"{name}\" shadows a tool of the same name that is built in or declared in a file");
@@ -95,13 +97,13 @@ async fn register_chunk(
         let mut writes = Vec::new();
         for tool in offered {
             let (definition, name) = (&tool.definition, &tool.definition.name);
-            let expected = match registry.api_entry(store.tenant(), name) {
+            let expected = match registry.registered(store.tenant(), name) {
                 None => Precondition::Absent,
-                Some(entry) if entry.declared == *definition => {
+                Some(record) if Declared::of(definition).is_ok_and(|declared| record.text().is(&declared)) => {
                     report.unchanged.push(name.clone());
                     continue;
                 }
-                Some(entry) if how.replace => Precondition::Revision(entry.made.revision),
+                Some(record) if how.replace => Precondition::Revision(record.made.revision),
                 Some(_) => {
                     let reason = format!(
                         "another registered tool has the name \"{name}\": set a prefix (`prefix`), or replace the \
@@ -113,27 +115,28 @@ async fn register_chunk(
             };
             let names = if expected == Precondition::Absent { &mut report.created } else { &mut report.replaced };
             names.push(name.clone());
-            let stored = fetched::to_store(definition, &FetchedDefinition::default());
-            let stored = stored.map_err(|error| StoreError::Corrupt(error.to_string()))?;
-            writes.push(ToolWrite { name: name.clone(), definition: stored, expected });
+            let write = fetched::write_of(definition, &FetchedDefinition::default(), expected);
+            writes.push(write.map_err(|error| StoreError::Corrupt(error.to_string()))?);
         }
         registry.warn_shadowed(store.tenant(), &mut report);
         if how.dry_run || writes.is_empty() {
             return Ok(report);
         }
-        let written = match store.put_tools(&writes, registry.clock.now()).await {
+        let names: HashSet<String> = writes.iter().map(|write| write.name.clone()).collect();
+        let written = match store.put_tools(writes, registry.clock.now()).await {
             Err(full @ StoreError::TooMany { .. }) => {
                 let reason = format!("{full}; none of these tools was registered");
-                let is_written = |tool: &&ImportedTool| writes.iter().any(|write| write.name == tool.definition.name);
+                let is_written = |tool: &&ImportedTool| names.contains(&tool.definition.name);
                 report.refused.extend(offered.iter().filter(is_written).map(|tool| reject(tool, &reason)));
                 return Ok(Report { created: Vec::new(), replaced: Vec::new(), ..report });
             }
             written => written?,
         };
-        registry.reload(store).await?;
-        if written {
+        if let Some(commit) = written {
+            registry.apply(store, commit).await?;
             return Ok(report);
         }
+        registry.reload(store).await?;
     }
     let reason = "tools of these names are being changed by other requests; none of them was registered, try again";
     let refused = offered.iter().map(|tool| reject(tool, reason)).collect();

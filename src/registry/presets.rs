@@ -137,8 +137,18 @@ fn in_place(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)
     }
 }
 
+/// Checks the presets of a definition and converts it to its public form. Returns `true` if it has presets.
+pub(super) fn check_and_hide(definition: &mut ToolDefinition, faults: &mut Vec<Fault>) -> bool {
+    if definition.presets.is_empty() {
+        return false;
+    }
+    check(definition, faults);
+    hide(definition);
+    true
+}
+
 /// Adds the faults of a tool's presets and of its full schema.
-pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
+fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
     let ToolDefinition { presets, input_schema, .. } = definition;
     if presets.len() > MOST {
         faults.push(Fault::at("/presets", format!("must be at most {MOST}")));

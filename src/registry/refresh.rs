@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::fetched::{DefinitionOverlay, FetchedDefinition};
-use super::remote;
-use super::{Entry, Layer, Registry};
+use super::layers::Layer;
+use super::{Registry, ToolRecord};
 use crate::domain::tool::DefinitionError;
 
 /// Interval of the search for new URLs.
@@ -63,7 +63,7 @@ pub async fn run(registry: Arc<Registry>, stop: CancellationToken) {
             Some((url, answer)) = requests.next() => {
                 under_way.remove(&url);
                 let registry = registry.clone();
-                // A schema can take long to compile.
+                // A schema can take long to check.
                 let current = tokio::task::spawn_blocking(move || registry.apply_response(&url, answer));
                 if current.await.is_err() {
                     tracing::error!("a fetched definition could not be published");
@@ -80,12 +80,11 @@ impl Registry {
         let now = self.clock.now();
         let mut lifetimes = BTreeMap::new();
         let layers = self.layers();
-        for entry in layers.all().flat_map(Layer::values) {
-            let Some(url) = &entry.declared.definition_url else { continue };
-            let ttl = remote::ttl(&entry.declared);
-            let age = entry.fetched.at.map(|at| Duration::from_millis(now.millis_since(at)));
+        for record in layers.all().flat_map(Layer::remote) {
+            let Some((url, ttl)) = record.url() else { continue };
+            let age = record.fetched().at.map(|at| Duration::from_millis(now.millis_since(at)));
             let left = age.map_or(Duration::ZERO, |age| ttl.saturating_sub(age));
-            let shortest = lifetimes.entry(url.clone()).or_insert(Lifetime { ttl, left });
+            let shortest = lifetimes.entry(url.to_owned()).or_insert(Lifetime { ttl, left });
             *shortest = Lifetime { ttl: shortest.ttl.min(ttl), left: shortest.left.min(left) };
         }
         lifetimes
@@ -95,51 +94,56 @@ impl Registry {
     /// an error.
     fn apply_response(&self, url: &str, answer: Result<DefinitionOverlay, String>) {
         let answer = answer.map(Arc::new);
-        let old: Vec<Arc<Entry>> = {
+        let old: Vec<Arc<ToolRecord>> = {
             let layers = self.layers();
-            let all = layers.all().flat_map(Layer::values);
-            all.filter(|entry| entry.declared.definition_url.as_deref() == Some(url)).cloned().collect()
+            let all = layers.all().flat_map(Layer::remote);
+            all.filter(|record| record.url().is_some_and(|(own, _)| own == url)).cloned().collect()
         };
-        let refreshed: Vec<(Arc<Entry>, Arc<Entry>)> = old
+        let refreshed: Vec<(Arc<ToolRecord>, Arc<ToolRecord>)> = old
             .into_iter()
-            .filter_map(|entry| {
-                let fresh = self.refreshed(&entry, &answer)?;
-                Some((entry, Arc::new(fresh)))
+            .filter_map(|record| {
+                let fresh = self.refreshed(&record, &answer)?;
+                Some((record, Arc::new(fresh)))
             })
             .collect();
         if refreshed.is_empty() {
             return;
         }
-        self.change(|layers| {
+        self.change(|layers, changed| {
             let own = layers.own.values_mut().map(|own| &mut own.api);
             for layer in [&mut layers.builtin, &mut layers.file].into_iter().chain(own) {
                 for (old, fresh) in &refreshed {
-                    // A tool that was replaced meanwhile keeps its new entry.
-                    if let Some(current) = layer.get_mut(&*old.name).filter(|current| Arc::ptr_eq(current, old)) {
-                        *current = fresh.clone();
+                    // A tool that was replaced meanwhile keeps its new record.
+                    if layer.get(&old.name).is_some_and(|current| Arc::ptr_eq(current, old)) {
+                        layer.insert(fresh.clone());
+                        changed.insert(fresh.name.clone());
                     }
                 }
             }
         });
     }
 
-    /// Compiles the entry with this response; returns `None` if it changes nothing.
-    fn refreshed(&self, entry: &Entry, answer: &Result<Arc<DefinitionOverlay>, String>) -> Option<Entry> {
+    /// Returns the tool with this response; `None` if it changes nothing.
+    fn refreshed(&self, tool: &ToolRecord, answer: &Result<Arc<DefinitionOverlay>, String>) -> Option<ToolRecord> {
         let now = self.clock.now();
-        let (before, at) = (&entry.fetched, Some(now));
+        let (before, at) = (&tool.fetched(), Some(now));
         let fetched = match answer {
             Ok(overlay) if before.error.is_none() && before.overlay.as_ref() == Some(overlay) => return None,
             Ok(overlay) => FetchedDefinition { overlay: Some(overlay.clone()), error: None, at },
             Err(message) if before.error.as_ref().is_some_and(|error| error.message == *message) => return None,
             Err(message) => {
-                tracing::warn!(tool = %entry.name, error = message, "a definition could not be fetched again");
+                tracing::warn!(tool = %tool.name, error = message, "a definition could not be fetched again");
                 let error = DefinitionError { message: message.clone(), at: now };
                 FetchedDefinition { overlay: before.overlay.clone(), error: Some(error), at }
             }
         };
-        let fresh = self.make_best(entry.declared.clone(), entry.made, fetched, Some(before)).ok()?;
+        let declared = tool.declared().ok()?;
+        let facts = self.check_best(&declared, tool.made.source, fetched, Some(before)).ok()?;
         // The response is invalid for the same reason as before.
-        let is_same = fresh.fetched.overlay == before.overlay && fresh.fetched.error == before.error;
-        (!is_same).then_some(fresh)
+        let is_same = facts.fetched.overlay == before.overlay && facts.fetched.error == before.error;
+        if is_same {
+            return None;
+        }
+        Some(ToolRecord::new(&self.builder, tool.text().clone(), facts, tool.made))
     }
 }

@@ -1,26 +1,19 @@
-//! Fetching and compiling of definitions with a URL.
+//! Fetching and checking of definitions with a URL.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Registry;
+use super::builder::ToolFacts;
 use super::check::{self, Fault};
-use super::entry::Provenance;
 use super::fetched::{DefinitionOverlay, FetchedDefinition};
-use super::{Entry, Registry};
 use crate::domain::tool::{self, DefinitionError};
 use crate::domain::{Source, Tenant, ToolDefinition};
 
-/// Default lifetime of a response, in milliseconds.
-const USUAL_TTL_MS: u64 = 60_000;
 /// Maximum length of a response, in bytes: enough for two schemas of the maximum size and texts.
 const LARGEST_ANSWER: usize = 1024 * 1024;
 /// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Returns the lifetime of a response.
-pub(super) fn ttl(definition: &ToolDefinition) -> Duration {
-    Duration::from_millis(definition.definition_ttl_ms.unwrap_or(USUAL_TTL_MS))
-}
 
 impl Registry {
     /// Fetches the document at a URL.
@@ -45,8 +38,8 @@ impl Registry {
         FetchedDefinition { overlay, error, at: Some(self.clock.now()) }
     }
 
-    /// Compiles a definition with its fetched document, without registering it. If the document does not fit, the
-    /// definition is compiled without it.
+    /// Checks a definition with its fetched document, without registering it. If the document does not fit, the
+    /// definition is checked without it.
     ///
     /// # Errors
     /// Returns all faults of the definition.
@@ -59,33 +52,33 @@ impl Registry {
         // The presets stored for the tool must match the definition, too.
         definition.presets.extend(self.stored_presets(tenant, &definition.name));
         let error = fetched.error.clone();
-        let made = self.make_best(definition, self.trial(Source::Api), fetched, None);
-        made.map(|entry| entry.fetched).map_err(|mut faults| {
+        let checked = self.check_best(&definition, Source::Api, fetched, None);
+        checked.map(|facts| facts.fetched).map_err(|mut faults| {
             faults.extend(error.map(|error| Fault::at("/definition_url", error.message)));
             faults
         })
     }
 
-    /// Compiles a definition with a fetched document; if that is invalid, with the last valid document, or as declared.
-    pub(super) fn make_best(
+    /// Checks a definition with a fetched document; if that is invalid, with the last valid document, or as declared.
+    pub(super) fn check_best(
         &self,
-        declared: ToolDefinition,
-        made: Provenance,
+        declared: &ToolDefinition,
+        source: Source,
         fetched: FetchedDefinition,
         last: Option<&FetchedDefinition>,
-    ) -> Result<Entry, Vec<Fault>> {
+    ) -> Result<ToolFacts, Vec<Fault>> {
         let has_answer = fetched.overlay.is_some();
         let at = fetched.at;
-        let mut faults = match self.builder.make_with(declared.clone(), made, fetched) {
+        let mut faults = match self.builder.check(declared, source, fetched) {
             Err(faults) if has_answer => faults,
-            entry => return entry,
+            checked => return checked,
         };
         let message = format!("the response cannot be used: {}", check::summary(&faults));
         let known = last.and_then(|last| last.error.clone()).filter(|error| error.message == message);
         let error = known.unwrap_or(DefinitionError { message: message.clone(), at: self.clock.now() });
         let overlay = last.and_then(|last| last.overlay.clone());
         let instead = FetchedDefinition { overlay, error: Some(error), at };
-        self.builder.make_with(declared, made, instead).map_err(|_| {
+        self.builder.check(declared, source, instead).map_err(|_| {
             faults.push(Fault::at("/definition_url", message));
             faults
         })

@@ -1,5 +1,6 @@
 //! Tool search: BM25 over names, titles, tags, parameters and descriptions.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 
 use bm25::{Embedder, EmbedderBuilder, Embedding, Scorer, TokenEmbedder, TokenEmbedding, Tokenizer};
@@ -38,8 +39,8 @@ impl Tokenizer for Words {
 
 impl Index {
     /// Indexes these tools by their position in the iterator.
-    pub fn new<'a>(tools: impl Iterator<Item = &'a ToolDefinition>) -> Self {
-        let texts: Vec<String> = tools.map(text).collect();
+    pub fn new(tools: impl Iterator<Item = impl Borrow<ToolDefinition>>) -> Self {
+        let texts: Vec<String> = tools.map(|tool| text(tool.borrow())).collect();
         let borrowed: Vec<&str> = texts.iter().map(String::as_str).collect();
         let embedder: Embedder<u64, Words> =
             EmbedderBuilder::with_tokenizer_and_fit_to_corpus(Words, &borrowed).build();
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn unrelated_query_has_no_results() {
         assert!(found("quantum").is_empty() && found("").is_empty() && found("?!").is_empty());
-        assert!(Index::new([].into_iter()).search("x").is_empty());
+        assert!(Index::new(std::iter::empty::<ToolDefinition>()).search("x").is_empty());
     }
 
     #[test]

@@ -1,112 +1,139 @@
 //! Snapshots: immutable sets of the tools of a tenant.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
-
-use super::Entry;
+use super::ToolRecord;
+use super::compiled::CompiledMemory;
 use super::entry::etag_of;
+use super::name_map::NameMap;
+use super::names::Aliases;
+use super::rendered::RenderedLists;
 use super::search::Index;
-use crate::domain::{Groups, NameSeparator, Naming, Source, Vendor};
+use crate::domain::{Groups, NameSeparator, Naming, Source};
 use crate::executor::ToolRole;
-use crate::formats::alias;
-use crate::formats::definitions::Format;
 
-/// An immutable set of entries, by name and in the stable order of lists.
+pub use super::rendered::Rendered;
+
+/// An immutable set of tools, by name and in the stable order of lists. A changed snapshot shares all unchanged tools
+/// with the one before. Its lists are created on first use.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    by_name: HashMap<String, Arc<Entry>>,
-    by_alias: HashMap<String, Arc<Entry>>,
-    /// Aliases of tools whose names some vendor rejects.
-    aliases: HashMap<Arc<str>, String>,
-    /// Names over MCP of the tools whose own name is invalid there.
-    names_over_mcp: HashMap<Arc<str>, String>,
+    by_name: NameMap<Arc<ToolRecord>>,
+    aliases: Aliases,
     /// All tools, including inactive ones.
-    all: Vec<Arc<Entry>>,
+    all: OnceLock<Vec<Arc<ToolRecord>>>,
     /// The tools that can be called without a session.
-    list: Vec<Arc<Entry>>,
-    groups: Groups,
+    list: OnceLock<Vec<Arc<ToolRecord>>>,
+    groups: Arc<Groups>,
     /// System tools, which only sessions that name them have. A registered tool of the same name replaces a system
     /// tool.
-    systems: Vec<Arc<Entry>>,
+    systems: Arc<BTreeMap<Arc<str>, Arc<ToolRecord>>>,
     etag: OnceLock<String>,
     index: OnceLock<Index>,
-    /// The rendered lists, by format and whether they contain losses.
-    pub(super) rendered_lists: [[OnceLock<Rendered>; 2]; Format::COUNT],
+    pub(super) rendered: RenderedLists,
 }
 
-/// A list as it is sent.
-#[derive(Debug, Clone)]
-pub struct Rendered {
-    /// JSON, or Markdown for [`Format::Prompt`].
-    pub body: Bytes,
-    /// The entity tag of the body.
-    pub etag: String,
-}
-
-impl Rendered {
-    /// Creates a list from its body.
-    #[must_use]
-    pub fn new(body: Bytes) -> Self {
-        Self { etag: etag_of(&body), body }
-    }
-}
+/// The changes of a snapshot: the new tool of each name, or `None` if it was removed.
+pub(super) type ToolChanges = Vec<(Arc<str>, Option<Arc<ToolRecord>>)>;
 
 impl Snapshot {
-    pub(super) fn new(mut tools: BTreeMap<String, Arc<Entry>>, groups: Groups, separator: &NameSeparator) -> Self {
-        let systems: Vec<Arc<Entry>> =
-            tools.extract_if(.., |_, entry| is_system(entry)).map(|(_, entry)| entry).collect();
-        let all: Vec<Arc<Entry>> = tools.values().cloned().collect();
-        // Aliases must not collide with the names of system tools, which sessions have as well.
-        let names = tools.keys().map(String::as_str).chain(systems.iter().map(|entry| &*entry.name));
-        let refused = alias::aliases(names.clone());
-        let joined = alias::over_mcp(names, &refused, separator.as_str());
-        let mut by_alias = HashMap::new();
-        for (name, alias) in refused.iter().chain(&joined) {
-            by_alias.insert(alias.clone(), tools[*name].clone());
+    /// Creates an empty snapshot, whose rendered lists count for this memory.
+    pub(super) fn empty(separator: &NameSeparator, memory: &Arc<CompiledMemory>) -> Self {
+        let aliases = Aliases::new(std::iter::empty(), separator);
+        Self { aliases, rendered: RenderedLists::new(Some(memory.clone())), ..Self::default() }
+    }
+
+    /// Returns the snapshot after these changes of its tools and with these groups.
+    pub(super) fn with_changes(&self, changes: ToolChanges, groups: Arc<Groups>, separator: &NameSeparator) -> Self {
+        let (mut by_name, mut aliases, mut systems) =
+            (self.by_name.clone(), self.aliases.clone(), self.systems.clone());
+        // The aliases of a first snapshot are created together.
+        let mut keeps_aliases = self.len() > 0;
+        for (name, record) in changes {
+            let (system, tool) = match record {
+                Some(record) if is_system(&record) => (Some(record), None),
+                tool => (None, tool),
+            };
+            if system.is_some() || systems.contains_key(&name) {
+                keeps_aliases = false;
+                let systems = Arc::make_mut(&mut systems);
+                match system {
+                    Some(system) => drop(systems.insert(name.clone(), system)),
+                    None => drop(systems.remove(&name)),
+                }
+            }
+            match tool {
+                Some(tool) => {
+                    let is_name = |name: &str| by_name.get(name).is_some() || systems.contains_key(name);
+                    let is_new = by_name.get(&name).is_none();
+                    keeps_aliases = keeps_aliases && (!is_new || aliases.add(&name, is_name));
+                    by_name.insert(name, tool);
+                }
+                None if by_name.remove(&name).is_some() => keeps_aliases = keeps_aliases && aliases.remove(&name),
+                None => {}
+            }
         }
-        let by_tool = |names: HashMap<&str, String>| -> HashMap<Arc<str>, String> {
-            names.into_iter().map(|(name, alias)| (tools[name].name.clone(), alias)).collect()
-        };
-        let (aliases, names_over_mcp) = (by_tool(refused), by_tool(joined));
-        let by_name = tools.into_iter().collect();
-        let is_active = |group: &str| groups.get(group).is_some_and(|group| group.active);
-        let list = all.iter().filter(|entry| entry.is_switched_on(is_active)).cloned().collect();
-        Self { by_name, by_alias, aliases, names_over_mcp, all, list, groups, systems, ..Self::default() }
+        if !keeps_aliases {
+            // Aliases must not collide with the names of system tools, which sessions have as well.
+            let mut names: Vec<&Arc<str>> = by_name.iter().map(|(name, _)| name).collect();
+            names.sort_unstable();
+            aliases = Aliases::new(names.into_iter().chain(systems.keys()), separator);
+        }
+        let rendered = self.rendered.of_next();
+        Self { by_name, aliases, groups, systems, rendered, ..Self::default() }
+    }
+
+    /// Returns the number of buckets that this snapshot does not share with another one.
+    #[cfg(test)]
+    pub(super) fn copied_buckets(&self, other: &Self) -> usize {
+        self.by_name.copied_buckets(&other.by_name)
+    }
+
+    /// Returns `true` if a list was created.
+    #[cfg(test)]
+    pub(super) fn has_lists(&self) -> bool {
+        self.all.get().is_some() || self.list.get().is_some() || self.index.get().is_some()
+    }
+
+    /// Returns the number of tools, including inactive ones.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Returns `true` if the snapshot has no tools.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Returns the tool of this name, even if it cannot be called.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+    pub fn get(&self, name: &str) -> Option<&Arc<ToolRecord>> {
         self.by_name.get(name)
     }
 
     /// Returns the tool with this name or alias, even if it cannot be called. Vendors and MCP clients use the aliases.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.by_name.get(name).or_else(|| self.by_alias.get(name))
+    pub fn find(&self, name: &str) -> Option<&Arc<ToolRecord>> {
+        self.get(name).or_else(|| self.get(self.aliases.tool(name)?))
     }
 
     /// Returns the name of the tool in this naming, or `None` if it has no valid name there.
     #[must_use]
-    pub fn name_for<'a>(&'a self, entry: &'a Entry, naming: impl Into<Naming>) -> Option<&'a str> {
-        let (vendor, names) = match naming.into() {
-            Naming::Own => return Some(&entry.name),
-            Naming::Vendor(vendor) => (vendor, &self.aliases),
-            // MCP clients pass names on to any vendor, and Gemini has the narrowest rule.
-            Naming::Mcp => (Vendor::Gemini, &self.names_over_mcp),
-        };
-        if alias::is_taken_by(vendor, &entry.name) {
-            return Some(&entry.name);
-        }
-        names.get(&entry.name).map(String::as_str)
+    pub fn name_for<'a>(&'a self, tool: &'a ToolRecord, naming: impl Into<Naming>) -> Option<&'a str> {
+        self.aliases.name_for(&tool.name, naming.into())
     }
 
     /// Returns all tools by name, including tools that cannot be called now.
     #[must_use]
-    pub fn all(&self) -> &[Arc<Entry>] {
-        &self.all
+    pub fn all(&self) -> &[Arc<ToolRecord>] {
+        self.all.get_or_init(|| {
+            let mut all: Vec<Arc<ToolRecord>> = self.by_name.iter().map(|(_, record)| record.clone()).collect();
+            all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+            all
+        })
     }
 
     /// Returns all groups by name.
@@ -115,42 +142,49 @@ impl Snapshot {
         &self.groups
     }
 
-    /// Returns the tools that can be called without a session, by name.
-    #[must_use]
-    pub fn list(&self) -> &[Arc<Entry>] {
-        &self.list
+    /// Returns the groups, to be shared with the next snapshot.
+    pub(super) fn shared_groups(&self) -> &Arc<Groups> {
+        &self.groups
     }
 
-    /// Returns the tools that only sessions that name them have.
+    /// Returns the tools that can be called without a session, by name.
     #[must_use]
-    pub fn systems(&self) -> &[Arc<Entry>] {
-        &self.systems
+    pub fn list(&self) -> &[Arc<ToolRecord>] {
+        self.list.get_or_init(|| {
+            let is_active = |group: &str| self.groups.get(group).is_some_and(|group| group.active);
+            self.all().iter().filter(|record| record.is_switched_on(is_active)).cloned().collect()
+        })
+    }
+
+    /// Returns the tools that only sessions that name them have, by name.
+    pub fn systems(&self) -> impl Iterator<Item = &Arc<ToolRecord>> {
+        self.systems.values()
     }
 
     /// Returns the system tool of this name, for any session.
     #[must_use]
-    pub fn system(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.systems.iter().find(|entry| *entry.name == *name)
+    pub fn system(&self, name: &str) -> Option<&Arc<ToolRecord>> {
+        self.systems.get(name)
     }
 
     /// Returns an entity tag that changes with every change of a list.
     #[must_use]
     pub fn etag(&self) -> &str {
         self.etag.get_or_init(|| {
-            let tags: Vec<&str> = self.list.iter().map(|entry| entry.etag()).collect();
+            let tags: Vec<&str> = self.list().iter().map(|record| record.etag()).collect();
             etag_of(tags.concat().as_bytes())
         })
     }
 
     /// Returns all tools that match a query, best first, each with its score.
     #[must_use]
-    pub fn search_all(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
-        let index = self.index.get_or_init(|| Index::new(self.all.iter().map(|entry| &entry.definition)));
-        index.search(query).into_iter().map(|(place, score)| (self.all[place].clone(), score)).collect()
+    pub fn search_all(&self, query: &str) -> Vec<(Arc<ToolRecord>, f64)> {
+        let index = self.index.get_or_init(|| Index::new(self.all().iter().map(|record| record.definition())));
+        index.search(query).into_iter().map(|(place, score)| (self.all()[place].clone(), score)).collect()
     }
 }
 
 /// Returns `true` for a built-in system tool. A registered tool with the same executor is an ordinary tool.
-fn is_system(entry: &Entry) -> bool {
-    matches!(entry.role, Some(ToolRole::Session(_))) && entry.made.source == Source::Builtin
+fn is_system(record: &ToolRecord) -> bool {
+    matches!(record.role, Some(ToolRole::Session(_))) && record.made.source == Source::Builtin
 }

@@ -1,15 +1,17 @@
-//! The registered tools of a tenant: read from the store, compiled and published.
+//! The registered tools of a tenant: read from the store and published.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::catalog::Catalog;
+use super::declared::Declared;
 use super::entry::Provenance;
+use super::layers::{ChangedNames, Layer};
 use super::preset_overlay::PresetOverlays;
-use super::{Entry, Layer, Registry, check, fetched};
+use super::{Registry, ToolRecord, check, checked, fetched};
 use crate::domain::{Group, Groups, Source, Tenant};
 use crate::store::presets::StoredPreset;
-use crate::store::tools::StoredTool;
+use crate::store::tools::{StoredTool, StoredVersion, ToolsCommit};
 use crate::store::{Store, StoreError};
 
 /// Maximum number of reads if the stored tools change meanwhile.
@@ -25,27 +27,21 @@ pub(super) struct TenantTools {
     pub groups: Groups,
     /// The published version of the stored tools and groups; `None` before the first one.
     pub version: Option<i64>,
+    /// The versions of the groups that definitions named when the snapshot was published.
+    pub shown_groups: Option<[u64; 4]>,
+    /// Whether the stored groups were read since.
+    pub has_new_groups: bool,
 }
 
 /// The stored tools, presets and groups of a tenant.
 struct StoredTenantTools {
-    tools: Vec<StoredTool>,
+    /// All tools.
+    versions: Vec<StoredVersion>,
+    /// The tools that are not published in these versions.
+    changed: HashMap<String, StoredTool>,
     presets: Vec<StoredPreset>,
     groups: Vec<Group>,
     version: i64,
-}
-
-async fn read(store: &Store) -> Result<StoredTenantTools, StoreError> {
-    let mut reads = 0;
-    loop {
-        reads += 1;
-        let (tools, version) = store.tools().await?;
-        let (groups, presets) = (store.groups().await?, store.presets().await?);
-        // Tools and groups of different versions could activate a tool that was never meant to be callable.
-        if reads == MOST_READS || store.tools_version().await? == version {
-            return Ok(StoredTenantTools { tools, presets, groups, version });
-        }
-    }
 }
 
 impl Registry {
@@ -57,7 +53,7 @@ impl Registry {
         if let Some(catalog) = self.catalogs.of(store.tenant()) {
             return Ok(catalog);
         }
-        let stored = read(store).await?;
+        let stored = self.read(store).await?;
         // Held from here on, so that it cannot be removed before it is returned.
         let catalog = self.publish_stored(store.tenant(), stored);
         // The lock prevents that a catalog is published while it is removed.
@@ -73,51 +69,133 @@ impl Registry {
     /// # Errors
     /// Returns an error if the database fails; the registry is then unchanged.
     pub async fn reload(&self, store: &Store) -> Result<(), StoreError> {
-        let stored = read(store).await?;
+        let stored = self.read(store).await?;
         self.publish_stored(store.tenant(), stored);
         Ok(())
     }
 
-    /// Publishes stored tools and groups. A tool that no longer compiles is skipped and logged. A version older than
+    /// Publishes a committed change, and reads all tools if other changes precede it.
+    ///
+    /// # Errors
+    /// Returns an error if the database fails.
+    pub async fn apply(&self, store: &Store, commit: ToolsCommit) -> Result<(), StoreError> {
+        let written: Result<Vec<ToolRecord>, String> = commit.written.iter().map(|tool| self.record(tool)).collect();
+        let is_published = written.is_ok_and(|written| self.publish_commit(store.tenant(), &commit, written));
+        if is_published { Ok(()) } else { self.reload(store).await }
+    }
+
+    /// Publishes a commit. Returns `false` if it is not the next one, or if it changes more than tools.
+    fn publish_commit(&self, tenant: &Tenant, commit: &ToolsCommit, written: Vec<ToolRecord>) -> bool {
+        let mut layers = self.layers();
+        let Some(own) = layers.own.get_mut(tenant) else { return false };
+        if own.version.is_some_and(|published| published >= commit.version) {
+            return true;
+        }
+        let has_presets = commit.deleted.iter().any(|name| own.overlays.of(name).is_some());
+        if own.version != Some(commit.before) || has_presets {
+            return false;
+        }
+        let mut changed = ChangedNames::new();
+        for record in written {
+            changed.insert(record.name.clone());
+            own.api.insert(Arc::new(record));
+        }
+        for name in &commit.deleted {
+            own.api.remove(name);
+            changed.insert(name.as_str().into());
+        }
+        own.version = Some(commit.version);
+        self.publish(&mut layers, tenant, &changed);
+        true
+    }
+
+    async fn read(&self, store: &Store) -> Result<StoredTenantTools, StoreError> {
+        let mut reads = 0;
+        loop {
+            reads += 1;
+            let version = store.tools_version().await?;
+            let versions = store.tool_versions().await?;
+            let is_new = |stored: &&StoredVersion| self.published(store.tenant(), stored).is_none();
+            let names: Vec<&str> = versions.iter().filter(is_new).map(|stored| stored.name.as_str()).collect();
+            let changed = if names.len() * 2 > versions.len() {
+                store.tools().await?.0
+            } else {
+                store.tools_named(&names).await?
+            };
+            let changed = changed.into_iter().map(|tool| (tool.name.clone(), tool)).collect();
+            let (groups, presets) = (store.groups().await?, store.presets().await?);
+            // Tools and groups of different versions could activate a tool that was never meant to be callable.
+            if reads == MOST_READS || store.tools_version().await? == version {
+                return Ok(StoredTenantTools { versions, changed, presets, groups, version });
+            }
+        }
+    }
+
+    /// Returns the published tool in this version.
+    fn published(&self, tenant: &Tenant, stored: &StoredVersion) -> Option<Arc<ToolRecord>> {
+        let record = self.registered(tenant, &stored.name)?;
+        Some(record)
+            .filter(|record| (record.made.revision, record.made.updated_at) == (stored.revision, stored.updated_at))
+    }
+
+    /// Publishes stored tools and groups. A tool that is no longer valid is skipped and logged. A version older than
     /// the published one changes nothing.
     fn publish_stored(&self, tenant: &Tenant, stored: StoredTenantTools) -> Arc<Catalog> {
-        let StoredTenantTools { tools, presets, groups, version } = stored;
-        let mut fresh = Layer::new();
-        for stored in tools {
-            let known = self
-                .api_entry(tenant, &stored.name)
-                .filter(|entry| (entry.made.revision, entry.made.updated_at) == (stored.revision, stored.updated_at));
-            let entry = match known {
-                Some(entry) => entry,
-                None => match self.make_stored(&stored) {
-                    Ok(entry) => Arc::new(entry),
-                    Err(reason) => {
-                        tracing::error!(tool = stored.name, reason, "a registered tool is invalid and was skipped");
-                        continue;
-                    }
+        let StoredTenantTools { versions, changed: read, presets, groups, version } = stored;
+        let mut fresh = BTreeMap::new();
+        for stored in versions {
+            let record = self.published(tenant, &stored).map_or_else(
+                || match read.get(&stored.name) {
+                    Some(tool) => self.record(tool).map(Arc::new).map(Some),
+                    None => Ok(None),
                 },
-            };
-            fresh.insert(stored.name, entry);
+                |record| Ok(Some(record)),
+            );
+            match record {
+                Ok(record) => fresh.extend(record.map(|record| (record.name.clone(), record))),
+                Err(reason) => {
+                    tracing::error!(tool = stored.name, reason, "a registered tool is invalid and was skipped");
+                }
+            }
         }
-        self.change_own(tenant, |own| {
+        self.change_own(tenant, |own, changed| {
             if own.version.is_none_or(|published| version >= published) {
-                own.api = fresh;
+                own.api.replace(fresh, |_| true, changed);
                 own.groups = groups.into_iter().map(|group| (group.name.clone(), Arc::new(group))).collect();
-                own.overlays.fill(presets);
+                own.has_new_groups = true;
+                own.overlays.fill(presets, changed);
                 own.version = Some(version);
             }
         })
     }
 
-    fn make_stored(&self, stored: &StoredTool) -> Result<Entry, String> {
-        let (definition, fetched) = fetched::read_stored(&stored.definition)?;
+    /// Creates the record of a stored tool. A definition that has passed the checks of this release is not checked
+    /// again.
+    pub(super) fn record(&self, stored: &StoredTool) -> Result<ToolRecord, String> {
         let made = Provenance {
             source: Source::Api,
             revision: stored.revision,
             created_at: stored.created_at,
             updated_at: stored.updated_at,
         };
-        self.make_best(definition, made, fetched, None).map_err(|faults| check::summary(&faults))
+        if let Some(record) = self.checked_record(stored, made) {
+            return Ok(record);
+        }
+        let (definition, fetched) = fetched::read_stored(&stored.definition)?;
+        let checked = self.check_best(&definition, Source::Api, fetched, None);
+        let facts = checked.map_err(|faults| check::summary(&faults))?;
+        let declared = Declared::of(&definition).map_err(|error| error.to_string())?;
+        Ok(ToolRecord::new(&self.builder, declared, facts, made))
+    }
+
+    /// Creates the record of a stored tool that was checked before; `None` if it must be checked.
+    fn checked_record(&self, stored: &StoredTool, made: Provenance) -> Option<ToolRecord> {
+        if stored.checked.as_deref() != Some(&*checked::mark(&stored.definition)) {
+            return None;
+        }
+        let outline = checked::outline(&stored.definition, &self.builder)?;
+        let declared = Declared::stored(outline.name.as_str().into(), &stored.definition);
+        Some(ToolRecord::stored(&self.builder, declared, outline, made))
     }
 
     /// Returns the published version of a tenant's stored tools, or `None` if the tenant is not loaded.
@@ -128,7 +206,7 @@ impl Registry {
 
     /// Returns a tenant's registered tool of this name. No other source shadows registered tools.
     #[must_use]
-    pub fn api_entry(&self, tenant: &Tenant, name: &str) -> Option<Arc<Entry>> {
+    pub fn registered(&self, tenant: &Tenant, name: &str) -> Option<Arc<ToolRecord>> {
         self.layers().own.get(tenant)?.api.get(name).cloned()
     }
 

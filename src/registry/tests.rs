@@ -5,12 +5,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use super::definitions::{ListOptions, ScoredEntry};
+use super::definitions::{ListOptions, ScoredTool};
 use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Time, ToolDefinition, Vendor};
 use crate::formats::definitions::Format;
 use crate::schema::lower::{Target, Unlowerable};
+
+mod memory;
 
 const WHOLE: ListOptions = ListOptions { limit: usize::MAX, losses: true, scores: false };
 
@@ -82,8 +84,8 @@ async fn unknown_tool_failure_lists_names_of_the_caller() {
 async fn tool_that_cannot_be_lowered_is_omitted_from_the_list() {
     let snapshot = shown(&["good", "hard"]).await;
     let error = Unlowerable { pointer: "/properties/x".into(), message: "the schema is too deep".into() };
-    snapshot.get("hard").unwrap().refuse_to_lower(Target::Gemini, error);
-    let all: Vec<ScoredEntry> = ["good", "hard"].map(|name| (snapshot.get(name).unwrap().clone(), None)).into();
+    snapshot.get("hard").unwrap().entry().unwrap().refuse_to_lower(Target::Gemini, error);
+    let all: Vec<ScoredTool> = ["good", "hard"].map(|name| (snapshot.get(name).unwrap().clone(), None)).into();
     let list = serde_json::to_value(snapshot.definitions(Format::Gemini, &all, WHOLE)).unwrap();
     let names: Vec<&Value> =
         list["tools"][0]["functionDeclarations"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();

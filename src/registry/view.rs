@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Entry, Snapshot};
+use super::{Snapshot, ToolRecord};
 use crate::domain::{AllowList, Failure, Group, Naming, Session, json};
 use crate::executor::ToolRole;
 use crate::schema;
@@ -34,10 +34,10 @@ pub struct View<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum Lookup<'a> {
     /// A tool that can be called.
-    Available(&'a Arc<Entry>),
+    Available(&'a Arc<ToolRecord>),
     /// A tool that cannot be called now, because all its groups are inactive, the session lacks it or it is
     /// quarantined.
-    Unavailable(&'a Arc<Entry>),
+    Unavailable(&'a Arc<ToolRecord>),
     /// An unknown tool.
     Missing,
 }
@@ -62,7 +62,7 @@ impl<'a> View<'a> {
 
     /// Returns the tool of this name, even if it cannot be called now.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&'a Arc<Entry>> {
+    pub fn get(&self, name: &str) -> Option<&'a Arc<ToolRecord>> {
         self.snapshot.get(name).filter(|_| self.is_allowed(name))
     }
 
@@ -83,7 +83,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the system tool of this name, if the session has activated it.
-    fn system(&self, name: &str) -> Option<&'a Arc<Entry>> {
+    fn system(&self, name: &str) -> Option<&'a Arc<ToolRecord>> {
         self.session.filter(|session| session.names(name) && self.is_allowed(name))?;
         self.snapshot.system(name)
     }
@@ -91,12 +91,12 @@ impl<'a> View<'a> {
     /// Returns `true` if a tool can be called: it is not quarantined, it is in an active group or in none, the caller
     /// is allowed to use it, and the session has it.
     #[must_use]
-    pub fn is_available(&self, entry: &Entry) -> bool {
+    pub fn is_available(&self, tool: &ToolRecord) -> bool {
         let tools = self.session.and_then(restriction);
-        self.session.is_none_or(|session| entry.is_available_to(session))
-            && self.is_allowed(&entry.name)
-            && entry.is_switched_on(|group| self.is_active(group))
-            && tools.is_none_or(|tools| tools.iter().any(|name| **name == *entry.name))
+        self.session.is_none_or(|session| tool.is_available_to(session))
+            && self.is_allowed(&tool.name)
+            && tool.is_switched_on(|group| self.is_active(group))
+            && tools.is_none_or(|tools| tools.iter().any(|name| **name == *tool.name))
     }
 
     /// Returns `true` if a group is active. The session's switch takes precedence over the tenant's.
@@ -115,14 +115,14 @@ impl<'a> View<'a> {
     /// Returns the names of the tools in a group, including tools that cannot be called now.
     pub fn members(&self, group: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
         let view = *self;
-        let is_in = move |entry: &Entry| entry.definition.groups.iter().any(|name| name == group);
-        let within = move |entry: &&Arc<Entry>| is_in(entry) && view.is_allowed(&entry.name);
+        let is_in = move |tool: &ToolRecord| tool.groups.iter().any(|name| name == group);
+        let within = move |entry: &&Arc<ToolRecord>| is_in(entry) && view.is_allowed(&entry.name);
         self.snapshot.all().iter().filter(within).map(|entry| &*entry.name)
     }
 
     /// Returns the tools that can be called, by name.
     #[must_use]
-    pub fn list(&self) -> Vec<Arc<Entry>> {
+    pub fn list(&self) -> Vec<Arc<ToolRecord>> {
         // A set, because both the session and the tenant can have many tools.
         let tools = self.session.and_then(restriction);
         let tools: Option<HashSet<&str>> = tools.map(|tools| tools.iter().map(String::as_str).collect());
@@ -135,17 +135,17 @@ impl<'a> View<'a> {
 
     /// Returns all tools by name, including tools that cannot be called now, and the system tools that the session has.
     #[must_use]
-    pub fn all(&self) -> Vec<Arc<Entry>> {
+    pub fn all(&self) -> Vec<Arc<ToolRecord>> {
         self.filtered(|_| true)
     }
 
     /// Returns the allowed tools that match a condition, and the system tools that the session has.
-    fn filtered(&self, is_included: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
-        let is_allowed = |entry: &&Arc<Entry>| self.is_allowed(&entry.name);
+    fn filtered(&self, is_included: impl Fn(&ToolRecord) -> bool) -> Vec<Arc<ToolRecord>> {
+        let is_allowed = |entry: &&Arc<ToolRecord>| self.is_allowed(&entry.name);
         let allowed = self.snapshot.all().iter().filter(is_allowed);
-        let mut list: Vec<Arc<Entry>> = allowed.filter(|entry| is_included(entry)).cloned().collect();
+        let mut list: Vec<Arc<ToolRecord>> = allowed.filter(|entry| is_included(entry)).cloned().collect();
         if let Some(session) = self.session {
-            let systems = self.snapshot.systems().iter().filter(is_allowed);
+            let systems = self.snapshot.systems().filter(is_allowed);
             list.extend(systems.filter(|entry| session.names(&entry.name)).cloned());
             list.sort_by(|one, other| one.name.cmp(&other.name));
         }
@@ -154,7 +154,7 @@ impl<'a> View<'a> {
 
     /// Returns the callable tools that match a query, best first, each with its score.
     #[must_use]
-    pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
+    pub fn search(&self, query: &str) -> Vec<(Arc<ToolRecord>, f64)> {
         let mut found = self.snapshot.search_all(query);
         found.retain(|(entry, _)| self.is_available(entry));
         found
@@ -162,7 +162,7 @@ impl<'a> View<'a> {
 
     /// Returns all tools that match a query, including tools that cannot be called now.
     #[must_use]
-    pub fn search_all(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
+    pub fn search_all(&self, query: &str) -> Vec<(Arc<ToolRecord>, f64)> {
         let mut found = self.snapshot.search_all(query);
         found.retain(|(entry, _)| self.is_allowed(&entry.name));
         found

@@ -12,8 +12,8 @@ use crate::store::upstreams::PinMode;
 impl Upstreams {
     /// Starts the server of the named tool, if there is any, and waits for its first start, for at most `wait`.
     pub async fn reach(&self, snapshot: &Snapshot, tool: &str, wait: Duration) {
-        let of_definition = snapshot.find(tool).and_then(|entry| match &entry.declared.executor {
-            ExecutorSpec::Mcp { server, .. } => Some(server.clone()),
+        let of_definition = snapshot.find(tool).and_then(|tool| match tool.declared().ok()?.executor {
+            ExecutorSpec::Mcp { server, .. } => Some(server),
             _ => None,
         });
         let name = of_definition.or_else(|| tool.split_once('.').map(|(server, _)| server.to_owned()));

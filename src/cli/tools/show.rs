@@ -1,7 +1,7 @@
 //! A tool as text.
 
 use crate::domain::ToolDefinition;
-use crate::registry::Entry;
+use crate::registry::ToolRecord;
 
 use crate::cli::print;
 
@@ -9,8 +9,8 @@ use crate::cli::print;
 const LONGEST: usize = 500;
 
 /// Formats all properties of a tool, the schemas last.
-pub fn text(entry: &Entry) -> String {
-    let definition = &entry.definition;
+pub fn text(tool: &ToolRecord) -> String {
+    let definition = &*tool.definition();
     let mut text = String::new();
     for line in definition.description.trim().lines() {
         text.push_str(&format!("{}\n", print::one_line(line, usize::MAX)));
@@ -18,7 +18,7 @@ pub fn text(entry: &Entry) -> String {
     if !text.is_empty() {
         text.push('\n');
     }
-    text.push_str(&print::facts(&facts(entry)));
+    text.push_str(&print::facts(&facts(tool, definition)));
     text.push_str(&format!("\n\nInput schema:\n{:#}", definition.input_schema));
     if let Some(schema) = &definition.output_schema {
         text.push_str(&format!("\n\nOutput schema:\n{schema:#}"));
@@ -32,11 +32,11 @@ pub fn text(entry: &Entry) -> String {
     text
 }
 
-fn facts(entry: &Entry) -> Vec<(&'static str, String)> {
-    let (definition, made) = (&entry.definition, &entry.made);
-    let mut facts = vec![("name", entry.name.to_string())];
-    if *entry.title != *entry.name {
-        facts.push(("title", entry.title.to_string()));
+fn facts(tool: &ToolRecord, definition: &ToolDefinition) -> Vec<(&'static str, String)> {
+    let made = &tool.made;
+    let mut facts = vec![("name", tool.name.to_string())];
+    if *tool.title != *tool.name {
+        facts.push(("title", tool.title.to_string()));
     }
     facts.push(("source", format!("{}, revision {}, {}", super::source(made.source), made.revision, made.updated_at)));
     facts.push(("executor", super::executor(definition)));

@@ -107,7 +107,7 @@ fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<
 fn faults(mut definition: ToolDefinition, file: &Path, registry: &Registry) -> Vec<FaultReport> {
     let name = definition.name.clone();
     let mut faults = files::scripts::resolve(&mut definition, file).err().unwrap_or_default();
-    let others = registry.try_definition(definition).err().unwrap_or_default();
+    let others = registry.try_definition(&definition).err().unwrap_or_default();
     // A path that could not be resolved is reported once.
     let is_new = |fault: &Fault| !faults.iter().any(|known| known.pointer == fault.pointer);
     let others: Vec<Fault> = others.into_iter().filter(is_new).collect();

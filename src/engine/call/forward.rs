@@ -25,7 +25,10 @@ pub(super) struct ResolvedTool {
 /// Resolves the tool of a request. A forwarded request gets the name and the arguments of its target.
 pub(super) fn resolve_tool(view: View<'_>, request: &mut CallRequest, is_unknown: bool) -> ResolvedTool {
     let entry = match view.find(&request.name) {
-        Lookup::Available(entry) => entry.clone(),
+        Lookup::Available(tool) => match tool.entry() {
+            Ok(entry) => entry,
+            Err(failure) => return ResolvedTool::failed(failure),
+        },
         found => return ResolvedTool::unavailable(found),
     };
     // Truncated arguments may name a wrong tool, and streamed ones have not arrived yet.
@@ -38,9 +41,10 @@ pub(super) fn resolve_tool(view: View<'_>, request: &mut CallRequest, is_unknown
             let found = view.find(&name);
             (request.name, request.arguments) = (name, arguments);
             let resolved = match found {
-                Lookup::Available(inner) if inner.role.is_none() => {
-                    ResolvedTool { entry: Some(inner.clone()), forwarded_from: None, refused: None }
-                }
+                Lookup::Available(inner) if inner.role.is_none() => match inner.entry() {
+                    Ok(inner) => ResolvedTool { entry: Some(inner), forwarded_from: None, refused: None },
+                    Err(failure) => ResolvedTool::failed(failure),
+                },
                 Lookup::Unavailable(inner) if inner.role.is_none() => ResolvedTool::unavailable(found),
                 _ => ResolvedTool::unavailable(Lookup::Missing),
             };
@@ -53,12 +57,21 @@ pub(super) fn resolve_tool(view: View<'_>, request: &mut CallRequest, is_unknown
 impl ResolvedTool {
     /// Describes a tool that is unavailable or missing.
     fn unavailable(found: Lookup<'_>) -> Self {
-        let entry = match found {
-            Lookup::Available(entry) | Lookup::Unavailable(entry) => Some(entry.clone()),
-            Lookup::Missing => None,
+        let (Lookup::Available(tool) | Lookup::Unavailable(tool)) = found else {
+            return Self { entry: None, forwarded_from: None, refused: None };
         };
-        let refused = entry.as_ref().map(|entry| Failure::unavailable(&entry.name).into());
-        Self { entry, forwarded_from: None, refused }
+        match tool.entry() {
+            Ok(entry) => {
+                let refused = Failure::unavailable(&entry.name).into();
+                Self { entry: Some(entry), forwarded_from: None, refused: Some(refused) }
+            }
+            Err(failure) => Self::failed(failure),
+        }
+    }
+
+    /// Describes a tool that cannot be compiled.
+    fn failed(failure: Box<Failure>) -> Self {
+        Self { entry: None, forwarded_from: None, refused: Some(failure) }
     }
 
     /// Returns metadata with the names under which the tool was called, if they differ from its own.
@@ -96,7 +109,7 @@ pub(super) fn forward_arguments(
         None => {
             let name: Arc<str> = request.name.into();
             call.assign(name.clone(), name, None);
-            Err(view.not_found(&call.name, Naming::Own).into())
+            Err(resolved.refused.unwrap_or_else(|| view.not_found(&call.name, Naming::Own).into()))
         }
     };
     request.arguments.unwrap_or_default()

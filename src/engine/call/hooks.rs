@@ -139,7 +139,7 @@ impl CallHooks<'_> {
     /// functions.
     fn matching_hooks(&self, event: HookEvent, access: &Access, call: &Call) -> Vec<Arc<Hook>> {
         let snapshot = access.snapshot();
-        let groups = snapshot.get(&call.name).map_or(&[][..], |entry| &entry.definition.groups);
+        let groups = snapshot.get(&call.name).map_or(&[][..], |tool| &tool.groups);
         let mut matching = self.hooks.matching(event, &call.tenant, &call.name, groups);
         if call.effective_arguments.is_none() {
             // Built-in hooks do not call out; they keep secret or oversized data out of the store.

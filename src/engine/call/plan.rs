@@ -188,6 +188,9 @@ fn next_of(
     texts: &mut TextMemory<'_>,
 ) -> Result<Arc<Entry>, Box<Failure>> {
     let Some(entry) = resolved.entry else {
+        if let Some(failure) = resolved.refused {
+            return Err(failure);
+        }
         // The model knows the target of `call_tool` from `find_tools`, which shows MCP names only to MCP clients.
         let is_own = resolved.forwarded_from.is_some() && request.naming() != Naming::Mcp;
         let naming = if is_own { Naming::Own } else { request.naming() };

@@ -1,5 +1,6 @@
 //! Tools as Markdown, for a model that receives its tools in the prompt.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -17,8 +18,8 @@ const SLOW_MS: u64 = 10_000;
 
 /// Renders all tools; an empty list becomes an empty text. `stats` are by tool name.
 #[must_use]
-pub fn render<'a>(
-    tools: impl ExactSizeIterator<Item = &'a ToolDefinition>,
+pub fn render(
+    tools: impl ExactSizeIterator<Item = impl Borrow<ToolDefinition>>,
     stats: &HashMap<String, ToolStats>,
 ) -> String {
     if tools.len() == 0 {
@@ -27,6 +28,7 @@ pub fn render<'a>(
     let mut text = format!("# Available Tools\n\nYou have access to the following {} tool(s):\n", tools.len());
     for tool in tools {
         text.push('\n');
+        let tool = tool.borrow();
         describe(&mut text, tool, stats.get(&tool.name));
     }
     text

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use clap::ValueEnum;
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::*;
@@ -75,8 +76,12 @@ fn a_tool_without_arguments_has_no_parameters_for_gemini() {
         assert_eq!(of(Format::Gemini, &tool(json!({ "input_schema": schema }))).0.get("parameters"), None);
     }
     assert!(of(Format::Gemini, &tool(json!({}))).0["parameters"].is_object());
-    assert_eq!(tools(Format::Gemini, Vec::new()), Vec::<Value>::new());
-    assert_eq!(tools(Format::Gemini, vec![json!(1), json!(2)]), [json!({"functionDeclarations": [1, 2]})]);
+    let wrapped = |definitions: &[Value]| {
+        let definitions = definitions.iter().map(|definition| to_raw_value(definition).unwrap()).collect();
+        serde_json::to_value(tools(Format::Gemini, definitions)).unwrap()
+    };
+    assert_eq!(wrapped(&[]), json!([]));
+    assert_eq!(wrapped(&[json!(1), json!(2)]), json!([{"functionDeclarations": [1, 2]}]));
 }
 
 #[test]
@@ -89,7 +94,7 @@ fn non_object_result_has_no_output_schema_for_mcp() {
 
 #[test]
 fn a_prompt_without_tools_is_empty() {
-    assert_eq!(prompt::render([].into_iter(), &HashMap::new()), "");
+    assert_eq!(prompt::render(std::iter::empty::<ToolDefinition>(), &HashMap::new()), "");
 }
 
 #[test]

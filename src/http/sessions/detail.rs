@@ -12,8 +12,8 @@ use crate::domain::{Call, ContentBlock, Failure, JsonText, Session, Status, Time
 use crate::formats::session_prompt::Counts;
 use crate::http::responses::{InvalidQuery, Unavailable, UnknownSession};
 use crate::http::{Api, HttpResult, NoContent, Params, Problem, extract, reply};
-use crate::registry::Entry;
-use crate::registry::entry::ToolView;
+use crate::registry::ToolRecord;
+use crate::registry::listed::ListedTool;
 
 /// Default and maximum number of calls shown.
 const DEFAULT_CALLS: u32 = 200;
@@ -42,7 +42,7 @@ struct Detail<'a> {
     #[serde(flatten)]
     session: &'a Session,
     /// The tools of the session.
-    tool_definitions: Vec<ToolView<'a>>,
+    tool_definitions: Vec<ListedTool>,
     /// The calls of the session, oldest first.
     tool_calls: Vec<CallSummary<'a>>,
     /// The results of the calls that have ended.
@@ -171,7 +171,8 @@ pub(in crate::http) async fn read(
     let session = extract::find_session(&access, &id).await?;
     let (calls, next_cursor) = calls_of(&access, &session, params.cursor, limit as usize).await?;
     let snapshot = access.snapshot().clone();
-    let (tools, pauses): (Vec<Arc<Entry>>, _) = (access.view(&snapshot, Some(&session)).list(), state.engine.pauses());
+    let (tools, pauses): (Vec<Arc<ToolRecord>>, _) =
+        (access.view(&snapshot, Some(&session)).list(), state.engine.pauses());
     let detail = Detail {
         session: &session,
         tool_definitions: tools.iter().map(|entry| entry.view(pauses.of(access.tenant(), &entry.name), true)).collect(),

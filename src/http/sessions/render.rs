@@ -1,5 +1,7 @@
 //! A session rendered for models: as the messages of a vendor, and as text.
 
+use std::sync::Arc;
+
 use axum::extract::Path;
 use axum::http::header;
 use axum::response::IntoResponse;
@@ -8,7 +10,7 @@ use serde_json::Value;
 
 use super::detail::calls_of;
 use crate::access::Access;
-use crate::domain::{Call, Vendor};
+use crate::domain::{Call, ToolDefinition, Vendor};
 use crate::formats::session_prompt::{self, Counts};
 use crate::formats::{alias, messages as shapes};
 use crate::http::responses::{InvalidQuery, Unavailable, UnknownSession};
@@ -87,7 +89,8 @@ pub(in crate::http) async fn prompt(access: Access, Path(id): Path<String>) -> H
     let session = extract::find_session(&access, &id).await?;
     let (calls, _) = calls_of(&access, &session, None, MAX_CALLS).await?;
     let tools = access.view(&access.snapshot(), Some(&session)).list();
-    let definitions: Vec<_> = tools.iter().map(|entry| &entry.definition).collect();
+    let definitions: Vec<Arc<ToolDefinition>> = tools.iter().map(|tool| tool.definition()).collect();
+    let definitions: Vec<&ToolDefinition> = definitions.iter().map(|definition| &**definition).collect();
     let pending: Vec<&Call> = calls.iter().filter(|call| !call.status.is_terminal()).collect();
     let text = session_prompt::render(&definitions, Counts::of(&calls), &pending);
     Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], text).into_response())

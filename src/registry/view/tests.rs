@@ -10,7 +10,7 @@ use super::{Lookup, View, restriction};
 use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Code, Group, Groups, NameSeparator, Session, Time, ToolDefinition};
-use crate::registry::{Entry, Snapshot};
+use crate::registry::{Snapshot, ToolRecord};
 
 const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -20,7 +20,7 @@ fn groups_of(number: usize) -> Vec<&'static str> {
 }
 
 /// A tool for every combination of groups.
-static TOOLS: LazyLock<BTreeMap<String, Arc<Entry>>> = LazyLock::new(|| {
+static TOOLS: LazyLock<BTreeMap<String, Arc<ToolRecord>>> = LazyLock::new(|| {
     let tools = (0..16).map(|number| {
         let definition = json!({
             "name": format!("tool.{number:02}"), "description": "Does it.", "groups": groups_of(number),
@@ -43,7 +43,8 @@ static TOOLS: LazyLock<BTreeMap<String, Arc<Entry>>> = LazyLock::new(|| {
 fn snapshot(active: [bool; 4]) -> Snapshot {
     let group = |(name, active): (&str, bool)| (name.to_owned(), Arc::new(Group { active, ..Group::named(name) }));
     let groups: Groups = GROUPS.into_iter().zip(active).map(group).collect();
-    Snapshot::new(TOOLS.clone(), groups, &NameSeparator::default())
+    let tools = TOOLS.iter().map(|(name, tool)| (name.as_str().into(), Some(tool.clone()))).collect();
+    Snapshot::default().with_changes(tools, Arc::new(groups), &NameSeparator::default())
 }
 
 fn session(switches: &[(&str, bool)], tools: Option<&[&str]>) -> Session {
@@ -52,7 +53,7 @@ fn session(switches: &[(&str, bool)], tools: Option<&[&str]>) -> Session {
     Session { groups, tools, ..Session::new("s".into(), Time(0)) }
 }
 
-fn names(list: &[Arc<Entry>]) -> Vec<String> {
+fn names(list: &[Arc<ToolRecord>]) -> Vec<String> {
     list.iter().map(|entry| entry.name.to_string()).collect()
 }
 

@@ -24,9 +24,9 @@ on_both_databases!(
         let found: Vec<_> =
             tools.iter().map(|t| (&*t.name, &*t.definition, t.revision, t.created_at.0, t.updated_at.0)).collect();
         assert_eq!((found, version), (vec![("t", "6", 3, 2, 6)], 3));
-        assert!(!store.delete_tool("t", Some(2)).await.unwrap());
-        assert!(store.delete_tool("t", Some(3)).await.unwrap());
-        assert!(!store.delete_tool("t", None).await.unwrap());
+        assert!(store.delete_tool("t", Some(2)).await.unwrap().is_none());
+        assert!(store.delete_tool("t", Some(3)).await.unwrap().is_some());
+        assert!(store.delete_tool("t", None).await.unwrap().is_none());
         assert_eq!(store.tools().await.unwrap(), (vec![], 4), "what changed nothing did not move the version");
     }
 );

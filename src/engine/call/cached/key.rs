@@ -38,7 +38,7 @@ pub fn of(job: &Ongoing, entry: &Entry, scope: CacheScope) -> Option<Key> {
     let parts = Parts {
         tenant: call.tenant.as_str(),
         tool: &call.name,
-        etag: entry.etag(),
+        etag: &entry.etag,
         session,
         arguments,
         context: &call.context,

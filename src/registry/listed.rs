@@ -1,0 +1,88 @@
+//! Tools as responses show them.
+
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use utoipa::openapi::{RefOr, Schema};
+
+use super::ToolRecord;
+use crate::domain::tool::{DefinitionError, UpstreamMetadata};
+use crate::domain::{Paused, Source, Time, ToolDefinition};
+
+/// A tool as a response shows it. Its definition is parsed when it is serialized, so that a long list needs the memory
+/// of one definition.
+#[derive(Debug)]
+pub struct ListedTool {
+    pub(super) record: Arc<ToolRecord>,
+    pub(super) paused: Option<Paused>,
+    pub(super) active: bool,
+    /// Differences between the definition in the request and the stored one.
+    pub warnings: Vec<String>,
+}
+
+impl Serialize for ListedTool {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { record, paused, active, warnings } = self;
+        let (definition, fetched) = (record.definition(), record.fetched());
+        let view = ToolView {
+            definition: &definition,
+            upstream: definition.upstream.as_deref(),
+            source: record.made.source,
+            revision: record.made.revision,
+            active: *active,
+            paused: *paused,
+            definition_error: fetched.error.as_ref(),
+            created_at: record.made.created_at,
+            updated_at: record.made.updated_at,
+            warnings,
+        };
+        view.serialize(serializer)
+    }
+}
+
+impl utoipa::PartialSchema for ListedTool {
+    fn schema() -> RefOr<Schema> {
+        ToolView::schema()
+    }
+}
+
+impl utoipa::ToSchema for ListedTool {
+    fn name() -> std::borrow::Cow<'static, str> {
+        ToolView::name()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        ToolView::schemas(schemas);
+    }
+}
+
+/// A tool as returned by `GET /tools/{name}`.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Tool)]
+pub struct ToolView<'a> {
+    #[serde(flatten)]
+    definition: &'a ToolDefinition,
+    /// Metadata from the upstream MCP server; only for tools of upstream servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<&'a UpstreamMetadata>,
+    /// The source of the definition.
+    source: Source,
+    /// Incremented by every change.
+    revision: i64,
+    /// Whether the tool can be called.
+    active: bool,
+    /// Why the tool is paused; `null` if it is not paused.
+    #[schema(value_type = Option<Object>)]
+    paused: Option<Paused>,
+    /// Why the last response of `definition_url` is not in use; absent if there was no error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    definition_error: Option<&'a DefinitionError>,
+    /// The time of the first declaration.
+    created_at: Time,
+    /// The time of the last change.
+    updated_at: Time,
+    /// Differences between the definition in the request and the stored one; absent if both are equal.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    #[schema(required = false)]
+    warnings: &'a [String],
+}
