@@ -79,7 +79,7 @@ impl List {
         let Ok(mut page) = serde_json::to_value(page) else { return };
         annotations::unpack_all(&mut page);
         let text = page.to_string();
-        self.first_page = Bytes::copy_from_slice(text[1..text.len() - 1].as_bytes());
+        self.first_page = Bytes::copy_from_slice(&text.as_bytes()[1..text.len() - 1]);
     }
 
     fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Deserializer;
-use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::domain::json::{DeserializeWeighed, Scale};
@@ -152,7 +152,8 @@ impl<'de> Visitor<'de> for MetaSeed<'_, '_> {
             match member {
                 Member::Version => once(&mut version, map.next_value_seed(OneOf(&[MODERN]))?)?,
                 Member::Capabilities => once(&mut capabilities, map.next_value_seed(&mut *self.0)?)?,
-                Member::Other => map.next_value_seed(Skipped)?,
+                // Parsed because its numbers are checked, too.
+                Member::Other => drop(map.next_value_seed(&mut *self.0)?),
             }
         }
         Ok(Meta { has_version: version.is_some(), capabilities })
@@ -245,60 +246,6 @@ impl Visitor<'_> for IdSeed {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Id, E> {
         Ok(Id::Text(text.to_owned()))
-    }
-}
-
-/// A value that is checked like every other, but not kept.
-#[derive(Clone, Copy)]
-struct Skipped;
-
-impl<'de> DeserializeSeed<'de> for Skipped {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Skipped {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("any valid JSON value")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element_seed(self)?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        while members.next_entry_seed(self, self)?.is_some() {}
-        Ok(())
     }
 }
 
