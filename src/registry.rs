@@ -11,7 +11,7 @@ use crate::executor::Instances;
 pub mod builder;
 pub mod catalog;
 pub mod check;
-mod checked;
+pub mod checked;
 mod compiled;
 mod declared;
 pub mod definitions;
@@ -20,6 +20,7 @@ pub mod entry;
 pub mod fetched;
 pub mod files;
 pub mod imports;
+mod layer;
 mod layers;
 pub mod listed;
 mod name_map;
@@ -52,7 +53,8 @@ use declared::Declared;
 use discovery::SharedCatalogs;
 use entry::Provenance;
 use fetched::FetchedDefinition;
-use layers::{ChangedNames, Layers};
+use layer::ChangedNames;
+use layers::Layers;
 use tenant::TenantTools;
 
 /// The declaration time of built-in tools. It is constant, so that every node and every start returns the same entity

@@ -13,9 +13,9 @@ use crate::access::Access;
 use crate::domain::call::Coercion;
 use crate::domain::{ExecutorSpec, Source, ToolDefinition, json, tool};
 use crate::engine;
-use crate::registry::fetched::{self, FetchedDefinition};
+use crate::registry::fetched::FetchedDefinition;
 use crate::registry::listed::ToolView;
-use crate::registry::{Fault, ToolRecord, check};
+use crate::registry::{Fault, ToolRecord, check, checked};
 use crate::schema::Violation;
 use crate::store::tools::Precondition;
 
@@ -267,7 +267,7 @@ async fn put(
     fetched: &FetchedDefinition,
     expected: Precondition,
 ) -> HttpResult<bool> {
-    let write = fetched::write_of(definition, fetched, expected).map_err(|_| Problem::internal())?;
+    let write = checked::write_of(definition, fetched, expected).map_err(|_| Problem::internal())?;
     let written = access.store().put_tools(vec![write], state.clock.now()).await?;
     let (registry, has_written) = (state.engine.registry(), written.is_some());
     match written {

@@ -7,7 +7,10 @@ use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 use super::builder::EntryBuilder;
+use super::fetched::{FetchedDefinition, to_store};
 use super::record::Outline;
+use crate::domain::ToolDefinition;
+use crate::store::tools::{Precondition, ToolWrite};
 
 /// The version of the checks. Increased if a release rejects definitions that the previous one accepted.
 const CHECKS: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
@@ -17,6 +20,20 @@ const CHECKS: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
 pub(super) fn mark(text: &str) -> String {
     let digest = Sha256::new_with_prefix(CHECKS).chain_update([0]).chain_update(text).finalize();
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the write of a checked definition.
+///
+/// # Errors
+/// Returns an error if the definition cannot be serialized.
+pub fn write_of(
+    definition: &ToolDefinition,
+    fetched: &FetchedDefinition,
+    expected: Precondition,
+) -> Result<ToolWrite, serde_json::Error> {
+    let text = to_store(definition, fetched)?;
+    let checked = Some(mark(&text));
+    Ok(ToolWrite { name: definition.name.clone(), definition: text, checked, expected })
 }
 
 /// The members of a definition that a record needs.

@@ -18,19 +18,19 @@ pub(super) trait Evict: Send + Sync {
 pub(super) struct CompiledMemory {
     /// Maximum size of the data in bytes; 0 means no limit.
     limit: usize,
-    held: Mutex<Held>,
+    held: Mutex<MemoryState>,
 }
 
 #[derive(Default)]
-struct Held {
+struct MemoryState {
     bytes: usize,
     /// The owners in the order of their next check.
     owners: VecDeque<(Weak<dyn Evict>, usize)>,
 }
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for MemoryState {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Held").field("bytes", &self.bytes).finish_non_exhaustive()
+        formatter.debug_struct("MemoryState").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
@@ -119,6 +119,6 @@ mod tests {
         all.iter().for_each(|data| data.used.store(true, Relaxed));
         let _last = add(&memory, 60);
         assert!(memory.held.lock().unwrap().bytes <= 100);
-        assert_eq!(add(&CompiledMemory::new(0), usize::MAX).evicted.load(Relaxed), false);
+        assert!(!add(&CompiledMemory::new(0), usize::MAX).evicted.load(Relaxed));
     }
 }

@@ -165,7 +165,12 @@ impl Snapshot {
     }
 
     /// Converts a tool to a vendor's format, with all losses; `None` if only the success matters.
-    fn presented(&self, format: Format, record: &Arc<ToolRecord>, is_shown: bool) -> Result<Option<Shown>, LeftOut> {
+    fn presented(
+        &self,
+        format: Format,
+        record: &Arc<ToolRecord>,
+        is_shown: bool,
+    ) -> Result<Option<Presentation>, LeftOut> {
         let left_out = |pointer: String, reason: &str| LeftOut {
             name: record.name.to_string(),
             pointer,
@@ -190,7 +195,7 @@ impl Snapshot {
 }
 
 /// A definition in a vendor's format, with all losses.
-type Shown = (Box<RawValue>, Vec<Loss>);
+type Presentation = (Box<RawValue>, Vec<Loss>);
 
 /// Serializes a value.
 fn raw(value: &Value) -> Box<RawValue> {

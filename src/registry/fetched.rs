@@ -5,10 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::checked;
 use crate::domain::tool::DefinitionError;
 use crate::domain::{Time, ToolDefinition, json};
-use crate::store::tools::{Precondition, ToolWrite};
 
 /// The member of a stored definition that contains the fetched document.
 const STORED: &str = "definition_fetched";
@@ -70,7 +68,7 @@ impl DefinitionOverlay {
 ///
 /// # Errors
 /// Returns an error if the definition cannot be serialized.
-fn to_store(definition: &ToolDefinition, fetched: &FetchedDefinition) -> Result<String, serde_json::Error> {
+pub(super) fn to_store(definition: &ToolDefinition, fetched: &FetchedDefinition) -> Result<String, serde_json::Error> {
     let kept = definition.to_stored()?;
     if *fetched == FetchedDefinition::default() {
         return Ok(kept);
@@ -78,20 +76,6 @@ fn to_store(definition: &ToolDefinition, fetched: &FetchedDefinition) -> Result<
     let mut value: Value = serde_json::from_str(&kept)?;
     value[STORED] = serde_json::to_value(fetched)?;
     serde_json::to_string(&value)
-}
-
-/// Returns the write of a checked definition.
-///
-/// # Errors
-/// Returns an error if the definition cannot be serialized.
-pub fn write_of(
-    definition: &ToolDefinition,
-    fetched: &FetchedDefinition,
-    expected: Precondition,
-) -> Result<ToolWrite, serde_json::Error> {
-    let text = to_store(definition, fetched)?;
-    let checked = Some(checked::mark(&text));
-    Ok(ToolWrite { name: definition.name.clone(), definition: text, checked, expected })
 }
 
 /// Parses the output of [`to_store`].

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::declared::Declared;
-use super::fetched::{self, FetchedDefinition};
-use super::{Registry, check};
+use super::fetched::FetchedDefinition;
+use super::{Registry, check, checked};
 use crate::domain::{Source, Tenant};
 use crate::executor::HttpClient;
 use crate::import::{ImportPlan, ImportedTool, RejectedOperation, Report, Warning};
@@ -115,7 +115,7 @@ async fn register_chunk(
             };
             let names = if expected == Precondition::Absent { &mut report.created } else { &mut report.replaced };
             names.push(name.clone());
-            let write = fetched::write_of(definition, &FetchedDefinition::default(), expected);
+            let write = checked::write_of(definition, &FetchedDefinition::default(), expected);
             writes.push(write.map_err(|error| StoreError::Corrupt(error.to_string()))?);
         }
         registry.warn_shadowed(store.tenant(), &mut report);

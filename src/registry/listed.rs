@@ -1,11 +1,13 @@
-//! Tools as responses show them.
+//! Tools as responses show them, and their entity tags.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use utoipa::openapi::{RefOr, Schema};
 
 use super::ToolRecord;
+use super::entry::etag_of;
 use crate::domain::tool::{DefinitionError, UpstreamMetadata};
 use crate::domain::{Paused, Source, Time, ToolDefinition};
 
@@ -13,11 +15,36 @@ use crate::domain::{Paused, Source, Time, ToolDefinition};
 /// of one definition.
 #[derive(Debug)]
 pub struct ListedTool {
-    pub(super) record: Arc<ToolRecord>,
-    pub(super) paused: Option<Paused>,
-    pub(super) active: bool,
+    record: Arc<ToolRecord>,
+    paused: Option<Paused>,
+    active: bool,
     /// Differences between the definition in the request and the stored one.
     pub warnings: Vec<String>,
+}
+
+impl ToolRecord {
+    /// Returns the public representation of the tool. `active` states whether the caller can call it.
+    #[must_use]
+    pub fn view(self: &Arc<Self>, paused: Option<Paused>, active: bool) -> ListedTool {
+        ListedTool { record: self.clone(), paused, active, warnings: Vec::new() }
+    }
+
+    /// Returns a strong entity tag (RFC 9110, section 8.8.3), which is the same on every node and after a restart.
+    #[must_use]
+    pub fn etag(self: &Arc<Self>) -> &str {
+        self.etag.get_or_init(|| self.tag(None).into())
+    }
+
+    /// Returns the entity tag of the current representation, which differs if the tool is paused or inactive.
+    #[must_use]
+    pub fn etag_now(self: &Arc<Self>, paused: Option<Paused>, active: bool) -> Cow<'_, str> {
+        let tag: Cow<'_, str> = if paused.is_some() { self.tag(paused).into() } else { self.etag().into() };
+        if active { tag } else { etag_of(format!("inactive {tag}").as_bytes()).into() }
+    }
+
+    fn tag(self: &Arc<Self>, paused: Option<Paused>) -> String {
+        etag_of(&serde_json::to_vec(&self.view(paused, true)).unwrap_or_default())
+    }
 }
 
 impl Serialize for ListedTool {
@@ -47,7 +74,7 @@ impl utoipa::PartialSchema for ListedTool {
 }
 
 impl utoipa::ToSchema for ListedTool {
-    fn name() -> std::borrow::Cow<'static, str> {
+    fn name() -> Cow<'static, str> {
         ToolView::name()
     }
 

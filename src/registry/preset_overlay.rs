@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::builder::EntryBuilder;
 use super::entry::Provenance;
-use super::layers::ChangedNames;
+use super::layer::ChangedNames;
 use super::{ToolRecord, check};
 use crate::domain::{Preset, Time};
 use crate::store::presets::StoredPreset;

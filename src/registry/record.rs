@@ -1,6 +1,5 @@
 //! Records: tools as the registry keeps them. A record has what lists and look-ups need, and compiles its tool on use.
 
-use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
@@ -12,10 +11,9 @@ use super::builder::{EntryBuilder, ToolFacts};
 use super::check;
 use super::compiled::Evict;
 use super::declared::Declared;
-use super::entry::{Entry, Provenance, etag_of};
+use super::entry::{Entry, Provenance};
 use super::fetched::FetchedDefinition;
-use super::listed::ListedTool;
-use crate::domain::{ExecutorSpec, Failure, Paused, Session, ToolDefinition};
+use crate::domain::{ExecutorSpec, Failure, Session, ToolDefinition};
 use crate::executor::{Available, ToolRole};
 use crate::schema::lower::{self, Lowered, Target, Unlowerable};
 
@@ -44,7 +42,7 @@ pub struct ToolRecord {
     declared: Declared,
     /// The response of the definition's URL, if it has one.
     remote: Option<Box<Remote>>,
-    etag: OnceLock<Box<str>>,
+    pub(super) etag: OnceLock<Box<str>>,
     builder: Arc<EntryBuilder>,
     entry: ArcSwapOption<Entry>,
     /// Whether the entry was used since the last check of the memory.
@@ -206,12 +204,6 @@ impl ToolRecord {
         self.remote.as_ref().map(|remote| remote.fetched.clone()).unwrap_or_default()
     }
 
-    /// Returns the public representation of the tool. `active` states whether the caller can call it.
-    #[must_use]
-    pub fn view(self: &Arc<Self>, paused: Option<Paused>, active: bool) -> ListedTool {
-        ListedTool { record: self.clone(), paused, active, warnings: Vec::new() }
-    }
-
     /// Returns `true` if the tool's own condition accepts this session. A condition that panics counts as `false`.
     #[must_use]
     pub fn is_available_to(&self, session: &Session) -> bool {
@@ -225,23 +217,6 @@ impl ToolRecord {
     /// Returns `true` if the tool is not quarantined and is in no group or in an active group.
     pub(super) fn is_switched_on(&self, is_active: impl Fn(&str) -> bool) -> bool {
         !self.is_quarantined && (self.groups.is_empty() || self.groups.iter().any(|group| is_active(group)))
-    }
-
-    /// Returns a strong entity tag (RFC 9110, section 8.8.3), which is the same on every node and after a restart.
-    #[must_use]
-    pub fn etag(self: &Arc<Self>) -> &str {
-        self.etag.get_or_init(|| self.tag(None).into())
-    }
-
-    /// Returns the entity tag of the current representation, which differs if the tool is paused or inactive.
-    #[must_use]
-    pub fn etag_now(self: &Arc<Self>, paused: Option<Paused>, active: bool) -> Cow<'_, str> {
-        let tag: Cow<'_, str> = if paused.is_some() { self.tag(paused).into() } else { self.etag().into() };
-        if active { tag } else { etag_of(format!("inactive {tag}").as_bytes()).into() }
-    }
-
-    fn tag(self: &Arc<Self>, paused: Option<Paused>) -> String {
-        etag_of(&serde_json::to_vec(&self.view(paused, true)).unwrap_or_default())
     }
 }
 

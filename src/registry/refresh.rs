@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::fetched::{DefinitionOverlay, FetchedDefinition};
-use super::layers::Layer;
+use super::layer::Layer;
 use super::{Registry, ToolRecord};
 use crate::domain::tool::DefinitionError;
 

@@ -49,7 +49,7 @@ impl Snapshot {
         let (mut by_name, mut aliases, mut systems) =
             (self.by_name.clone(), self.aliases.clone(), self.systems.clone());
         // The aliases of a first snapshot are created together.
-        let mut keeps_aliases = self.len() > 0;
+        let mut keeps_aliases = !self.is_empty();
         for (name, record) in changes {
             let (system, tool) = match record {
                 Some(record) if is_system(&record) => (Some(record), None),

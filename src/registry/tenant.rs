@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::catalog::Catalog;
 use super::declared::Declared;
 use super::entry::Provenance;
-use super::layers::{ChangedNames, Layer};
+use super::layer::{ChangedNames, Layer};
 use super::preset_overlay::PresetOverlays;
 use super::{Registry, ToolRecord, check, checked, fetched};
 use crate::domain::{Group, Groups, Source, Tenant};
@@ -16,6 +16,9 @@ use crate::store::{Store, StoreError};
 
 /// Maximum number of reads if the stored tools change meanwhile.
 const MOST_READS: u32 = 8;
+
+/// Maximum number of definitions that are read at once.
+const PAGE: usize = 500;
 
 /// The tools, presets and groups of one tenant.
 #[derive(Debug, Default)]
@@ -37,8 +40,8 @@ pub(super) struct TenantTools {
 struct StoredTenantTools {
     /// All tools.
     versions: Vec<StoredVersion>,
-    /// The tools that are not published in these versions.
-    changed: HashMap<String, StoredTool>,
+    /// The tools that are not published in these versions, or the reason why they are invalid.
+    changed: HashMap<String, Result<Arc<ToolRecord>, String>>,
     presets: Vec<StoredPreset>,
     groups: Vec<Group>,
     version: i64,
@@ -117,12 +120,11 @@ impl Registry {
             let versions = store.tool_versions().await?;
             let is_new = |stored: &&StoredVersion| self.published(store.tenant(), stored).is_none();
             let names: Vec<&str> = versions.iter().filter(is_new).map(|stored| stored.name.as_str()).collect();
-            let changed = if names.len() * 2 > versions.len() {
-                store.tools().await?.0
-            } else {
-                store.tools_named(&names).await?
-            };
-            let changed = changed.into_iter().map(|tool| (tool.name.clone(), tool)).collect();
+            let mut changed = HashMap::with_capacity(names.len());
+            for page in names.chunks(PAGE) {
+                let tools = store.tools_named(page).await?.into_iter();
+                changed.extend(tools.map(|tool| (tool.name.clone(), self.record(&tool).map(Arc::new))));
+            }
             let (groups, presets) = (store.groups().await?, store.presets().await?);
             // Tools and groups of different versions could activate a tool that was never meant to be callable.
             if reads == MOST_READS || store.tools_version().await? == version {
@@ -141,17 +143,11 @@ impl Registry {
     /// Publishes stored tools and groups. A tool that is no longer valid is skipped and logged. A version older than
     /// the published one changes nothing.
     fn publish_stored(&self, tenant: &Tenant, stored: StoredTenantTools) -> Arc<Catalog> {
-        let StoredTenantTools { versions, changed: read, presets, groups, version } = stored;
+        let StoredTenantTools { versions, changed: mut read, presets, groups, version } = stored;
         let mut fresh = BTreeMap::new();
         for stored in versions {
-            let record = self.published(tenant, &stored).map_or_else(
-                || match read.get(&stored.name) {
-                    Some(tool) => self.record(tool).map(Arc::new).map(Some),
-                    None => Ok(None),
-                },
-                |record| Ok(Some(record)),
-            );
-            match record {
+            let record = read.remove(&stored.name).or_else(|| self.published(tenant, &stored).map(Ok));
+            match record.transpose() {
                 Ok(record) => fresh.extend(record.map(|record| (record.name.clone(), record))),
                 Err(reason) => {
                     tracing::error!(tool = stored.name, reason, "a registered tool is invalid and was skipped");

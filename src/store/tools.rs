@@ -84,8 +84,8 @@ const REPLACE_REVISION: &str = "UPDATE tools SET definition = $3, checked = $4, 
     updated_at = $5 WHERE tenant = $1 AND name = $2 AND revision = $6";
 const WRITTEN: &str = " RETURNING revision, created_at";
 const COLUMNS: &str = "SELECT name, definition, revision, created_at, updated_at, checked FROM tools WHERE tenant = ";
-/// Maximum number of names in one statement.
-const MAX_NAMES: usize = 500;
+/// Maximum number of rows that are read at once.
+const PAGE: i64 = 500;
 
 type ToolRow = (String, String, i64, Time, Time, Option<String>);
 
@@ -96,28 +96,32 @@ impl From<ToolRow> for StoredTool {
 }
 
 impl Store {
-    /// Returns the names and versions of all registered tools, by name.
+    /// Returns the names and versions of all registered tools, by name. They are read in pages, because rows take much
+    /// more memory than their values.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn tool_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
-        const SQL: &str = "SELECT name, revision, updated_at FROM tools WHERE tenant = $1 ORDER BY name";
-        let rows = self.read(SQL).all().await?.into_iter();
-        Ok(rows.map(|(name, revision, updated_at)| StoredVersion { name, revision, updated_at }).collect())
+        const SQL: &str =
+            "SELECT name, revision, updated_at FROM tools WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3";
+        let (mut versions, mut last) = (Vec::new(), String::new());
+        loop {
+            let page: Vec<(String, i64, Time)> = self.read(SQL).bind(&last).bind(PAGE).all().await?;
+            let Some((name, ..)) = page.last() else { return Ok(versions) };
+            last.clone_from(name);
+            let page = page.into_iter();
+            versions.extend(page.map(|(name, revision, updated_at)| StoredVersion { name, revision, updated_at }));
+        }
     }
 
-    /// Returns the registered tools of these names.
+    /// Returns the registered tools of these names, which are at most a few hundred.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn tools_named(&self, names: &[&str]) -> Result<Vec<StoredTool>, StoreError> {
-        let mut tools = Vec::with_capacity(names.len());
-        for names in names.chunks(MAX_NAMES) {
-            let query = self.db.read(COLUMNS).push_bind(&self.tenant).push(" AND name IN ").push_list(names);
-            let rows: Vec<ToolRow> = query.all().await?;
-            tools.extend(rows.into_iter().map(StoredTool::from));
-        }
-        Ok(tools)
+        let query = self.db.read(COLUMNS).push_bind(&self.tenant).push(" AND name IN ").push_list(names).uncached();
+        let rows: Vec<ToolRow> = query.all().await?;
+        Ok(rows.into_iter().map(StoredTool::from).collect())
     }
 
     /// Returns all registered tools and their version.

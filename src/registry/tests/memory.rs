@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Time, ToolDefinition};
-use crate::registry::fetched::{FetchedDefinition, write_of};
+use crate::registry::checked::write_of;
+use crate::registry::fetched::FetchedDefinition;
 use crate::registry::{Snapshot, ToolRecord, checked};
 use crate::store::tools::{Precondition, StoredTool, ToolWrite};
 

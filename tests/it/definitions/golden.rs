@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use clap::ValueEnum;
-use serde_json::{Value, json};
+use serde_json::json;
 use toolpost::domain::ToolDefinition;
 use toolpost::formats::definitions::{self, Format, PresentedTool, prompt};
 
@@ -40,9 +40,9 @@ fn the_tools_of_each_format_are_as_they_were_looked_at() {
     for &format in Format::value_variants().iter().filter(|format| !matches!(format, Format::Native | Format::Prompt)) {
         let definitions = tools.iter().map(|tool| {
             let told = PresentedTool { name: &tool.name, definition: tool, schema: &tool.input_schema };
-            definitions::definition(format, &told).0
+            serde_json::value::to_raw_value(&definitions::definition(format, &told).0).unwrap()
         });
-        let list = Value::Array(definitions::tools(format, definitions.collect()));
+        let list = serde_json::to_value(definitions::tools(format, definitions.collect())).unwrap();
         let name = serde_json::to_value(format).unwrap();
         let path = format!("tests/fixtures/definitions/{}.json", name.as_str().unwrap());
         same_as_file(&path, &(serde_json::to_string_pretty(&list).unwrap() + "\n"), HOW);
