@@ -98,7 +98,7 @@ impl FastPath {
     fn has_no_headers(&self, name: Option<&str>) -> bool {
         let snapshot = self.server.0.engine.registry().default_shelf().snapshot();
         let entry = name.and_then(|name| snapshot.find(name));
-        entry.is_none_or(|entry| !headers::has_annotation(&entry.definition.input_schema))
+        entry.is_none_or(|tool| !headers::has_annotation(&tool.definition().input_schema))
     }
 
     /// Answers a request.
