@@ -106,7 +106,7 @@ async fn requests(
 
 /// Forwards responses while the fate of the connection is [`Fate::Whole`].
 async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fate: watch::Receiver<Fate>) -> io::Result<()> {
-    let mut answer = Vec::new();
+    let (mut answer, mut end) = (Vec::new(), End::default());
     loop {
         answer.clear();
         let read = tokio::select! {
@@ -117,22 +117,40 @@ async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fate: watc
         if read == 0 {
             return to.shutdown().await;
         }
+        end.extend(&answer);
         let is_whole = *fate.borrow() == Fate::Whole;
         if is_whole {
             to.write_all(&answer).await?;
-        } else if is_ready(&answer) {
+        } else if end.is_ready() {
             return Ok(());
         }
     }
     drop(to);
     // The server finishes its statement.
-    while !is_ready(&answer) {
+    let mut end = End::default();
+    while !end.is_ready() {
         answer.clear();
         if from.read_buf(&mut answer).await? == 0 {
             break;
         }
+        end.extend(&answer);
     }
     Ok(())
+}
+
+/// The last bytes of a response, which may arrive in several parts.
+#[derive(Default)]
+struct End(Vec<u8>);
+
+impl End {
+    fn extend(&mut self, part: &[u8]) {
+        self.0.extend(part);
+        self.0.drain(..self.0.len().saturating_sub(READY_FOR_QUERY.len() + 1));
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.starts_with(READY_FOR_QUERY) && self.0.len() > READY_FOR_QUERY.len()
+    }
 }
 
 async fn cut_at_once(fate: &mut watch::Receiver<Fate>) {
@@ -140,10 +158,6 @@ async fn cut_at_once(fate: &mut watch::Receiver<Fate>) {
         // The client is disconnected, and the fate no longer changes.
         std::future::pending::<()>().await;
     }
-}
-
-fn is_ready(answer: &[u8]) -> bool {
-    answer.len() > READY_FOR_QUERY.len() && answer[..answer.len() - 1].ends_with(READY_FOR_QUERY)
 }
 
 /// A parser that recognizes commits among the messages of a client.
@@ -199,7 +213,7 @@ impl Reader {
 
 fn writes(statement: &[u8]) -> bool {
     let statement = String::from_utf8_lossy(statement).to_uppercase();
-    ["INSERT", "UPDATE", "DELETE"].iter().any(|word| statement.contains(word))
+    ["INSERT", "UPDATE", "DELETE", "JOURNAL_COMMIT"].iter().any(|word| statement.contains(word))
 }
 
 #[cfg(test)]
@@ -209,6 +223,18 @@ mod tests {
     use super::*;
     use crate::support::pg_proxy::PgProxy;
     use crate::support::{Backend, Database, eventually};
+
+    #[test]
+    fn end_of_a_response_is_found_however_it_is_split() {
+        let answer = [b"C\0\0\0\x0dSELECT 1\0".as_slice(), READY_FOR_QUERY, b"I"].concat();
+        for at in 0..=answer.len() {
+            let mut end = End::default();
+            end.extend(&answer[..at]);
+            assert_eq!(end.is_ready(), at == answer.len());
+            end.extend(&answer[at..]);
+            assert!(end.is_ready(), "{at}");
+        }
+    }
 
     #[tokio::test]
     async fn a_commit_is_made_and_its_answer_is_lost() {
