@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::calls::CallFilter;
 use super::codec::{self, CallRow};
+use super::query::Query;
 use super::{Store, StoreError};
 use crate::domain::{AllowList, Call, Code, Phase, Status, Time};
 #[cfg(feature = "internals")]
@@ -94,6 +95,30 @@ impl HistoryFilter {
     /// Returns `true` if rows must be decoded to check the conditions.
     fn is_checked_on_calls(&self) -> bool {
         self.phase.is_some_and(|phase| phase != Phase::Done) || self.min_duration_ms.is_some() || !self.words.is_empty()
+    }
+
+    /// Creates the query that checks the columns of these calls.
+    fn check<'s>(&self, store: &'s Store, ids: &[Uuid]) -> Query<'s> {
+        let Self { calls, code, phase, parent, min_duration_ms, .. } = self;
+        let CallFilter { session, batch_id, name, status, since, until, .. } = calls;
+        let size = "SELECT id, tool, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls";
+        let mut query = store.db.read(size).push(" WHERE ").push_calls(["shard", "id"], ids).push(" AND tenant = ");
+        query = query
+            .push_bind(store.tenant())
+            .push_some(" AND session = ", session.as_ref())
+            .push_some(" AND batch_id = ", *batch_id)
+            .push_some(" AND tool = ", name.as_deref().map(codec::indexed_name))
+            .push_some(" AND status = ", status.map(codec::status_number))
+            .push_some(" AND code = ", code.map(codec::code_number))
+            .push_some(" AND parent = ", *parent)
+            .push_some(" AND created_at >= ", *since)
+            .push_some(" AND created_at < ", *until);
+        if *phase == Some(Phase::Done) || min_duration_ms.is_some() {
+            query = query.push(" AND status > 1");
+        }
+        let least = min_duration_ms.filter(|least| *least > 0);
+        // `+ 0` keeps SQLite from the index of durations, whose range may have most calls.
+        query.push_some(" AND slow + 0 >= ", least.map(codec::duration_class)).push(" ORDER BY id DESC")
     }
 
     /// Returns `true` if the call matches the conditions that no column has.
@@ -186,16 +211,28 @@ impl Store {
                 IndexPath::Word(word) => search::rows(self, word, Uuid::max(), 1..=4),
                 _ => path.query(self, filter.range(), WINDOW),
             };
-            let lines: Vec<String> = match &self.db {
-                Db::Postgres(_) => query.prefixed("EXPLAIN ").column().await?,
-                Db::Sqlite(_) => {
-                    let rows: Vec<(i64, i64, i64, String)> = query.prefixed("EXPLAIN QUERY PLAN ").all().await?;
-                    rows.into_iter().map(|(.., detail)| detail).collect()
-                }
-            };
-            plans.push(lines.join("\n"));
+            plans.push(self.plan(query).await?);
         }
         Ok(plans)
+    }
+
+    /// Returns the database's plan of the query that checks calls.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn history_check_plan(&self, filter: &HistoryFilter, ids: &[Uuid]) -> Result<String, StoreError> {
+        self.plan(filter.check(self, ids)).await
+    }
+
+    async fn plan(&self, query: Query<'_>) -> Result<String, StoreError> {
+        let lines: Vec<String> = match &self.db {
+            Db::Postgres(_) => query.prefixed("EXPLAIN ").column().await?,
+            Db::Sqlite(_) => {
+                let rows: Vec<(i64, i64, i64, String)> = query.prefixed("EXPLAIN QUERY PLAN ").all().await?;
+                rows.into_iter().map(|(.., detail)| detail).collect()
+            }
+        };
+        Ok(lines.join("\n"))
     }
 }
 
@@ -246,27 +283,7 @@ impl PageBuilder<'_> {
 
     /// Returns those of the calls whose columns match, newest first, with their sizes in bytes.
     async fn matching(&self, ids: &[Uuid]) -> Result<Vec<(Uuid, i64)>, StoreError> {
-        let HistoryFilter { calls, code, phase, parent, min_duration_ms, .. } = self.filter;
-        let CallFilter { session, batch_id, name, status, since, until, .. } = calls;
-        let size = "SELECT id, tool, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls";
-        let mut query =
-            self.store.db.read(size).push(" WHERE ").push_calls(["shard", "id"], ids).push(" AND tenant = ");
-        query = query
-            .push_bind(self.store.tenant())
-            .push_some(" AND session = ", session.as_ref())
-            .push_some(" AND batch_id = ", *batch_id)
-            .push_some(" AND tool = ", name.as_deref().map(codec::indexed_name))
-            .push_some(" AND status = ", status.map(codec::status_number))
-            .push_some(" AND code = ", code.map(codec::code_number))
-            .push_some(" AND parent = ", *parent)
-            .push_some(" AND created_at >= ", *since)
-            .push_some(" AND created_at < ", *until);
-        if *phase == Some(Phase::Done) || min_duration_ms.is_some() {
-            query = query.push(" AND status > 1");
-        }
-        let least = min_duration_ms.filter(|least| *least > 0);
-        query = query.push_some(" AND slow >= ", least.map(codec::duration_class));
-        let mut rows: Vec<(Uuid, String, i64)> = query.push(" ORDER BY id DESC").uncached().all().await?;
+        let mut rows: Vec<(Uuid, String, i64)> = self.filter.check(self.store, ids).uncached().all().await?;
         // A name in the column may be that of a tool that was found later.
         rows.retain(|(_, tool, _)| self.allowed.is_none_or(|allowed| allowed.has(tool)));
         Ok(rows.into_iter().map(|(id, _, size)| (id, size)).collect())

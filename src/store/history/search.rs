@@ -98,10 +98,8 @@ impl Stores {
         }
         for _ in 0..MAX_STEPS {
             let began = Instant::now();
-            let mut commits: Vec<(i64, Vec<u8>)> = {
-                let query = self.db.read(COMMITS).bind(codec::shard_column(shard)).bind(pos).bind(MAX_COMMITS);
-                query.all().await?
-            };
+            let query = self.db.read(COMMITS).bind(codec::shard_column(shard)).bind(pos).bind(MAX_COMMITS);
+            let mut commits: Vec<(i64, Vec<u8>)> = query.all().await?;
             let mut calls = 0;
             let step = commits.iter().take_while(|(_, ids)| {
                 let has_room = calls < STEP_CALLS;
@@ -156,15 +154,8 @@ impl Stores {
     /// Inserts the rows and records the progress. Returns `false` if another node did.
     async fn insert_words(&self, rows: &[WordRow], from: i64, until: i64) -> Result<bool, StoreError> {
         let inserted = self.db.transaction(async |transaction| {
-            if transaction
-                .query(MOVE)
-                .bind(from)
-                .bind(until)
-                .bind(codec::shard_column(Shard::of_position(until)))
-                .execute()
-                .await?
-                == 0
-            {
+            let shard = codec::shard_column(Shard::of_position(until));
+            if transaction.query(MOVE).bind(from).bind(until).bind(shard).execute().await? == 0 {
                 return Ok(None);
             }
             for rows in rows.chunks(INSERT_ROWS) {
@@ -266,6 +257,7 @@ async fn indexed(
     let mut last = before.map_or(last, |before| last.min(period(before)));
     // A row with a newer call may have older ones of the same span, too.
     let mut bound = before.map_or(Uuid::max(), end_of_span);
+    let is_within = |id: &Uuid| *id >= since && before.is_none_or(|last| *id < last);
     let (mut ids, mut periods) = (Vec::new(), 1);
     while last >= first {
         let from = first.max(last.saturating_sub(periods - 1));
@@ -273,9 +265,7 @@ async fn indexed(
         let reached = rows.last().map(|(newest, _)| *newest).filter(|_| rows.len() == READ_ROWS);
         for (newest, others) in rows {
             let all = codec::split_ids(&others.unwrap_or_default());
-            ids.extend(
-                all.into_iter().chain([newest]).filter(|id| *id >= since && before.is_none_or(|last| *id < last)),
-            );
+            ids.extend(all.into_iter().chain([newest]).filter(is_within));
         }
         if let Some(reached) = reached {
             bound = reached;
