@@ -22,6 +22,8 @@ RUN mkdir -p src benches tests/it \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --locked --profile "$PROFILE" --bin toolpost \
     && rm src/lib.rs src/main.rs
+COPY build.rs build.rs
+COPY console console
 COPY migrations migrations
 COPY src src
 # What was copied is older than what was made of the empty crate.

@@ -16,10 +16,13 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use toolpost::app::App;
 use toolpost::config::Config;
-use toolpost::domain::json as reading;
+use toolpost::domain::call::CallRecord;
+use toolpost::domain::tool::read_definition;
+use toolpost::domain::{Call, Source, Time, json as reading};
 use toolpost::formats::native::ToolCall;
 use toolpost::formats::stream::partial::Partial;
 use toolpost::formats::stream::{Parser, StreamEvent};
+use toolpost::policies::{Input, Policy, PolicySource, evaluate};
 use toolpost::schema::lower::{Target, lower};
 use toolpost::schema::{self, Role};
 
@@ -160,5 +163,37 @@ fn whole(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, parts, streams, lowering, whole);
+/// Ten policies, none of which matches, as for most calls.
+fn policies(criterion: &mut Criterion) {
+    let conditions = [
+        "tool.name == 'pay' && args.amount > 100",
+        "tool.name.startsWith('deploy.')",
+        "tool.annotations.destructive && now.getHours() < 6 && tool.name == 'drop'",
+        "has(args.to) && !args.to.endsWith('@example.com')",
+        "'finance' in tool.groups",
+        "args.count > 1000",
+        "args.text.contains('password')",
+        "caller.subject == 'mallory'",
+        "session.id == 'none'",
+        "call.priority > 9",
+    ];
+    let compile = |(place, when): (usize, &&str)| {
+        let definition = json!({"name": format!("p{place}"), "when": when, "effect": "deny"});
+        let definition = serde_json::from_value(definition).expect("it is a policy");
+        Arc::new(Policy::compile(definition, PolicySource::Api, Time(0)).expect("it compiles"))
+    };
+    let policies: Vec<Arc<Policy>> = conditions.iter().enumerate().map(compile).collect();
+    let arguments = Arc::new(reading::parse(ARGUMENTS.as_bytes()).expect("it is JSON"));
+    let call: Call =
+        CallRecord::accepted(uuid::Uuid::nil(), "echo".into(), None, arguments.clone(), Time(0), "node".into()).into();
+    let definition = read_definition(tool()).expect("it is a definition");
+    criterion.bench_function("ten policies that do not match", |bench| {
+        bench.iter(|| {
+            let input = Input::new(&call, Some((&definition, Source::Api)), &arguments, Time(0));
+            assert_eq!(evaluate(black_box(&policies), &input), None);
+        });
+    });
+}
+
+criterion_group!(benches, parts, streams, lowering, policies, whole);
 criterion_main!(benches);

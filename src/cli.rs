@@ -9,7 +9,9 @@ use crate::store::{StoreError, Stores};
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
+mod approvals;
 mod call;
+mod demo;
 mod doctor;
 mod error;
 mod export;
@@ -29,6 +31,7 @@ use options::Options;
 const EXAMPLES: &str = "\
 Examples:
   toolpost serve                                        run the service with an SQLite file in your data folder
+  toolpost demo                                         try the console with a few tools and a stream of calls
   toolpost serve --listen 127.0.0.1:0 --tools examples/tools
   toolpost call calculate '{\"expression\": \"6 * 7\"}'     run one call without a server
   toolpost tools list
@@ -37,6 +40,7 @@ Examples:
   toolpost import openapi petstore.yaml --dry-run       preview the tools of an API description
   toolpost stats --json
   toolpost export --since 2026-01-01 --out calls.ndjson
+  toolpost approvals list                               show the calls that wait for a person
   toolpost keys create --scope call --scope read --expires 30d
   toolpost doctor                                       check the setup
 
@@ -64,6 +68,8 @@ struct Cli {
 enum Command {
     /// Run the service
     Serve(serve::Args),
+    /// Run a service with a few tools and a stream of calls, to try the console
+    Demo(demo::Args),
     /// Run one call without a server, on the same database
     Call(call::Args),
     /// Serve the tools to an MCP client over standard input and output
@@ -76,6 +82,8 @@ enum Command {
     Stats(stats::Args),
     /// Write calls as NDJSON: one ToolCall per line, oldest first, also while the service runs
     Export(export::Args),
+    /// List calls that wait for approval, and decide about them
+    Approvals(approvals::Args),
     /// Create, list and revoke API keys; show the signing secret of outgoing requests
     Keys(keys::Args),
     /// Check the setup and suggest fixes
@@ -138,12 +146,14 @@ fn run_to_end(cli: Cli) -> Exit {
 async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
     match command {
         Command::Serve(args) => serve::run(args, &options).await,
+        Command::Demo(args) => demo::run(args, &options).await,
         Command::Call(args) => call::run(args, &options).await,
         Command::Mcp => serve_mcp(&options).await,
         Command::Tools(args) => tools::run(args, &options).await,
         Command::Import(args) => import::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
         Command::Export(args) => export::run(args, &options).await,
+        Command::Approvals(args) => approvals::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
         Command::Doctor(args) => doctor::run(args, &options).await,
         Command::Healthcheck(args) => healthcheck::run(args, &options).await,

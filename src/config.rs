@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::domain::caller::JwtConfig;
 use crate::domain::limits::{PauseRule, ServerLimits};
+use crate::domain::policy::PolicyDefinition;
 pub use crate::domain::secret::SecretString;
 use crate::domain::tenant::TenantLimits;
 use crate::domain::{HookDefinition, NameSeparator};
@@ -28,7 +29,7 @@ pub const DEFAULTS: &str = include_str!("defaults.toml");
 const MIN_RETENTION_MS: u64 = 2 * 24 * 60 * 60 * 1000;
 
 /// All settings.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// The HTTP server.
@@ -47,6 +48,8 @@ pub struct Config {
     pub events: EventsConfig,
     /// Quotas of each tenant.
     pub tenants: TenantLimits,
+    /// Approvals.
+    pub approvals: ApprovalConfig,
     /// The result cache.
     pub cache: CacheConfig,
     /// Per-session instances of tools that are created by factories.
@@ -81,6 +84,9 @@ pub struct Config {
     pub context: SecretObjects,
     /// Default and maximum limits of calls.
     pub limits: ServerLimits,
+    /// Policies of all tenants, which come before the stored ones.
+    #[serde(default)]
+    pub policies: Vec<PolicyDefinition>,
     /// Hooks around calls.
     #[serde(default)]
     pub hooks: Vec<HookDefinition>,
@@ -91,7 +97,7 @@ pub struct Config {
 }
 
 /// Settings of secrets for tools.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretsConfig {
     /// A file of `NAME=value` lines; empty for none.
@@ -111,11 +117,19 @@ impl std::fmt::Debug for SecretObjects {
     }
 }
 
+/// Shows the names alone.
+impl Serialize for SecretObjects {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.keys())
+    }
+}
+
 /// Settings of the database.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreConfig {
     /// URL of the database; empty for a SQLite file in the user's data folder.
+    #[serde(serialize_with = "scheme")]
     pub database_url: String,
     /// Timeout for requests that wait for an unavailable database.
     pub patience_ms: u64,
@@ -124,7 +138,7 @@ pub struct StoreConfig {
 }
 
 /// Settings of the queue of detached calls.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueConfig {
     /// Maximum number of detached calls, queued and running.
@@ -134,7 +148,7 @@ pub struct QueueConfig {
 }
 
 /// Settings of the heartbeat and lease of this node.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeConfig {
     /// Interval between heartbeats.
@@ -146,7 +160,7 @@ pub struct NodeConfig {
 }
 
 /// Settings of streamed arguments.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamsConfig {
     /// Maximum time between two chunks.
@@ -154,15 +168,25 @@ pub struct StreamsConfig {
 }
 
 /// Settings of the memory of registered tools.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegistryConfig {
     /// Maximum memory of compiled tools and rendered lists in bytes; 0 disables the limit.
     pub compiled_bytes: usize,
 }
 
+/// Settings of approvals.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApprovalConfig {
+    /// Whether the key or subject that made a call may approve it.
+    pub allow_self: bool,
+    /// URL that receives `approval.requested` and `approval.decided`; empty for none.
+    pub notify_url: String,
+}
+
 /// Settings of the result cache.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheConfig {
     /// Maximum memory of cached results; 0 disables the cache.
@@ -170,7 +194,7 @@ pub struct CacheConfig {
 }
 
 /// Settings of per-session instances of tools that are created by factories.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InstancesConfig {
     /// Timeout after which an unused instance is dropped.
@@ -178,7 +202,7 @@ pub struct InstancesConfig {
 }
 
 /// Settings of event streams.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventsConfig {
     /// Maximum number of open event streams.
@@ -188,7 +212,7 @@ pub struct EventsConfig {
 }
 
 /// Settings of sessions.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionsConfig {
     /// Time after which an idle session is deleted; 0 keeps sessions forever.
@@ -196,7 +220,7 @@ pub struct SessionsConfig {
 }
 
 /// Settings of the retention of calls and events.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionConfig {
     /// Retention of calls after their end; 0 keeps them forever.
@@ -211,6 +235,11 @@ pub struct RetentionConfig {
     pub pause_ms: u64,
 }
 
+/// The URL can contain a password, so only its scheme is shown.
+fn scheme<S: Serializer>(url: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(url.split_once(':').map_or("", |(scheme, _)| scheme))
+}
+
 fn long_enough<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     match u64::deserialize(deserializer)? {
         short if (1..MIN_RETENTION_MS).contains(&short) => {
@@ -223,7 +252,7 @@ fn long_enough<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Err
 }
 
 /// Settings of authentication.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuthConfig {
     /// Disables authentication.
@@ -237,7 +266,7 @@ pub struct AuthConfig {
 }
 
 /// Settings of the Model Context Protocol at `/mcp`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpConfig {
     /// Host names under which clients reach `/mcp`, in addition to the names of this machine.
@@ -251,7 +280,7 @@ pub struct McpConfig {
 }
 
 /// Settings of the lifecycle of upstream MCP servers.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpServersConfig {
     /// A JSON file with `mcpServers`; empty for none.
@@ -273,7 +302,7 @@ pub struct McpServersConfig {
 }
 
 /// Settings of the log.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// Format of the log.
@@ -283,7 +312,7 @@ pub struct Log {
 }
 
 /// Settings of traces.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Telemetry {
     /// Endpoint for traces (OTLP/HTTP); empty to disable them.
@@ -293,7 +322,7 @@ pub struct Telemetry {
 }
 
 /// A format of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// Text for people.

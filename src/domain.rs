@@ -1,5 +1,7 @@
 //! The domain model: tools, calls, outcomes, failures, events and statistics. These modules do no I/O.
 
+pub mod approval;
+pub mod budget;
 pub mod call;
 pub mod caller;
 pub mod clock;
@@ -16,6 +18,7 @@ pub mod json;
 pub mod limits;
 pub mod naming;
 pub mod outcome;
+pub mod policy;
 pub mod preset;
 pub mod process;
 pub mod schemas;
@@ -29,8 +32,9 @@ pub mod tool;
 pub mod truncation;
 pub mod upstream;
 
+pub use approval::{Approval, ApprovalDecision, ApprovalSpec, ApprovalStatus, Decision, RequiredBy};
 pub use call::{Call, CallRequest, Phase, Progress, Status};
-pub use caller::{AllowList, Caller, Scope, Scopes};
+pub use caller::{AllowList, Caller, Identity, Scope, Scopes};
 pub use clock::{Clock, IdGenerator};
 pub use convert::{ToolOutput, outcome_of};
 pub use cursor::{Cursor, Shard};

@@ -10,19 +10,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::access::Access;
+use crate::budgets::Budgets;
 use crate::dispatch::Slots;
 use crate::domain::{Clock, IdGenerator, Tenant};
 use crate::hooks::Hooks;
+use crate::policies::Policies;
 use crate::registry::Registry;
 use crate::store::{Journal, StoreError, Stores};
 
 mod admission;
+mod approval_notices;
+mod approvals;
 mod argument_chunks;
 pub mod argument_stream;
 mod bulk_cancel;
@@ -50,6 +54,7 @@ mod submit;
 mod tests;
 
 pub use admission::AdmissionControl;
+pub use approvals::{Approvals, DecideError, DecisionRequest};
 pub use argument_chunks::ChunkAnswer;
 pub use argument_stream::{ArgumentChunk, ArgumentStream, ArgumentStreamError, CompleteArguments};
 pub use bulk_cancel::CancelFilter;
@@ -68,6 +73,7 @@ pub use settings::{Load, Settings};
 pub use submission::{KeyedError, Mode, Submission, SubmitError, Wait};
 pub use submit::Keyed;
 
+use approval_notices::ApprovalNotices;
 use argument_chunks::ChunkReceiver;
 use call::cached::Results;
 use call::interrupt::Shutdown;
@@ -105,6 +111,8 @@ pub struct Engine {
     results: Results,
     sessions: SessionCalls,
     notices: NoticeBoard,
+    /// Changes of the registry.
+    tool_changes: watch::Receiver<u64>,
     tasks: TaskTracker,
     shutdown: Shutdown,
 }
@@ -121,6 +129,7 @@ impl Engine {
     ) -> Self {
         let live = LiveCalls::default();
         let notices = NoticeBoard::new(stores.clone(), ids.clone(), settings.node.clone());
+        let tool_changes = registry.changes();
         Self {
             registry,
             journal,
@@ -136,6 +145,7 @@ impl Engine {
             results: Results::new(settings.results_bytes, clock.clone()),
             sessions: SessionCalls::default(),
             notices,
+            tool_changes,
             tasks: TaskTracker::new(),
             shutdown: Shutdown::default(),
             clock,
@@ -154,9 +164,39 @@ impl Engine {
         &self.settings.hooks
     }
 
+    /// Returns the budgets for calls.
+    pub fn budgets(&self) -> &Arc<Budgets> {
+        &self.settings.budgets
+    }
+
+    /// Returns the policies for calls.
+    pub fn policies(&self) -> &Arc<Policies> {
+        &self.settings.policies
+    }
+
     /// Returns this node's table of paused tools.
     pub fn pauses(&self) -> &Pauses {
         &self.pauses
+    }
+
+    /// Returns the interface for decisions about calls that wait for approval.
+    pub fn approvals(&self) -> Approvals<'_> {
+        let Self { registry, stores, clock, ids, inbox, settings, .. } = self;
+        Approvals {
+            registry,
+            stores,
+            clock,
+            ids,
+            inbox,
+            policies: &settings.policies,
+            notices: self.approval_notices(),
+            allows_self: settings.allows_self_approval,
+        }
+    }
+
+    fn approval_notices(&self) -> ApprovalNotices<'_> {
+        let Self { ids, clock, settings: Settings { approvals_url, callbacks_kick, .. }, .. } = self;
+        ApprovalNotices { ids, clock, url: approvals_url.as_ref(), callbacks_kick }
     }
 
     fn shared_pauses(&self) -> SharedPauses<'_> {

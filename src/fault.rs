@@ -16,6 +16,10 @@ pub enum Point {
     BeforeSettle,
     /// After that commit, before the caller is notified.
     AfterSettle,
+    /// Before an approval is requested, decided or expired in its row.
+    BeforeApproval,
+    /// After that commit, before the decider is answered and the call reads its approval.
+    AfterApproval,
 }
 
 #[cfg(feature = "fault-points")]

@@ -31,13 +31,16 @@ use crate::store::{Journal, Stores};
 use crate::telemetry::{Metrics, Tracer};
 use crate::upstreams::Upstreams;
 
+mod approvals;
 mod arguments;
 mod auth;
+mod budgets;
 mod call_body;
 mod call_response;
 mod calls;
 mod cancel_calls;
 mod client_address;
+mod console;
 mod control;
 mod cors;
 mod docs;
@@ -57,6 +60,7 @@ mod model_stream;
 mod openapi_common;
 mod openapi_patches;
 mod operations;
+mod policies;
 mod presets;
 mod problem;
 mod range;
@@ -71,6 +75,7 @@ mod server;
 mod sessions;
 mod stats;
 mod subscribers;
+mod system;
 mod timed_io;
 mod tool_list;
 mod tools;
@@ -127,6 +132,11 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(tools::validate))
         .routes(routes!(hooks::list, hooks::create))
         .routes(routes!(hooks::read, hooks::delete))
+        .routes(routes!(budgets::list, budgets::create))
+        .routes(routes!(budgets::read, budgets::put, budgets::delete))
+        .routes(routes!(policies::list, policies::create))
+        .routes(routes!(policies::read, policies::put, policies::delete))
+        .routes(routes!(policies::test::test))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::read, keys::revoke))
         .routes(routes!(imports::openapi))
@@ -150,6 +160,9 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(control::cancel))
         .routes(routes!(cancel_calls::cancel_matching))
         .routes(routes!(rerun::rerun))
+        .routes(routes!(approvals::decide))
+        .routes(routes!(approvals::page))
+        .routes(routes!(approvals::events))
         .routes(routes!(control::progress))
         .routes(routes!(control::result))
         .routes(routes!(events::of_all))
@@ -162,6 +175,10 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::render::messages))
         .routes(routes!(sessions::render::prompt))
         .routes(routes!(mcp::post, mcp::stream, mcp::end))
+        .routes(routes!(console::login::login))
+        .routes(routes!(console::login::logout))
+        .routes(routes!(console::login::whoami))
+        .routes(routes!(system::read))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
         .routes(routes!(operations::metrics))
@@ -190,6 +207,7 @@ fn service(
     let gate = auth::Gate::new(state.clone(), &document);
     let router = router
         .merge(docs::router())
+        .merge(console::router())
         .fallback(async || Problem::not_found("no such path; see /openapi.json"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed())
         .with_state(state.clone());

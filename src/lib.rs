@@ -159,6 +159,8 @@ mod access;
 #[cfg(not(feature = "internals"))]
 mod auth;
 #[cfg(not(feature = "internals"))]
+mod budgets;
+#[cfg(not(feature = "internals"))]
 mod callbacks;
 #[cfg(not(feature = "internals"))]
 mod dispatch;
@@ -179,6 +181,8 @@ mod lifecycle;
 #[cfg(not(feature = "internals"))]
 mod mcp;
 #[cfg(not(feature = "internals"))]
+mod policies;
+#[cfg(not(feature = "internals"))]
 mod policy;
 #[cfg(not(feature = "internals"))]
 mod registry;
@@ -195,6 +199,8 @@ mod upstreams;
 pub mod access;
 #[cfg(feature = "internals")]
 pub mod auth;
+#[cfg(feature = "internals")]
+pub mod budgets;
 #[cfg(feature = "internals")]
 pub mod callbacks;
 #[cfg(feature = "internals")]
@@ -215,6 +221,8 @@ pub mod import;
 pub mod lifecycle;
 #[cfg(feature = "internals")]
 pub mod mcp;
+#[cfg(feature = "internals")]
+pub mod policies;
 #[cfg(feature = "internals")]
 pub mod policy;
 #[cfg(feature = "internals")]

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::domain::tenant::TenantLimits;
 use crate::domain::{Tenant, Time};
 
+pub mod approvals;
+pub mod budgets;
 pub mod callbacks;
 pub mod calls;
 mod codec;
@@ -28,6 +30,7 @@ pub mod nodes;
 pub mod notices;
 pub mod partitions;
 pub mod pauses;
+pub mod policies;
 pub mod presets;
 mod query;
 mod quota;

@@ -2,6 +2,7 @@
 """Holds many subscriptions to GET /events open: subscribers.py PORT COUNT.
 
 Prints `ready` when all have received the head of the response, and one JSON line with totals when standard input ends.
+After a line `next`, it prints the time in seconds since 1970 at which the last subscriber has received something.
 It reads and discards the events, so that it uses little of the load's core. Disconnected subscribers reconnect and resume.
 """
 import json
@@ -9,6 +10,7 @@ import re
 import selectors
 import socket
 import sys
+import time
 
 PORT, COUNT = int(sys.argv[1]), int(sys.argv[2])
 KEPT = 1 << 16  # the end of a stream that is kept to find the last id in
@@ -47,15 +49,24 @@ def main():
         selector.register(one.socket, selectors.EVENT_READ, one)
     selector.register(sys.stdin, selectors.EVENT_READ, None)
     started = received = cut_off = 0
+    missing = set()
     while True:
         for key, _ in selector.select():
             one = key.data
+            if one is None and sys.stdin.readline():
+                missing = {key.data for key in selector.get_map().values() if key.data}
+                print("listening", flush=True)
+                continue
             if one is None:
                 print(json.dumps({"bytes": received, "cut_off": cut_off}), flush=True)
                 return
             count = one.read()
             if count:
                 received += count
+                if missing:
+                    missing.discard(one)
+                    if not missing:
+                        print(time.time(), flush=True)
                 if not one.started and b"\r\n\r\n" in one.tail:
                     if not re.match(rb"HTTP/1\.1 200 ", one.tail):
                         sys.exit(f"GET /events answered {one.tail[:200]!r}")

@@ -122,7 +122,30 @@ CREATE INDEX inbox_by_call ON inbox (call_id);
 -- The first result wins, whichever node received it.
 CREATE UNIQUE INDEX inbox_one_result ON inbox (call_id) WHERE kind = 'result';
 
--- One row per call whose end is sent to a callback URL.
+-- One row per call that waits, or has waited, for the decision of a person.
+CREATE TABLE approvals (
+    shard     SMALLINT NOT NULL,
+    call_id   BLOB     NOT NULL PRIMARY KEY,
+    tenant    TEXT     NOT NULL,
+    tool      TEXT     NOT NULL,
+    session   TEXT,
+    status    SMALLINT NOT NULL,  -- 0 pending, 1 approved, 2 rejected, 3 expired, 4 void because the call has ended
+    state     TEXT     NOT NULL,  -- JSON: the approval, which a decision compares and replaces
+    arguments TEXT                -- JSON: the arguments of an approver; NULL if nobody changed them
+);
+CREATE INDEX approvals_by_status ON approvals (tenant, status, call_id);
+
+-- One row per digest whose calls are approved for the rest of a session.
+CREATE TABLE remembered_approvals (
+    tenant     TEXT   NOT NULL,
+    session    TEXT   NOT NULL,
+    digest     TEXT   NOT NULL,
+    created_at BIGINT NOT NULL,  -- of the session: a later session of the same id remembers nothing
+    state      TEXT   NOT NULL,  -- JSON: the decision
+    PRIMARY KEY (tenant, session, digest)
+);
+
+-- One row per call whose end is sent to a callback URL, and per notification about an approval until it is sent.
 CREATE TABLE callbacks (
     shard        SMALLINT NOT NULL,
     call_id      BLOB     NOT NULL PRIMARY KEY,
@@ -136,7 +159,8 @@ CREATE TABLE callbacks (
     last_status  SMALLINT,
     last_error   TEXT,
     delivered_at BIGINT,
-    lost         INTEGER  NOT NULL DEFAULT 0   -- attempts whose end was never recorded; they use up no step of the schedule
+    lost         INTEGER  NOT NULL DEFAULT 0,  -- attempts whose end was never recorded; they use up no step of the schedule
+    body         TEXT                      -- JSON: what is sent instead of the call, for a notification, whose `call_id` is its own
 );
 -- In the order in which they are claimed; NULL comes first.
 CREATE INDEX callbacks_pending ON callbacks (next_at, call_id) WHERE state = 0;
@@ -229,6 +253,49 @@ CREATE TABLE hooks (
     secret     TEXT,             -- signs its requests; NULL for the secret of the service
     created_at BIGINT NOT NULL,
     PRIMARY KEY (tenant, id)
+);
+
+-- One row per policy that was stored over the API.
+CREATE TABLE policies (
+    tenant     TEXT   NOT NULL,
+    name       TEXT   NOT NULL,
+    definition TEXT   NOT NULL,  -- JSON
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+
+-- One row per budget.
+CREATE TABLE budgets (
+    tenant     TEXT   NOT NULL,
+    name       TEXT   NOT NULL,
+    id         BLOB   NOT NULL UNIQUE,     -- names its use and its allotments
+    definition TEXT   NOT NULL,            -- JSON
+    grants     BIGINT NOT NULL DEFAULT 0,  -- incremented by each grant, so that one follows the other
+    wanted     BIGINT NOT NULL DEFAULT 0,  -- incremented by a node that asks the others for what they do not need
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+
+-- One row per node and budget: the part of the budget that the node may use for calls.
+CREATE TABLE budget_allotments (
+    budget  BLOB     NOT NULL,
+    id      BLOB     NOT NULL,
+    node    TEXT     NOT NULL,            -- empty for an allotment that its node has given up
+    calls   BIGINT   NOT NULL,            -- what ended calls have not used yet
+    cost    BIGINT   NOT NULL,            -- in billionths
+    is_lean SMALLINT NOT NULL DEFAULT 0,  -- 1: the node holds only what its calls need
+    PRIMARY KEY (budget, id)
+);
+
+-- One row per step of a window in which calls have ended.
+CREATE TABLE budget_use (
+    budget BLOB   NOT NULL,
+    at     BIGINT NOT NULL,  -- the end of the step
+    calls  BIGINT NOT NULL,
+    cost   BIGINT NOT NULL,  -- in billionths
+    PRIMARY KEY (budget, at)
 );
 
 -- One row per upstream MCP server that was registered over the API.

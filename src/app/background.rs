@@ -6,9 +6,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::budgets::Budgets;
 use crate::domain::{Clock, Tenant};
 use crate::executor::Instances;
 use crate::hooks::Hooks;
+use crate::policies::Policies;
 use crate::registry::Registry;
 use crate::registry::discovery::SharedCatalogs;
 use crate::store::signals::Wakeup;
@@ -19,8 +21,13 @@ use crate::upstreams::Upstreams;
 
 /// The interval for adding the counts of commits to the totals.
 const FOLD_STATS: Duration = Duration::from_secs(1);
+/// The interval for returning what idle budgets do not need.
+const RETURN_BUDGETS: Duration = Duration::from_secs(1);
 /// The interval for indexing the words of ended calls.
 const INDEX_WORDS: Duration = Duration::from_millis(500);
+
+/// The rules for calls: hooks, policies and budgets.
+pub(super) type CallRules = (Arc<Hooks>, Arc<Policies>, Arc<Budgets>);
 
 /// The ways to learn of changes by other nodes.
 pub(super) struct Changes {
@@ -54,10 +61,11 @@ pub(super) fn manageable_groups(catalogs: &SharedCatalogs) -> system::Manageable
     })
 }
 
-/// Reloads registered tools, hooks and upstream servers after a change by another node or the command line.
+/// Reloads registered tools, hooks, policies, budgets and upstream servers after a change by another node or the command line.
 pub(super) async fn follow_tools(
     stores: Stores,
-    (registry, hooks, upstreams): (Arc<Registry>, Arc<Hooks>, Arc<Upstreams>),
+    (registry, upstreams): (Arc<Registry>, Arc<Upstreams>),
+    (hooks, policies, budgets): CallRules,
     starts: bool,
     mut changes: Changes,
     stop: CancellationToken,
@@ -77,6 +85,12 @@ pub(super) async fn follow_tools(
         }
         if version != hooks.version() {
             let _ = hooks.reload(&stores).await;
+        }
+        if version != policies.version() {
+            let _ = policies.reload(&stores).await;
+        }
+        if version != budgets.version() {
+            let _ = budgets.reload().await;
         }
         if version != upstreams.version() {
             let _ = upstreams.reload(starts).await;
@@ -107,6 +121,19 @@ pub(super) async fn index_words(stores: Stores, node: Arc<str>, clock: Clock, st
     while timeout(INDEX_WORDS, stop.cancelled()).await.is_err() {
         // The journal logs an unavailable database. The next iteration continues from the same position.
         while let Ok(true) = stores.index_words(&node, clock.now()).await {}
+    }
+}
+
+/// Returns what this node holds of budgets and does not need: when another node asks for it, and when it is idle.
+pub(super) async fn return_budgets(budgets: Arc<Budgets>, mut wanted: Wakeup, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = wanted.woken() => {}
+            () = tokio::time::sleep(RETURN_BUDGETS) => {}
+        }
+        // The journal logs an unavailable database. The next iteration returns it.
+        let _ = budgets.return_spare().await;
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::executor::signing_key::InvalidSigningSecret;
 use crate::executor::vault::KeyringError;
+use crate::policies::ExpressionError;
 use crate::store::StoreError;
 
 /// An error returned by [`Builder::start`](super::Builder::start).
@@ -42,6 +43,9 @@ pub enum StartError {
     /// A hook of the settings or of the program is invalid. The number is its position in its list, from 1.
     #[error("hook {number} is invalid: {reason}", number = .0, reason = .1)]
     Hook(usize, String),
+    /// The policy of this name in the settings does not compile, for this reason.
+    #[error("the policy \"{name}\" is invalid: {reason}", name = .0, reason = .1)]
+    Policy(String, ExpressionError),
     /// The declarations of the upstream MCP servers are invalid.
     #[error("invalid upstream MCP servers: {0}")]
     Upstreams(String),

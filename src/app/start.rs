@@ -9,28 +9,30 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::background::Changes;
+use super::background::{CallRules, Changes};
 use super::{
     App, Builder, StackLayer, StartError, background, from_config, given_signing_secret, retention, shards, signing,
 };
 use crate::access::Access;
 use crate::auth::{Auth, Defaults, Jwt};
+use crate::budgets::Budgets;
 use crate::callbacks::{self, Callbacks};
 use crate::config::Config;
-use crate::domain::{Clock, IdGenerator, Shard, Tenant};
+use crate::domain::{Clock, Cursor, IdGenerator, Shard, Tenant};
 use crate::engine::{AdmissionControl, Engine, Lease, Rates, Settings};
 use crate::events::{Bus, remote};
 use crate::executor::mcp::{ServerContext, Servers};
 use crate::executor::signing_key::SigningKey;
 use crate::executor::{Egress, HttpClient, Processes, Reporting, Secrets, Vault};
 use crate::hooks::{Hooks, RustHook};
+use crate::policies::Policies;
 use crate::registry::builder::EntryBuilder;
 use crate::registry::discovery::{self, SharedCatalogs};
 use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check, refresh};
 use crate::store::journal::Committed;
 use crate::store::lock::ServerLock;
-use crate::store::{Db, Journal, StoreError, Stores, partitions};
+use crate::store::{Db, Journal, Stores, partitions};
 use crate::telemetry::{Metrics, Tracer};
 use crate::tool::{BuiltinTool, builtin, system};
 use crate::upstreams::{Declarations, Upstreams};
@@ -69,24 +71,24 @@ impl Builder {
         let declarations = declarations.map_err(StartError::Upstreams)?;
         let parts = SharedParts::open(config, clock, ids, secrets, is_command_line).await?;
         let store = parts.stores.of(&Tenant::default());
-        let hooks = parts.hooks(hooks)?;
+        let rules = parts.call_rules(hooks, &node)?;
         let (processes, servers) = (from_config::processes(&parts.config.process, &parts.secrets)?, Servers::default());
         let registry = parts.registry(tools, layers, &processes, &servers)?;
-        registry.reload(&store).await?;
-        hooks.reload(&parts.stores).await?;
         let context = parts.server_context(processes);
         let upstreams =
             Upstreams::new(declarations, servers, context, registry.clone(), store.clone(), parts.vault.clone());
-        upstreams.reload(!is_command_line).await?;
-        parts.spawn_upkeep(&registry, &hooks, &upstreams);
+        // Claiming a shard waits for the database's disk while the tools are read.
+        let (newest, shard) =
+            tokio::try_join!(parts.read_stored(&registry, &rules, &upstreams), parts.claim_shard(&node))?;
+        parts.spawn_upkeep(&registry, &rules, &upstreams);
         let bus = Bus::default();
-        bus.skip_to(&parts.stores.newest().await?);
-        let (journal, writer) = parts.journal(bus.clone(), &node).await?;
+        bus.skip_to(&newest);
+        let (journal, writer) = parts.journal(bus.clone(), &node, shard);
         let callback_wakeup = Arc::<Notify>::default();
         let (callback_counts, callbacks) = parts.spawn_callbacks(callback_wakeup.clone());
         let operator = Access::operator(&parts.stores, &registry);
         let auth = parts.auth(registry.clone()).await?;
-        let settings = parts.engine_settings(node.clone(), callback_wakeup.clone(), hooks);
+        let settings = parts.engine_settings(node.clone(), callback_wakeup.clone(), rules);
         let (stores, clock, ids) = (parts.stores.clone(), parts.clock.clone(), parts.ids.clone());
         let engine = Arc::new(Engine::new(registry, journal.clone(), stores, clock, ids, settings));
         let heartbeat = parts.spawn_heartbeat(&engine).await?;
@@ -134,6 +136,11 @@ impl SharedParts {
         let secrets = from_config::secrets(secrets, &config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let egress = egress.with_ports(config.egress.allow_ports.iter().copied());
+        // Reading root certificates and connecting to the database take about as long.
+        let transport = tokio::task::spawn_blocking({
+            let egress = egress.clone();
+            move || HttpClient::transport(&egress)
+        });
         let stores = Stores::open(&config.database_url()).await?.bounded(config.tenants);
         let lock = match Db::file(&config.database_url()) {
             Some(file) if !is_command_line => Some(ServerLock::take(&file).await?),
@@ -148,8 +155,9 @@ impl SharedParts {
         if !config.server.public_url.is_empty() {
             reporting.set_base(&config.server.public_url);
         }
-        let client = HttpClient::new(egress, secrets.clone(), clock.clone(), reporting.clone());
-        let client = client.map_err(StartError::Client)?;
+        let transport = transport.await.map_err(|error| StartError::Client(error.to_string()))?;
+        let transport = transport.map_err(StartError::Client)?;
+        let client = HttpClient::over(transport, egress, secrets.clone(), clock.clone(), reporting.clone());
         // The HTTP client above installs what this client needs.
         let tracer = Tracer::new(&config.telemetry).map_err(StartError::Telemetry)?;
         Ok(Self {
@@ -168,6 +176,15 @@ impl SharedParts {
             is_command_line,
             lock,
         })
+    }
+
+    /// Creates the rules for calls: the hooks of the program, and the hooks and policies of the settings. Stored ones are
+    /// added when they are read.
+    fn call_rules(&self, own: Vec<RustHook>, node: &Arc<str>) -> Result<CallRules, StartError> {
+        let policies = Policies::new(&self.config.policies, self.clock.now());
+        let policies = policies.map_err(|(name, error)| StartError::Policy(name, error))?;
+        let budgets = Budgets::new(node.clone(), self.stores.clone(), self.clock.clone(), self.ids.clone());
+        Ok((self.hooks(own)?, Arc::new(policies), Arc::new(budgets)))
     }
 
     /// Creates the hooks of the program and of the settings.
@@ -229,15 +246,24 @@ impl SharedParts {
     }
 
     /// Starts the tasks that follow changes of other nodes and release unused data.
-    fn spawn_upkeep(&self, registry: &Arc<Registry>, hooks: &Arc<Hooks>, upstreams: &Arc<Upstreams>) {
+    fn spawn_upkeep(&self, registry: &Arc<Registry>, rules: &CallRules, upstreams: &Arc<Upstreams>) {
         let stop = || self.background.clone();
         if !self.is_command_line {
             tokio::spawn(refresh::run(registry.clone(), stop()));
         }
         tokio::spawn(background::fold_stats(self.stores.clone(), stop()));
-        let followed = (registry.clone(), hooks.clone(), upstreams.clone());
+        let followed = (registry.clone(), upstreams.clone());
         let changes = Changes { changed: self.stores.signals().tools(), poll: self.poll() };
-        tokio::spawn(background::follow_tools(self.stores.clone(), followed, !self.is_command_line, changes, stop()));
+        tokio::spawn(background::follow_tools(
+            self.stores.clone(),
+            followed,
+            rules.clone(),
+            !self.is_command_line,
+            changes,
+            stop(),
+        ));
+        let wanted = self.stores.signals().budgets();
+        tokio::spawn(background::return_budgets(rules.2.clone(), wanted, stop()));
         let idle = Duration::from_millis(self.config.instances.idle_ms);
         tokio::spawn(background::end_idle_instances(registry.instances().clone(), idle, stop()));
         tokio::spawn(background::keep_metrics(self.metrics.clone(), stop()));
@@ -248,8 +274,29 @@ impl SharedParts {
         Duration::from_millis(self.config.node.poll_ms.max(1))
     }
 
+    /// Reads the stored tools, hooks, policies, budgets and upstream servers. Returns the position of the newest event of each shard.
+    async fn read_stored(
+        &self,
+        registry: &Registry,
+        (hooks, policies, budgets): &CallRules,
+        upstreams: &Upstreams,
+    ) -> Result<Cursor, StartError> {
+        registry.reload(&self.stores.of(&Tenant::default())).await?;
+        hooks.reload(&self.stores).await?;
+        policies.reload(&self.stores).await?;
+        budgets.reload().await?;
+        upstreams.reload(!self.is_command_line).await?;
+        Ok(self.stores.newest().await?)
+    }
+
+    /// Returns the shard for the calls of this node.
+    async fn claim_shard(&self, node: &str) -> Result<Shard, StartError> {
+        // Commands are short and share a shard.
+        if self.is_command_line { Ok(Shard::default()) } else { Ok(self.stores.claim_shard(node).await?) }
+    }
+
     /// Starts the journal, which publishes its commits on the bus.
-    async fn journal(&self, bus: Bus, node: &Arc<str>) -> Result<(Journal, JoinHandle<()>), StoreError> {
+    fn journal(&self, bus: Bus, node: &Arc<str>, shard: Shard) -> (Journal, JoinHandle<()>) {
         let metrics = self.metrics.clone();
         let (signals, published) = (self.stores.signals().clone(), bus.clone());
         let sink = Arc::new(move |committed: &Committed| {
@@ -257,8 +304,6 @@ impl SharedParts {
             signals.notify_commits();
             metrics.committed(committed.changes(), committed.took, committed.ended());
         });
-        // Commands are short and share a shard.
-        let shard = if self.is_command_line { Shard::default() } else { self.stores.claim_shard(node).await? };
         let (db, clock, ids) = (self.stores.db().clone(), self.clock.clone(), self.ids.clone());
         let (journal, writer) = Journal::start(db, clock, ids, shard, sink);
         if !self.is_command_line {
@@ -274,7 +319,7 @@ impl SharedParts {
                 tokio::spawn(self.background.clone().run_until_cancelled_owned(remote));
             }
         }
-        Ok((journal, writer))
+        (journal, writer)
     }
 
     /// Starts the delivery of callbacks.
@@ -297,7 +342,12 @@ impl SharedParts {
         Ok(auth)
     }
 
-    fn engine_settings(&self, node: Arc<str>, callbacks_kick: Arc<Notify>, hooks: Arc<Hooks>) -> Settings {
+    fn engine_settings(
+        &self,
+        node: Arc<str>,
+        callbacks_kick: Arc<Notify>,
+        (hooks, policies, budgets): CallRules,
+    ) -> Settings {
         let Config { server, store, queue, streams, sessions, cache, tools, .. } = &self.config;
         let rates = tools.limits.iter().map(|(name, limit)| (name.clone(), limit.rate_per_minute));
         Settings {
@@ -309,12 +359,16 @@ impl SharedParts {
             rates: Rates::new(rates),
             max_queued: queue.max_length,
             max_running: queue.max_running,
+            approvals_url: Some(&*self.config.approvals.notify_url).filter(|url| !url.is_empty()).map(Arc::from),
+            allows_self_approval: self.config.approvals.allow_self,
             silence: Duration::from_millis(streams.silence_ms),
             session_idle_ms: sessions.idle_ms,
             pause: self.config.pause,
             results_bytes: cache.max_mib.saturating_mul(1024 * 1024),
             callbacks_kick,
             hooks,
+            policies,
+            budgets,
             secrets: self.secrets.clone(),
             vault: self.vault.clone(),
             context: self.config.context.0.clone().into(),

@@ -12,7 +12,7 @@ use super::AuthError;
 use super::jwks::Jwks;
 use super::limits::Bounds;
 use crate::domain::caller::JwtConfig;
-use crate::domain::{Caller, Clock, Scope, Scopes, Tenant, Time};
+use crate::domain::{Caller, Clock, Identity, Scope, Scopes, Tenant, Time};
 use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 
 /// Maximum length of a token, in bytes.
@@ -108,8 +108,9 @@ impl Jwt {
                 .ok_or(AuthError::Invalid("the token names no tenant"))?,
         };
         let scopes = claims.get(&self.settings.scope_claim).map(scopes).unwrap_or_default();
-        let caller = Caller { tenant, scopes, tools: None, key: None };
         let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let identity = Identity { subject: subject.as_str().into(), key: None, scopes };
+        let caller = Caller { tenant, scopes, tools: None, key: None, identity: Some(identity.into()) };
         let bounds = (
             number(claims, &self.settings.rate_claim).unwrap_or(self.settings.rate),
             number(claims, &self.settings.concurrency_claim).unwrap_or(self.settings.concurrency),

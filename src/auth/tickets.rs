@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::limits::{Bounds, Limits};
 use super::{Admitted, Auth, AuthError, Credential, key_format};
 use crate::access::Access;
-use crate::domain::{Caller, Scopes, Time};
+use crate::domain::{Caller, Identity, Scopes, Time};
 use crate::store::StoreError;
 use crate::store::tickets::StoredTicket;
 
@@ -136,7 +136,9 @@ impl Auth {
         }
         let limits = self.limits.of_subject(&ticket.tenant, &subject, bounds);
         let scopes = Scopes::of_text(&scopes);
-        let caller = Caller { tenant: ticket.tenant.clone(), scopes, tools: None, key: None };
+        let identity = Identity { subject: subject.as_str().into(), key: None, scopes };
+        let identity = Some(identity.into());
+        let caller = Caller { tenant: ticket.tenant.clone(), scopes, tools: None, key: None, identity };
         let access = Access::open(caller, &self.stores, &self.registry).await?;
         Ok((access, limits, self.credentials.of_token(expires_at, subject, bounds)))
     }

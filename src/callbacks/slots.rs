@@ -109,6 +109,7 @@ mod tests {
             attempts,
             lost: 0,
             bytes: 1000,
+            has_body: false,
         }
     }
 

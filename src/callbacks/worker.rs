@@ -159,19 +159,38 @@ impl Worker {
 
 /// Makes one attempt, which `due` already counts. Returns `None` if it was not started and does not count.
 async fn attempt(callbacks: &Callbacks, due: &DueCallback) -> Option<Delivered> {
-    let call = match tokio::time::timeout(READ_TIMEOUT, callbacks.store.call_of_callback(due.call_id)).await {
-        Ok(Ok(Some(call))) => call,
-        Ok(Ok(None)) => return unsent("the stored call was deleted"),
-        Ok(Err(StoreError::Corrupt(_))) => return unsent("the stored call cannot be read"),
-        // The database is unavailable.
-        Ok(Err(_)) | Err(_) => return None,
+    let body = match due.has_body {
+        true => {
+            tokio::time::timeout(READ_TIMEOUT, callbacks.store.body_of_notification(due.call_id)).await.ok()?.ok()?
+        }
+        false => None,
     };
-    let Ok(body) = serde_json::to_vec(&ToolCall::from(&call)) else { return unsent("the call cannot be serialized") };
-    drop(call);
-    let body = Bytes::from(body);
+    let body = match body {
+        Some(body) => Bytes::from(body),
+        None => match body_of_call(callbacks, due).await {
+            Ok(body) => body,
+            Err(end) => return end,
+        },
+    };
     let headers = webhook_headers(&callbacks.key, &due.event_id.to_string(), callbacks.clock.now(), &body);
     let timeout = schedule::nth(due.step()).timeout;
     Some(callbacks.client.deliver(&due.url, headers, body, timeout).await)
+}
+
+/// Returns the JSON of an ended call.
+///
+/// # Errors
+/// Returns the end of an attempt that was not made.
+async fn body_of_call(callbacks: &Callbacks, due: &DueCallback) -> Result<Bytes, Option<Delivered>> {
+    let call = match tokio::time::timeout(READ_TIMEOUT, callbacks.store.call_of_callback(due.call_id)).await {
+        Ok(Ok(Some(call))) => call,
+        Ok(Ok(None)) => return Err(unsent("the stored call was deleted")),
+        Ok(Err(StoreError::Corrupt(_))) => return Err(unsent("the stored call cannot be read")),
+        // The database is unavailable.
+        Ok(Err(_)) | Err(_) => return Err(None),
+    };
+    let body = serde_json::to_vec(&ToolCall::from(&call));
+    body.map(Bytes::from).map_err(|_| unsent("the call cannot be serialized"))
 }
 
 /// Creates the result of an attempt that failed before anything was sent.

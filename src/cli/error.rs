@@ -58,6 +58,7 @@ impl CliError {
                 "Omit it, and the service generates one; show it with `toolpost keys signing-secret`."
             }
             StartError::Hook(..) => "Fix it under [[hooks]] in the settings file.",
+            StartError::Policy(..) => "Fix it under [[policies]] in the settings file.",
             StartError::Issuer(_) => "Fix [auth.jwt] in the settings.",
             StartError::Upstreams(_) => {
                 "Set --mcp-servers to a JSON file such as {\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": \

@@ -52,7 +52,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Create {
-    /// Grant this scope: call, read, tools, or admin, which includes all; repeatable
+    /// Grant this scope: call, read, tools, approve, or admin, which includes all; repeatable
     #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
     scopes: Vec<Scope>,
     /// Create the key for this tenant; tenants are isolated from each other
@@ -76,7 +76,7 @@ struct Create {
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
-    Scope::named(text).ok_or_else(|| "must be one of call, read, tools and admin".to_owned())
+    Scope::named(text).ok_or_else(|| "must be one of call, read, tools, approve and admin".to_owned())
 }
 
 /// Parses a tenant argument.

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 
-use crate::app::App;
+use crate::app::{App, Builder};
 use crate::config::Config;
 use crate::store::Db;
 use clap::builder::NonEmptyStringValueParser;
@@ -28,10 +28,19 @@ pub struct Args {
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let mut config = options.settings()?;
     options::set_listen(&mut config, args.listen);
+    config.auth.insecure_no_auth |= args.insecure_no_auth;
+    until_signal(config, App::builder, |_, _| ()).await
+}
+
+/// Runs a service until a signal. `started` gets its address, and a token that is cancelled by the signal.
+pub(super) async fn until_signal(
+    config: Config,
+    build: impl FnOnce(Config) -> Builder,
+    started: impl FnOnce(SocketAddr, CancellationToken),
+) -> Result<Exit, CliError> {
     // The port is bound before the database is opened, so that a second service started by mistake changes nothing
     // there. Connections wait until the start is complete.
     let addresses = resolve(&config.server.listen).await?;
-    config.auth.insecure_no_auth |= args.insecure_no_auth;
     let is_insecure = config.auth.insecure_no_auth;
     let listener = bind(&config.server.listen, &addresses).await?;
     require_auth_unless_loopback(&addresses, is_insecure, &config).await?;
@@ -40,7 +49,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     super::cancel_on_signals(&drain)?;
     let connections = config.server.max_connections;
     let app = tokio::select! {
-        started = super::start(config, App::builder) => started?,
+        started = super::start(config, build) => started?,
         () = drain.cancelled() => return Ok(Exit::Success),
     };
     match app.auth.operator() {
@@ -65,6 +74,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         );
     }
     announce(address);
+    started(address, drain.clone());
     crate::http::serve(app, listener, drain)
         .await
         .map_err(|error| CliError::unavailable(format!("the server failed: {error}")))?;

@@ -90,6 +90,8 @@ pub const CATALOG: &[Limit] = &[
     limit("tenants.max_tools", "Registered tools of a tenant", Reject(429, "TOO_MANY_TOOLS")),
     limit("tenants.max_groups", "Groups of tools of a tenant", Reject(429, "TOO_MANY_GROUPS")),
     limit("tenants.max_hooks", "Registered hooks of a tenant", Reject(429, "TOO_MANY_HOOKS")),
+    limit("tenants.max_policies", "Stored policies of a tenant", Reject(429, "TOO_MANY_POLICIES")),
+    limit("tenants.max_budgets", "Budgets of a tenant", Reject(429, "TOO_MANY_BUDGETS")),
     limit("tenants.max_sessions", "Sessions of a tenant", Reject(429, "TOO_MANY_SESSIONS")),
     limit("tenants.max_keys", "Unrevoked keys of a tenant", Reject(429, "TOO_MANY_KEYS")),
     limit("sessions.idle_ms", "Time for which a session is idle", SESSION_DELETED),

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
 
 use super::SecretString;
 
 /// Settings of the HTTP server.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
     /// Address that the service listens on.
@@ -33,7 +33,7 @@ pub struct Server {
     #[serde(deserialize_with = "origins")]
     pub cors_origins: Vec<String>,
     /// Proxies that may declare the address of a client.
-    #[serde(deserialize_with = "networks")]
+    #[serde(deserialize_with = "networks", serialize_with = "as_text")]
     pub trusted_proxies: Vec<IpNet>,
     /// Header in which trusted proxies declare the client.
     pub forwarded_header: ForwardedHeader,
@@ -56,7 +56,7 @@ pub struct Server {
 }
 
 /// The header in which trusted proxies declare the address of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForwardedHeader {
     /// `X-Forwarded-For`.
@@ -88,6 +88,10 @@ fn origin(text: &str) -> Result<String, String> {
 }
 
 /// Parses networks and addresses.
+fn as_text<S: Serializer>(networks: &[IpNet], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(networks.iter().map(IpNet::to_string))
+}
+
 fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
     let given = Vec::<String>::deserialize(deserializer)?;
     given.iter().map(|text| network(text).map_err(D::Error::custom)).collect()

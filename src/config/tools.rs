@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
 /// Settings of the sources and rate limits of tools.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tools {
     /// Folder of tool definitions; empty for none.
@@ -22,7 +22,7 @@ pub struct Tools {
 }
 
 /// Settings of the hosts that `http` tools may reach.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EgressConfig {
     /// CIDRs, addresses and host names to allow in addition to the public internet.
@@ -47,7 +47,7 @@ impl EgressConfig {
 }
 
 /// Availability of the tool `web_fetch`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WebFetchMode {
     /// Available if `allow` is not empty.
@@ -59,7 +59,7 @@ pub enum WebFetchMode {
 }
 
 /// Settings of the workspace tools.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkspaceConfig {
     /// The folder; empty for none.
@@ -75,7 +75,7 @@ pub struct WorkspaceConfig {
 }
 
 /// Settings of tools that are programs on this machine.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessConfig {
     /// Allows registration of such tools over the API.
@@ -89,7 +89,7 @@ pub struct ProcessConfig {
 }
 
 /// The rate limit of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolLimit {
     /// Maximum number of calls per minute; 0 disables the limit.

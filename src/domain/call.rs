@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Failure, JsonText, Limits, Moment, Outcome, json};
+use super::budget::{BudgetHold, BudgetUse};
+use super::{Approval, Failure, JsonText, Limits, Moment, Outcome, json};
 
 mod record;
 mod request;
@@ -71,6 +72,8 @@ pub enum Phase {
     Arguments,
     /// Accepted and waiting for a slot.
     Queued,
+    /// Waiting for the decision of a person.
+    Approval,
     /// The tool is running.
     Running,
     /// An attempt failed, and the next one is scheduled.
@@ -124,6 +127,10 @@ pub struct ForbiddenTransition {
     to: Status,
 }
 
+/// The `metadata` member with the name of the policy that decided.
+pub const POLICY: &str = "policy";
+/// The `metadata` member that lists the runs of before-hooks.
+const HOOKS: &str = "hooks";
 /// The `metadata` member that lists the durations that span a restart.
 const ESTIMATED: &str = "estimated";
 
@@ -165,6 +172,14 @@ impl Call {
     /// Sets the effective arguments, which are passed to the tool.
     pub fn set_effective_arguments(&mut self, arguments: Arc<Value>) {
         self.record.effective_arguments = Some(arguments);
+    }
+
+    /// Merges what a tool reports into the metadata. It cannot replace the name of the policy that decided.
+    fn merge_metadata(&mut self, mut reported: Map<String, Value>) {
+        if self.record.metadata.contains_key(POLICY) {
+            reported.shift_remove(POLICY);
+        }
+        json::merge_deep(&mut self.record.metadata, reported);
     }
 
     /// Adds members to the metadata.
@@ -302,10 +317,20 @@ impl Call {
     /// Adds the duration that spans a restart, and is therefore estimated, to the metadata.
     fn note_estimated(&mut self) {
         let Some(estimated) = self.record.stopwatch.estimated(self.record.started_at) else { return };
-        match self.record.metadata.entry(ESTIMATED).or_insert_with(|| Value::Array(Vec::new())) {
-            Value::Array(names) if names.iter().any(|name| name == estimated) => {}
-            Value::Array(names) => names.push(estimated.into()),
-            other => *other = vec![estimated].into(),
+        self.append_to_metadata(ESTIMATED, estimated.into());
+    }
+
+    /// Adds a run of a before-hook to the metadata.
+    pub fn note_hook(&mut self, run: Value) {
+        self.append_to_metadata(HOOKS, run);
+    }
+
+    /// Adds an entry to a list in the metadata, unless the list has it.
+    fn append_to_metadata(&mut self, list: &str, entry: Value) {
+        match self.record.metadata.entry(list).or_insert_with(|| Value::Array(Vec::new())) {
+            Value::Array(entries) if entries.contains(&entry) => {}
+            Value::Array(entries) => entries.push(entry),
+            other => *other = vec![entry].into(),
         }
     }
 
@@ -320,9 +345,34 @@ impl Call {
         self.record.tip = tip.or(self.record.tip.take());
         self.record.progress = progress.or(self.record.progress.take());
         json::merge_deep(&mut self.record.params, params);
-        json::merge_deep(&mut self.record.metadata, metadata);
+        self.merge_metadata(metadata);
         self.record.last_seq += 1;
         Ok(())
+    }
+
+    /// Sets the state of the approval. While it is pending, the call waits in the phase `approval`. No event is numbered.
+    ///
+    /// # Errors
+    /// Returns an error if the call is not in the status `WAIT`.
+    pub fn set_approval(&mut self, approval: Approval) -> Result<(), ForbiddenTransition> {
+        if self.record.status != Status::Wait {
+            return Err(ForbiddenTransition { from: self.record.status, to: Status::Wait });
+        }
+        self.record.phase = if approval.is_pending() { Phase::Approval } else { Phase::Queued };
+        self.record.approval = Some(Box::new(approval));
+        Ok(())
+    }
+
+    /// Sets what the call has reserved of budgets.
+    pub fn set_holds(&mut self, holds: Box<[BudgetHold]>) {
+        self.record.holds = holds;
+    }
+
+    /// Sets what the ended call has used of each budget.
+    pub fn settle_holds(&mut self, used: impl Fn(&BudgetHold) -> BudgetUse) {
+        for hold in &mut self.record.holds {
+            hold.used = Some(used(hold));
+        }
     }
 
     /// Allocates the number of an event that does not change the call.
@@ -352,7 +402,7 @@ impl Call {
         {
             outcome.name_tool(&self.record.name, called_as);
         }
-        json::merge_deep(&mut self.record.metadata, std::mem::take(&mut outcome.metadata));
+        self.merge_metadata(std::mem::take(&mut outcome.metadata));
         self.note_estimated();
         self.record.outcome = Some(Arc::new(outcome));
         self.record.last_seq += 2;

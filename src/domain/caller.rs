@@ -21,13 +21,15 @@ pub enum Scope {
     Read,
     /// Register and change tools, their groups and presets.
     Tools,
+    /// Read pending approvals, and decide them.
+    Approve,
     /// All permissions, including keys and hooks.
     Admin,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 4] = [Self::Call, Self::Read, Self::Tools, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Call, Self::Read, Self::Tools, Self::Approve, Self::Admin];
 
     /// Returns the name of the scope.
     #[must_use]
@@ -36,6 +38,7 @@ impl Scope {
             Self::Call => "call",
             Self::Read => "read",
             Self::Tools => "tools",
+            Self::Approve => "approve",
             Self::Admin => "admin",
         }
     }
@@ -103,6 +106,12 @@ impl Serialize for Scopes {
     }
 }
 
+impl<'de> Deserialize<'de> for Scopes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::<Scope>::deserialize(deserializer).map(|scopes| scopes.into_iter().collect())
+    }
+}
+
 impl FromIterator<Scope> for Scopes {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
         Self(scopes.into_iter().fold(0, |all, scope| all | 1 << scope as u8))
@@ -166,13 +175,33 @@ pub struct Caller {
     pub tools: Option<Arc<AllowList>>,
     /// The API key, if the caller authenticated with a key.
     pub key: Option<Uuid>,
+    /// Who the caller is; `None` on a service without authentication.
+    pub identity: Option<Arc<Identity>>,
+}
+
+/// The maker of a call, as it is stored with the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The id of the key, or the subject of the token.
+    pub subject: Arc<str>,
+    /// The API key, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Uuid>,
+    /// The permissions.
+    pub scopes: Scopes,
 }
 
 impl Caller {
     /// Returns the operator: the default tenant with all scopes.
     #[must_use]
     pub fn operator() -> Self {
-        Self { tenant: Tenant::default(), scopes: Scope::ALL.into_iter().collect(), tools: None, key: None }
+        Self {
+            tenant: Tenant::default(),
+            scopes: Scope::ALL.into_iter().collect(),
+            tools: None,
+            key: None,
+            identity: None,
+        }
     }
 
     /// Returns `true` if the caller may use a tool of this name.
@@ -183,7 +212,7 @@ impl Caller {
 }
 
 /// Settings of tokens of an external issuer.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JwtConfig {
     /// Required `iss`; empty to accept only keys.

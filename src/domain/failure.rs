@@ -5,6 +5,11 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Time;
+
+/// The time after which a call may be retried if running calls hold the rest of a budget, in milliseconds.
+const UNKNOWN_REFILL_MS: u64 = 1000;
+
 /// The code of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -25,6 +30,14 @@ pub enum Code {
     ToolBlocked,
     /// A hook with the failure policy `closed` failed.
     HookFailed,
+    /// Somebody rejected the call.
+    ApprovalDenied,
+    /// Nobody decided about the call in time.
+    ApprovalExpired,
+    /// A policy forbids the call.
+    PolicyDenied,
+    /// A budget has no room for the call.
+    BudgetExceeded,
     /// A timeout expired before the tool returned.
     ToolTimeout,
     /// The tool ran and failed.
@@ -43,7 +56,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, for documentation and for reading stored rows.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::ToolNotFound,
         Self::ToolUnavailable,
         Self::ToolPaused,
@@ -52,6 +65,10 @@ impl Code {
         Self::ToolValidationError,
         Self::ToolBlocked,
         Self::HookFailed,
+        Self::ApprovalDenied,
+        Self::ApprovalExpired,
+        Self::PolicyDenied,
+        Self::BudgetExceeded,
         Self::ToolTimeout,
         Self::ToolExecutionError,
         Self::ResultInvalid,
@@ -73,6 +90,10 @@ impl Code {
             Self::ToolValidationError => "TOOL_VALIDATION_ERROR",
             Self::ToolBlocked => "TOOL_BLOCKED",
             Self::HookFailed => "HOOK_FAILED",
+            Self::ApprovalDenied => "APPROVAL_DENIED",
+            Self::ApprovalExpired => "APPROVAL_EXPIRED",
+            Self::PolicyDenied => "POLICY_DENIED",
+            Self::BudgetExceeded => "BUDGET_EXCEEDED",
             Self::ToolTimeout => "TOOL_TIMEOUT",
             Self::ToolExecutionError => "TOOL_EXECUTION_ERROR",
             Self::ResultInvalid => "RESULT_INVALID",
@@ -223,6 +244,49 @@ impl Failure {
     pub fn hook_failed(fault: &super::HookFault) -> Self {
         let message = format!("Tool call blocked because {} hook failed", fault.event.as_str());
         Self::new(Code::HookFailed, message).with_details(serde_json::json!({ "hook": fault.hook }))
+    }
+
+    /// Creates an `APPROVAL_DENIED` failure with the reason of the person who rejected the call.
+    #[must_use]
+    pub fn approval_denied(name: &str, reason: Option<&str>) -> Self {
+        let reason = reason.unwrap_or("no reason was given");
+        Self::new(Code::ApprovalDenied, format!("Tool call \"{name}\" was rejected: {reason}"))
+    }
+
+    /// Creates an `APPROVAL_EXPIRED` failure.
+    #[must_use]
+    pub fn approval_expired(name: &str) -> Self {
+        Self::new(Code::ApprovalExpired, format!("Tool call \"{name}\" was not approved in time"))
+    }
+
+    /// Creates a `POLICY_DENIED` failure. `error` is why the policy could not be evaluated.
+    #[must_use]
+    pub fn policy_denied(name: &str, policy: &str, reason: Option<&str>, error: Option<&str>) -> Self {
+        let reason = match (reason, error) {
+            (Some(reason), _) => reason.to_owned(),
+            (None, Some(_)) => format!("the policy {policy} could not be evaluated"),
+            (None, None) => format!("the policy {policy} forbids it"),
+        };
+        let mut details = serde_json::json!({ "policy": { "name": policy } });
+        if let Some(error) = error {
+            details["policy"]["error"] = error.into();
+        }
+        let message = format!("Tool call \"{name}\" is not allowed: {reason}");
+        Self::new(Code::PolicyDenied, message).with_details(details)
+    }
+
+    /// Creates a `BUDGET_EXCEEDED` failure. `refills_at` is when the call fits again, if only time is missing.
+    #[must_use]
+    pub fn budget_exceeded(budget: &str, refills_at: Option<Time>, now: Time) -> Self {
+        let rest = match refills_at {
+            Some(at) => format!(". It refills at {at}"),
+            None => ". Running calls hold the rest; try again when they have ended".to_owned(),
+        };
+        let details = serde_json::json!({ "budget": budget, "resets_at": refills_at });
+        // Rounded up, so that a retry after this time does not come too early.
+        let wait_ms = refills_at.map_or(UNKNOWN_REFILL_MS, |at| at.millis_since(now) + 1);
+        let failure = Self::explained(Code::BudgetExceeded, format!("Budget \"{budget}\" is used up"), &rest);
+        failure.with_details(details).retryable(Some(wait_ms))
     }
 
     /// Creates a `TOOL_TIMEOUT` failure. `clock` is the limit that expired, for example `timeout_ms`.

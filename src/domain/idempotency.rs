@@ -55,6 +55,12 @@ pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
+/// Returns the SHA-256 of bytes.
+#[must_use]
+pub fn hash_of(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
 /// Returns the SHA-256 of a value, independent of white space and member order.
 #[must_use]
 pub fn fingerprint(value: &Value) -> [u8; 32] {

@@ -6,11 +6,13 @@ use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
 mod bounds;
+mod canonical;
 mod text;
 mod weighed;
 mod write;
 
 pub use bounds::{Bound, ReplacedBound, SCHEMA_MAPS, is_within_schema, parse_with_schemas};
+pub use canonical::write_canonical;
 pub use text::JsonText;
 pub use weighed::{DeserializeWeighed, STEP, Scale, Weighed, WeighedError, parse_weighed, parse_weighed_as};
 pub use write::{write_text, write_value};

@@ -135,7 +135,7 @@ pub struct ServerLimits {
 }
 
 /// The rule that pauses tools that time out repeatedly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PauseRule {
     /// Number of consecutive timeouts that pause a tool; 0 disables pauses.

@@ -24,8 +24,8 @@ impl From<Option<Vendor>> for Naming {
 }
 
 /// The replacement for each dot of a tool name in lists over MCP: 1 to 8 letters, digits, `_` or `-`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct NameSeparator(Arc<str>);
 
 impl NameSeparator {
@@ -39,6 +39,12 @@ impl NameSeparator {
 impl Default for NameSeparator {
     fn default() -> Self {
         Self("__".into())
+    }
+}
+
+impl From<NameSeparator> for String {
+    fn from(separator: NameSeparator) -> Self {
+        separator.as_str().to_owned()
     }
 }
 

@@ -39,6 +39,11 @@ pub struct ToolName(pub String);
 )]
 pub struct Glob(pub String);
 
+/// Of session ids: `*` is any text, and `?` is any character. Brackets and braces in an id match `?`.
+#[derive(utoipa::ToSchema)]
+#[schema(min_length = 1, max_length = 512, pattern = r"^[^\u0000\[\]{}\\]+$", example = "chat-*")]
+pub struct SessionGlob(pub String);
+
 /// The name of a secret of the service.
 #[derive(utoipa::ToSchema)]
 #[schema(pattern = "^[A-Za-z0-9_]{1,128}$", example = "MAIL_API_KEY")]

@@ -1,6 +1,6 @@
 //! Secrets in settings and declarations, and references to secrets of the service.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::schemas::SecretName;
 
@@ -21,5 +21,12 @@ pub struct SecretString(pub String);
 impl std::fmt::Debug for SecretString {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(if self.0.is_empty() { "\"\"" } else { "…" })
+    }
+}
+
+/// Shows only whether there is a secret.
+impl Serialize for SecretString {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(if self.0.is_empty() { "" } else { "…" })
     }
 }

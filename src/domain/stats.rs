@@ -45,23 +45,57 @@ pub struct ToolStats {
     pub last_called_at: Option<Time>,
 }
 
-/// The statistics of one minute.
+/// The statistics of one step of a series.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
-pub struct MinuteStats {
-    /// Start of the minute.
+pub struct StepStats {
+    /// Start of the step, which is the first of its minutes.
     pub minute: Time,
-    /// Number of calls that ran, and ended in this minute.
+    /// Number of calls that ran, and ended in this step.
     pub execution_count: u64,
     /// Number of executed calls that succeeded.
     pub success_count: u64,
     /// Number of executed calls that failed.
     pub failure_count: u64,
+    /// Number of executed calls that failed, by code.
+    pub failures_by_code: BTreeMap<String, u64>,
     /// Number of calls answered from the cache.
     pub cache_hit_count: u64,
     /// Number of calls that never ran.
     pub rejected_count: u64,
+    /// Number of calls that never ran, by code.
+    pub rejected_by_code: BTreeMap<String, u64>,
     /// Sum of durations.
     pub total_duration_ms: u64,
+    /// Longest duration.
+    pub max_duration_ms: u64,
+    /// Median duration (within 1 %).
+    pub p50_duration_ms: u64,
+    /// 95th percentile of the durations (within 1 %).
+    pub p95_duration_ms: u64,
+    /// 99th percentile of the durations (within 1 %).
+    pub p99_duration_ms: u64,
+}
+
+impl StepStats {
+    /// Returns the statistics of the step that begins at this minute.
+    #[must_use]
+    pub fn of(minute: Time, stats: ToolStats) -> Self {
+        Self {
+            minute,
+            execution_count: stats.execution_count,
+            success_count: stats.success_count,
+            failure_count: stats.failure_count,
+            failures_by_code: stats.failures_by_code,
+            cache_hit_count: stats.cache_hit_count,
+            rejected_count: stats.rejected_count,
+            rejected_by_code: stats.rejected_by_code,
+            total_duration_ms: stats.total_duration_ms,
+            max_duration_ms: stats.max_duration_ms,
+            p50_duration_ms: stats.p50_duration_ms,
+            p95_duration_ms: stats.p95_duration_ms,
+            p99_duration_ms: stats.p99_duration_ms,
+        }
+    }
 }
 
 /// The name for calls of unknown tools. No tool can have this name.

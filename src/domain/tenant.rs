@@ -54,7 +54,7 @@ impl Default for Tenant {
 }
 
 /// The quotas of each tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantLimits {
     /// Maximum number of tools that are registered over the API.
@@ -63,6 +63,10 @@ pub struct TenantLimits {
     pub max_groups: u32,
     /// Maximum number of hooks that are registered over the API.
     pub max_hooks: u32,
+    /// Maximum number of policies that are stored over the API.
+    pub max_policies: u32,
+    /// Maximum number of budgets.
+    pub max_budgets: u32,
     /// Maximum number of sessions that are not deleted.
     pub max_sessions: u32,
     /// Maximum number of keys that are not revoked.
@@ -73,7 +77,15 @@ pub struct TenantLimits {
 impl Default for TenantLimits {
     fn default() -> Self {
         let most = u32::MAX;
-        Self { max_tools: most, max_groups: most, max_hooks: most, max_sessions: most, max_keys: most }
+        Self {
+            max_tools: most,
+            max_groups: most,
+            max_hooks: most,
+            max_policies: most,
+            max_budgets: most,
+            max_sessions: most,
+            max_keys: most,
+        }
     }
 }
 
@@ -86,6 +98,10 @@ pub enum QuotaResource {
     Group,
     /// A registered hook.
     Hook,
+    /// A stored policy.
+    Policy,
+    /// A budget.
+    Budget,
     /// A session.
     Session,
     /// An API key.
@@ -100,6 +116,8 @@ impl QuotaResource {
             Self::Tool => "registered tools",
             Self::Group => "groups of tools",
             Self::Hook => "registered hooks",
+            Self::Policy => "policies",
+            Self::Budget => "budgets",
             Self::Session => "sessions",
             Self::Key => "keys",
         }
@@ -114,6 +132,8 @@ impl TenantLimits {
             QuotaResource::Tool => self.max_tools,
             QuotaResource::Group => self.max_groups,
             QuotaResource::Hook => self.max_hooks,
+            QuotaResource::Policy => self.max_policies,
+            QuotaResource::Budget => self.max_budgets,
             QuotaResource::Session => self.max_sessions,
             QuotaResource::Key => self.max_keys,
         }

@@ -28,6 +28,12 @@ impl Time {
         u64::try_from((self.0 - earlier.0) / 1000).unwrap_or(0)
     }
 
+    /// Returns the time without the fraction of a millisecond, as it is displayed.
+    #[must_use]
+    pub fn whole_millis(self) -> Self {
+        Self(self.0 - self.0.rem_euclid(1000))
+    }
+
     /// Returns the time `millis` milliseconds later.
     #[must_use]
     pub fn plus_millis(self, millis: u64) -> Self {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::approval::ApprovalSpec;
 use super::preset::Presets;
 use super::schemas::{ArgumentsSchema, HttpUrl, ToolName};
 use super::{LimitsSpec, Time};
@@ -236,6 +237,13 @@ pub struct ToolDefinition {
     /// Caching of successful results for equal calls. Only for idempotent tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
+    /// The approval that calls need before they run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalSpec>,
+    /// The expected cost of a call, in a unit of your own. Budgets count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1_000_000_000)]
+    pub cost: Option<f64>,
     /// Converts arguments of a wrong type to the type in the schema.
     #[serde(default = "yes")]
     pub coerce: bool,
@@ -285,6 +293,8 @@ impl ToolDefinition {
             limits: LimitsSpec::default(),
             retry: RetrySpec::default(),
             cache: None,
+            approval: None,
+            cost: None,
             coerce: true,
             presets: Presets::new(),
             context: Vec::new(),
@@ -327,6 +337,12 @@ impl ToolDefinition {
             kept["presets"] = self.presets.iter().map(|(name, preset)| (name.clone(), preset.to_stored())).collect();
         }
         serde_json::to_string(&kept)
+    }
+
+    /// Returns `true` if every call needs approval.
+    #[must_use]
+    pub fn requires_approval(&self) -> bool {
+        self.approval.as_ref().is_some_and(|approval| approval.required)
     }
 
     /// Returns `true` if calls can run concurrently with other calls of a batch.

@@ -20,8 +20,10 @@ use std::time::Duration;
 
 pub(super) mod accept;
 pub(super) mod admit;
+mod approve;
 pub(super) mod arguments;
 mod attempt;
+mod budget;
 pub(super) mod cached;
 mod collect_arguments;
 mod execute;
@@ -32,6 +34,7 @@ mod instrument;
 pub(super) mod interrupt;
 mod last_result;
 pub(super) mod plan;
+mod policies;
 mod prepare;
 pub(super) mod recorder;
 mod retry;
@@ -41,7 +44,9 @@ mod wait;
 
 use super::{Engine, Settings};
 use admit::Admitter;
+use approve::Approver;
 use attempt::Attempts;
+use budget::BudgetReserver;
 use cached::{CacheResult, Lookup};
 use collect_arguments::ArgumentCollector;
 use execute::Execution;
@@ -49,10 +54,11 @@ use hooks::CallHooks;
 use inject::InputInjector;
 use instrument::call_span;
 use last_result::LastResult;
-use prepare::{Prepared, Preparer};
+use policies::PolicyCheck;
+use prepare::Preparer;
 use recorder::Recorded;
 use settle::Settler;
-use state::{Executed, Planned, RunExit};
+use state::{Executed, Planned, Prepared, RunExit};
 use wait::Waiter;
 
 /// The steps of a call after its acceptance, each with the parts of the engine that it uses.
@@ -67,19 +73,43 @@ pub(super) struct Steps<'a> {
 impl<'a> Steps<'a> {
     /// Builds the steps of an engine.
     pub fn new(engine: &'a Engine) -> Self {
-        let Engine { settings, stores, room, slots, pauses, live, results, tasks, shutdown, clock, ids, .. } = engine;
+        let Engine {
+            settings,
+            stores,
+            room,
+            slots,
+            pauses,
+            live,
+            results,
+            tasks,
+            shutdown,
+            clock,
+            ids,
+            tool_changes,
+            ..
+        } = engine;
         let Settings { node, limits, store_patience, rates, silence, callbacks_kick, .. } = settings;
-        let Settings { hooks, secrets, vault, metrics, tracer, .. } = settings;
+        let Settings { hooks, policies, budgets, secrets, vault, metrics, tracer, .. } = settings;
         let waiter = Waiter { clock, live, shutdown };
         let hooks = CallHooks { hooks, waiter, tasks };
-        let collector = ArgumentCollector { room, limits, silence: *silence, shutdown };
+        let (policies, allows_self) = (PolicyCheck { policies, clock }, settings.allows_self_approval);
+        let notices = engine.approval_notices();
+        let approver = Approver { stores, waiter, notices, policies, allows_self, changes: tool_changes };
+        let collector = ArgumentCollector { room, limits, silence: *silence, shutdown, clock };
         let last_result = LastResult { stores, ids, node, patience: *store_patience, shutdown };
         Self {
-            prepare: Preparer { collector, hooks, injector: InputInjector { secrets, vault } },
+            prepare: Preparer {
+                collector,
+                hooks,
+                policies,
+                approver,
+                injector: InputInjector { secrets, vault },
+                budgets: BudgetReserver { budgets, waiter },
+            },
             lookup: Lookup { results, waiter },
             admit: Admitter { rates, slots, pauses, metrics, waiter },
             execute: Execution { attempts: Attempts { waiter, tasks, metrics, tracer }, waiter, pauses, ids },
-            settle: Settler { last_result, hooks, clock, callbacks_kick },
+            settle: Settler { last_result, hooks, budgets, clock, callbacks_kick },
         }
     }
 

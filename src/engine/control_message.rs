@@ -12,16 +12,24 @@ use super::argument_stream::ArgumentChunk;
 use crate::domain::{Failure, Outcome, ToolOutput};
 use crate::store::StoreError;
 
-use crate::store::inbox::{CANCEL, CHUNK, Message, PROGRESS, RESULT};
+use crate::store::inbox::{CANCEL, CHUNK, DECISION, Message, PROGRESS, RESULT};
 
 /// A message to a call.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum ControlMessage {
     Cancel,
-    Progress { report: Value },
-    Result { answer: WireOutput },
-    Chunk { chunk: ArgumentChunk },
+    /// The approval of the call has changed.
+    Decision,
+    Progress {
+        report: Value,
+    },
+    Result {
+        answer: WireOutput,
+    },
+    Chunk {
+        chunk: ArgumentChunk,
+    },
 }
 
 /// The stored form of a tool output.
@@ -46,6 +54,7 @@ impl ControlMessage {
     fn kind(&self) -> &'static str {
         match self {
             Self::Cancel => CANCEL,
+            Self::Decision => DECISION,
             Self::Progress { .. } => PROGRESS,
             Self::Result { .. } => RESULT,
             Self::Chunk { .. } => CHUNK,

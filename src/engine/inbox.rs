@@ -98,6 +98,11 @@ impl Inbox {
             let Some(handle) = self.live.get(call) else { continue };
             match serde_json::from_str(&body) {
                 Ok(ControlMessage::Cancel) => handle.cancel.cancel(),
+                Ok(ControlMessage::Decision) => {
+                    handle.decided.iter().for_each(|decided| decided.notify_one());
+                    // The call reads its approval, also after a restart.
+                    self.stores.forget_message(id).await?;
+                }
                 // Only the first result is stored, so a rejected post is a repetition, or the call has ended.
                 Ok(ControlMessage::Result { answer }) => drop(handle.outside.post(answer.into())),
                 Ok(ControlMessage::Progress { .. }) if full.contains(&call) => {}

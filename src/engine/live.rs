@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -22,6 +23,8 @@ pub struct CallHandle {
     pub emitter: Emitter,
     /// Receives a posted result.
     pub outside: ResultSlot,
+    /// Notified when the approval of the call changes; `None` if the call waits for none.
+    pub decided: Option<Arc<Notify>>,
     /// The argument stream, if the arguments are streamed.
     pub draft: Option<ArgumentStream>,
     /// `true` if a token was sent to the tool. Reports then require the token.

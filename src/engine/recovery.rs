@@ -94,7 +94,9 @@ impl Recovery<'_> {
     }
 
     async fn beat(&self) -> Result<(), StoreError> {
-        self.engine.stores.beat(self.engine.node(), self.lease.lease).await
+        let began = Instant::now();
+        self.engine.stores.beat(self.engine.node(), self.lease.lease).await?;
+        self.engine.budgets().renew(began, self.lease.lease).await
     }
 
     /// Records heartbeats and adopts the calls of lost nodes, until `stop` fires.
@@ -130,6 +132,7 @@ impl Recovery<'_> {
                 let _ = self.engine.stores.forget_old_chunks(old).await;
                 let _ = self.engine.stores.forget_notices_of_lost_nodes().await;
                 let _ = self.engine.stores.delete_idle_mcp_sessions(now).await;
+                let _ = self.engine.budgets().clean_up().await;
             }
         }
     }
@@ -261,10 +264,16 @@ impl Recovery<'_> {
         done
     }
 
-    /// Opens the tenant of a call. The other permissions of the original caller are unknown and not needed.
+    /// Opens the tenant of a call for its original caller.
     async fn access_of(&self, call: &Call) -> Result<Access, StoreError> {
-        let caller =
-            Caller { tenant: call.tenant.clone(), scopes: Scopes::default(), tools: call.allowed.clone(), key: None };
+        let identity = call.caller.clone();
+        let caller = Caller {
+            tenant: call.tenant.clone(),
+            scopes: identity.as_ref().map_or(Scopes::default(), |identity| identity.scopes),
+            tools: call.allowed.clone(),
+            key: identity.as_ref().and_then(|identity| identity.key),
+            identity,
+        };
         Access::open(caller, &self.engine.stores, &self.engine.registry).await
     }
 

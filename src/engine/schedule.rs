@@ -73,7 +73,19 @@ async fn run_together(engine: &Arc<Engine>, mut jobs: Vec<Planned>) -> bool {
 async fn run_in_turn(engine: Arc<Engine>, mut job: Planned, opened: oneshot::Receiver<bool>) -> Recorded {
     let cancel = job.ongoing.handle.cancel.clone();
     let race = Race::new(&cancel, &engine.shutdown).left_on_drain(job.ongoing.is_queued, &engine.shutdown).work_first();
-    match race.run(opened).await {
+    let mut opened = opened;
+    let turn = async {
+        if let Some(parked) = job.ongoing.parked.clone() {
+            tokio::select! {
+                biased;
+                opened = &mut opened => return opened,
+                // An earlier call waits for a person, so the caller does not wait for this one either.
+                () = parked.cancelled() => job.ongoing.recorder.park(&job.ongoing.call),
+            }
+        }
+        opened.await
+    };
+    match race.run(turn).await {
         Ok(Ok(true)) => job.reject_late(),
         Ok(_) => {}
         // The call is committed, and its caller does not wait: the next start continues it.

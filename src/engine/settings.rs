@@ -8,9 +8,11 @@ use tokio::sync::Notify;
 use super::admission::AdmissionControl;
 use super::context::ContextObjects;
 use super::rates::Rates;
+use crate::budgets::Budgets;
 use crate::domain::limits::{PauseRule, ServerLimits};
 use crate::executor::{Secrets, Vault};
 use crate::hooks::Hooks;
+use crate::policies::Policies;
 use crate::telemetry::{Metrics, Tracer};
 
 /// The settings of an engine.
@@ -32,6 +34,10 @@ pub struct Settings {
     pub max_queued: usize,
     /// Maximum number of detached calls that run at once.
     pub max_running: usize,
+    /// Whether the key or subject that made a call may approve it.
+    pub allows_self_approval: bool,
+    /// The URL that receives notifications about approvals, unless a tool has its own.
+    pub approvals_url: Option<Arc<str>>,
     /// Maximum time without a new chunk of streamed arguments.
     pub silence: Duration,
     /// Time after which an idle session is deleted, in milliseconds; 0 means never.
@@ -44,6 +50,10 @@ pub struct Settings {
     pub callbacks_kick: Arc<Notify>,
     /// The hooks around calls.
     pub hooks: Arc<Hooks>,
+    /// The policies for calls.
+    pub policies: Arc<Policies>,
+    /// The budgets for calls.
+    pub budgets: Arc<Budgets>,
     /// The configured secrets to which presets and executors refer.
     pub secrets: Secrets,
     /// Decrypts stored preset values.

@@ -71,6 +71,8 @@ pub struct Submission {
     pub callback_url: Option<Arc<str>>,
     /// How long the caller waits.
     pub wait: Wait,
+    /// `true` if the caller is answered when a call waits for an approval, unless `wait` says more.
+    pub leaves_approvals: bool,
     /// The idempotency key of the request.
     pub idempotency_key: Option<IdempotencyKey>,
     /// `true` if the calls are cancelled when the caller disconnects.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::call::accept::{AcceptError, Acceptor, KeyLookup, KnownCalls};
@@ -133,6 +134,10 @@ pub(super) fn plan(
     let (mode, wait) = (submission.mode, submission.wait);
     let is_cancelled_with_caller = submission.cancel_on_disconnect;
     let (mut jobs, calls, texts) = planner(engine).plan(access, submission, ids, batch_id);
+    if jobs.len() > 1 && jobs.iter().any(|job| job.ongoing.recorder.parks) {
+        let parked = CancellationToken::new();
+        jobs.iter_mut().for_each(|job| job.ongoing.parked = Some(parked.clone()));
+    }
     let room = hold(&mut jobs, request, texts);
     let is_detached = matches!(wait, Wait::Accepted | Wait::For(_));
     if !is_detached && !is_cancelled_with_caller && !jobs.iter().any(Planned::is_accepted_first) {

@@ -246,8 +246,8 @@ mod tests {
         let running = call(text);
         let emission = Emission { content: vec![ContentBlock::Text(text.into())], ..Emission::default() };
         let reports = [
-            (EventKind::Status, render::status_update(&running)),
-            (EventKind::Progress, render::emission(&running, &emission)),
+            (EventKind::Status, render::status_update(&running, Time(1))),
+            (EventKind::Progress, render::emission(&running, &emission, Time(1))),
         ];
         let mut stages = vec![Stage::Accepted, Stage::Waiting, Stage::Started, Stage::Settled, Stage::Result];
         stages.extend(reports.map(|(kind, data)| Stage::Reported(Arc::new(Reported { seq: 4, kind, data }))));

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::domain::call::{Call, Phase, Progress, Status};
 use crate::domain::event::{Emission, Event, Stage};
-use crate::domain::{Failure, HookFault, Outcome, Time};
+use crate::domain::{Approval, Failure, HookFault, Outcome, Time};
 use crate::formats::cut::{self, ShortContent, ShortFailure, ShortMap, ShortValue};
 use crate::formats::native::Details;
 
@@ -53,6 +53,11 @@ pub struct StatusEvent<'a> {
     params: ShortMap<'a>,
     progress: Option<&'a Progress>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    approval: Option<&'a Approval>,
+    /// The time of a change between the start and the end of the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<ResultData<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Failure>)]
@@ -76,6 +81,7 @@ pub struct ProgressEvent<'a> {
     content: ShortContent<'a>,
     #[schema(value_type = Object)]
     details: ShortMap<'a>,
+    at: Time,
 }
 
 /// Data of `tool_result`.
@@ -99,6 +105,7 @@ pub struct HookErrorEvent<'a> {
     subject: Subject<'a>,
     #[serde(flatten)]
     fault: &'a HookFault,
+    at: Time,
 }
 
 /// The outcome in an event.
@@ -148,6 +155,8 @@ fn early_status(call: &Call, seq: u32, status: Status, phase: Phase) -> StatusEv
         tip: None,
         params: ShortMap(&NOTHING),
         progress: None,
+        approval: None,
+        at: None,
         result: None,
         error: None,
         metadata: ShortMap(&NOTHING),
@@ -164,6 +173,7 @@ fn whole_status(call: &Call, seq: u32) -> StatusEvent<'_> {
         tip: call.tip.as_deref().map(cut::text),
         params: ShortMap(&call.params),
         progress: call.progress.as_ref(),
+        approval: call.approval.as_deref(),
         result: outcome.filter(|outcome| !outcome.is_error()).map(|outcome| result(call, outcome)),
         error: outcome.and_then(|outcome| outcome.error.as_ref()).map(ShortFailure),
         metadata: ShortMap(&call.metadata),
@@ -176,24 +186,25 @@ fn whole_status(call: &Call, seq: u32) -> StatusEvent<'_> {
 
 /// Renders the `status` after a change of streamed arguments or of a running tool.
 #[must_use]
-pub fn status_update(call: &Call) -> String {
-    json(&whole_status(call, call.last_seq))
+pub fn status_update(call: &Call, at: Time) -> String {
+    json(&StatusEvent { at: Some(at), ..whole_status(call, call.last_seq) })
 }
 
 /// Renders the `progress` for an emission of a running tool.
 #[must_use]
-pub fn emission(call: &Call, emission: &Emission) -> String {
+pub fn emission(call: &Call, emission: &Emission, at: Time) -> String {
     json(&ProgressEvent {
         subject: subject(call, call.last_seq),
         content: ShortContent { call: None, blocks: &emission.content },
         details: ShortMap(&emission.details),
+        at,
     })
 }
 
 /// Renders the `hook_error` for a failed hook.
 #[must_use]
-pub fn hook_error(call: &Call, fault: &HookFault) -> String {
-    json(&HookErrorEvent { subject: subject(call, call.last_seq), fault })
+pub fn hook_error(call: &Call, fault: &HookFault, at: Time) -> String {
+    json(&HookErrorEvent { subject: subject(call, call.last_seq), fault, at })
 }
 
 /// Renders the data of an event as one line of JSON.
@@ -219,7 +230,7 @@ pub fn data(event: &Event) -> String {
             // The params shown while the arguments were streamed stay.
             let shown = call.arguments.as_object().filter(|_| call.streamed).unwrap_or(&NOTHING);
             let started = early_status(call, seq, Status::Doing, Phase::Running);
-            json(&StatusEvent { params: ShortMap(shown), ..started })
+            json(&StatusEvent { params: ShortMap(shown), approval: call.approval.as_deref(), ..started })
         }
         Stage::Reported(reported) => reported.data.clone(),
         Stage::Settled => json(&whole_status(call, seq)),

@@ -16,7 +16,7 @@ use super::bus::{Bus, COMMITS_BEHIND, CallSubscription};
 use super::follow::{Follower, Step};
 use super::frame::{self, CommitFrames, FramedEvent};
 use super::throttle::ReadThrottle;
-use crate::domain::event::{Event, Stage};
+use crate::domain::event::{Event, EventKind, Stage};
 use crate::domain::{AllowList, Cursor, Shard};
 use crate::store::{Store, StoreError};
 
@@ -162,17 +162,20 @@ pub struct EventFilter {
     pub session: Option<String>,
     /// Only events of these tools.
     pub tools: Option<Arc<AllowList>>,
+    /// Only `status` events of calls with approvals.
+    pub approvals_only: bool,
 }
 
 impl EventFilter {
     fn matches_all(&self) -> bool {
-        self.name.is_none() && self.session.is_none() && self.tools.is_none()
+        self.name.is_none() && self.session.is_none() && self.tools.is_none() && !self.approvals_only
     }
 
     pub(super) fn matches(&self, event: &Event) -> bool {
         self.name.as_deref().is_none_or(|name| *event.call.name == *name)
             && self.session.as_deref().is_none_or(|session| event.call.session.as_deref() == Some(session))
             && self.tools.as_deref().is_none_or(|tools| tools.has(&event.call.name))
+            && (!self.approvals_only || event.call.approval.is_some() && event.kind() == EventKind::Status)
     }
 }
 

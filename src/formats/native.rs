@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::cut::{self, ShortContent, ShortFailure, ShortValue};
 use crate::domain::call::{Call, CallFormat, Coercion, Phase, Progress, Status};
-use crate::domain::{ContentBlock, Failure, JsonText, Limits, Outcome, Time};
+use crate::domain::{Approval, ContentBlock, Failure, JsonText, Limits, Outcome, Time};
 
 mod write;
 
@@ -75,6 +75,9 @@ pub struct ToolCall<'a> {
     /// time that its attempts before the restart were allowed.
     #[schema(value_type = Object)]
     metadata: &'a Map<String, Value>,
+    /// Approval, if the call needs one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval: Option<&'a Approval>,
     /// Limits in force; `null` if the tool was not found.
     limits: Option<Limits>,
     /// Time from acceptance to the start of the tool, in milliseconds. It is measured with a monotonic clock, so it may
@@ -194,6 +197,7 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
             cached: call.cached,
             coerced: &call.coerced,
             metadata: &call.metadata,
+            approval: call.approval.as_deref(),
             limits: call.limits,
             queued_ms: call.queued_ms(),
             duration_ms: call.duration_ms(),

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Serialize, Serializer};
+
 use crate::domain::HookEvent;
 
 /// The outcome of running a hook.
@@ -45,6 +47,21 @@ pub struct Counts {
     asked: AtomicU64,
     /// Runs by event and outcome.
     ended: [[AtomicU64; HookOutcome::ALL.len()]; HookEvent::ALL.len()],
+}
+
+/// The counters of a hook that callers see.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct HookCounts {
+    /// Number of runs on this node since its start.
+    asked_count: u64,
+    /// Number of these runs that failed or timed out.
+    failed_count: u64,
+}
+
+impl Serialize for Counts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        HookCounts { asked_count: self.asked(), failed_count: self.failed() }.serialize(serializer)
+    }
 }
 
 impl Counts {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::call::HookCall;
-use super::counts::Counts;
+use super::counts::{Counts, HookCounts};
 use super::redact::Redact;
 use super::response::{BeforeDecision, Rewrite};
 use super::truncate::Truncate;
@@ -83,8 +83,9 @@ pub struct Hook {
     /// `None` matches every tool.
     #[serde(skip)]
     globs: Option<GlobSet>,
-    /// The counters of this hook on this node.
-    #[serde(skip)]
+    /// How often this node has run the hook since its start.
+    #[serde(flatten)]
+    #[schema(value_type = HookCounts)]
     pub counts: Counts,
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, Either};
@@ -20,6 +20,7 @@ use crate::access::Access;
 use crate::auth::{Admitted, AuthError, Credential, Limits};
 use crate::domain::Scopes;
 
+pub(super) mod cookie;
 pub(super) mod events_path;
 pub(super) mod requirements;
 
@@ -103,15 +104,16 @@ where
         let other = self.inner.clone();
         let (mut inner, state) = (std::mem::replace(&mut self.inner, other), self.gate.state.clone());
         Either::Right(Box::pin(async move {
-            let (permit, credential) = match admit_request(&state, request.headers(), ticket, need).await {
-                Ok(Some(Admitted { access, limits, permit, credential })) => {
-                    request.extensions_mut().insert(access);
-                    request.extensions_mut().insert(CallerLimits { limits, credential: credential.clone() });
-                    (permit, credential)
-                }
-                Ok(None) => return inner.call(request).await,
-                Err(problem) => return Ok(problem.into_response()),
-            };
+            let (permit, credential) =
+                match admit_request(&state, request.method(), request.headers(), ticket, need).await {
+                    Ok(Some(Admitted { access, limits, permit, credential })) => {
+                        request.extensions_mut().insert(access);
+                        request.extensions_mut().insert(CallerLimits { limits, credential: credential.clone() });
+                        (permit, credential)
+                    }
+                    Ok(None) => return inner.call(request).await,
+                    Err(problem) => return Ok(problem.into_response()),
+                };
             let may_wait = requirements::may_wait(&request);
             let response = tokio::select! {
                 biased;
@@ -156,6 +158,7 @@ pub(super) fn held<T: Send + 'static>(response: Response, what: T) -> Response {
 /// token.
 async fn admit_request(
     state: &AppState,
+    method: &Method,
     headers: &HeaderMap,
     ticket: Option<ShownTicket>,
     need: Requirement,
@@ -174,13 +177,16 @@ async fn admit_request(
             admitted.map_err(refused)?.ok_or_else(other_path)?
         }
         (Some(bearer), None) => state.auth.admit(bearer).await.map_err(refused)?,
-        (None, None) => return Err(Problem::missing_key()),
+        (None, None) => match cookie::key(headers, method, &state.config.server.public_url)? {
+            Some(key) => state.auth.admit(key).await.map_err(refused)?,
+            None => return Err(Problem::missing_key()),
+        },
     };
     scopes.map_or(Ok(()), |scopes| require(&admitted.access, scopes))?;
     Ok(Some(admitted))
 }
 
-fn refused(refused: AuthError) -> Problem {
+pub(super) fn refused(refused: AuthError) -> Problem {
     match refused {
         AuthError::Invalid(reason) => Problem::invalid_key(reason),
         AuthError::Unknown(reason) => Problem::unavailable("ISSUER_UNAVAILABLE", reason),

@@ -15,11 +15,6 @@ use crate::engine::WaitOutcome;
 use crate::formats::messages::Continuation;
 use crate::formats::native::{BatchAnswer, ToolCall};
 
-/// Returns the response for calls that have all ended.
-pub(super) fn ended(batch_id: Option<Uuid>, calls: &[Arc<Call>], said: Option<&Continuation>) -> Response {
-    of(StatusCode::OK, batch_id, batch_id.is_some(), calls, said)
-}
-
 /// Returns the response for a message without calls.
 pub(super) fn nothing() -> Response {
     reply::ok(&BatchAnswer::nothing())

@@ -97,6 +97,7 @@ pub(super) async fn execute(
     submission.traceparent = traceparent(&headers);
     submission.cache_control = cache_control(&headers);
     submission.idempotency_key = once;
+    submission.leaves_approvals = !wants_events;
     let mut response = if submission.is_keyed() {
         // Rare paths are boxed, because a future is as large as its largest branch.
         Box::pin(idempotency::execute(&state, &access, asked, footprint, wants_events)).await?
@@ -132,7 +133,7 @@ async fn execute_unkeyed(
         |not: RecordError| call_response::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
     if submitted.is_plain() {
         let ended = submitted.wait_all().await.map_err(not_recorded)?;
-        return Ok(call_response::ended(batch_id, &ended, said.as_deref()));
+        return Ok(call_response::as_they_are(batch_id, batch_id.is_some(), &ended, said.as_deref()));
     }
     Box::pin(accepted(&mut submitted)).await?;
     let seen = Box::pin(submitted.wait_for(wait)).await.map_err(not_recorded)?;

@@ -159,7 +159,7 @@ async fn authorize(
     let shown = bearer(headers);
     if shown.is_some_and(|token| state.signing_key.is_token(id, token)) {
         let owner = owner.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
-        let caller = Caller { tenant: owner, scopes: Scopes::default(), tools: None, key: None };
+        let caller = Caller { tenant: owner, scopes: Scopes::default(), tools: None, key: None, identity: None };
         return Ok(Access::open(caller, &state.stores, state.engine.registry()).await?);
     }
     let Some(Extension(access)) = asking else { return Err(Problem::wrong_token()) };

@@ -35,11 +35,13 @@ use crate::hooks::{RedactOptions, TruncateOptions};
         `hook_error`, `tool_result`, `batch` or `session`; `data:` is one JSON object, described by ToolCallEvent, \
         StatusEvent, ProgressEvent, HookErrorEvent, ToolResultEvent, BatchAnswer and SessionEvent; `id:` resumes any \
         stream."),
-    tags((name = "tool calls", description = "Running calls and reading their results"), (name = "tools", description = "Definitions of the tools that can be called"),
+    tags((name = "tool calls", description = "Running calls and reading their results"),
+        (name = "approvals", description = "Calls that wait for the decision of a person"), (name = "tools", description = "Definitions of the tools that can be called"),
         (name = "tool groups", description = "Tools that are activated and deactivated together"),
         (name = "sessions", description = "Conversations, their calls and context"),
         (name = "events", description = "Streams of events as they happen"), (name = "stats", description = "Statistics of calls: number, success rate and duration"),
-        (name = "hooks", description = "Webhooks that are invoked before and after calls"), (name = "keys", description = "API keys and their permissions"),
+        (name = "hooks", description = "Webhooks that are invoked before and after calls"), (name = "policies", description = "Rules that allow calls, deny them or ask for approval"), (name = "budgets", description = "Limits on calls and cost within a window"),
+        (name = "keys", description = "API keys and their permissions"),
         (name = "upstreams", description = "MCP servers whose tools are offered"),
         (name = "mcp", description = "The same tools for clients of the Model Context Protocol"),
         (name = "operations", description = "Health, readiness and metrics for operators")),

@@ -80,7 +80,12 @@ pub(super) async fn of_all(
     Params(params): Params<AllParams>,
 ) -> HttpResult {
     let after = extract::resume_from(&headers, params.after.as_deref())?;
-    let filter = EventFilter { name: params.name, session: params.session, tools: access.caller().tools.clone() };
+    let filter = EventFilter {
+        name: params.name,
+        session: params.session,
+        tools: access.caller().tools.clone(),
+        approvals_only: false,
+    };
     let frames = stream::of_all(access.store(), &state.bus, after, filter, state.closing.clone()).await?;
     Ok(seat.attach_to(sse(frames)))
 }

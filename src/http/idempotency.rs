@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::call_body::{IdLocation, ParsedBody};
 use super::{AppState, HttpResult, Problem, call_response, event_response, wait};
 use crate::access::Access;
-use crate::domain::{Call, Cursor, IdempotencyKey};
+use crate::domain::{Call, Cursor, IdempotencyKey, Phase};
 use crate::engine::{Footprint, Keyed, KeyedError, Submission, Wait, WaitOutcome};
 use crate::events::{frame, stream as events};
 
@@ -125,7 +125,7 @@ async fn join(state: &AppState, access: &Access, id: Uuid, wait: Wait) -> HttpRe
             let call = wait::wait(state, access, id, Some(Duration::ZERO)).await?;
             let snapshot = access.snapshot();
             let is_async = snapshot.get(&call.name).is_some_and(|tool| tool.definition().asynchronous);
-            if call.status.is_terminal() || is_async {
+            if call.status.is_terminal() || is_async || call.phase == Phase::Approval {
                 return Ok(call);
             }
             None

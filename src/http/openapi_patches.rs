@@ -26,7 +26,7 @@ pub(super) fn refined(document: &OpenApi) -> Value {
     // A test checks that the patch is valid JSON and changes only existing parts.
     merge(&mut document, serde_json::from_str(PATCH).unwrap_or_default());
     remove_null_from_parameters(&mut document);
-    describe_replacement(&mut document);
+    describe_replacements(&mut document);
     let schemas = document.pointer(SCHEMAS).and_then(Value::as_object).cloned().unwrap_or_default();
     join_parts(&mut document, &schemas);
     change_request_schemas(&mut document, bound_values);
@@ -162,15 +162,22 @@ fn write_summaries_as_text(document: &mut Value) {
     }
 }
 
-/// Makes the name optional in the body of `PUT /tools/{name}`.
-fn describe_replacement(document: &mut Value) {
+/// Makes the name optional in the bodies of `PUT /tools/{name}`, `PUT /policies/{name}` and
+/// `PUT /budgets/{name}`.
+fn describe_replacements(document: &mut Value) {
     let Some(schemas) = document.pointer_mut(SCHEMAS).and_then(Value::as_object_mut) else { return };
-    let Some(mut definition) = schemas.get("ToolDefinition").cloned() else { return };
-    if let Some(required) = definition["required"].as_array_mut() {
-        required.retain(|name| name != "name");
+    for (of, replacement) in [
+        ("ToolDefinition", "ToolReplacement"),
+        ("PolicyDefinition", "PolicyReplacement"),
+        ("BudgetDefinition", "BudgetReplacement"),
+    ] {
+        let Some(mut definition) = schemas.get(of).cloned() else { continue };
+        if let Some(required) = definition["required"].as_array_mut() {
+            required.retain(|name| name != "name");
+        }
+        definition["description"] = format!("A {of}. The name is taken from the path and can be omitted.").into();
+        schemas.insert(replacement.to_owned(), definition);
     }
-    definition["description"] = "A ToolDefinition. The name is taken from the path and can be omitted.".into();
-    schemas.insert("ToolReplacement".to_owned(), definition);
 }
 
 /// Removes `null` from the types of optional parameters: queries and headers have no null.

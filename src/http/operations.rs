@@ -8,11 +8,14 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::{Api, AppState, HttpResult, Problem, Shared, auth, reply};
+use crate::budgets::Usage;
 use crate::domain::HookEvent;
+use crate::domain::budget::cost_of;
 use crate::executor::mcp::ServerState as UpstreamState;
 use crate::hooks::HookOutcome;
+use crate::store::StoreError;
 use crate::telemetry::Metrics;
-use crate::telemetry::metrics::{UpstreamStatus, process};
+use crate::telemetry::metrics::{BudgetGauges, UpstreamStatus, process};
 
 /// Timeout of the database check.
 const PING: Duration = Duration::from_secs(1);
@@ -69,6 +72,10 @@ pub(super) async fn metrics(Api { state, access }: Api) -> HttpResult {
     auth::require_operator(&access)?;
     let is_up = is_store_up(&state).await;
     let metrics = state.metrics.clone();
+    // Without the database, the last values stay.
+    if let Ok(Ok(budgets)) = tokio::time::timeout(PING, budget_gauges(&state)).await {
+        metrics.set_budgets(&budgets);
+    }
     // Rendering takes a moment with a thousand tools.
     let text = tokio::task::spawn_blocking(move || {
         update_gauges(&state, &state.metrics, is_up);
@@ -76,6 +83,22 @@ pub(super) async fn metrics(Api { state, access }: Api) -> HttpResult {
     });
     let text = text.await.unwrap_or_else(|_| metrics.render());
     Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
+}
+
+/// Returns the use of all budgets.
+async fn budget_gauges(state: &Shared) -> Result<Vec<BudgetGauges>, StoreError> {
+    let (budgets, mut gauges) = (state.engine.budgets(), Vec::new());
+    for (tenant, budget) in budgets.all() {
+        let Usage { used, reserved, .. } = budgets.usage(&budget).await?;
+        let limit = budget.definition.limit();
+        let gauge = |unit, values| {
+            let (tenant, budget) = (tenant.as_str().to_owned(), budget.definition.name.clone());
+            BudgetGauges { tenant, budget, unit, values }
+        };
+        gauges.extend(limit.calls.map(|calls| gauge("calls", [used.calls, reserved.calls, calls].map(|n| n as f64))));
+        gauges.extend(limit.cost.map(|cost| gauge("cost", [used.cost, reserved.cost, cost].map(cost_of))));
+    }
+    Ok(gauges)
 }
 
 fn update_gauges(state: &Shared, metrics: &Metrics, is_up: bool) {

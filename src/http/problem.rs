@@ -70,6 +70,12 @@ impl Problem {
         self
     }
 
+    /// Puts the errors of a part of the body at their places in the body.
+    pub(super) fn within(mut self, pointer: &str) -> Self {
+        self.errors.iter_mut().for_each(|error| error.pointer.insert_str(0, pointer));
+        self
+    }
+
     /// 400: the body is not valid JSON.
     pub(super) fn bad_json(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_JSON", reason)
@@ -115,6 +121,11 @@ impl Problem {
     /// 403: the caller lacks the permission.
     pub(super) fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
+    }
+
+    /// 403: the caller made the call that it approves.
+    pub(super) fn approval_self(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "APPROVAL_SELF", detail)
     }
 
     /// 403: a page of another origin sent a request that changes state.
@@ -232,6 +243,8 @@ impl Problem {
             QuotaResource::Tool => "TOO_MANY_TOOLS",
             QuotaResource::Group => "TOO_MANY_GROUPS",
             QuotaResource::Hook => "TOO_MANY_HOOKS",
+            QuotaResource::Policy => "TOO_MANY_POLICIES",
+            QuotaResource::Budget => "TOO_MANY_BUDGETS",
             QuotaResource::Session => "TOO_MANY_SESSIONS",
             QuotaResource::Key => "TOO_MANY_KEYS",
         };

@@ -8,22 +8,88 @@ use super::responses::{InvalidQuery, Unavailable};
 use super::{Api, AppState, HttpResult, NoContent, Params, Problem, reply, tools};
 use crate::access::Access;
 use crate::domain::Time;
-use crate::domain::stats::{MinuteStats, ToolStats, UNKNOWN_TOOL};
+use crate::domain::stats::{StepStats, ToolStats, UNKNOWN_TOOL};
 use crate::hooks::Counts;
+use crate::store::stats::Series;
 
 /// Maximum window of a series.
-const MAX_WINDOW_MINUTES: i64 = 7 * 24 * 60;
+const MAX_WINDOW_MINUTES: i64 = 30 * 24 * 60;
+/// The window if only the step is given.
+const DEFAULT_WINDOW: &str = "1h";
+/// Maximum number of steps of a series.
+const MAX_STEPS: i64 = 7 * 24 * 60;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WindowParams {
-    /// Adds a series by minute for this period: `15m`, `1h`, `2d`, up to `7d`.
+    /// Adds a series for this period: `15m`, `1h`, `2d`, up to `30d`. If only `step` is given, `1h`.
     #[param(
         example = "1h",
-        pattern = "^(([1-9][0-9]{0,4}|[1-5][0-9]{5}|60[0-3][0-9]{3}|604[0-7][0-9]{2}|604800)s|([1-9][0-9]{0,3}|100[0-7][0-9]|10080)m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h|[1-7]d)$"
+        pattern = "^(([1-9][0-9]{0,5}|1[0-9]{6}|2[0-4][0-9]{5}|25[0-8][0-9]{4}|259[01][0-9]{3}|2592000)s|([1-9][0-9]{0,3}|[1-3][0-9]{4}|4[0-2][0-9]{3}|43[01][0-9]{2}|43200)m|([1-9][0-9]?|[1-6][0-9]{2}|7[01][0-9]|720)h|([1-9]|[12][0-9]|30)d)$"
     )]
     window: Option<String>,
+    /// The length of a step of the series; by default a minute, or the shortest that gives at most 10,080 steps.
+    #[serde(default)]
+    step: Option<Step>,
+}
+
+/// The length of a step of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub(super) enum Step {
+    #[serde(rename = "1m")]
+    Minute,
+    #[serde(rename = "5m")]
+    FiveMinutes,
+    #[serde(rename = "15m")]
+    Quarter,
+    #[serde(rename = "1h")]
+    Hour,
+    #[serde(rename = "6h")]
+    SixHours,
+    #[serde(rename = "1d")]
+    Day,
+}
+
+impl Step {
+    const ALL: [Self; 6] = [Self::Minute, Self::FiveMinutes, Self::Quarter, Self::Hour, Self::SixHours, Self::Day];
+
+    fn minutes(self) -> i64 {
+        match self {
+            Self::Minute => 1,
+            Self::FiveMinutes => 5,
+            Self::Quarter => 15,
+            Self::Hour => 60,
+            Self::SixHours => 6 * 60,
+            Self::Day => 24 * 60,
+        }
+    }
+}
+
+/// The requested series: since when, and in which steps.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    since: Time,
+    step: Step,
+}
+
+impl Window {
+    /// Reads the parameters. The step that contains the start of the window is included completely.
+    fn of(state: &AppState, params: &WindowParams) -> HttpResult<Option<Self>> {
+        let Some(window) = params.window.as_deref().or(params.step.map(|_| DEFAULT_WINDOW)) else { return Ok(None) };
+        let minutes =
+            minutes(window).filter(|minutes| (1..=MAX_WINDOW_MINUTES).contains(minutes)).ok_or_else(|| {
+                Problem::query("window must be a number followed by s, m, h or d, such as `1h`, up to `30d`")
+            })?;
+        let shortest = Step::ALL.into_iter().find(|step| minutes / step.minutes() <= MAX_STEPS).unwrap_or(Step::Day);
+        let step = params.step.filter(|step| step.minutes() >= shortest.minutes()).unwrap_or(shortest);
+        let first = (state.clock.now().minute() - (minutes - 1)).div_euclid(step.minutes()) * step.minutes();
+        Ok(Some(Self { since: Time(first * 60_000_000), step }))
+    }
+
+    async fn series(self, access: &Access, tool: &str) -> HttpResult<Series> {
+        Ok(access.store().stats_since(tool, self.since, self.step.minutes()).await?)
+    }
 }
 
 /// The counts of one tool, with the requested series.
@@ -31,9 +97,23 @@ pub(super) struct WindowParams {
 struct StatsAnswer {
     #[serde(flatten)]
     stats: ToolStats,
-    /// The minutes of the window in which calls ended, oldest first.
+    /// The counts of the window.
     #[serde(skip_serializing_if = "Option::is_none")]
-    series: Option<Vec<MinuteStats>>,
+    window: Option<ToolStats>,
+    /// The length of a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<Step>,
+    /// The steps of the window in which calls ended, oldest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Vec<StepStats>>,
+}
+
+impl StatsAnswer {
+    fn new(stats: ToolStats, series: Option<(Window, &Series)>) -> Self {
+        let window = series.map(|(_, series)| series.total(&stats.tool_name));
+        let (step, series) = (series.map(|(window, _)| window.step), series.map(|(_, series)| series.steps()));
+        Self { stats, window, step, series }
+    }
 }
 
 /// The counts of all tools.
@@ -45,6 +125,12 @@ struct AllStats {
     unknown_tools: ToolStats,
     /// Counts of hook invocations.
     hooks: HookStats,
+    /// The length of a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<Step>,
+    /// The steps of the window in which calls of any of these tools, or of unknown tools, ended, oldest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Vec<StepStats>>,
 }
 
 /// Hook invocations by this node since it started, with their outcomes.
@@ -82,15 +168,18 @@ pub(super) async fn of_tool(
     Path(name): Path<String>,
     Params(params): Params<WindowParams>,
 ) -> HttpResult {
-    let since = since(&state, params.window.as_deref())?;
+    let window = Window::of(&state, &params)?;
     let stored = access.store().stats(Some(&name)).await?.pop().filter(|_| access.caller().may_have(&name));
     // Deleted tools keep their counts.
     let stats = match stored.filter(|_| name != UNKNOWN_TOOL) {
         Some(stats) => stats,
         None => ToolStats::never_called(&tools::find(&access, &name)?.name),
     };
-    let series = series(&access, &name, since).await?;
-    Ok(reply::ok(&StatsAnswer { stats, series }))
+    let series = match window {
+        Some(window) => Some((window, window.series(&access, &name).await?)),
+        None => None,
+    };
+    Ok(reply::ok(&StatsAnswer::new(stats, series.as_ref().map(|(window, series)| (*window, series)))))
 }
 
 /// Reads the counts of all tools.
@@ -98,7 +187,7 @@ pub(super) async fn of_tool(
     security(("api_key" = ["read"])),
     responses((status = 200, description = "The counts", body = AllStats), InvalidQuery, Unavailable))]
 pub(super) async fn of_all(Api { state, access }: Api, Params(params): Params<WindowParams>) -> HttpResult {
-    let since = since(&state, params.window.as_deref())?;
+    let window = Window::of(&state, &params)?;
     let mut stored = access.store().stats(None).await?;
     let unknown = stored.iter().position(|stats| stats.tool_name == UNKNOWN_TOOL).map(|place| stored.remove(place));
     stored.retain(|stats| access.caller().may_have(&stats.tool_name));
@@ -109,10 +198,19 @@ pub(super) async fn of_all(Api { state, access }: Api, Params(params): Params<Wi
         }
     }
     stored.sort_by(|one, other| one.tool_name.cmp(&other.tool_name));
+    let mut all = Series::default();
     let mut tools = Vec::with_capacity(stored.len());
     for stats in stored {
-        let series = series(&access, &stats.tool_name, since).await?;
-        tools.push(StatsAnswer { stats, series });
+        let Some(window) = window else {
+            tools.push(StatsAnswer::new(stats, None));
+            continue;
+        };
+        let series = window.series(&access, &stats.tool_name).await?;
+        all.merge(&series);
+        tools.push(StatsAnswer::new(stats, Some((window, &series))));
+    }
+    if let Some(window) = window {
+        all.merge(&window.series(&access, UNKNOWN_TOOL).await?);
     }
     let hooks = match access.tenant().is_default() {
         true => HookStats::sum(std::iter::once(state.engine.hooks().counts())),
@@ -120,7 +218,8 @@ pub(super) async fn of_all(Api { state, access }: Api, Params(params): Params<Wi
         false => HookStats::sum(state.engine.hooks().all(access.tenant()).iter().map(|hook| &hook.counts)),
     };
     let unknown_tools = unknown.unwrap_or_else(|| ToolStats::never_called(UNKNOWN_TOOL));
-    Ok(reply::ok(&AllStats { tools, unknown_tools, hooks }))
+    let (step, series) = (window.map(|window| window.step), window.map(|_| all.steps()));
+    Ok(reply::ok(&AllStats { tools, unknown_tools, hooks, step, series }))
 }
 
 /// Resets the counts of a tool to zero.
@@ -150,22 +249,6 @@ pub(super) async fn reset_all(access: Access, Params(NoParams {}): Params<NoPara
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoParams {}
-
-async fn series(access: &Access, tool: &str, since: Option<Time>) -> HttpResult<Option<Vec<MinuteStats>>> {
-    match since {
-        Some(since) => Ok(Some(access.store().stats_by_minute(tool, since).await?)),
-        None => Ok(None),
-    }
-}
-
-/// Returns the start of the window. The minute that contains it is included completely.
-fn since(state: &AppState, window: Option<&str>) -> HttpResult<Option<Time>> {
-    let Some(window) = window else { return Ok(None) };
-    let minutes = minutes(window)
-        .filter(|minutes| (1..=MAX_WINDOW_MINUTES).contains(minutes))
-        .ok_or_else(|| Problem::query("window must be a number followed by s, m, h or d, such as `1h`, up to `7d`"))?;
-    Ok(Some(Time(state.clock.now().0 - (minutes - 1) * 60_000_000)))
-}
 
 fn minutes(window: &str) -> Option<i64> {
     let unit = window.chars().last()?;

@@ -44,7 +44,8 @@ impl ClientContext {
 }
 
 impl Server {
-    /// Runs a call. A call of an `async` tool becomes a task if the client supports tasks.
+    /// Runs a call. If the client supports tasks, a call of an `async` tool becomes a task, and so does a call that waits
+    /// for approval.
     pub(super) async fn call(
         &self,
         request: CallToolRequestParams,
@@ -62,8 +63,15 @@ impl Server {
         let arguments = Some(Value::Object(arguments));
         let name = request.name.into_owned();
         let calls = vec![CallRequest { name, arguments, over_mcp: true, ..CallRequest::default() }];
-        let wait = if is_task { Wait::Accepted } else { Wait::Result };
-        let submission = Submission { calls, wait, traceparent: caller.traceparent, ..Submission::default() };
+        // A policy may require an approval, which is known only once the call waits for it.
+        let leaves_approvals = knows_tasks && !is_task && self.0.engine.policies().has_any();
+        let wait = match (is_task, leaves_approvals) {
+            (true, _) => Wait::Accepted,
+            (_, true) => Wait::AsDeclared,
+            _ => Wait::Result,
+        };
+        let traceparent = caller.traceparent;
+        let submission = Submission { calls, wait, leaves_approvals, traceparent, ..Submission::default() };
         let ids = caller.call.map_or_else(|| self.0.engine.ids(1), |id| vec![id]);
         let id = ids.first().copied().unwrap_or_default();
         if is_task {
@@ -79,10 +87,14 @@ impl Server {
         });
         let submitted = self.0.engine.submit(&access, submission, ids, size).await.map_err(refused)?;
         let call = self.wait_for_end(&access, submitted, id, watch, &context.ct).await?;
+        if !call.status.is_terminal() {
+            return Self::created(&access, id).await.map(CallToolResponse::Task);
+        }
         reply(&access, &call).map(CallToolResponse::from)
     }
 
-    /// Waits for the end of a call, sends progress, and cancels the call if the client cancels it.
+    /// Waits for the end of a call, or until it waits for approval if its client leaves it then. Sends progress, and
+    /// cancels the call if the client cancels it.
     async fn wait_for_end(
         &self,
         access: &Access,
@@ -107,11 +119,12 @@ impl Server {
                 _ = &mut watching, if !is_forwarded => is_forwarded = true,
             }
         };
-        if !is_forwarded && !is_cancelled {
+        let call = only_of(end)?;
+        if call.status.is_terminal() && !is_forwarded && !is_cancelled {
             // The commit is acknowledged before it is published. On a timeout, the last progress is not sent.
             let _ = tokio::time::timeout(LAST_PROGRESS, watching).await;
         }
-        only_of(end)
+        Ok(call)
     }
 }
 

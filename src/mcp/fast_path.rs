@@ -84,7 +84,8 @@ impl FastPath {
         }
         let operation = match (method, params.name, params.arguments) {
             (Method::Call, Some(name), arguments) => {
-                let is_task = has_tasks && Server::traits_of(access, &name).is_asynchronous;
+                let can_wait = || self.server.0.engine.policies().has_any();
+                let is_task = has_tasks && (Server::traits_of(access, &name).is_asynchronous || can_wait());
                 (!is_task).then(|| Operation::Call { name, arguments: arguments.unwrap_or_default() })?
             }
             // The list of a restricted client is not kept.

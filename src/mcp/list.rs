@@ -149,7 +149,7 @@ impl Server {
         // The call that follows needs the compiled tool, too.
         let Ok(entry) = tool.entry() else { return ToolTraits::default() };
         ToolTraits {
-            is_asynchronous: entry.definition.asynchronous,
+            is_asynchronous: entry.definition.asynchronous || entry.definition.requires_approval(),
             has_output_schema: entry.definition.output_schema.as_ref().is_some_and(mcp::is_told),
         }
     }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Server, result};
 use crate::access::Access;
-use crate::domain::{Call, Code};
+use crate::domain::{Call, Code, Phase};
 use crate::engine::ControlOutcome;
 use crate::store::StoreError;
 
@@ -51,7 +51,8 @@ fn task(call: &Call, status: TaskStatus) -> Task {
     let mut task = Task::new(call.id.to_string(), status, call.created_at.to_string(), updated_at.to_string())
         .with_poll_interval_ms(POLL_INTERVAL_MS);
     let progress = call.progress.as_ref().and_then(|progress| progress.message.clone());
-    task.status_message = call.tip.clone().or(progress);
+    let waits = || (call.phase == Phase::Approval).then(|| "waiting for approval".to_owned());
+    task.status_message = call.tip.clone().or(progress).or_else(waits);
     task
 }
 

@@ -2,9 +2,12 @@
 
 use url::Url;
 
+use crate::domain::approval::{ApprovalSpec, MAX_APPROVALS, MAX_EXPIRES_MS};
+use crate::domain::budget::MAX_COST;
 use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::{RetryOverride, RetrySpec};
 use crate::domain::{Groups, ToolDefinition, json, tool};
+use crate::executor::http::check_url;
 use crate::schema;
 
 /// Maximum length of a title, in characters.
@@ -86,8 +89,27 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
         let at = |Fault { pointer, message }| Fault::at(format!("{member}{pointer}"), message);
         faults.into_iter().map(at).collect::<Vec<_>>()
     };
+    faults.extend(definition.approval.as_ref().map(|spec| within("/approval", approval(spec))).unwrap_or_default());
+    if definition.cost.is_some_and(|cost| !(0.0..=MAX_COST).contains(&cost)) {
+        faults.push(Fault::at("/cost", format!("must be 0 to {MAX_COST}")));
+    }
     faults.extend(within("/retry", retry_spec(&definition.retry)));
     faults.extend(within("/limits", limits(&definition.limits)));
+    faults
+}
+
+/// Returns the faults of a declared approval, with pointers relative to it.
+fn approval(spec: &ApprovalSpec) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if !(1..=MAX_EXPIRES_MS).contains(&spec.expires_ms) {
+        faults.push(Fault::at("/expires_ms", format!("must be 1 to {MAX_EXPIRES_MS}")));
+    }
+    if !(1..=MAX_APPROVALS).contains(&spec.min_approvals) {
+        faults.push(Fault::at("/min_approvals", format!("must be 1 to {MAX_APPROVALS}")));
+    }
+    if let Some(Err(message)) = spec.notify_url.as_deref().map(check_url) {
+        faults.push(Fault::at("/notify_url", message));
+    }
     faults
 }
 

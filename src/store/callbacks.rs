@@ -6,7 +6,7 @@ use std::sync::Arc;
 use url::Url;
 use uuid::Uuid;
 
-use super::query::Query;
+use super::query::{Query, Transaction};
 use super::{Db, StoreError, Stores, codec};
 use crate::domain::{Call, Shard, Time};
 
@@ -15,6 +15,9 @@ mod state;
 
 pub use outcome::{AttemptRecord, RecordedOutcome};
 pub use state::Delivery;
+
+/// The columns of a due callback: call, URL, host, event, attempts, lost attempts, size of the call, whether a body is stored.
+type DueColumns = (Uuid, String, String, Uuid, i32, i32, i64, bool);
 
 /// A callback, stored when its call is accepted. It becomes due when the call ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +56,30 @@ impl CallbackRow {
     }
 }
 
+/// A notification about an approval. It is sent at once and deleted after its delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    /// The id of the message, in the shard of its call.
+    pub id: Uuid,
+    /// The URL.
+    pub url: Arc<str>,
+    /// The body, as JSON.
+    pub body: String,
+    /// The time at which it is due.
+    pub due: Time,
+}
+
+impl Notification {
+    /// Stores the notification.
+    pub(super) async fn insert(&self, transaction: &mut Transaction<'_>) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO callbacks (shard, call_id, url, host, event_id, next_at, body) \
+            VALUES ($1, $2, $3, $4, $2, $5, $6)";
+        let row = CallbackRow { call_id: self.id, url: self.url.clone(), event_id: self.id };
+        let query = transaction.query(SQL).bind_call(self.id).bind(&*self.url).bind(row.host());
+        query.bind(self.due).bind(&self.body).execute().await.map(drop)
+    }
+}
+
 /// A callback whose next attempt is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueCallback {
@@ -70,6 +97,8 @@ pub struct DueCallback {
     pub lost: u32,
     /// Approximate size of the call, in bytes.
     pub bytes: usize,
+    /// Whether it is a notification with a body of its own.
+    pub has_body: bool,
 }
 
 impl DueCallback {
@@ -139,7 +168,7 @@ impl Stores {
         let query = self.db.read(
             "SELECT c.call_id, c.url, c.host, c.event_id, c.attempts, c.lost, CAST(COALESCE((SELECT \
              octet_length(t.record) + octet_length(t.arguments) FROM tool_calls AS t \
-             WHERE t.shard = c.shard AND t.id = c.call_id), 0) AS BIGINT) FROM callbacks AS c WHERE c.state = 0 AND (c.leased_until IS NULL OR ",
+             WHERE t.shard = c.shard AND t.id = c.call_id), 0) AS BIGINT), c.body IS NOT NULL FROM callbacks AS c WHERE c.state = 0 AND (c.leased_until IS NULL OR ",
         );
         let mut query = push_passed(query, "c.leased_until", now).push(")");
         for (condition, busy) in [(" AND c.host NOT IN ", &busy.hosts), (" AND c.url NOT IN ", &busy.urls)] {
@@ -153,8 +182,8 @@ impl Stores {
             push_passed(query.push(" AND ("), "c.next_at", now).push(" OR ").push(ENDED).push(")")
         };
         query = query.push(" ORDER BY c.next_at NULLS FIRST, c.call_id LIMIT ").push_bind(i64::from(limit));
-        let rows: Vec<(Uuid, String, String, Uuid, i32, i32, i64)> = query.uncached().all().await?;
-        let due = rows.into_iter().map(|(call_id, url, host, event_id, attempts, lost, bytes)| DueCallback {
+        let rows: Vec<DueColumns> = query.uncached().all().await?;
+        let due = rows.into_iter().map(|(call_id, url, host, event_id, attempts, lost, bytes, has_body)| DueCallback {
             call_id,
             url: url.into(),
             host: host.into(),
@@ -162,6 +191,7 @@ impl Stores {
             attempts: attempts.try_into().unwrap_or(0),
             lost: lost.try_into().unwrap_or(0),
             bytes: bytes.try_into().unwrap_or(0),
+            has_body,
         });
         Ok(due.collect())
     }
@@ -206,6 +236,15 @@ impl Stores {
             Some(DueCallback { attempts, lost: lost.try_into().unwrap_or(0), ..due })
         });
         Ok(claimed.collect())
+    }
+
+    /// Returns the body of a notification.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn body_of_notification(&self, id: Uuid) -> Result<Option<String>, StoreError> {
+        const SQL: &str = "SELECT body FROM callbacks WHERE shard = $1 AND call_id = $2 AND body IS NOT NULL";
+        Ok(self.db.read(SQL).bind_call(id).optional().await?.map(|(body,)| body))
     }
 
     /// Returns the call as its callback delivers it, without the state of the callback.

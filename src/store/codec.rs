@@ -151,12 +151,9 @@ impl CallRow {
         let id = self.id;
         let corrupt = |error: &dyn std::fmt::Display| StoreError::Corrupt(format!("call {id}: {error}"));
         let record: RecordIn = from_str(&self.record).map_err(|error| corrupt(&error))?;
-        let (started_at, ended_at) = record.times(Time(self.created_at));
-        let streamed = record.streamed.is_some();
-        let arguments = Arc::new(match record.streamed {
-            Some(streamed) => streamed,
-            None => json::parse(self.arguments.as_bytes()).map_err(|error| corrupt(&error))?,
-        });
+        let ((started_at, ended_at), streamed) = (record.times(Time(self.created_at)), record.streamed.is_some());
+        let parsed = || json::parse(self.arguments.as_bytes()).map_err(|error| corrupt(&error));
+        let arguments = Arc::new(record.streamed.map_or_else(parsed, Ok)?);
         let status = status_from(self.status)?;
         let name: Arc<str> = record.name.unwrap_or(self.tool).into();
         Ok(Call::from(CallRecord {
@@ -192,6 +189,9 @@ impl CallRow {
             cached: record.cached,
             cache_control: record.cache_control,
             context: Arc::new(record.context),
+            caller: record.caller.map(Arc::new),
+            approval: record.approval.map(Box::new),
+            holds: record.holds,
             allowed: AllowList::of(record.allowed).map_err(|(_, reason)| corrupt(&reason))?.map(Arc::new),
             agent: record.agent.map(Arc::new),
             callback_url: record.callback_url.map(Arc::from),

@@ -90,7 +90,9 @@ impl Db {
         // A pool reports only a timeout; a plain connection reports the cause.
         let first = tokio::time::timeout(ACQUIRE_TIMEOUT, host.options.connect()).await;
         first.map_err(|_| sqlx::Error::PoolTimedOut)??.close().await?;
-        let ServerPools { writer, reader } = ServerPools::new(host, url.attrs, None);
+        let pools = ServerPools::new(host, url.attrs, None);
+        pools.connect_in_background();
+        let ServerPools { writer, reader } = pools;
         let (writer, reader) = (TimedPool::to_server(writer), TimedPool::to_server(reader));
         Ok(Self::Postgres(Arc::new(Pools { writer, reader, monitor: None })))
     }

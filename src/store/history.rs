@@ -224,6 +224,14 @@ impl Store {
         self.plan(filter.check(self, ids)).await
     }
 
+    /// Returns the database's plan of the query that reads calls by their ids.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn calls_plan(&self, ids: &[Uuid]) -> Result<String, StoreError> {
+        self.plan(self.db.calls(ids)).await
+    }
+
     async fn plan(&self, query: Query<'_>) -> Result<String, StoreError> {
         let lines: Vec<String> = match &self.db {
             Db::Postgres(_) => query.prefixed("EXPLAIN ").column().await?,
@@ -308,7 +316,7 @@ impl PageBuilder<'_> {
 fn unfinished(filter: &HistoryFilter) -> Option<&'static [i16]> {
     match filter.phase? {
         Phase::Done => None,
-        Phase::Arguments | Phase::Queued => Some(&[0]),
+        Phase::Arguments | Phase::Queued | Phase::Approval => Some(&[0]),
         Phase::Running | Phase::Retrying | Phase::External => Some(&[1]),
     }
 }

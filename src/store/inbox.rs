@@ -24,6 +24,8 @@ pub const PROGRESS: &str = "progress";
 /// The kind of a posted result, or of the failure with which a call ended before a result was posted. A call has at
 /// most one such message.
 pub const RESULT: &str = "result";
+/// The kind of a note that the approval of a call has changed.
+pub const DECISION: &str = "decision";
 /// The kind of a chunk of streamed arguments. Its answer replaces it, with the kind `answer`.
 pub const CHUNK: &str = "chunk";
 
@@ -32,7 +34,7 @@ pub const CHUNK: &str = "chunk";
 pub struct Message {
     /// The recipient.
     pub call: Uuid,
-    /// The kind: [`CANCEL`], [`PROGRESS`], [`RESULT`] or [`CHUNK`].
+    /// The kind: [`CANCEL`], [`PROGRESS`], [`RESULT`], [`DECISION`] or [`CHUNK`].
     pub kind: String,
     /// The content, as JSON.
     pub body: String,

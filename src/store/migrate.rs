@@ -21,6 +21,9 @@ pub(super) async fn run(db: &Db) -> Result<(), StoreError> {
 }
 
 async fn apply(db: &Db, migrator: &Migrator) -> Result<(), StoreError> {
+    if has_nothing_to_do(db, migrator).await {
+        return Ok(());
+    }
     match db {
         Db::Sqlite(pools) => {
             // Otherwise two processes could both find an empty file. On Postgres sqlx acquires a lock itself.
@@ -39,6 +42,19 @@ async fn apply(db: &Db, migrator: &Migrator) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Returns `true` if all migrations were applied as they are. This is one query, so that most starts need no lock and no
+/// connection of their own. Whatever else is found is examined under the lock.
+async fn has_nothing_to_do(db: &Db, migrator: &Migrator) -> bool {
+    const APPLIED: &str = "SELECT version, checksum, success FROM _sqlx_migrations";
+    let applied: Result<Vec<(i64, Vec<u8>, bool)>, _> = db.read(APPLIED).all().await;
+    // On a new database, the table does not exist.
+    let Ok(applied) = applied else { return false };
+    let is_applied = |one: &Migration| {
+        applied.iter().any(|(version, checksum, _)| *version == one.version && **checksum == *one.checksum)
+    };
+    applied.iter().all(|(.., success)| *success) && migrator.iter().all(is_applied)
 }
 
 /// Returns the versions and checksums of the known migrations. `folder` is `sqlite/` or `postgres/`.

@@ -7,13 +7,13 @@ use uuid::Uuid;
 
 use super::codec::{self, CallRow};
 use super::{Db, StoreError, Stores};
-use crate::domain::{Call, Shard, Tenant};
+use crate::domain::{Call, Shard, Status, Tenant, Time};
 
 /// Maximum number of calls adopted at a time.
 const PAGE: i64 = 256;
 /// The condition for unfinished calls. SQLite uses the partial index only if its condition, `status <> 2`, is repeated.
 /// Otherwise it reads all calls, and with each heartbeat the journal would wait for that.
-const UNFINISHED: &str = "status <> 2 AND status < 2";
+pub(super) const UNFINISHED: &str = "status <> 2 AND status < 2";
 
 /// The stored state of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,21 @@ pub struct Beaten {
     pub beat: i64,
     /// Whether its lease has expired, by the clock of the database.
     pub is_over: bool,
+}
+
+/// A node with its unfinished calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeLoad {
+    /// The name of the node.
+    pub node: String,
+    /// The time of its last heartbeat, by the clock of the database.
+    pub last_beat_at: Option<Time>,
+    /// Whether its lease has expired.
+    pub is_over: bool,
+    /// Number of calls that it runs.
+    pub running: i64,
+    /// Number of calls that it has accepted and that do not run yet.
+    pub waiting: i64,
 }
 
 /// Returns the SQL expression for the time of the database, in milliseconds since 1970.
@@ -80,6 +95,39 @@ impl Stores {
             self.db.write(again).execute().await?;
         }
         Ok(rows.into_iter().map(|(node, beat, is_over, _)| Beaten { node, beat, is_over }).collect())
+    }
+
+    /// Returns all nodes with their unfinished calls, by name.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn node_loads(&self, lease: Duration) -> Result<Vec<NodeLoad>, StoreError> {
+        let now = now_of(&self.db);
+        let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+        let nodes = format!(
+            "SELECT node, beat_at, COALESCE({now} - beat_at >= COALESCE(lease_ms, $1), FALSE) FROM nodes ORDER BY node"
+        );
+        let counts = format!(
+            "SELECT node, CAST(status AS INTEGER), CAST(COUNT(*) AS BIGINT) FROM tool_calls WHERE {UNFINISHED} \
+             GROUP BY node, status"
+        );
+        let nodes: Vec<(String, Option<i64>, bool)> = self.db.read(nodes).bind(lease_ms).all().await?;
+        let counts: Vec<(String, i32, i64)> = self.db.read(counts).all().await?;
+        let load = |(node, beat_at, is_over): (String, Option<i64>, bool)| {
+            let own = counts.iter().filter(|(of, ..)| *of == node);
+            let running = i32::from(codec::status_number(Status::Doing));
+            let sum = |is_running| {
+                own.clone().filter(|(_, status, _)| (*status == running) == is_running).map(|one| one.2).sum()
+            };
+            NodeLoad {
+                last_beat_at: beat_at.map(|ms| Time(ms * 1000)),
+                is_over,
+                running: sum(true),
+                waiting: sum(false),
+                node,
+            }
+        };
+        Ok(nodes.into_iter().map(load).collect())
     }
 
     /// Deletes a node unless it has sent a heartbeat after `beat`; its calls are then orphaned.

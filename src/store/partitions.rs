@@ -13,7 +13,7 @@ use super::{Db, StoreError, Stores, codec};
 use crate::domain::Time;
 
 /// The partitioned tables. All have the same ranges.
-const TABLES: [&str; 5] = ["tool_calls", "call_events", "callbacks", "commits", "call_words"];
+const TABLES: [&str; 6] = ["tool_calls", "call_events", "approvals", "callbacks", "commits", "call_words"];
 /// The width of a partition that was missing, in milliseconds: one day.
 const MISSING_WIDTH: u64 = 24 * 60 * 60 * 1000;
 /// The number of partitions for the time that is to be kept. More would slow down every query.

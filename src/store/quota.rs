@@ -25,6 +25,12 @@ pub(super) const GROUPS: &str = "UPDATE tools_clock SET version = version WHERE 
 /// The check for hooks.
 pub(super) const HOOKS: &str = "UPDATE tools_clock SET version = version WHERE \
     (SELECT COUNT(*) FROM hooks WHERE tenant = $1) <= $2";
+/// The check for policies.
+pub(super) const POLICIES: &str = "UPDATE tools_clock SET version = version WHERE \
+    (SELECT COUNT(*) FROM policies WHERE tenant = $1) <= $2";
+/// The check for budgets.
+pub(super) const BUDGETS: &str = "UPDATE tools_clock SET version = version WHERE \
+    (SELECT COUNT(*) FROM budgets WHERE tenant = $1) <= $2";
 /// The check for keys.
 pub(super) const KEYS: &str = "UPDATE keys_clock SET version = version WHERE \
     (SELECT COUNT(*) FROM api_keys WHERE tenant = $1 AND revoked_at IS NULL) <= $2";

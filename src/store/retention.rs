@@ -114,6 +114,7 @@ impl Stores {
             if !ended.is_empty() {
                 for_calls(transaction, "DELETE FROM inbox WHERE ", CALL_ID, &ended).await?;
                 for_calls(transaction, "DELETE FROM callbacks WHERE ", CALL_ID, &ended).await?;
+                for_calls(transaction, "DELETE FROM approvals WHERE ", CALL_ID, &ended).await?;
                 pruned.calls = for_calls(transaction, "DELETE FROM tool_calls WHERE ", ["shard", "id"], &ended).await?;
             }
             transaction.query(DELETE_COMMITS).bind(shard).bind(from).bind(until).execute().await?;

@@ -113,6 +113,11 @@ impl Signals {
         self.0.outbox.push(Signal::Keys);
     }
 
+    /// Asks the other nodes to return what they do not need of budgets.
+    pub fn notify_budgets(&self) {
+        self.0.outbox.push(Signal::Budgets);
+    }
+
     /// Reports that a tool was paused or resumed.
     pub fn notify_pauses(&self) {
         self.0.outbox.push(Signal::Pauses);
@@ -151,6 +156,12 @@ impl Signals {
     #[must_use]
     pub fn pauses(&self) -> Wakeup {
         self.0.receivers.pauses.wakeup()
+    }
+
+    /// Returns the wake-up for budgets and resumes of tools by other nodes.
+    #[must_use]
+    pub fn budgets(&self) -> Wakeup {
+        self.0.receivers.budgets.wakeup()
     }
 
     /// Returns the calls that have messages of other nodes. A call may be on any node.

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use super::journal::upper_end_ms;
 use super::{Store, StoreError};
 use crate::domain::Time;
-use crate::domain::stats::{CACHED, MinuteStats, ToolStats};
+use crate::domain::stats::{CACHED, StepStats, ToolStats};
 
 mod fold;
 
 /// tool, executed, code, bucket, calls, total, min, max, retries, last
 type TotalRow = (String, i16, String, i32, i64, i64, i64, i64, i64, Time);
+/// The same with the first minute of a step instead of the tool.
+type StepRow = (i64, i16, String, i32, i64, i64, i64, i64, i64, Time);
 
 impl Store {
     /// Returns the totals of all tools that were ever called, or of one tool.
@@ -29,35 +31,20 @@ impl Store {
         Ok(sums.into_iter().map(|(tool, sum)| sum.finish(tool)).collect())
     }
 
-    /// Returns the minutes since `since` in which calls of the tool ended, oldest first.
+    /// Returns the statistics of a tool since this minute, in steps of `step` minutes that begin at a multiple of it.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn stats_by_minute(&self, tool: &str, since: Time) -> Result<Vec<MinuteStats>, StoreError> {
-        const SQL: &str = "SELECT minute, executed, CASE WHEN code = '' THEN 1 WHEN code = 'CACHED' THEN 2 ELSE 0 END AS kind, \
-            CAST(SUM(calls) AS BIGINT), CAST(SUM(total_ms) AS BIGINT) FROM tool_stats \
-            WHERE tenant = $1 AND tool = $2 AND minute >= $3 AND minute > 0 \
-            GROUP BY minute, executed, CASE WHEN code = '' THEN 1 WHEN code = 'CACHED' THEN 2 ELSE 0 END ORDER BY minute";
+    pub async fn stats_since(&self, tool: &str, since: Time, step: i64) -> Result<Series, StoreError> {
+        const SQL: &str = "SELECT minute / $2 * $2 AS step, executed, code, bucket, CAST(SUM(calls) AS BIGINT), \
+            CAST(SUM(total_ms) AS BIGINT), MIN(min_ms), MAX(max_ms), CAST(SUM(retries) AS BIGINT), MAX(last_at) FROM tool_stats \
+            WHERE tenant = $1 AND tool = $3 AND minute >= $4 AND minute > 0 GROUP BY minute / $2 * $2, executed, code, bucket";
         self.fold_stats().await?;
-        let query = self.read(SQL).bind(searchable_name(tool)).bind(since.minute());
-        let rows: Vec<(i64, i16, i32, i64, i64)> = query.all().await?;
-        let mut series: Vec<MinuteStats> = Vec::new();
-        for (minute, executed, kind, calls, total) in rows {
-            let at = Time(minute * 60_000_000);
-            if series.last().is_none_or(|last| last.minute != at) {
-                series.push(MinuteStats { minute: at, ..MinuteStats::default() });
-            }
-            // The series is not empty: a missing minute was added above.
-            let Some(sum) = series.last_mut() else { continue };
-            let (calls, total) = (unsigned(calls), unsigned(total));
-            match (executed != 0, kind) {
-                (true, 1) => sum.success_count += calls,
-                (true, _) => sum.failure_count += calls,
-                (false, 2) => sum.cache_hit_count += calls,
-                (false, _) => sum.rejected_count += calls,
-            }
-            sum.execution_count = sum.success_count + sum.failure_count;
-            sum.total_duration_ms += total;
+        let query = self.read(SQL).bind(step.max(1)).bind(searchable_name(tool)).bind(since.minute());
+        let mut series = Series::default();
+        for (minute, executed, code, bucket, calls, total, min, max, retries, last) in query.all::<StepRow>().await? {
+            let row = (String::new(), executed, code, bucket, calls, total, min, max, retries, last);
+            series.0.entry(minute).or_default().add(row);
         }
         Ok(series)
     }
@@ -83,8 +70,37 @@ fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
+/// Statistics in steps of time. Several tools can be added up, because the distribution of the durations is known.
+#[derive(Debug, Clone, Default)]
+pub struct Series(BTreeMap<i64, Sum>);
+
+impl Series {
+    /// Adds the statistics of another tool.
+    pub fn merge(&mut self, other: &Self) {
+        for (minute, sum) in &other.0 {
+            self.0.entry(*minute).or_default().merge(sum);
+        }
+    }
+
+    /// Returns the steps in which calls ended, oldest first.
+    #[must_use]
+    pub fn steps(&self) -> Vec<StepStats> {
+        let step =
+            |(minute, sum): (&i64, &Sum)| StepStats::of(Time(minute * 60_000_000), sum.clone().finish(String::new()));
+        self.0.iter().map(step).collect()
+    }
+
+    /// Returns the statistics of all steps together.
+    #[must_use]
+    pub fn total(&self, tool: &str) -> ToolStats {
+        let mut total = Sum::default();
+        self.0.values().for_each(|sum| total.merge(sum));
+        total.finish(tool.to_owned())
+    }
+}
+
 /// The aggregated rows of one tool.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 struct Sum {
     stats: ToolStats,
     buckets: BTreeMap<i32, u64>,
@@ -116,6 +132,25 @@ impl Sum {
         stats.max_duration_ms = stats.max_duration_ms.max(unsigned(max));
         self.min = Some(self.min.map_or(unsigned(min), |least| least.min(unsigned(min))));
         *self.buckets.entry(bucket).or_default() += calls;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        let add = |codes: &mut BTreeMap<String, u64>, others: &BTreeMap<String, u64>| {
+            others.iter().for_each(|(code, calls)| *codes.entry(code.clone()).or_default() += calls);
+        };
+        let (stats, others) = (&mut self.stats, &other.stats);
+        stats.retry_count += others.retry_count;
+        stats.last_called_at = stats.last_called_at.max(others.last_called_at);
+        stats.cache_hit_count += others.cache_hit_count;
+        stats.rejected_count += others.rejected_count;
+        add(&mut stats.rejected_by_code, &others.rejected_by_code);
+        stats.success_count += others.success_count;
+        stats.failure_count += others.failure_count;
+        add(&mut stats.failures_by_code, &others.failures_by_code);
+        stats.total_duration_ms += others.total_duration_ms;
+        stats.max_duration_ms = stats.max_duration_ms.max(others.max_duration_ms);
+        self.min = self.min.into_iter().chain(other.min).min();
+        other.buckets.iter().for_each(|(bucket, calls)| *self.buckets.entry(*bucket).or_default() += calls);
     }
 
     fn finish(self, tool_name: String) -> ToolStats {
@@ -170,5 +205,22 @@ mod tests {
         assert_eq!((stats.execution_count, stats.rejected_count, stats.cache_hit_count), (100, 2, 3));
         assert!(!stats.rejected_by_code.contains_key(CACHED));
         assert_eq!(stats.last_called_at, Some(Time(100)));
+    }
+
+    #[test]
+    fn the_total_of_a_series_has_the_percentiles_of_all_its_calls() {
+        let row = |duration: u64| {
+            let ms = duration as i64;
+            ("t".to_owned(), 1, String::new(), bucket_of(duration), 1, ms, ms, ms, 1, Time(ms))
+        };
+        let (mut one, mut other) = (Series::default(), Series::default());
+        (1..=50).for_each(|duration| one.0.entry(duration as i64 % 2).or_default().add(row(duration)));
+        (51..=100).for_each(|duration| other.0.entry(1).or_default().add(row(duration)));
+        one.merge(&other);
+        let total = one.total("t");
+        assert_eq!((total.p50_duration_ms, total.p99_duration_ms, total.execution_count), (50, 99, 100));
+        assert_eq!((total.min_duration_ms, total.max_duration_ms, total.retry_count), (1, 100, 100));
+        let steps: Vec<(Time, u64)> = one.steps().iter().map(|step| (step.minute, step.execution_count)).collect();
+        assert_eq!(steps, [(Time(0), 25), (Time(60_000_000), 75)]);
     }
 }

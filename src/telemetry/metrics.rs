@@ -5,19 +5,21 @@
 //! read when the metrics are requested (`http/operations`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
 use tokio::time::Instant;
 
+mod budgets;
 pub mod catalog;
 pub mod process;
 mod routes;
 mod tools;
 mod upstreams;
 
+pub use budgets::BudgetGauges;
 pub use routes::{InFlightRequest, Route, Routes};
 pub use upstreams::{UpstreamCounts, UpstreamOutcome, UpstreamStatus};
 
@@ -43,8 +45,11 @@ struct Inner {
     changes: Counter,
     commit_changes: Histogram,
     commit_duration: Histogram,
+    /// The duration of the last commit, in microseconds.
+    last_commit: AtomicU64,
     tools: Tools,
     upstreams: upstreams::LabelSet,
+    budgets: budgets::BudgetLabels,
 }
 
 /// A registry of series.
@@ -105,8 +110,10 @@ impl Default for Metrics {
             changes: registry.counter("toolpost_journal_changes_total", &[]),
             commit_changes: registry.histogram("toolpost_journal_commit_changes", &[]),
             commit_duration: registry.histogram("toolpost_journal_commit_duration_seconds", &[]),
+            last_commit: AtomicU64::new(0),
             tools: Tools::new(registry.clone()),
             upstreams: upstreams::LabelSet::default(),
+            budgets: budgets::BudgetLabels::default(),
             registry,
         }))
     }
@@ -130,6 +137,18 @@ impl Metrics {
         Running(&self.0.running)
     }
 
+    /// Returns the time since the start of the service.
+    #[must_use]
+    pub fn uptime(&self) -> Duration {
+        self.0.started.elapsed()
+    }
+
+    /// Returns the duration of the last commit; zero before the first one.
+    #[must_use]
+    pub fn last_commit(&self) -> Duration {
+        Duration::from_micros(self.0.last_commit.load(Ordering::Relaxed))
+    }
+
     /// Records the time that a call waited in the queue.
     pub fn waited(&self, wait: Duration) {
         self.0.queue_wait.record(wait);
@@ -141,6 +160,7 @@ impl Metrics {
         self.0.changes.increment(changes as u64);
         self.0.commit_changes.record(changes as f64);
         self.0.commit_duration.record(took);
+        self.0.last_commit.store(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.0.tools.count(ended);
     }
 

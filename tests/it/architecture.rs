@@ -11,7 +11,7 @@ use crate::support::fixture::project_file;
 
 /// Each top-level module with the modules that it imports. A row names only modules of the rows above it, so that imports have
 /// no cycle.
-const IMPORTS: [(&str, &str); 25] = [
+const IMPORTS: [(&str, &str); 27] = [
     ("domain", ""),
     ("fault", ""),
     // Settings are plain values. Only modules that connect or show them may read them.
@@ -29,21 +29,26 @@ const IMPORTS: [(&str, &str); 25] = [
     ("tool", "domain schema store executor"),
     ("registry", "domain schema formats import store executor policy tool"),
     ("hooks", "domain store executor"),
+    ("policies", "domain store"),
+    ("budgets", "domain store"),
     // The caller, with its store and its tools.
     ("access", "domain store registry"),
     ("upstreams", "domain store executor registry"),
     ("callbacks", "domain formats store executor"),
     ("auth", "domain store executor registry access"),
-    ("engine", "domain fault telemetry schema formats store events dispatch executor tool registry hooks access"),
+    (
+        "engine",
+        "domain fault telemetry schema formats store events dispatch executor tool registry hooks policies budgets access",
+    ),
     // Connects all concrete types; `http` and `mcp` serve the result.
     (
         "app",
-        "domain config telemetry store events executor policy tool registry hooks access upstreams callbacks auth engine",
+        "domain config telemetry store events executor policy tool registry hooks policies budgets access upstreams callbacks auth engine",
     ),
     ("mcp", "domain formats store events executor registry access engine app"),
     (
         "http",
-        "domain config telemetry schema formats import store events executor registry hooks access upstreams callbacks auth engine app mcp",
+        "domain config telemetry schema formats import store events executor registry hooks policies budgets access upstreams callbacks auth engine app mcp",
     ),
     ("lifecycle", ""),
     (

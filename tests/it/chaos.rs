@@ -15,6 +15,9 @@ use crate::support::killable::Killable;
 use crate::support::seeded::Seeded;
 use crate::support::{Backend, Client, Database};
 
+#[cfg(feature = "fault-points")]
+mod approvals;
+mod approvers;
 mod client;
 mod cuts;
 #[cfg(feature = "fault-points")]
@@ -142,8 +145,8 @@ impl Scene {
         self.load.more(usize::try_from(requests).unwrap()).await;
     }
 
-    /// Waits until every call has ended, and runs the oracle.
-    pub async fn close(mut self) {
+    /// Waits until every call has ended, and runs the oracle. Returns the stored state.
+    pub async fn close(mut self) -> oracle::World {
         let settling = Instant::now();
         let asked = tokio::time::timeout(LAST_ENDS, self.load.finish()).await;
         let Ok(asked) = asked else { panic!("these requests are not over: {}", self.load.open_requests().join(", ")) };
@@ -151,8 +154,9 @@ impl Scene {
         self.figures.asked(&asked, settling.elapsed());
         let watched = self.watchers.finish().await;
         let streams = Streams { listener: Some(self.listener), watched };
-        judge(&self.nodes[0].client(), asked, streams, &self.counter, &mut self.figures).await;
+        let world = judge(&self.nodes[0].client(), asked, streams, &self.counter, &mut self.figures).await;
         self.figures.print();
+        world
     }
 }
 
@@ -164,7 +168,13 @@ struct Streams {
 }
 
 /// Reads all stored calls and runs the oracle.
-async fn judge(client: &Client, asked: load::Observations, streams: Streams, counter: &Counter, figures: &mut Figures) {
+async fn judge(
+    client: &Client,
+    asked: load::Observations,
+    streams: Streams,
+    counter: &Counter,
+    figures: &mut Figures,
+) -> oracle::World {
     let world = oracle::World::read(client).await;
     let Streams { listener, watched } = streams;
     let heard = match listener {
@@ -172,8 +182,8 @@ async fn judge(client: &Client, asked: load::Observations, streams: Streams, cou
         None => None,
     };
     figures.world(&world);
-    let load::Observations { asked, odd, .. } = asked;
-    let evidence = oracle::Evidence { asked, heard, watched, runs: counter.runs(), world };
+    let load::Observations { asked, odd, decided, .. } = asked;
+    let evidence = oracle::Evidence { asked, heard, watched, decided, runs: counter.runs(), world };
     let mut violations = odd;
     violations.extend(evidence.violations());
     let count = violations.len();
@@ -183,6 +193,7 @@ async fn judge(client: &Client, asked: load::Observations, streams: Streams, cou
         let went_well = |call: &&serde_json::Value| call["name"] == name && call["status"] == "SUCCESS";
         assert!(evidence.world.calls.iter().any(|call| went_well(&call)), "no call of {name} went well");
     }
+    evidence.world
 }
 
 /// Creates a service on this database, not yet running.

@@ -4,6 +4,8 @@ use std::net::TcpListener;
 
 use serde_json::{Value, json};
 
+mod approvals;
+mod demo;
 mod doctor;
 mod export;
 mod formats;

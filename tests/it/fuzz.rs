@@ -6,6 +6,7 @@
 //! to the corpus.
 
 mod driver;
+mod expressions;
 mod mcp;
 mod over_http;
 mod parsers;

@@ -17,7 +17,7 @@ mod rust;
 
 impl Client {
     /// Registers a webhook at `receiver` under `path` and returns its id.
-    async fn hook(&self, event: &str, receiver: &HttpTool, path: &str, more: Value) -> String {
+    pub async fn hook(&self, event: &str, receiver: &HttpTool, path: &str, more: Value) -> String {
         self.declared(with(json!({"event": event, "url": receiver.url(path)}), more)).await
     }
 

@@ -10,6 +10,7 @@ use crate::support::client::send;
 use crate::support::fixture::project_file;
 use crate::support::{Client, Response, eventually};
 
+mod approvals;
 mod cancel;
 mod changes;
 mod clients;

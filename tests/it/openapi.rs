@@ -215,7 +215,7 @@ async fn every_described_get_without_parameters_is_there() {
     let document = app.get("/openapi.json").await.ok();
     for (path, item) in document["paths"].as_object().unwrap() {
         // `GET /mcp` requires a session.
-        if item.get("get").is_some() && !path.contains('{') && path != "/events" && path != "/mcp" {
+        if item.get("get").is_some() && !path.contains('{') && !path.ends_with("/events") && path != "/mcp" {
             let status = app.get(path).await.status;
             assert!(status < 400, "{path}: {status}");
         }

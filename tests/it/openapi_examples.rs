@@ -7,14 +7,17 @@ use crate::support::client::send;
 use crate::support::{App, Backend, Options, Response};
 
 /// The tags that `/docs` lists, in order.
-const TAGS: [&str; 11] = [
+const TAGS: [&str; 14] = [
     "tool calls",
+    "approvals",
     "tools",
     "tool groups",
     "sessions",
     "events",
     "stats",
     "hooks",
+    "policies",
+    "budgets",
     "keys",
     "upstreams",
     "mcp",
@@ -74,6 +77,12 @@ async fn prepared(app: &App, document: &Value, operation: &str) -> Option<String
         assert_eq!(answer.status, 201, "{id}: {}", answer.text());
     }
     match operation {
+        "decide_approval" => {
+            let tool = json!({"name": "pay", "input_schema": {"type": "object"}, "approval": {},
+                "executor": {"type": "builtin", "name": "echo"}});
+            app.register(tool).await;
+            Some(app.sent(json!({"name": "pay"})).await)
+        }
         "rerun_tool_call" => Some(app.sent(json!({"name": "echo"})).await),
         "patch_arguments" => Some(app.sent(json!({"name": "echo", "partial": true, "wait": "accepted"})).await),
         "report_progress" | "post_result" => {

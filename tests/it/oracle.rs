@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::support::counter::{Counter, Run};
-use crate::support::{Client, Event};
+use crate::support::{Client, Event, eventually};
 
 mod answers;
+mod approvals;
 mod history;
 mod negative;
 mod runs;
@@ -28,6 +29,11 @@ pub const ATTEMPTS: u64 = 3;
 /// A read-only tool, which may run again after a loss.
 pub const READ: &str = "count_read";
 
+/// The time until an undecided approval expires, in milliseconds.
+const GATED_EXPIRES_MS: u64 = 3_000;
+/// A tool that must not run twice, and whose calls need an approval.
+pub const GATED: &str = "count_gated";
+
 /// All observations of a run of the service.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
@@ -37,6 +43,8 @@ pub struct Evidence {
     pub heard: Option<Vec<Event>>,
     /// Events that subscribers of single calls received, each on one connection from the beginning of the call.
     pub watched: Vec<Watched>,
+    /// Decisions that approvers have sent, by call id.
+    pub decided: BTreeMap<String, Vec<SentDecision>>,
     /// Runs that the tools' server has counted.
     pub runs: Vec<Run>,
     /// The stored state.
@@ -82,6 +90,14 @@ pub struct Sight {
     pub call: Value,
 }
 
+/// A decision about a call, sent once.
+#[derive(Debug, Clone)]
+pub struct SentDecision {
+    pub decision: &'static str,
+    /// The status of the response, if it was received.
+    pub status: Option<u16>,
+}
+
 impl Evidence {
     /// Returns all violations as text; empty if the evidence is consistent.
     pub fn violations(&self) -> Vec<String> {
@@ -89,6 +105,7 @@ impl Evidence {
         let mut note = |violation: String| found.push(violation);
         answers::check(self, &mut note);
         runs::check(self, &mut note);
+        approvals::check(self, &mut note);
         found.extend(self.violations_of_subscribers());
         found
     }
@@ -120,6 +137,19 @@ pub async fn register(client: &Client, counter: &Counter) {
             "executor": {"type": "http", "url": counter.url()},
         });
         client.register(definition).await;
+    }
+}
+
+/// Registers the tool whose calls wait for an approval, and waits until all nodes know it. Undecided calls expire soon.
+pub async fn register_gated(nodes: &[Client], counter: &Counter) {
+    let definition = json!({
+        "name": GATED, "description": "Counts its runs.", "input_schema": {"type": "object", "required": ["route"]},
+        "executor": {"type": "http", "url": counter.url()}, "approval": {"expires_ms": GATED_EXPIRES_MS},
+    });
+    nodes[0].register(definition).await;
+    for node in nodes {
+        let path = format!("/tools/{GATED}");
+        eventually("the tool", || async { (node.get(&path).await.status == 200).then_some(()) }).await;
     }
 }
 

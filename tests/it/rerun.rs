@@ -97,7 +97,7 @@ on_both_databases!(
         assert_eq!(app.post("/hooks", &hook).await.status, 201);
         let plain = id_of(&app.call("act", json!({"open": 1})).await);
         let secret = id_of(&app.call("act", json!({"key": "sk-1"})).await);
-        let async_secret = app.accepted(json!({"name": "act", "arguments": {"key": "sk-2"}, "wait": "accepted"})).await;
+        let async_secret = app.sent(json!({"name": "act", "arguments": {"key": "sk-2"}, "wait": "accepted"})).await;
         app.ended(&async_secret).await;
         rerun_id(&app, &plain, json!({})).await;
         for id in [&secret, &async_secret] {

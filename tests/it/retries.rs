@@ -13,7 +13,7 @@ mod tried;
 mod unrecorded;
 
 /// Starts a server that gives these responses in turn and repeats the last.
-async fn answers(answers: Vec<Answer>) -> HttpTool {
+pub async fn answers(answers: Vec<Answer>) -> HttpTool {
     let asked = AtomicUsize::new(0);
     HttpTool::start("127.0.0.1", move |_| {
         let place = asked.fetch_add(1, Ordering::SeqCst);

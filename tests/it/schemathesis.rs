@@ -19,11 +19,11 @@ const HINT: &str = "`scripts/test` installs what it is run with";
 /// The parts as patterns of paths. Together they cover every path.
 const PARTS: [&str; 6] = [CALLS, ONE_CALL, TOOLS, GROUPS_AND_SESSIONS, OPERATORS, OTHERS];
 const CALLS: &str = "^/tool-calls$";
-const ONE_CALL: &str = "^/(tool-calls/|events)";
+const ONE_CALL: &str = "^/(tool-calls/|events|approvals)";
 const TOOLS: &str = "^/tools";
 const GROUPS_AND_SESSIONS: &str = "^/(tool-groups|sessions)";
-const OPERATORS: &str = "^/(hooks|keys|upstreams|imports)";
-const OTHERS: &str = "^/(mcp|stats|metrics|healthz|readyz)";
+const OPERATORS: &str = "^/(hooks|keys|upstreams|imports|policies|budgets)";
+const OTHERS: &str = "^/(mcp|stats|metrics|healthz|readyz|console|whoami|system)";
 
 /// Starts a service with some tools and a group.
 async fn service() -> Node {
@@ -65,6 +65,7 @@ async fn is_as_described(service: &Client, key: Option<(String, String)>, chosen
     command.args(["run", &service.url("/openapi.json"), "--no-color"]).args(chosen);
     if let Some((key, id)) = key {
         command.args(["--header", &format!("Authorization: Bearer {key}")]).env("TOOLPOST_TEST_KEY_ID", id);
+        command.env("TOOLPOST_TEST_KEY", key);
     }
     command.env("SCHEMATHESIS_HOOKS", clients.join("schemathesis/hooks.py"));
     command.current_dir(folder.path()).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONIOENCODING", "utf-8");

@@ -263,7 +263,8 @@ fn life(call: &Call) -> (Vec<Change>, Call) {
     call.start(Time(ACCEPTED_AT + 2_000)).unwrap();
     changes.push(Change::new(Arc::new(call.clone()), STARTED));
     call.update(toolpost::domain::call::StatusUpdate { tip: Some("half".into()), ..Default::default() }).unwrap();
-    let reported = Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(&call) };
+    let reported =
+        Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(&call, Time(0)) };
     changes.push(Change::reported(Arc::new(call.clone()), Arc::new(reported)));
     call.settle(Outcome::text("done"), Time(ACCEPTED_AT + 9_000)).unwrap();
     changes.push(Change::new(Arc::new(call.clone()), SETTLED));

@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::super::budget::BudgetHold;
 use super::super::tool::RetryOverride;
-use super::super::{Agent, AllowList, JsonText, Limits, Moment, Outcome, Tenant, Time, Vendor, json};
+use super::super::{
+    Agent, AllowList, Approval, Identity, JsonText, Limits, Moment, Outcome, Tenant, Time, Vendor, json,
+};
 use super::{CacheControl, Call, Coercion, Measured, Phase, Status, Stopwatch};
 
 /// The fields of a call. Only [`Call`](super::Call) changes them.
@@ -73,6 +76,12 @@ pub struct CallRecord {
     pub priority: i32,
     /// The context objects that the tool lists. They are never shown.
     pub context: Arc<Map<String, Value>>,
+    /// Who made the call; `None` on a service without authentication.
+    pub caller: Option<Arc<Identity>>,
+    /// The approval, if the call needs one.
+    pub approval: Option<Box<Approval>>,
+    /// What the call has reserved of budgets.
+    pub holds: Box<[BudgetHold]>,
     /// The tools that the caller may use; `None` for all tools of the tenant.
     pub allowed: Option<Arc<AllowList>>,
     /// The agent that made the call.
@@ -209,6 +218,9 @@ impl CallRecord {
             retry: RetryOverride::default(),
             priority: 0,
             context: no_context(),
+            caller: None,
+            approval: None,
+            holds: Box::default(),
             allowed: None,
             agent: None,
             callback_url: None,

@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::interrupt::ANNOUNCE_AFTER;
-use super::prepare::Prepared;
-use super::state::{Executed, Ongoing, RunExit, StartMode};
+use super::state::{Executed, Ongoing, Prepared, RunExit, StartMode};
 use super::wait::Waiter;
 use crate::dispatch::{QueuedSlot, Slot, SlotRequest, Slots};
 use crate::domain::{Call, Failure};

@@ -17,7 +17,7 @@ use super::wait::Waiter;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::EventKind;
 use crate::domain::limits::Bounds;
-use crate::domain::{Call, Code, Failure, Outcome, ToolOutput, convert};
+use crate::domain::{Call, Code, Failure, Outcome, Time, ToolOutput, convert};
 use crate::events::render;
 use crate::executor::Invocation;
 use crate::executor::emitter::{Report, Waiters};
@@ -121,7 +121,7 @@ impl Attempts<'_> {
                     }
                     report = job.reports.next(), if idle && announced => {
                         let waiters = job.reports.waiters();
-                        if let Some(change) = apply(job, report) {
+                        if let Some(change) = apply(job, report, self.waiter.clock.now()) {
                             let write = async move {
                                 let written = journal.write(change).await;
                                 acknowledge(waiters, &written);
@@ -148,7 +148,7 @@ impl Attempts<'_> {
         while let Some(report) = next {
             job.announce(self.waiter.live).await;
             let waiters = job.reports.waiters();
-            if let Some(change) = apply(job, report)
+            if let Some(change) = apply(job, report, self.waiter.clock.now())
                 && let Ok(receipt) = journal.enqueue(change).await
                 && !waiters.is_empty()
             {
@@ -221,15 +221,15 @@ fn result_of(job: &Ongoing, entry: &Entry, result: ToolResult) -> Result<Box<Out
 }
 
 /// Merges a report into the call, and returns the change that records it.
-fn apply(job: &mut Ongoing, report: Report) -> Option<Change> {
+fn apply(job: &mut Ongoing, report: Report, now: Time) -> Option<Change> {
     match job.inputs.report_without_secrets(report) {
         Report::Status(update) => {
             job.call.update(update).ok()?;
-            Some(job.status_change())
+            Some(job.status_change(now))
         }
         Report::Emission(emission) => {
             job.call.update(StatusUpdate::default()).ok()?;
-            Some(job.event(EventKind::Progress, render::emission(&job.call, &emission)))
+            Some(job.event(EventKind::Progress, render::emission(&job.call, &emission, now)))
         }
     }
 }

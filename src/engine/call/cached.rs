@@ -6,8 +6,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::interrupt::{ANNOUNCE_AFTER, Deadline};
-use super::prepare::Prepared;
-use super::state::{Ongoing, RunExit, StartMode};
+use super::state::{Ongoing, Prepared, RunExit, StartMode};
 use super::wait::Waiter;
 use crate::dispatch::QueuedSlot;
 use crate::domain::call::CacheControl;

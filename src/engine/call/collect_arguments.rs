@@ -13,9 +13,9 @@ use super::interrupt::{Race, Shutdown};
 use super::plan;
 use super::state::{Planned, RunExit};
 use super::{arguments, forward};
-use crate::domain::Failure;
 use crate::domain::json::WeighedError;
 use crate::domain::limits::ServerLimits;
+use crate::domain::{Clock, Failure};
 use crate::engine::argument_stream::{ArgumentStream, CompleteArguments};
 use crate::engine::call_order::{OrderGuard, OrderTicket};
 use crate::engine::memory_budget::MemoryBudget;
@@ -36,6 +36,7 @@ pub(super) struct ArgumentCollector<'a> {
     /// Maximum time without a new chunk.
     pub silence: Duration,
     pub shutdown: &'a Shutdown,
+    pub clock: &'a Clock,
 }
 
 impl ArgumentCollector<'_> {
@@ -56,7 +57,7 @@ impl ArgumentCollector<'_> {
             }
         };
         self.resolve_arguments(job, arguments.unwrap_or_else(|| draft.arguments())).await?;
-        let change = job.ongoing.status_change();
+        let change = job.ongoing.status_change(self.clock.now());
         let Some(recorded) = recorded else {
             job.ongoing.recorder.enqueue(change).await;
             return self.turn(job, turn).await;
@@ -77,7 +78,7 @@ impl ArgumentCollector<'_> {
         let readable = draft.readable().unwrap_or_default();
         let came = draft.arguments();
         if came.as_str() != Some("") && job.ongoing.call.keep(came, readable).is_ok() {
-            job.ongoing.recorder.enqueue(job.ongoing.status_change()).await;
+            job.ongoing.recorder.enqueue(job.ongoing.status_change(self.clock.now())).await;
         }
     }
 
@@ -155,7 +156,7 @@ impl ArgumentCollector<'_> {
                         if let Some(readable) = readable
                             && job.ongoing.call.fill(readable).is_ok()
                         {
-                            writing.set(journal.write(job.ongoing.status_change()).fuse());
+                            writing.set(journal.write(job.ongoing.status_change(self.clock.now())).fuse());
                         }
                         next_read = began + READ_INTERVAL.max(began.elapsed() * READ_RATIO);
                     }

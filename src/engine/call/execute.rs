@@ -104,7 +104,7 @@ impl Execution<'_> {
         job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
         let tip = format!("Attempt {}", job.call.attempts);
         job.call.set_tip(tip);
-        let change = job.status_change();
+        let change = job.status_change(self.waiter.clock.now());
         let recorded = self.write_ahead(job, entry, change).await?;
         recorded.map_err(|_| {
             job.call.never_ran();

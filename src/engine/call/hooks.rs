@@ -1,6 +1,6 @@
 //! Hooks around a call: before it runs, before its outcome is stored, and after it has ended.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -45,8 +45,10 @@ impl CallHooks<'_> {
         let (deadline, announce_at) = (self.waiter.queue_deadline(&job.call), Instant::now() + ANNOUNCE_AFTER);
         for hook in matching {
             let call = HookCall::of(HookEvent::BeforeToolCall, &job.call);
-            let decision = self.hooks.before(&hook, call);
-            match self.waiter.wait(job, announce_at, deadline, decision).await? {
+            let began = self.waiter.clock.moment();
+            let decision = self.waiter.wait(job, announce_at, deadline, self.hooks.before(&hook, call)).await;
+            note_run(&mut job.call, &hook, began, self.waiter.clock.moment());
+            match decision? {
                 Ok(BeforeDecision::Continue) => {}
                 Ok(BeforeDecision::Arguments(arguments)) => self.rewrite(job, entry, &hook, arguments).await?,
                 Ok(BeforeDecision::Block(reason)) => return Err(Failure::blocked(reason.as_deref(), &hook.id).into()),
@@ -152,10 +154,16 @@ impl CallHooks<'_> {
     async fn publish_hook_error(&self, job: &mut Ongoing, fault: &HookFault) {
         job.announce(self.waiter.live).await;
         if job.call.note().is_ok() {
-            let change = job.event(EventKind::HookError, render::hook_error(&job.call, fault));
+            let change = job.event(EventKind::HookError, render::hook_error(&job.call, fault, self.waiter.clock.now()));
             job.recorder.enqueue(change).await;
         }
     }
+}
+
+/// Adds a run of a hook to the metadata of the call.
+fn note_run(call: &mut Call, hook: &Hook, began: Moment, ended: Moment) {
+    let duration_ms = ended.micros_since(began) / 1000;
+    call.note_hook(json!({"id": hook.id, "event": hook.event(), "at": began.at, "duration_ms": duration_ms}));
 }
 
 /// Adds the name of the responsible hook to a failure.

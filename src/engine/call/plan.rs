@@ -19,7 +19,7 @@ use crate::engine::argument_stream::ArgumentStream;
 use crate::engine::context::ContextObjects;
 use crate::engine::memory_budget::{MemoryBudget, MemoryPermit};
 use crate::engine::sessions::SessionCalls;
-use crate::engine::submission::Submission;
+use crate::engine::submission::{Submission, Wait};
 use crate::executor::{SystemTool, ToolRole};
 use crate::registry::{Entry, View, presets};
 use crate::schema::Checked;
@@ -106,6 +106,7 @@ impl Planner<'_> {
         }
         let (recorder, end) = recorder::channel(self.journal.clone(), self.stores.clone(), self.patience);
         let mut job = Planned::new(shared.access.clone(), call, next, recorder);
+        job.ongoing.recorder.parks = submission.leaves_approvals && submission.wait == Wait::AsDeclared;
         job.ongoing.naming = request.naming();
         job.ongoing.traceparent.clone_from(&submission.traceparent);
         job.ongoing.conversation.clone_from(&submission.conversation);
@@ -145,6 +146,7 @@ impl Planner<'_> {
             tenant: access.tenant().clone(),
             title: entry.map_or_else(|| name.clone(), |entry| entry.title.clone()),
             allowed: access.caller().tools.clone(),
+            caller: access.caller().identity.clone(),
             session: submission.session.clone(),
             batch_id: shared.batch_id,
             index: request.index.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX)),

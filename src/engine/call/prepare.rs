@@ -1,35 +1,23 @@
-//! Step 3, prepare: collects streamed arguments, runs the before-hooks, and injects presets, secrets and context.
+//! Step 3, prepare: collects streamed arguments, runs the before-hooks, injects presets, secrets and context, and reserves
+//! in budgets.
 
-use std::sync::Arc;
-
+use super::approve::Approver;
+use super::budget::BudgetReserver;
 use super::collect_arguments::ArgumentCollector;
 use super::hooks::CallHooks;
 use super::inject::InputInjector;
-use super::state::{Executed, Ongoing, Planned, RunExit, StartMode};
-use crate::dispatch::QueuedSlot;
+use super::policies::PolicyCheck;
+use super::state::{Executed, Ongoing, Planned, Prepared, RunExit, StartMode};
 use crate::domain::{Failure, HookEvent};
-use crate::registry::Entry;
-
-/// A call that is ready to run.
-pub(super) struct Prepared {
-    pub job: Box<Ongoing>,
-    pub entry: Arc<Entry>,
-    /// The place in the queue, if one was acquired in advance.
-    pub place: Option<QueuedSlot>,
-}
-
-impl Prepared {
-    /// Ends the call before it is admitted.
-    pub fn ended(self, end: RunExit) -> Executed {
-        Executed { job: self.job, entry: Some(self.entry), end }
-    }
-}
 
 /// The third step of a call.
 pub(super) struct Preparer<'a> {
     pub collector: ArgumentCollector<'a>,
     pub hooks: CallHooks<'a>,
+    pub policies: PolicyCheck<'a>,
+    pub approver: Approver<'a>,
     pub injector: InputInjector<'a>,
+    pub budgets: BudgetReserver<'a>,
 }
 
 impl Preparer<'_> {
@@ -56,15 +44,25 @@ impl Preparer<'_> {
         }
     }
 
-    /// Runs the before-hooks, and then injects the inputs of the executor.
+    /// Runs the before-hooks, injects the inputs of the executor, and reserves the call in its budgets.
     async fn complete(&self, prepared: &mut Prepared) -> Result<(), RunExit> {
-        let Prepared { job, entry, place } = prepared;
+        let Prepared { job, entry, place } = &mut *prepared;
         let is_first = job.begin == StartMode::Start;
         // The hooks of a resumed call have run already.
-        if is_first && self.hooks.hooks.has(HookEvent::BeforeToolCall) {
+        if is_first && job.call.approval.is_none() && self.hooks.hooks.has(HookEvent::BeforeToolCall) {
             // Boxed because few calls have hooks.
             Box::pin(self.hooks.before(job, entry, place)).await?;
         }
+        let is_asked = job.call.approval.is_some();
+        let required = match is_first && !is_asked && self.policies.policies.has_any() {
+            true => self.policies.check(job, entry).map_err(|failure| RunExit::from(*failure))?,
+            false => None,
+        };
+        if is_first && (is_asked || required.is_some() || entry.definition.requires_approval()) {
+            // Boxed because few calls need approval.
+            Box::pin(self.approver.approve(prepared, required)).await?;
+        }
+        let Prepared { job, entry, .. } = prepared;
         let is_handed_out = matches!(job.begin, StartMode::AwaitResult | StartMode::Lost);
         let Ongoing { call, inputs, .. } = &mut **job;
         let injected = self.injector.inject_inputs(call, inputs, entry, is_first, is_handed_out);
@@ -72,6 +70,10 @@ impl Preparer<'_> {
             return Err(Failure::outcome_unknown(&entry.name).into());
         }
         injected.map_err(|failure| *failure)?;
+        if is_first && self.budgets.budgets.has_any() {
+            // Boxed because few services have budgets.
+            Box::pin(self.budgets.reserve(job, entry)).await?;
+        }
         Ok(())
     }
 }

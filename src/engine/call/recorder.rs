@@ -50,20 +50,25 @@ pub(in crate::engine) struct Recorder {
     accepted: bool,
     started: bool,
     is_late: bool,
+    /// `true` if the caller does not wait for approvals.
+    pub parks: bool,
 }
 
 /// Creates a recorder and the receiver of the end.
 pub(in crate::engine) fn channel(journal: Journal, stores: Stores, patience: Duration) -> (Recorder, EndReceiver) {
     let (waiting, end) = oneshot::channel();
     let waiting = Some(waiting);
-    (Recorder { journal, stores, patience, waiting, accepted: false, started: false, is_late: false }, end)
+    (
+        Recorder { journal, stores, patience, waiting, accepted: false, started: false, is_late: false, parks: false },
+        end,
+    )
 }
 
 impl Recorder {
     /// Creates a recorder of a stored call that has no waiting caller.
     pub fn resumed(journal: Journal, stores: Stores, patience: Duration, call: &Call) -> Self {
         let started = call.started_at.is_some();
-        Self { journal, stores, patience, waiting: None, accepted: true, started, is_late: false }
+        Self { journal, stores, patience, waiting: None, accepted: true, started, is_late: false, parks: false }
     }
 
     /// Returns the transitions since the last change.
@@ -181,6 +186,13 @@ impl Recorder {
     /// Releases the caller: the call continues on another node or after the next start.
     pub fn leave(&mut self) {
         self.reply(Err(RecordError { accepted: true }));
+    }
+
+    /// Answers a caller that does not wait for approvals with the call as it is.
+    pub fn park(&mut self, call: &Call) {
+        if self.parks && self.waiting.is_some() {
+            self.reply(Ok(Arc::new(call.clone())));
+        }
     }
 
     /// Releases the caller because it has waited too long. The call continues.

@@ -38,7 +38,7 @@ pub(super) async fn wait_backoff(
         ..StatusUpdate::default()
     };
     job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-    job.recorder.enqueue(job.status_change()).await;
+    job.recorder.enqueue(job.status_change(waiter.clock.now())).await;
     Ok(waiter.wait(job, Instant::now(), None, tokio::time::sleep(wait)).await?)
 }
 

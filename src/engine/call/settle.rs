@@ -9,6 +9,7 @@ use super::instrument::record_end;
 use super::last_result::LastResult;
 use super::recorder::Recorded;
 use super::state::{Executed, Ongoing, RunExit};
+use crate::budgets::Budgets;
 use crate::domain::limits::Bounds;
 use crate::domain::{Clock, HookEvent, Outcome};
 use crate::telemetry::trace::Span;
@@ -17,6 +18,7 @@ use crate::telemetry::trace::Span;
 pub(super) struct Settler<'a> {
     pub last_result: LastResult<'a>,
     pub hooks: CallHooks<'a>,
+    pub budgets: &'a Budgets,
     pub clock: &'a Clock,
     pub callbacks_kick: &'a Notify,
 }
@@ -39,8 +41,14 @@ impl Settler<'_> {
         drop(job.handle.outside.close());
         match end {
             RunExit::Done(outcome) | RunExit::Settle(outcome) => return self.commit(job, outcome, span).await,
-            RunExit::LeaveQueued => job.recorder.leave(),
-            RunExit::TakenOver => Box::pin(job.recorder.reply_with_stored(&job.call)).await,
+            RunExit::LeaveQueued => {
+                self.budgets.hand_over(&job.call.tenant, &job.call.holds);
+                job.recorder.leave();
+            }
+            RunExit::TakenOver => {
+                self.budgets.hand_over(&job.call.tenant, &job.call.holds);
+                Box::pin(job.recorder.reply_with_stored(&job.call)).await;
+            }
         }
         job.recorder.end()
     }
@@ -62,7 +70,16 @@ impl Settler<'_> {
             return recorder.end();
         }
         let has_callback = call.callback_url.is_some();
+        if !call.holds.is_empty() {
+            self.budgets.settle(&mut call);
+        }
+        let (tenant, holds) = (call.tenant.clone(), call.holds.clone());
         let settled = recorder.settle(Arc::new(call), stored).await;
+        match &settled {
+            _ if holds.is_empty() => {}
+            Some(_) => Box::pin(self.budgets.release(&tenant, &holds)).await,
+            None => self.budgets.hand_over(&tenant, &holds),
+        }
         if has_callback {
             self.callbacks_kick.notify_one();
         }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::inject::ExecutorInputs;
@@ -16,7 +16,7 @@ use crate::dispatch::QueuedSlot;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::limits::ServerLimits;
 use crate::domain::{
-    Call, Failure, KeyClaim, Limits, LimitsSpec, Naming, Outcome, Phase, Session, Status, Time, Vendor,
+    Call, Failure, KeyClaim, Limits, LimitsSpec, Naming, Outcome, Phase, RequiredBy, Session, Status, Time, Vendor,
 };
 use crate::engine::call_order::OrderGuard;
 use crate::engine::context::ContextObjects;
@@ -60,6 +60,8 @@ pub(in crate::engine) struct Ongoing {
     pub turn: Option<OrderGuard>,
     /// Ends the tool's instance of this call when dropped.
     pub instance_guard: Option<CallInstanceGuard>,
+    /// Fires when a call of the same request waits for an approval.
+    pub parked: Option<CancellationToken>,
     /// Permits held until the call is settled: memory, and the permit of a detached call.
     pub permits: Vec<Arc<OwnedSemaphorePermit>>,
 }
@@ -108,6 +110,7 @@ impl Planned {
             cancel: CancellationToken::new(),
             emitter,
             outside: ResultSlot::default(),
+            decided: None,
             draft: None,
             has_token,
             may_be_outside: next.as_ref().is_ok_and(|entry| accepts_posted_result(entry)),
@@ -131,6 +134,7 @@ impl Planned {
             inputs: ExecutorInputs::default(),
             turn: None,
             instance_guard: None,
+            parked: None,
             permits: Vec::new(),
         });
         Self { ongoing, next, claims: Vec::new(), deferred: None, place: None }
@@ -164,6 +168,7 @@ impl Planned {
             || self.ongoing.call.callback_url.is_some()
             || self.is_asynchronous()
             || self.is_streamed()
+            || self.next.as_ref().is_ok_and(|entry| entry.definition.requires_approval())
     }
 
     /// Returns `true` if the tool is asynchronous, so that the other calls of a batch do not wait for it.
@@ -208,6 +213,14 @@ impl Ongoing {
         }
     }
 
+    /// Makes the call reachable for decisions about its approval.
+    pub fn await_decisions(&mut self, live: &LiveCalls) -> Arc<Notify> {
+        let decided = self.handle.decided.get_or_insert_default().clone();
+        self.register(live);
+        live.calls().insert(self.call.id, self.handle.clone());
+        decided
+    }
+
     /// Returns `true` if subscribers know the current status of the call.
     pub fn is_announced(&self) -> bool {
         let is_behind = self.call.started_at.is_some() && !self.recorder.has_announced_start();
@@ -230,9 +243,9 @@ impl Ongoing {
     }
 
     /// Builds a change that records the current status of the call as an event.
-    pub fn status_change(&self) -> Change {
+    pub fn status_change(&self, now: Time) -> Change {
         debug_assert!(!self.call.status.is_terminal());
-        self.event(EventKind::Status, render::status_update(&self.call))
+        self.event(EventKind::Status, render::status_update(&self.call, now))
     }
 
     /// Returns the creation time of the session, if known. It distinguishes sessions that had the same id one after the
@@ -268,6 +281,29 @@ pub(in crate::engine) fn limits_of(
             Limits::effective(asked, &declared, server, tool.asynchronous)
         }
     }
+}
+
+/// A call that is ready to run.
+pub(in crate::engine) struct Prepared {
+    pub job: Box<Ongoing>,
+    pub entry: Arc<Entry>,
+    /// The place in the queue, if one was acquired in advance.
+    pub place: Option<QueuedSlot>,
+}
+
+impl Prepared {
+    /// Ends the call before it is admitted.
+    pub fn ended(self, end: RunExit) -> Executed {
+        Executed { job: self.job, entry: Some(self.entry), end }
+    }
+}
+
+/// The tool or the policy that requires an approval.
+#[derive(Debug, Clone)]
+pub(in crate::engine) struct Requirement {
+    pub by: RequiredBy,
+    pub policy: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// A call that only needs to be settled.

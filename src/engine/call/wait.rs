@@ -19,7 +19,11 @@ impl Waiter<'_> {
     /// Returns the end of the call's queue timeout, which begins with its acceptance. `None` if it has no timeout.
     pub fn queue_deadline(&self, call: &Call) -> Option<Deadline> {
         let limit_ms = call.limits?.queue_timeout_ms?;
-        Deadline::of(limit_ms, call.waited_ms(self.clock.moment()), "queue_timeout_ms")
+        let waited = call.waited_ms(self.clock.moment());
+        // The clock does not run while a person decides. A remembered decision can be older than the call.
+        let since_decision = call.approval.as_ref().and_then(|approval| approval.waited_ms(self.clock.now()));
+        let spent = since_decision.map_or(waited, |since| since.min(waited));
+        Deadline::of(limit_ms, spent, "queue_timeout_ms")
     }
 
     /// Waits for the work, or until the call is interrupted. If the wait lasts until `announce_at`, the call is

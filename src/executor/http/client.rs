@@ -65,8 +65,28 @@ impl HttpClient {
     /// # Errors
     /// Returns a message if TLS cannot be set up, for example if the system has no trusted root certificates.
     pub fn new(egress: Egress, secrets: Secrets, clock: Clock, reporting: Reporting) -> Result<Self, String> {
+        Ok(Self::over(Self::transport(&egress)?, egress, secrets, clock, reporting))
+    }
+
+    /// Creates the client over this transport, which was created for the same addresses.
+    pub fn over(
+        transport: reqwest::Client,
+        egress: Egress,
+        secrets: Secrets,
+        clock: Clock,
+        reporting: Reporting,
+    ) -> Self {
+        Self { inner: transport, egress, secrets, clock, reporting }
+    }
+
+    /// Creates connections to these addresses. This reads the trusted root certificates of the system, which takes some
+    /// milliseconds.
+    ///
+    /// # Errors
+    /// Returns a message if TLS cannot be set up, for example if the system has no trusted root certificates.
+    pub fn transport(egress: &Egress) -> Result<reqwest::Client, String> {
         install_crypto_provider();
-        let inner = reqwest::Client::builder()
+        reqwest::Client::builder()
             .no_proxy()
             .redirect(redirect::Policy::none())
             .referer(false)
@@ -75,8 +95,7 @@ impl HttpClient {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .user_agent(concat!("toolpost/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| format!("cannot create an HTTP client: {error}"))?;
-        Ok(Self { inner, egress, secrets, clock, reporting })
+            .map_err(|error| format!("cannot create an HTTP client: {error}"))
     }
 
     /// Returns the underlying client for other protocols over HTTP; it follows no redirects.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::domain::{Call, ContentBlock};
+use crate::domain::{Call, ContentBlock, Phase};
 
 /// The result of a call for a model.
 #[derive(Debug, PartialEq)]
@@ -25,10 +25,11 @@ impl<'a> ModelContent<'a> {
     /// Creates the content of a call. `takes` returns `true` for image types that the model accepts.
     pub fn of(call: &'a Call, takes: impl Fn(&str) -> bool) -> Self {
         let Some(outcome) = call.outcome.as_deref() else {
-            let text = format!(
-                "Tool call \"{}\" was started and runs in the background (id {}). Its result is not known yet.",
-                call.name, call.id
-            );
+            let state = match call.phase {
+                Phase::Approval => "waits for the approval of a person",
+                _ => "was started and runs in the background",
+            };
+            let text = format!("Tool call \"{}\" {state} (id {}). Its result is not known yet.", call.name, call.id);
             return Self { pieces: vec![Piece::Text(text.into())], is_error: false };
         };
         let is_error = outcome.is_error();

@@ -129,6 +129,9 @@ impl Pieces {
         self.value(br#","cached":"#, &call.cached)?;
         self.value(br#","coerced":"#, call.coerced)?;
         self.value(br#","metadata":"#, call.metadata)?;
+        if let Some(approval) = call.approval {
+            self.value(br#","approval":"#, approval)?;
+        }
         self.value(br#","limits":"#, &call.limits)?;
         self.value(br#","queued_ms":"#, &call.queued_ms)?;
         self.value(br#","duration_ms":"#, &call.duration_ms)?;

@@ -53,8 +53,8 @@ impl Requirement {
     }
 }
 
-/// Paths that reveal only the API description: the document and the page that displays it.
-const PUBLIC_PATHS: [&str; 2] = ["/openapi.json", "/docs"];
+/// Paths that reveal only files of the service: the API description, the page that displays it, and the console.
+const PUBLIC_PATHS: [&str; 4] = ["/", "/openapi.json", "/docs", "/console"];
 
 /// Returns `true` if a request may wait, so that it ends with the caller's credential. Reads can always be interrupted;
 /// accepted calls continue as after a disconnect.
@@ -88,11 +88,11 @@ impl RequirementTable {
     /// Returns the requirement of a route.
     pub fn of_route(&self, path: &str, method: &Method) -> Requirement {
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        let Some(methods) = self.0.get(path) else {
-            let is_open = PUBLIC_PATHS.iter().any(|open| path == *open || path.starts_with(&format!("{open}/")));
-            return if is_open { Requirement::Public } else { Requirement::ADMIN };
-        };
-        methods.iter().find(|(listed, _)| listed == method).map_or(Requirement::Authenticated, |(_, need)| *need)
+        let is_file = PUBLIC_PATHS.iter().any(|open| path == *open || path.starts_with(&format!("{open}/")));
+        let otherwise = |need| if is_file { Requirement::Public } else { need };
+        let Some(methods) = self.0.get(path) else { return otherwise(Requirement::ADMIN) };
+        let listed = methods.iter().find(|(listed, _)| listed == method);
+        listed.map_or(otherwise(Requirement::Authenticated), |(_, need)| *need)
     }
 }
 

@@ -49,6 +49,9 @@ const FAILED: &str = "UPDATE callbacks SET state = $3, next_at = $4, leased_unti
 const INTERRUPTED: &str = "UPDATE callbacks SET attempts = attempts - 1, leased_until = NULL \
     WHERE shard = $1 AND call_id = $2 AND state = 0 AND attempts = $3";
 
+/// A notification is needed no longer than its delivery.
+const SENT: &str = "DELETE FROM callbacks WHERE shard = $1 AND call_id = $2 AND state <> 0 AND body IS NOT NULL";
+
 impl Stores {
     /// Records the results of attempts in one transaction.
     ///
@@ -71,6 +74,7 @@ impl Stores {
                     RecordedOutcome::Interrupted => transaction.query(INTERRUPTED).bind_call(*call_id).bind(attempt),
                 };
                 query.execute().await?;
+                transaction.query(SENT).bind_call(*call_id).execute().await?;
             }
             Ok(Some(()))
         });

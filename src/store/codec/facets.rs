@@ -24,11 +24,15 @@ pub fn code_number(code: Code) -> i16 {
         Code::OutcomeUnknown => 13,
         Code::Overloaded => 14,
         Code::ShuttingDown => 15,
+        Code::ApprovalDenied => 16,
+        Code::ApprovalExpired => 17,
+        Code::PolicyDenied => 18,
+        Code::BudgetExceeded => 19,
     }
 }
 
 /// The greatest value of the column `code`.
-pub const MAX_CODE: i16 = 15;
+pub const MAX_CODE: i16 = 19;
 
 /// Returns the class of a duration in milliseconds. There are four classes for each doubling, and one for each value
 /// below 8.

@@ -10,10 +10,11 @@ use uuid::Uuid;
 use super::members::Members;
 use super::outcome::{self, OutcomeIn};
 use super::{indexed_name, present};
+use crate::domain::budget::BudgetHold;
 use crate::domain::call::{CacheControl, Coercion, Measured};
 use crate::domain::limits::Bounds;
 use crate::domain::tool::RetryOverride;
-use crate::domain::{Agent, Call, Code, Limits, Phase, Progress, Status, Time, Vendor};
+use crate::domain::{Agent, Approval, Call, Code, Identity, Limits, Phase, Progress, Status, Time, Vendor};
 
 /// Initial capacity, large enough for a typical record.
 const USUAL_BYTES: usize = 512;
@@ -83,6 +84,7 @@ fn options(record: &mut Members<'_>, call: &Call) {
     if !call.status.is_terminal() {
         // Not needed after the end of the call.
         record.non_default("context", &*call.context);
+        record.non_default("holds", &call.holds);
     }
     // A caller that received `TOOL_NOT_FOUND` can still find the call under this restriction.
     if (!call.status.is_terminal() || has_unknown_tool(call))
@@ -90,6 +92,8 @@ fn options(record: &mut Members<'_>, call: &Call) {
     {
         record.value("allowed", allowed.globs());
     }
+    record.non_default("caller", &call.caller.as_deref());
+    record.non_default("approval", &call.approval.as_deref());
     record.non_default("agent", &call.agent.as_deref());
     if let Some(url) = &call.callback_url {
         record.text("callback_url", url);
@@ -141,6 +145,9 @@ pub(super) struct RecordIn {
     pub cache_control: CacheControl,
     pub context: Map<String, Value>,
     pub allowed: Vec<String>,
+    pub caller: Option<Identity>,
+    pub approval: Option<Approval>,
+    pub holds: Box<[BudgetHold]>,
     pub agent: Option<Agent>,
     pub callback_url: Option<String>,
     pub phase: Option<Phase>,

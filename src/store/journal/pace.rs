@@ -3,12 +3,16 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Commits are slow if they take longer than this and [`PER_CHANGE`] together.
+/// Commits are slow if even the fastest of the last [`WINDOW`] took longer than this and [`PER_CHANGE`] together. The
+/// fastest tells how long the database flushes. Others also wait for a processor, and more commits in flight would only
+/// add to that.
 const SLOW: Duration = Duration::from_millis(2);
 /// Time that a commit may take for each change, because the database has work to do.
 const PER_CHANGE: Duration = Duration::from_micros(40);
 /// Time above which the duration of a commit is not counted.
 const LONGEST: Duration = Duration::from_millis(16);
+/// Number of commits of which the fastest counts.
+const WINDOW: u64 = 8;
 /// The share of the time of a slow commit for which its writer waits for more changes.
 const GATHERING: u32 = 8;
 
@@ -16,9 +20,14 @@ const GATHERING: u32 = 8;
 #[derive(Debug, Default)]
 pub(super) struct CommitPace {
     is_committing: AtomicBool,
-    /// Moving averages, in microseconds: of the whole commit, and of what its changes do not explain.
+    /// Moving average of the whole commit, in microseconds.
     took: AtomicU64,
+    /// The time that the changes do not explain, in microseconds: of the fastest commit of the last full window, and of
+    /// the fastest since.
     unexplained: AtomicU64,
+    fastest: AtomicU64,
+    /// Number of commits since the last full window.
+    counted: AtomicU64,
 }
 
 impl CommitPace {
@@ -36,15 +45,23 @@ impl CommitPace {
     /// commits slow.
     pub fn end(&self, took: Duration, changes: usize) {
         let explained = PER_CHANGE * u32::try_from(changes).unwrap_or(u32::MAX);
-        let average = |average: &AtomicU64, value: Duration| {
-            let value = u64::try_from(value.min(LONGEST).as_micros()).unwrap_or(u64::MAX);
-            let last = average.load(Ordering::Relaxed);
-            // Only this writer changes it.
-            average.store((last / 8).saturating_mul(7).saturating_add(value / 8), Ordering::Relaxed);
-        };
-        average(&self.took, took);
-        average(&self.unexplained, took.saturating_sub(explained));
+        let micros = |time: Duration| u64::try_from(time.min(LONGEST).as_micros()).unwrap_or(u64::MAX);
+        // Only this writer changes the members.
+        let last = self.took.load(Ordering::Relaxed);
+        self.took.store((last / 8).saturating_mul(7).saturating_add(micros(took) / 8), Ordering::Relaxed);
+        self.count(micros(took.saturating_sub(explained)));
         self.is_committing.store(false, Ordering::Relaxed);
+    }
+
+    /// Counts the unexplained microseconds of a commit in its window.
+    fn count(&self, unexplained: u64) {
+        let counted = self.counted.load(Ordering::Relaxed) + 1;
+        let fastest = if counted == 1 { unexplained } else { unexplained.min(self.fastest.load(Ordering::Relaxed)) };
+        self.fastest.store(fastest, Ordering::Relaxed);
+        if counted == WINDOW {
+            self.unexplained.store(fastest, Ordering::Relaxed);
+        }
+        self.counted.store(counted % WINDOW, Ordering::Relaxed);
     }
 
     /// Returns `true` if commits take longer than their changes explain.
@@ -71,5 +88,15 @@ mod tests {
         assert!(pace.gathering().is_some_and(|wait| wait < Duration::from_millis(8)));
         (0..64).for_each(|_| pace.end(Duration::from_micros(300), 1));
         assert_eq!(pace.gathering(), None);
+    }
+
+    #[test]
+    fn commits_are_not_slow_while_some_are_fast() {
+        let pace = CommitPace::default();
+        let waits_for_a_processor = |at: u64| if at.is_multiple_of(4) { 1 } else { 15 };
+        (0..64).for_each(|at| pace.end(Duration::from_millis(waits_for_a_processor(at)), 1));
+        assert!(!pace.is_slow(), "the database flushes fast");
+        (0..16).for_each(|_| pace.end(Duration::from_millis(15), 1));
+        assert!(pace.is_slow());
     }
 }

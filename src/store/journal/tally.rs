@@ -5,10 +5,12 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::bucket_of;
-use crate::domain::Call;
+use crate::domain::budget::{Amount, BudgetUse};
 use crate::domain::stats::Sample;
+use crate::domain::{Call, Time};
 
 /// The dimensions of the statistics.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,9 +69,31 @@ impl Sum {
     }
 }
 
-/// Aggregates by key.
+/// Aggregates by key, and the settlement of budgets.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(in crate::store) struct Tally(BTreeMap<Key, Sum>);
+pub(in crate::store) struct Tally {
+    sums: BTreeMap<Key, Sum>,
+    /// What calls have used, by budget and step.
+    used: BTreeMap<(Uuid, Time), Amount>,
+    /// What calls have taken out of allotments, by budget and allotment.
+    reduced: BTreeMap<(Uuid, Uuid), Amount>,
+}
+
+/// The note of a commit. Without settled budgets it is only the list of aggregates.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum NoteOut<'a> {
+    Sums(Vec<(&'a Key, &'a Sum)>),
+    WithBudgets { s: Vec<(&'a Key, &'a Sum)>, u: Vec<((Uuid, i64), Amount)>, r: Vec<(&'a (Uuid, Uuid), &'a Amount)> },
+}
+
+/// A note as it is read.
+#[derive(Deserialize)]
+struct NoteIn {
+    s: Vec<(Key, Sum)>,
+    u: Vec<((Uuid, i64), Amount)>,
+    r: Vec<((Uuid, Uuid), Amount)>,
+}
 
 impl Tally {
     /// Counts an ended call in the minute of its end.
@@ -93,10 +117,21 @@ impl Tally {
             last_at: sample.at.0,
         };
         self.add(key, &sum);
+        self.settle_budgets(call);
+    }
+
+    /// Adds what an ended call has used of budgets.
+    fn settle_budgets(&mut self, call: &Call) {
+        let ended_at = call.ended_at.unwrap_or(call.created_at);
+        for hold in &call.holds {
+            let Some(BudgetUse { amount, returned }) = hold.used else { continue };
+            *self.used.entry((hold.budget, hold.counted_at(ended_at))).or_default() += amount;
+            *self.reduced.entry((hold.budget, hold.allotment)).or_default() += hold.amount - returned;
+        }
     }
 
     fn add(&mut self, key: Key, sum: &Sum) {
-        match self.0.entry(key) {
+        match self.sums.entry(key) {
             Entry::Vacant(vacant) => drop(vacant.insert(*sum)),
             Entry::Occupied(mut there) => there.get_mut().add(sum),
         }
@@ -104,9 +139,18 @@ impl Tally {
 
     /// Renders the note that is stored with the commit. Returns `None` if no call ended in it.
     pub fn note(&self) -> Option<String> {
-        let rows: Vec<(&Key, &Sum)> = self.0.iter().collect();
-        // Keys and sums consist of strings and numbers, so serialization cannot fail.
-        (!rows.is_empty()).then(|| serde_json::to_string(&rows).unwrap_or_default())
+        let s: Vec<(&Key, &Sum)> = self.sums.iter().collect();
+        let note = match (s.is_empty(), self.used.is_empty()) {
+            (true, true) => return None,
+            (_, true) => NoteOut::Sums(s),
+            _ => NoteOut::WithBudgets {
+                s,
+                u: self.used().map(|((budget, at), amount)| ((budget, at.0), amount)).collect(),
+                r: self.reduced.iter().collect(),
+            },
+        };
+        // Notes consist of strings and numbers, so serialization cannot fail.
+        Some(serde_json::to_string(&note).unwrap_or_default())
     }
 
     /// Adds the note of a commit to its minutes and to the totals.
@@ -114,7 +158,16 @@ impl Tally {
     /// # Errors
     /// Returns an error if the note is not valid.
     pub fn add_note(&mut self, note: &str) -> Result<(), serde_json::Error> {
-        let rows: Vec<(Key, Sum)> = serde_json::from_str(note)?;
+        let NoteIn { s: rows, u: used, r: reduced } = match note.starts_with('{') {
+            true => serde_json::from_str(note)?,
+            false => NoteIn { s: serde_json::from_str(note)?, u: Vec::new(), r: Vec::new() },
+        };
+        for ((budget, at), amount) in used {
+            *self.used.entry((budget, Time(at))).or_default() += amount;
+        }
+        for (key, amount) in reduced {
+            *self.reduced.entry(key).or_default() += amount;
+        }
         for (key, sum) in rows {
             self.add(Key { minute: 0, ..key.clone() }, &sum);
             self.add(key, &sum);
@@ -124,7 +177,17 @@ impl Tally {
 
     /// Returns the aggregates in a stable order.
     pub fn rows(&self) -> impl Iterator<Item = (&Key, &Sum)> {
-        self.0.iter()
+        self.sums.iter()
+    }
+
+    /// Returns what calls have used, by budget and step.
+    pub fn used(&self) -> impl Iterator<Item = ((Uuid, Time), Amount)> {
+        self.used.iter().map(|(key, amount)| (*key, *amount))
+    }
+
+    /// Returns what calls have taken out of allotments, by budget and allotment.
+    pub fn reductions(&self) -> impl Iterator<Item = ((Uuid, Uuid), Amount)> {
+        self.reduced.iter().map(|(key, amount)| (*key, *amount))
     }
 }
 

@@ -53,6 +53,18 @@ impl ServerPools {
     }
 }
 
+impl ServerPools {
+    /// Opens the first connections while the service starts. Each takes some milliseconds, and the queries of the start
+    /// would wait for one after the other.
+    pub fn connect_in_background(&self) {
+        for pool in [&self.writer, &self.reader, &self.reader] {
+            let pool = pool.clone();
+            // The query that needs a connection reports the errors.
+            tokio::spawn(async move { drop(pool.acquire().await) });
+        }
+    }
+}
+
 /// Sets the options for writes. The journal's statement is large and constant: planning it for each commit costs more
 /// than running it. It finds rows by key only, and a plan made for empty tables must not scan them once they are full.
 fn planned_once(options: PgConnectOptions) -> PgConnectOptions {

@@ -84,8 +84,13 @@ impl Store {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn delete_session(&self, id: &str, unused_since: Option<Time>) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM sessions WHERE tenant = $1 AND id = $2 AND updated_at <= $3";
+        const FORGET: &str = "DELETE FROM remembered_approvals WHERE tenant = $1 AND session = $2";
         let query = self.write(SQL).bind(id).bind(unused_since.unwrap_or(Time(i64::MAX)));
-        self.tell_of_session(id, query.execute().await?)
+        let deleted = query.execute().await?;
+        if deleted > 0 {
+            self.write(FORGET).bind(id).execute().await?;
+        }
+        self.tell_of_session(id, deleted)
     }
 
     /// Returns the active sessions that were created for tasks of this session.

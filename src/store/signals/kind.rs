@@ -29,6 +29,8 @@ pub(super) enum Signal {
     Keys,
     /// The paused tools have changed.
     Pauses,
+    /// A node needs what others hold of a budget.
+    Budgets,
     /// A call has a new message.
     Inbox {
         /// The call; `None` for any call.
@@ -44,7 +46,8 @@ pub(super) enum Signal {
 }
 
 /// The names of all kinds, for metrics.
-pub const KINDS: [&str; 8] = ["everything", "presence", "tools", "keys", "pauses", "inbox", "session", "commits"];
+pub const KINDS: [&str; 9] =
+    ["everything", "presence", "tools", "keys", "pauses", "budgets", "inbox", "session", "commits"];
 
 impl Signal {
     /// Returns the name of the kind, which [`KINDS`] contains.
@@ -55,6 +58,7 @@ impl Signal {
             Self::Tools => "tools",
             Self::Keys => "keys",
             Self::Pauses => "pauses",
+            Self::Budgets => "budgets",
             Self::Inbox { .. } => "inbox",
             Self::Session { .. } => "session",
             Self::Commits => "commits",
@@ -78,6 +82,7 @@ pub(super) struct Receivers {
     pub tools: Wakeups,
     pub keys: Wakeups,
     pub pauses: Wakeups,
+    pub budgets: Wakeups,
     pub commits: Wakeups,
     pub inbox: Hints<Uuid>,
     pub sessions: Hints<SessionKey>,
@@ -92,6 +97,7 @@ impl Receivers {
             Signal::Tools => self.tools.wake(),
             Signal::Keys => self.keys.wake(),
             Signal::Pauses => self.pauses.wake(),
+            Signal::Budgets => self.budgets.wake(),
             Signal::Inbox { call } => self.inbox.publish(call.map_or(Hint::Any, Hint::Of)),
             Signal::Session { session } => {
                 let key = session.map(|(tenant, id)| (Tenant::stored(&tenant), id.into()));
@@ -103,8 +109,8 @@ impl Receivers {
 
     fn deliver_everything(&self) {
         // Names every field, so that the compiler finds a forgotten one.
-        let Self { tools, keys, pauses, commits, inbox, sessions } = self;
-        [tools, keys, pauses, commits].into_iter().for_each(Wakeups::wake);
+        let Self { tools, keys, pauses, budgets, commits, inbox, sessions } = self;
+        [tools, keys, pauses, budgets, commits].into_iter().for_each(Wakeups::wake);
         inbox.publish(Hint::Any);
         sessions.publish(Hint::Any);
     }
@@ -118,7 +124,8 @@ mod tests {
     async fn everything_wakes_every_receiver() {
         let receivers = Receivers::default();
         let mut wakeups =
-            [&receivers.tools, &receivers.keys, &receivers.pauses, &receivers.commits].map(Wakeups::wakeup);
+            [&receivers.tools, &receivers.keys, &receivers.pauses, &receivers.budgets, &receivers.commits]
+                .map(Wakeups::wakeup);
         let (mut inbox, mut sessions) = (receivers.inbox.subscribe(), receivers.sessions.subscribe());
         receivers.deliver(Signal::Everything);
         for wakeup in &mut wakeups {
@@ -135,6 +142,7 @@ mod tests {
             Signal::Tools,
             Signal::Keys,
             Signal::Pauses,
+            Signal::Budgets,
             Signal::Inbox { call: Some(Uuid::nil()) },
             Signal::Session { session: None },
             Signal::Commits,

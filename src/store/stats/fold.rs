@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::domain::Shard;
 use crate::store::journal::Tally;
-use crate::store::{Db, StoreError, Stores, codec};
+use crate::store::{Db, StoreError, Stores, budgets, codec};
 
 /// Maximum number of commits folded in one transaction: on SQLite the journal waits meanwhile.
 const MAX_COMMITS: i64 = 256;
@@ -57,11 +57,19 @@ impl Stores {
             let query = transaction.query(NOTES).bind(number).bind(from).bind(MAX_COMMITS);
             let notes: Vec<(i64, Option<String>)> = query.all().await?;
             let until = notes.last().map(|(pos, _)| *pos);
-            for (key, sum) in tally(&notes).rows() {
+            let tally = tally(&notes);
+            for (key, sum) in tally.rows() {
                 let query = transaction.query(add).bind(&*key.tenant).bind(&*key.tool).bind(key.minute);
                 let query = query.bind(i16::from(key.executed)).bind(&*key.code).bind(key.bucket);
                 let query = query.bind(sum.calls).bind(sum.total_ms).bind(sum.min_ms).bind(sum.max_ms);
                 query.bind(sum.retries).bind(sum.last_at).execute().await?;
+            }
+            // In the same order on each node, so that nodes never wait for each other in a circle.
+            for (key, amount) in tally.used() {
+                budgets::add_use(transaction, key, amount).await?;
+            }
+            for (key, amount) in tally.reductions() {
+                budgets::reduce_allotment(transaction, key, amount).await?;
             }
             if let Some(until) = until {
                 transaction.query(MOVE).bind(number).bind(until).execute().await?;

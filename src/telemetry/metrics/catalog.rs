@@ -138,6 +138,19 @@ pub const CATALOG: &[MetricDescription] = &[
         "Delivery attempts of callbacks: delivered, failed (will be retried), given_up",
     ),
     metric(
+        "toolpost_budget_used",
+        Gauge,
+        &["tenant", "budget", "unit"],
+        "Use of a budget within its window, in calls or in cost; 0 after its deletion. At most 1,000 budgets have gauges",
+    ),
+    metric(
+        "toolpost_budget_reserved",
+        Gauge,
+        &["tenant", "budget", "unit"],
+        "What running calls have reserved of a budget, and what other nodes hold for their next calls",
+    ),
+    metric("toolpost_budget_limit", Gauge, &["tenant", "budget", "unit"], "Maximum of a budget"),
+    metric(
         "toolpost_upstream_state",
         Gauge,
         &["upstream", "state"],

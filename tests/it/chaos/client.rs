@@ -8,14 +8,14 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::oracle::{AGAIN, KeyHistory, ONCE, READ, Reply, Sight};
+use crate::oracle::{AGAIN, GATED, KeyHistory, ONCE, READ, Reply, SentDecision, Sight};
 use crate::support::Client;
 use crate::support::seeded::Seeded;
 
 /// Pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
+pub const PAUSE: Duration = Duration::from_millis(20);
 /// Client timeout: longer than the service waits for its database.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub const PATIENCE: Duration = Duration::from_secs(3);
 /// Client timeout of the first attempt of an impatient request.
 const IMPATIENCE: Duration = Duration::from_millis(10);
 /// Number of calls in a batch.
@@ -25,6 +25,8 @@ const BATCH: usize = 3;
 #[derive(Default)]
 pub struct Notes {
     pub asked: Mutex<BTreeMap<String, KeyHistory>>,
+    /// Decisions that approvers have sent, by call id.
+    pub decided: Mutex<BTreeMap<String, Vec<SentDecision>>>,
     /// Responses that no request may get, even during failures.
     pub odd: Mutex<Vec<String>>,
     pub retries: AtomicUsize,
@@ -61,6 +63,17 @@ impl Ask {
         }
         let cancels = way < 2 && chance.one_in(3);
         Self { key, body, responds_async: way == 1, parts, is_impatient: chance.one_in(10), cancels }
+    }
+
+    /// Chooses a request for a key, with one call or two that need an approval.
+    pub fn choose_gated(key: String, chance: &mut Seeded) -> Self {
+        let parts = if chance.one_in(4) { 2 } else { 1 };
+        let call = |part: usize| json!({"name": GATED, "arguments": {"key": key, "part": part, "route": "now"}});
+        let mut body = if parts == 1 { call(0) } else { json!({"calls": [call(0), call(1)], "mode": "parallel"}) };
+        if chance.one_in(4) {
+            body["wait"] = json!("accepted");
+        }
+        Self { key, body, responds_async: false, parts, is_impatient: false, cancels: chance.one_in(6) }
     }
 
     /// Creates a request for a single detached call.
@@ -220,15 +233,15 @@ fn is_over(call: &Value) -> bool {
 }
 
 /// A completely received response.
-struct Answer {
-    status: u16,
+pub struct Answer {
+    pub status: u16,
     location: Option<String>,
-    json: Value,
+    pub json: Value,
 }
 
 impl Answer {
     /// Sends a request; `None` if its response is missing or incomplete.
-    async fn of(request: reqwest::RequestBuilder, patience: Duration) -> Option<Self> {
+    pub async fn of(request: reqwest::RequestBuilder, patience: Duration) -> Option<Self> {
         let answer = request.timeout(patience).send().await.ok()?;
         let status = answer.status().as_u16();
         let location = answer.headers().get("location").and_then(|value| Some(value.to_str().ok()?.to_owned()));

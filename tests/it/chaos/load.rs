@@ -9,8 +9,9 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::approvers;
 use super::client::{Ask, Notes};
-use crate::oracle::KeyHistory;
+use crate::oracle::{KeyHistory, SentDecision};
 use crate::support::Client;
 use crate::support::seeded::Seeded;
 
@@ -21,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 pub struct Load {
     shared: Arc<Shared>,
     tasks: Vec<AbortOnDropHandle<()>>,
+    /// Approvers, who work until all requests are over.
+    approvers: Vec<AbortOnDropHandle<()>>,
 }
 
 struct Shared {
@@ -40,6 +43,7 @@ struct Progress {
 /// The observations of the clients, for the oracle and the figures.
 pub struct Observations {
     pub asked: BTreeMap<String, KeyHistory>,
+    pub decided: BTreeMap<String, Vec<SentDecision>>,
     pub odd: Vec<String>,
     pub retries: usize,
     pub replays: usize,
@@ -53,10 +57,24 @@ impl Load {
         let progress = watch::channel(Progress::default()).0;
         let shared = Arc::new(Shared { doors, notes: Notes::default(), progress });
         let tasks = (0..callers).map(|caller| {
-            let work = work(shared.clone(), caller, chance.fork());
+            let work = work(shared.clone(), caller, chance.fork(), Ask::choose);
             AbortOnDropHandle::new(tokio::spawn(work))
         });
-        Self { tasks: tasks.collect(), shared }
+        Self { tasks: tasks.collect(), approvers: Vec::new(), shared }
+    }
+
+    /// Adds clients whose calls need an approval, and approvers.
+    pub fn also_gated(&mut self, callers: usize, approvers: usize, chance: &mut Seeded) {
+        let first = self.tasks.len();
+        for caller in first..first + callers {
+            let work = work(self.shared.clone(), caller, chance.fork(), Ask::choose_gated);
+            self.tasks.push(AbortOnDropHandle::new(tokio::spawn(work)));
+        }
+        for turn in 0..approvers {
+            let (shared, chance) = (self.shared.clone(), chance.fork());
+            let work = async move { approvers::decide_all(&shared.doors, turn, &shared.notes, chance).await };
+            self.approvers.push(AbortOnDropHandle::new(tokio::spawn(work)));
+        }
     }
 
     /// Adds a request to those of the clients. Its first attempt goes to the node that `turn` selects.
@@ -85,6 +103,7 @@ impl Load {
         for ended in join_all(&mut self.tasks).await {
             ended.expect("no caller panics");
         }
+        self.approvers.clear();
         Observations::of(&self.shared.notes, self.shared.progress.borrow().longest)
     }
 }
@@ -94,6 +113,7 @@ impl Observations {
     pub fn of(notes: &Notes, longest: Duration) -> Self {
         Self {
             asked: std::mem::take(&mut *notes.asked.lock().unwrap()),
+            decided: std::mem::take(&mut *notes.decided.lock().unwrap()),
             odd: std::mem::take(&mut *notes.odd.lock().unwrap()),
             retries: notes.retries.load(Ordering::Relaxed),
             replays: notes.replays.load(Ordering::Relaxed),
@@ -102,14 +122,14 @@ impl Observations {
     }
 }
 
-async fn work(shared: Arc<Shared>, caller: usize, mut chance: Seeded) {
+async fn work(shared: Arc<Shared>, caller: usize, mut chance: Seeded, choose: fn(String, &mut Seeded) -> Ask) {
     let Shared { doors, notes, progress } = &*shared;
     for number in 0.. {
         if progress.borrow().is_stopping {
             return;
         }
         let key = format!("caller-{caller}/request-{number}");
-        let ask = Ask::choose(key.clone(), &mut chance);
+        let ask = choose(key.clone(), &mut chance);
         progress.send_modify(|progress| {
             progress.open.insert(key.clone());
         });

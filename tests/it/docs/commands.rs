@@ -38,9 +38,14 @@ pages! {
     importing_apis_works: "docs/guide/importing-apis.md";
     model_formats_works: "docs/guide/model-formats.md";
     events_works: "docs/guide/events.md";
+    console_works: "docs/guide/console.md";
     durable_calls_works: "docs/guide/durable-calls.md";
     sessions_works: "docs/guide/sessions.md";
     hooks_works: "docs/guide/hooks.md";
+    approvals_works: "docs/guide/approvals.md";
+    slack_works: "docs/guide/slack.md";
+    policies_works: "docs/guide/policies.md";
+    budgets_works: "docs/guide/budgets.md";
     mcp_works: "docs/guide/mcp.md";
     security_works: "docs/guide/security.md";
     deployment_works: "docs/operations/deployment.md";

@@ -73,7 +73,8 @@ impl Desk {
     /// Writes the next event of the call.
     async fn step(&self, call: &mut Call) {
         call.update(StatusUpdate { tip: Some(format!("{}", call.last_seq)), ..StatusUpdate::default() }).unwrap();
-        let reported = Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(call) };
+        let reported =
+            Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(call, Time(0)) };
         self.write(Change::reported(Arc::new(call.clone()), Arc::new(reported))).await;
     }
 

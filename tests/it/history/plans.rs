@@ -124,3 +124,21 @@ async fn calls_are_checked_by_their_ids_on_sqlite_whatever_the_filter_is() {
         assert!(plan.contains("id=?"), "{name}:\n{plan}");
     }
 }
+
+/// Without statistics, Postgres believes that a shard has few calls.
+#[tokio::test]
+async fn calls_are_read_by_their_ids_on_postgres_before_its_first_statistics() {
+    let database = Database::fresh(Backend::Postgres).await;
+    let store = Store::open(&database.url).await.unwrap();
+    store.create_partitions(Time(1_700_000_000_000_000), u64::MAX).await.unwrap();
+    let Db::Postgres(pools) = store.db() else { panic!("the database is Postgres") };
+    let [calls, ..] = statements(Backend::Postgres);
+    for statement in ["ALTER TABLE tool_calls_0 SET (autovacuum_enabled = false)".to_owned(), calls] {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&pools.reader.pool()).await.unwrap();
+    }
+    let sql = "SELECT id FROM tool_calls ORDER BY id DESC LIMIT 1000";
+    let newest: Vec<Uuid> = sqlx::query_scalar(sql).fetch_all(&pools.reader.pool()).await.unwrap();
+    let plan = store.calls_plan(&newest).await.unwrap();
+    let conditions: Vec<&str> = plan.lines().filter(|line| line.contains("Index Cond")).collect();
+    assert!(!conditions.is_empty() && conditions.iter().all(|line| line.contains("id >= ")), "{plan}");
+}

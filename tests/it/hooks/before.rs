@@ -26,6 +26,9 @@ on_both_databases!(
         let call = app.call("echo", given.clone()).await;
         assert_eq!(succeeded(&call), r#"{"a":1,"b":{"new":true},"c":2}"#);
         assert_eq!(call["arguments"], given);
+        let runs = call["metadata"]["hooks"].as_array().unwrap();
+        assert_eq!(runs.len(), 4);
+        assert!(runs.iter().all(|run| run["event"] == BEFORE && run["at"].is_string() && run["duration_ms"].is_u64()));
         assert_eq!(call["effective_arguments"], json!({"a": 1, "b": {"new": true}, "c": 2}));
         assert_eq!(app.stored(call["id"].as_str().unwrap()).await, call);
         let seen: Vec<(String, Value)> = receiver

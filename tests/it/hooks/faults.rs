@@ -114,4 +114,6 @@ async fn how_often_hooks_were_asked_and_failed_is_told() {
     app.call("echo", json!({})).await;
     let told = app.get("/stats").await.ok()["hooks"].clone();
     assert_eq!(told, json!({"asked_count": 2, "failed_count": 2, "blocked_count": 0, "dropped_count": 0}));
+    let listed = app.get("/hooks").await.ok()["hooks"][0].clone();
+    assert_eq!((&listed["asked_count"], &listed["failed_count"]), (&json!(2), &json!(2)));
 }

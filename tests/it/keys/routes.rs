@@ -84,7 +84,18 @@ fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, S
         ("get", "/tools" | "/tool-groups" | "/stats" | "/hooks" | "/keys" | "/tool-calls" | "/sessions") => {
             ("", None, Own)
         }
-        ("get", "/upstreams" | "/healthz" | "/readyz") => ("", None, Own),
+        ("get", "/upstreams" | "/healthz" | "/readyz" | "/approvals") => ("", None, Own),
+        ("get", "/budgets") => ("", None, Own),
+        ("post", "/budgets") => ("", Some(json!({"name": "own", "window_ms": 1000, "max_calls": 9})), Refused),
+        ("put", "/budgets/{name}") => ("own", Some(json!({"window_ms": 1000, "max_calls": 9})), Refused),
+        ("get", "/budgets/{name}") => ("own", None, Own),
+        ("delete", "/budgets/{name}") => ("own", None, Refused),
+        ("get", "/policies") => ("", None, Own),
+        ("post", "/policies") => ("", Some(json!({"name": "own", "when": "false", "effect": "deny"})), Refused),
+        ("put", "/policies/{name}") => ("own", Some(json!({"when": "false", "effect": "deny"})), Refused),
+        ("get", "/policies/{name}") => ("own", None, Own),
+        ("delete", "/policies/{name}") => ("own", None, Refused),
+        ("post", "/policies/test") => ("", Some(json!({"policies": [], "since": "2020-01-01T00:00:00Z"})), Refused),
         ("post", "/tools") => ("", Some(echo_tool("marker.new", json!({"type": "object"}))), Refused),
         ("put", "/tools/{name}") => ("marker.echo", Some(tool), Refused),
         ("get" | "delete", "/tools/{name}" | "/tools/{name}/stats") => ("marker.echo", None, Nothing),
@@ -122,7 +133,10 @@ fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, S
         ("post", "/tool-calls/{id}/rerun") => (ended.as_str(), None, Nothing),
         ("post", "/tool-calls/{id}/progress") => (waiting.as_str(), Some(json!({"tip": "x"})), Nothing),
         ("post", "/tool-calls/{id}/result") => (waiting.as_str(), Some(json!({"output": "x"})), Nothing),
-        ("get", "/events") => ("", None, OwnStream),
+        ("get", "/events" | "/approvals/events") => ("", None, OwnStream),
+        ("post", "/tool-calls/{id}/approval") => {
+            (waiting.as_str(), Some(json!({"decision": "reject", "digest": "x"})), Nothing)
+        }
         ("post", "/events/ticket") => ("", Some(json!({"path": "/events"})), Own),
         ("post", "/sessions") => ("", Some(json!({"id": "own"})), Own),
         // The tools that a session names are not calls.
@@ -132,7 +146,10 @@ fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, S
         ("delete", "/sessions/{id}") => ("s", None, Refused),
         ("post", "/sessions/{id}/abort") => (task.as_str(), None, Refused),
         ("post", "/sessions/{id}/complete") => (task.as_str(), Some(json!({"success": true, "summary": "x"})), Refused),
-        ("get", "/metrics") => ("", None, Refused),
+        ("post", "/console/login") => ("", Some(json!({"key": "tp_x"})), Own),
+        ("post", "/console/logout") => ("", None, Own),
+        ("get", "/whoami") => ("", None, Own),
+        ("get", "/metrics" | "/system") => ("", None, Refused),
         _ => panic!("{method} {route} has no case: say what a key for other tools sees of it"),
     };
     (route.replace("{name}", id).replace("{id}", id).replace("{n}", "0"), body, sees)
@@ -152,6 +169,21 @@ async fn ask(client: &Client, method: &str, path: &str, body: Option<&Value>) ->
 async fn sees_only_own(client: &Client, operator: &Client, path: &str) {
     let mut live = client.events(path).await;
     let mut whole = client.events(&format!("{path}?after=0")).await;
+    if path.starts_with("/approvals") {
+        // Only calls that need approval have events there; their ids are in each event.
+        let policy = json!({"when": "tool.name.endsWith('echo')", "effect": "approve"});
+        operator.put("/policies/ask", &policy).await.ok();
+        for (client, name, id) in [(operator, "marker.echo", MARK), (client, "echo", "last")] {
+            let asked = client.post("/tool-calls", &json!({"name": name, "id": id})).await;
+            assert_eq!(asked.status, 202, "{}", asked.text());
+        }
+        operator.delete("/policies/ask").await;
+        for stream in [&mut live, &mut whole] {
+            let seen = stream.until(|event| event.data["call_id"] == "last").await;
+            assert!(seen.iter().all(|event| !event.data.to_string().contains(MARK)), "{seen:?}");
+        }
+        return;
+    }
     let other = json!({"name": "marker.echo", "arguments": {"m": MARK}, "session": "other"});
     operator.call_with(other).await;
     let session = path.strip_prefix("/sessions/").map_or("own", |rest| rest.split('/').next().unwrap());
@@ -204,7 +236,7 @@ on_both_databases!(
             }
         }
         others.are_untouched(&operator).await;
-        assert_eq!(streams.len(), 2);
+        assert_eq!(streams.len(), 3);
         for path in streams {
             sees_only_own(&client, &operator, &path).await;
         }

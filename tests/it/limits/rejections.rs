@@ -164,6 +164,16 @@ async fn beyond(setting: &str) -> LimitResponse {
             let hook = json!({"event": "after_tool_call", "url": "http://127.0.0.1:1/"});
             twice(&app, "/hooks", [hook.clone(), hook]).await
         }
+        "tenants.max_policies" => {
+            let app = tuned(|config| config.tenants.max_policies = 1).await;
+            let policy = |name: &str| json!({"name": name, "when": "false", "effect": "deny"});
+            twice(&app, "/policies", ["a", "b"].map(policy)).await
+        }
+        "tenants.max_budgets" => {
+            let app = tuned(|config| config.tenants.max_budgets = 1).await;
+            let budget = |name: &str| json!({"name": name, "window_ms": 1000, "max_calls": 1});
+            twice(&app, "/budgets", ["a", "b"].map(budget)).await
+        }
         "tenants.max_sessions" => {
             let app = tuned(|config| config.tenants.max_sessions = 1).await;
             twice(&app, "/sessions", ["a", "b"].map(|id| json!({"id": id}))).await

@@ -23,7 +23,7 @@ fn client(file: &str) -> (PathBuf, PathBuf) {
 }
 
 /// Runs a client program to its end; it prints `ok` if all its checks pass.
-async fn is_content(file: &str, arguments: &[&str]) {
+pub(super) async fn is_content(file: &str, arguments: &[&str]) {
     let (program, file) = client(file);
     let mut command = Command::new(&program);
     command.arg(&file).args(arguments).kill_on_drop(true).env("PYTHONDONTWRITEBYTECODE", "1");

@@ -24,7 +24,7 @@ async fn job(app: &App) {
         .await;
 }
 
-async fn settled(client: &Client, id: &str) -> Value {
+pub(super) async fn settled(client: &Client, id: &str) -> Value {
     eventually("the end of a task", || async {
         let task = tasks(client, "tasks/get", json!({"taskId": id})).await["result"].clone();
         (task["status"] != "working").then_some(task)

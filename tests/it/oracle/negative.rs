@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AGAIN, Evidence, KeyHistory, ONCE, READ, Reply, Sight, Watched};
+use super::{AGAIN, Evidence, GATED, KeyHistory, ONCE, READ, Reply, SentDecision, Sight, Watched};
 use crate::support::Event;
 use crate::support::counter::Run;
 
@@ -104,6 +104,12 @@ fn a_key_has_its_calls_once() {
 fn runs_are_held_against_what_may_run() {
     let again = |e: &mut Evidence, place: usize| e.runs.push(Run { number: 9, ..e.runs[place].clone() });
     assert!(found(|e| again(e, 0)).contains("ran 2 times"));
+    let gated = found(|e| {
+        e.world.calls[1]["name"] = json!(GATED);
+        e.runs[1].name = GATED.into();
+        again(e, 1);
+    });
+    assert!(gated.contains("id1 ran 2 times"), "{gated}");
     for place in [1, 2] {
         let more = |e: &mut Evidence| {
             again(e, place);
@@ -135,6 +141,7 @@ fn runs_are_held_against_what_may_run() {
     assert_eq!(failed(1, "OVERLOADED", false), "");
     assert!(failed(1, "OVERLOADED", true).contains("says that it was not run"));
     assert_eq!(failed(2, "CANCELLED", true), "");
+    assert!(failed(0, "APPROVAL_DENIED", false).contains("although its tool cannot"));
     assert!(failed(1, "CANCELLED", true).contains("although its tool cannot"), "nobody wanted it");
     assert!(failed(0, "OUTCOME_UNKNOWN", false).contains("its outcome is known"));
     assert!(failed(1, "OUTCOME_UNKNOWN", true).contains("may run again"));
@@ -205,4 +212,54 @@ fn stats_are_recomputed() {
         assert!(lie.contains(&format!("{field} of {ONCE} is 1000")), "{field}: {lie}");
     }
     assert!(found(|e| drop(e.world.stats["tools"].as_array_mut().unwrap().pop())).contains("no stats"));
+}
+
+/// Returns what the rules about approvals find for a call with this approval, end and decisions.
+fn gated(approval: (&str, &[&str]), code: Option<&str>, runs: usize, sent: &[(&'static str, Option<u16>)]) -> String {
+    let (status, decisions) = approval;
+    let decisions: Vec<Value> = decisions.iter().map(|decision| json!({"decision": decision})).collect();
+    let call = json!({
+        "id": "id", "name": GATED, "status": if code.is_none() { "SUCCESS" } else { "ERROR" }, "error": {"code": code},
+        "approval": {"status": status, "decisions": decisions},
+        "started_at": if runs > 0 { json!("2026-01-01T00:00:00.000Z") } else { Value::Null },
+    });
+    let run = Run { number: 1, id: "id".into(), name: GATED.into(), attempt: 1 };
+    let sent = sent.iter().map(|&(decision, status)| SentDecision { decision, status }).collect();
+    let mut evidence = Evidence { runs: vec![run; runs], ..Evidence::default() };
+    evidence.world.calls.push(call);
+    evidence.decided.insert("id".into(), sent);
+    let mut found = Vec::new();
+    super::approvals::check(&evidence, &mut |violation| found.push(violation));
+    found.join("\n")
+}
+
+#[test]
+fn decisions_in_force_are_accepted() {
+    let (approved, rejected) = (("approved", &["approve"][..]), ("rejected", &["reject"][..]));
+    let (yes, no) = (("approve", Some(200)), ("reject", Some(200)));
+    assert_eq!(gated(approved, None, 1, &[yes, ("reject", Some(409))]), "");
+    assert_eq!(gated(approved, None, 1, &[("approve", None), ("approve", Some(409))]), "", "its response was lost");
+    assert_eq!(gated(approved, Some("CANCELLED"), 0, &[yes]), "", "it was cancelled before it ran");
+    assert_eq!(gated(rejected, Some("APPROVAL_DENIED"), 0, &[no, ("approve", Some(409))]), "");
+    assert_eq!(gated(("expired", &[]), Some("APPROVAL_EXPIRED"), 0, &[("approve", Some(409))]), "");
+    assert_eq!(gated(("pending", &[]), Some("CANCELLED"), 0, &[]), "");
+}
+
+#[test]
+fn decisions_are_held_against_what_ran_and_what_is_stored() {
+    let (approved, rejected) = (("approved", &["approve"][..]), ("rejected", &["reject"][..]));
+    let (yes, no) = (("approve", Some(200)), ("reject", Some(200)));
+    let ran = gated(rejected, Some("APPROVAL_DENIED"), 1, &[no]);
+    assert!(ran.contains("ran 1 times, but its approval is rejected"), "{ran}");
+    assert!(gated(("pending", &[]), Some("CANCELLED"), 1, &[]).contains("but its approval is pending"));
+    assert!(gated(("pending", &[]), None, 0, &[]).contains("went well, but its approval is pending"));
+    assert!(gated(rejected, Some("CANCELLED"), 0, &[no]).contains("has ended with the code \"CANCELLED\""));
+    assert!(gated(approved, Some("APPROVAL_DENIED"), 0, &[yes]).contains("but its approval is approved"));
+    assert!(gated(approved, Some("APPROVAL_EXPIRED"), 0, &[yes]).contains("but its approval is approved"));
+    assert!(gated(approved, None, 1, &[yes, no]).contains("2 decisions were acknowledged"));
+    assert!(gated(approved, None, 1, &[("approve", None), no]).contains("\"reject\" was acknowledged, but is not"));
+    let lost = gated(("expired", &[]), Some("APPROVAL_EXPIRED"), 0, &[yes]);
+    assert!(lost.contains("\"approve\" was acknowledged, but is not in force"), "{lost}");
+    assert!(gated(("approved", &[]), None, 1, &[yes]).contains("approved by the decisions []"));
+    assert!(gated(approved, None, 1, &[("reject", Some(409))]).contains("which no approver sent"));
 }

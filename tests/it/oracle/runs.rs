@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{AGAIN, ATTEMPTS, Evidence, ONCE, READ, text};
+use super::{AGAIN, ATTEMPTS, Evidence, GATED, ONCE, READ, text};
 use crate::support::counter::Run;
 
 /// Codes of calls that never ran.
@@ -23,7 +23,7 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
     for call in &evidence.world.calls {
         let runs = runs.remove(text(call, "id")).unwrap_or_default();
         let (id, name) = (text(call, "id"), text(call, "name"));
-        if name == ONCE && runs.len() > 1 {
+        if [ONCE, GATED].contains(&name) && runs.len() > 1 {
             note(format!("{id} ran {} times: {runs:?}", runs.len()));
         }
         // All calls have an idempotency key, so they are committed before they start, and so are their starts.
@@ -59,6 +59,8 @@ fn failure(call: &Value, is_cancelled: bool, note: &mut impl FnMut(String)) {
         }
         "OUTCOME_UNKNOWN" => {}
         "CANCELLED" if is_cancelled => {}
+        // Whether its approval says so is checked with the approvals.
+        "APPROVAL_DENIED" | "APPROVAL_EXPIRED" if name == GATED => {}
         // Lost runs count as attempts, so the server may have rejected the last one.
         "TOOL_EXECUTION_ERROR" if name == AGAIN && call["arguments"]["route"] == "flaky" && attempts >= ATTEMPTS => {}
         "OVERLOADED" if !call["started_at"].is_null() => {

@@ -1,6 +1,7 @@
 //! Failures that are retried, and how the attempts are reported and counted.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use toolpost::domain::Time;
 
 use super::{answers, patient, third_time_lucky, three, unavailable};
 use crate::support::calls::{assert_counts, idempotent};
@@ -45,6 +46,24 @@ on_both_databases!(
         assert_eq!(again, events[..events.len() - 1]);
     }
 );
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_of_an_ended_call_tell_when_each_attempt_began() {
+    let server = third_time_lucky().await;
+    let app = patient(Backend::Sqlite, &server, json!({})).await;
+    let call = app.call("t", json!({})).await;
+    let path = format!("/tool-calls/{}/events", call["id"].as_str().unwrap());
+    let events = app.events(&path).await.rest().await;
+    let changes: Vec<&Value> = events.iter().map(|event| &event.data).collect();
+    let time = |value: &Value| Time::parse(value.as_str().unwrap_or_default());
+    let mut times: Vec<Time> = changes.iter().filter_map(|data| time(&data["at"])).collect();
+    let (created, ended) = (time(&call["created_at"]).unwrap(), time(&call["ended_at"]).unwrap());
+    // The acceptance, and the end and the new start of each attempt but the last.
+    assert_eq!(times.len(), 5, "{changes:#?}");
+    assert!(times.is_sorted() && times[0] == created && times.pop() <= Some(ended), "{times:?}");
+    let last = changes.iter().rfind(|data| data["status"] == "SUCCESS").unwrap();
+    assert_eq!(last.get("at"), None, "the end has its own time");
+}
 
 on_both_databases!(
     async fn the_last_failure_is_the_calls(backend: Backend) {

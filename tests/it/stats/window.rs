@@ -25,10 +25,42 @@ on_both_databases!(
     }
 );
 
+on_both_databases!(
+    async fn the_steps_of_all_tools_add_up_to_the_window(backend: Backend) {
+        let app = App::start(backend).await;
+        for expression in ["1", "2", "2 +* ("] {
+            app.call("calculate", json!({"expression": expression})).await;
+        }
+        app.call("echo", json!({})).await;
+        app.call("unknown_tool", json!({})).await;
+        let answer = app.get("/stats?window=30d&step=6h").await.ok();
+        assert_eq!(answer["step"], "6h");
+        let sum = |field: &str| -> u64 {
+            answer["series"].as_array().unwrap().iter().map(|step| step[field].as_u64().unwrap()).sum()
+        };
+        assert_eq!((sum("execution_count"), sum("failure_count"), sum("rejected_count")), (4, 1, 1));
+        let first = answer["series"][0]["minute"].as_str().unwrap();
+        assert!(["00:00:00", "06:00:00", "12:00:00", "18:00:00"].iter().any(|start| first.contains(start)), "{first}");
+        let tools = answer["tools"].as_array().unwrap();
+        let of = |name: &str| tools.iter().find(|tool| tool["tool_name"] == name).unwrap();
+        assert_eq!(of("calculate")["window"]["failures_by_code"], of("calculate")["failures_by_code"]);
+        assert_eq!(of("calculate")["window"]["execution_count"], 3);
+        assert_eq!(of("echo")["series"][0]["success_count"], 1);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_series_has_at_most_as_many_steps_as_minutes_in_a_week() {
+    let app = App::on_sqlite().await;
+    for (query, step) in [("window=7d", "1m"), ("window=30d", "5m"), ("window=30d&step=1m", "5m"), ("step=1h", "1h")] {
+        assert_eq!(app.get(&format!("/tools/echo/stats?{query}")).await.ok()["step"], step, "{query}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_window_that_is_none_is_refused() {
     let app = App::on_sqlite().await;
-    for window in ["soon", "-1h"] {
+    for window in ["soon", "-1h", "31d", "1h&step=2m"] {
         app.get(&format!("/tools/echo/stats?window={window}")).await.client_problem();
     }
 }

@@ -286,7 +286,7 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
         "events_after": store.events_after(&Cursor::default(), 10),
         "newest": store.newest(),
         "stats": store.stats(None),
-        "stats_by_minute": store.stats_by_minute("echo", NOW),
+        "stats_since": store.stats_since("echo", NOW, 1),
         "tools": store.tools(),
         "claim": async { store.claim(&[0; 32], NOW).await },
         "callback_state": store.callback_state(call.id),

@@ -94,7 +94,7 @@ on_both_databases!(
         assert_eq!(counts_of(&log.store.stats(None).await.unwrap()), counted(&calls));
         for tool in TOOLS {
             let total = log.counts(tool).await;
-            let minutes = log.store.stats_by_minute(tool, Time(0)).await.unwrap();
+            let minutes = log.store.stats_since(tool, Time(0), 1).await.unwrap().steps();
             let sums = minutes.iter().fold((0, 0, 0), |sum, minute| {
                 (sum.0 + minute.execution_count, sum.1 + minute.success_count, sum.2 + minute.rejected_count)
             });

@@ -105,7 +105,7 @@ fn next(call: &mut Call, is_accepted: &mut bool, choice: u8, now: Time) -> Optio
             } else {
                 call.update(StatusUpdate { tip: Some(text), ..StatusUpdate::default() }).unwrap();
             }
-            let data = render::status_update(call);
+            let data = render::status_update(call, Time(0));
             reported = Some(Arc::new(Reported { seq: call.last_seq, kind: EventKind::Status, data }));
         }
     }

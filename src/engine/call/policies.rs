@@ -1,0 +1,40 @@
+//! The policies for a call, a part of step 3. They see the arguments that would run.
+
+use serde_json::Value;
+
+use super::state::{Ongoing, Requirement};
+use crate::domain::call::POLICY;
+use crate::domain::policy::PolicyEffect;
+use crate::domain::{Clock, Failure, RequiredBy};
+use crate::policies::{Input, Policies, Verdict, evaluate};
+use crate::registry::Entry;
+
+/// Evaluates the policies for calls.
+#[derive(Clone, Copy)]
+pub(super) struct PolicyCheck<'a> {
+    pub policies: &'a Policies,
+    pub clock: &'a Clock,
+}
+
+impl PolicyCheck<'_> {
+    /// Evaluates the policies, and adds the name of the deciding policy to the metadata. Returns what requires an approval, if a
+    /// policy asks for one.
+    ///
+    /// # Errors
+    /// Returns `POLICY_DENIED` if a policy forbids the call or cannot be evaluated.
+    pub fn check(&self, job: &mut Ongoing, entry: &Entry) -> Result<Option<Requirement>, Box<Failure>> {
+        let policies = self.policies.of(&job.call.tenant);
+        let arguments = job.call.effective_arguments.clone().unwrap_or_default();
+        let tool = Some((&*entry.definition, entry.made.source));
+        let verdict = evaluate(&policies, &Input::new(&job.call, tool, &arguments, self.clock.now()));
+        let Some(Verdict { policy, effect, reason, error }) = verdict else { return Ok(None) };
+        job.call.extend_metadata([(POLICY.to_owned(), Value::String(policy.clone()))]);
+        match effect {
+            PolicyEffect::Allow => Ok(None),
+            PolicyEffect::Deny => {
+                Err(Failure::policy_denied(&entry.name, &policy, reason.as_deref(), error.as_deref()).into())
+            }
+            PolicyEffect::Approve => Ok(Some(Requirement { by: RequiredBy::Policy, policy: Some(policy), reason })),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+// Statistics: the figures equal GET /stats, each chart has its table, hovering and dragging work.
+import { after, test } from "node:test";
+import assert from "node:assert/strict";
+import { api, fresh, makeCall, ready, shutDown, until, withPage } from "./support.mjs";
+
+after(shutDown);
+
+const sum = (list, member) => list.reduce((total, one) => total + one[member], 0);
+
+/** Opens the table below a chart and adds its columns up. */
+async function tableSums(page, title) {
+  const card = page.locator(".chart-card").filter({ hasText: title });
+  await card.locator("details").evaluate((one) => (one.open = true));
+  const rows = await card.locator("tbody tr").evaluateAll((list) => list.map((row) => [...row.querySelectorAll("td")].map((cell) => Number(cell.textContent.replace(/,/g, "")))));
+  return rows.reduce((sums, row) => sums.map((value, index) => value + row[index]), [0, 0, 0]);
+}
+
+test("figures_and_table_equal_the_statistics_of_the_service", async () => {
+  const session = fresh("stats");
+  for (const expression of ["1+1", "2+2", "1/0"]) await makeCall("calculate", { expression }, { session });
+  await makeCall("calculate", { wrong: 1 }, { session });
+  await withPage("stats", {}, async (page) => {
+    await ready(page);
+    await until(async () => {
+      const stats = await api("GET", "/stats?window=1h");
+      const series = stats.series ?? stats.tools.flatMap((tool) => tool.series);
+      const expected = ["success_count", "failure_count", "rejected_count"].map((member) => sum(series, member));
+      await page.getByRole("button", { name: "15 min" }).click();
+      await page.getByRole("button", { name: "1 h", exact: true }).click();
+      await ready(page);
+      const shown = await tableSums(page, "Calls a minute");
+      const figures = await page.locator(".figures dd").allInnerTexts();
+      return JSON.stringify(shown) === JSON.stringify(expected) && figures[0]?.replace(/,/g, "") === String(sum(expected.map((count) => ({ count })), "count"));
+    }, "the figures equal GET /stats");
+    await page.locator("tp-chart rect.ok").first().waitFor({ state: "attached" });
+    await page.getByRole("link", { name: "TOOL_EXECUTION_ERROR" }).waitFor();
+  });
+});
+
+test("hovering_shows_values_and_dragging_zooms", async () => {
+  await makeCall("calculate", { expression: "3+3" });
+  await withPage("stats?window=15m", {}, async (page) => {
+    const chart = page.locator("tp-chart svg").first();
+    await chart.waitFor();
+    const box = await chart.boundingBox();
+    await page.mouse.move(box.x + box.width - 30, box.y + 60);
+    await page.locator("tp-chart .tooltip").getByText("Success").waitFor();
+    await page.mouse.move(box.x + box.width / 2, box.y + 60);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width - 40, box.y + 60, { steps: 4 });
+    await page.mouse.up();
+    await page.waitForFunction(() => /from=\d+&to=\d+/.test(location.search));
+    await page.getByRole("button", { name: "Reset zoom" }).click();
+    await page.waitForFunction(() => !/from=/.test(location.search));
+    await page.goBack();
+    await page.getByRole("button", { name: "Reset zoom" }).or(page.getByRole("heading", { name: "Statistics" })).first().waitFor();
+  });
+});
+
+test("each_window_is_part_of_the_address", async () => {
+  await withPage("stats", {}, async (page) => {
+    for (const [label, name] of [["15 min", "15m"], ["6 h", "6h"], ["24 h", "24h"], ["7 d", "7d"], ["30 d", "30d"]]) {
+      await page.getByRole("button", { name: label, exact: true }).click();
+      await page.waitForFunction((text) => location.search.includes(`window=${text}`), name);
+      await ready(page);
+      await page.getByRole("button", { name: label, exact: true, pressed: true }).waitFor();
+      assert.equal(await page.getByRole("alert").count(), 0, label);
+    }
+  });
+});

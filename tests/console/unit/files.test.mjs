@@ -1,0 +1,68 @@
+// Rules for the files of the console as a whole.
+import { test } from "node:test";
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join, posix } from "node:path";
+import { fileURLToPath } from "node:url";
+import { brotliCompressSync } from "node:zlib";
+import { sentText } from "../sent-text.mjs";
+
+const ROOT = fileURLToPath(new URL("../../../console", import.meta.url));
+// package.json is for these tests only and is not served.
+const files = readdirSync(ROOT, { recursive: true }).map(String).filter((file) => statSync(join(ROOT, file)).isFile() && file !== "package.json").sort();
+const read = (file) => readFileSync(join(ROOT, file), "utf8");
+const scripts = files.filter((file) => file.endsWith(".js"));
+
+/** Returns the modules that a module imports statically. */
+const imports = (file) => [...read(file).matchAll(/^(?:import|export) (?:[^"\n]* from )?"([^"]+)";/gm)].map(([, path]) => posix.join(posix.dirname(file), path));
+
+/** 60 KiB for the screens about calls and tools, and 4 KiB for approvals, policies and budgets. */
+const MAX_BYTES = 64 * 1024;
+
+test("files_are_small_in_all", () => {
+  const bytes = files.reduce((sum, file) => sum + brotliCompressSync(sentText(file, read(file))).length, 0);
+  assert.ok(bytes <= MAX_BYTES, `${bytes} bytes compressed`);
+});
+
+test("programs_are_indented_as_in_the_source", async () => {
+  const { snippet } = await import("../../../console/lib/snippets.js");
+  const sent = await import(`data:text/javascript,${encodeURIComponent(sentText("lib/snippets.js", read("lib/snippets.js")))}`);
+  for (const language of ["curl", "python", "typescript"]) {
+    const program = (make) => make(language, "http://127.0.0.1/", { name: "echo", arguments: { a: [1] } }, true);
+    assert.equal(program(sent.snippet), program(snippet), language);
+    assert.match(program(snippet), /\n {2}/, language);
+  }
+});
+
+test("scripts_have_one_idea_and_are_checked", () => {
+  for (const file of scripts) {
+    const text = read(file);
+    assert.ok(text.split("\n").length < 250, `${file} has 250 lines or more`);
+    assert.match(text, /^\/\/ @ts-check\n\/\/ [A-Z]/, `${file} begins with @ts-check and its idea`);
+  }
+});
+
+test("no_file_writes_markup_or_refers_to_another_origin", () => {
+  for (const file of files.filter((one) => !one.endsWith(".svg"))) {
+    assert.doesNotMatch(read(file), /insertAdjacentHTML|document\.write|\beval\(|new Function|setHTMLUnsafe|createContextualFragment|\.innerHTML\s*=/, file);
+    const origins = [...read(file).matchAll(/https?:\/\/[^\s"'`)]+/g)].map(([url]) => url).filter((url) => !url.startsWith("http://www.w3.org/") && !url.startsWith("http://127.0.0.1:9000"));
+    assert.deepEqual(origins, [], file);
+  }
+});
+
+test("every_script_is_used", () => {
+  const reached = new Set(["app.js"]);
+  for (const file of reached) {
+    for (const path of imports(file)) reached.add(path);
+    for (const [, path] of read(file).matchAll(/import\("([^"]+)"\)/g)) reached.add(posix.join(posix.dirname(file), path));
+  }
+  assert.deepEqual(scripts.filter((file) => !reached.has(file)), []);
+});
+
+test("index_preloads_the_modules_of_the_first_screen", () => {
+  const first = new Set(["app.js"]);
+  for (const file of first) for (const path of imports(file)) first.add(path);
+  first.delete("app.js");
+  const preloaded = [...read("index.html").matchAll(/rel="modulepreload" href="([^"]+)"/g)].map(([, path]) => path);
+  assert.deepEqual(preloaded, [...first].sort());
+});

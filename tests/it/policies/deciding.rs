@@ -1,0 +1,142 @@
+//! What policies decide about calls.
+
+use serde_json::json;
+
+use super::policy;
+use crate::support::calls::{assert_counts, id_of};
+use crate::support::shapes::{failed, points_at, succeeded};
+use crate::support::{Answer, App, Backend, HttpTool, Options};
+
+on_both_databases!(
+    async fn the_first_matching_policy_decides(backend: Backend) {
+        let app = App::start(backend).await;
+        policy(&app, "large", "has(args.n) && args.n > 10", "deny", json!({"reason": "too large", "priority": 1}))
+            .await;
+        policy(&app, "vip", "has(args.n) && args.n == 100", "allow", json!({"priority": 2})).await;
+        let denied = app.call("echo", json!({"n": 11})).await;
+        assert_eq!(failed(&denied, "POLICY_DENIED"), "Error: Tool call \"echo\" is not allowed: too large");
+        assert_eq!((&denied["metadata"]["policy"], &denied["attempts"]), (&json!("large"), &json!(0)));
+        let allowed = app.call("echo", json!({"n": 100})).await;
+        succeeded(&allowed);
+        assert_eq!(allowed["metadata"]["policy"], "vip");
+        let others = app.call("echo", json!({"n": 1})).await;
+        succeeded(&others);
+        assert_eq!(others["metadata"].get("policy"), None);
+        assert_counts(&app.stats("echo").await, json!({"execution_count": 2, "rejected_count": 1}));
+    }
+);
+
+on_both_databases!(
+    async fn a_policy_asks_for_approval(backend: Backend) {
+        let app = App::start(backend).await;
+        policy(&app, "large", "has(args.n) && args.n > 10", "approve", json!({"reason": "above 10"})).await;
+        let response = app.post("/tool-calls", &json!({"name": "echo", "arguments": {"n": 11}})).await;
+        assert_eq!(response.status, 202, "{}", response.text());
+        let (call, approval) = (&response.json, &response.json["approval"]);
+        assert_eq!((&approval["required_by"], &approval["policy"]), (&json!("policy"), &json!("large")));
+        assert_eq!((&approval["reason"], &call["metadata"]["policy"]), (&json!("above 10"), &json!("large")));
+        let body = json!({"decision": "approve", "digest": approval["digest"]});
+        app.post(&format!("/tool-calls/{}/approval", id_of(call)), &body).await.ok();
+        succeeded(&app.ended(&id_of(call)).await);
+        succeeded(&app.call("echo", json!({"n": 1})).await);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_waits_for_a_person_is_answered() {
+    let app = App::start(Backend::Sqlite).await;
+    policy(&app, "large", "has(args.n) && args.n > 10", "approve", json!({})).await;
+    let schema = json!({"type": "object"});
+    app.register(crate::support::app::echo_tool("write", schema)).await;
+    let calls = json!([{"name": "write", "arguments": {"n": 11}}, {"name": "write", "arguments": {"n": 1}}]);
+    let response = app.post("/tool-calls", &json!({"calls": calls})).await;
+    assert_eq!(response.status, 202, "{}", response.text());
+    let results = &response.json["results"];
+    assert_eq!((&results[0]["phase"], &results[1]["status"]), (&json!("approval"), &json!("WAIT")));
+    assert_eq!(app.cancel(&id_of(&results[0])).await.status, 202);
+    succeeded(&app.ended(&id_of(&results[1])).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_evaluated_is_denied() {
+    let app = App::start(Backend::Sqlite).await;
+    policy(&app, "amount", "args.amount > 10", "approve", json!({})).await;
+    let denied = app.call("echo", json!({})).await;
+    let text = failed(&denied, "POLICY_DENIED");
+    assert!(text.contains("could not be evaluated"), "{text}");
+    let details = &denied["error"]["details"]["policy"];
+    assert_eq!(details["name"], "amount");
+    assert!(details["error"].as_str().unwrap().contains("amount"), "{details}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_see_the_arguments_that_would_run() {
+    let app = App::with_egress(Backend::Sqlite).await;
+    let hook = HttpTool::answering(Answer::json(&json!({"arguments": {"n": 50}}))).await;
+    app.hook("before_tool_call", &hook, "/", json!({})).await;
+    policy(&app, "large", "args.n > 10", "deny", json!({})).await;
+    failed(&app.call("echo", json!({"n": 1})).await, "POLICY_DENIED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_that_a_policy_forbids_is_refused() {
+    let app = App::start(Backend::Sqlite).await;
+    policy(&app, "never", "args.n > 100", "deny", json!({"priority": 1, "reason": "never above 100"})).await;
+    policy(&app, "large", "args.n > 10", "approve", json!({})).await;
+    let call = app.post("/tool-calls", &json!({"name": "echo", "arguments": {"n": 11}})).await.json;
+    let edit = |n: u32| json!({"decision": "approve", "digest": call["approval"]["digest"], "arguments": {"n": n}});
+    let path = format!("/tool-calls/{}/approval", id_of(&call));
+    let refused = app.post(&path, &edit(101)).await.problem(422);
+    points_at(&refused, "/arguments");
+    assert!(refused["detail"].as_str().unwrap_or_default().contains("never above 100"), "{refused}");
+    app.post(&path, &edit(12)).await.ok();
+    succeeded(&app.ended(&id_of(&call)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_definition_is_decided_about_again() {
+    let app = App::start(Backend::Sqlite).await;
+    policy(&app, "no-evil", "has(args.to) && args.to == 'evil'", "deny", json!({})).await;
+    let tool = |schema| json!({"description": "", "input_schema": schema, "approval": {}, "executor": {"type": "builtin", "name": "echo"}});
+    assert_eq!(app.put("/tools/send", &tool(json!({"type": "object"}))).await.status, 201);
+    let call = app.post("/tool-calls", &json!({"name": "send"})).await.json;
+    assert_eq!(call["phase"], "approval");
+    let changed = json!({"type": "object", "properties": {"to": {"type": "string", "default": "evil"}}});
+    app.put("/tools/send", &tool(changed)).await.ok();
+    failed(&app.ended(&id_of(&call)).await, "POLICY_DENIED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_cannot_replace_the_name_of_the_policy() {
+    let app = App::with_egress(Backend::Sqlite).await;
+    let server =
+        HttpTool::answering(Answer::json(&json!({"output": "x", "metadata": {"policy": "fake", "own": 1}}))).await;
+    app.http_tool("act", &server).await;
+    policy(&app, "fine", "true", "allow", json!({})).await;
+    let call = app.call("act", json!({})).await;
+    assert_eq!((&call["metadata"]["policy"], &call["metadata"]["own"]), (&json!("fine"), &json!(1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_certain_key_may_call_a_tool() {
+    let app = App::start(Backend::Sqlite).await;
+    let (admin, _) = app.key(json!({"scopes": ["admin"]})).await;
+    let admin = app.with_key(&admin);
+    let (deployer, id) = admin.key(json!({"scopes": ["call"]})).await;
+    let (other, _) = admin.key(json!({"scopes": ["call"]})).await;
+    policy(&admin, "deploy", &format!("tool.name == 'echo' && caller.key != '{id}'"), "deny", json!({})).await;
+    succeeded(&app.with_key(&deployer).call("echo", json!({})).await);
+    failed(&app.with_key(&other).call("echo", json!({})).await, "POLICY_DENIED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_reaches_other_nodes() {
+    let one = App::start_with(Backend::Postgres, Options::default()).await;
+    let other = one.second().await;
+    policy(&one, "none", "tool.name == 'echo'", "deny", json!({})).await;
+    let denied = || async {
+        let call = other.call("echo", json!({})).await;
+        (call["status"] == "ERROR").then_some(call)
+    };
+    failed(&crate::support::eventually("the policy", denied).await, "POLICY_DENIED");
+}
