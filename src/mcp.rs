@@ -23,6 +23,7 @@ use crate::events::Bus;
 mod call;
 mod cancel;
 mod changes;
+mod decision;
 mod disconnect;
 mod endpoint;
 mod event_id;

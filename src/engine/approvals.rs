@@ -85,6 +85,12 @@ pub struct Approvals<'a> {
 }
 
 impl Approvals<'_> {
+    /// Returns `true` if the maker of a call may approve it.
+    #[must_use]
+    pub fn allow_self(&self) -> bool {
+        self.allows_self
+    }
+
     /// Records a decision about a call that the caller may reach. Returns the approval.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
@@ -11,14 +12,16 @@ use uuid::Uuid;
 
 use super::frame::{CommitFrames, FramedEvent};
 use super::throttle::ReadThrottle;
-use crate::domain::Cursor;
-use crate::domain::event::Event;
+use crate::domain::event::{Event, Stage};
+use crate::domain::{Call, Cursor};
 use crate::store::journal::Committed;
 
 /// Maximum lag of a subscriber of all calls, in commits.
 pub(super) const COMMITS_BEHIND: usize = 256;
 /// Maximum size of the frames of large calls that are held for subscribers of all calls, in bytes.
 const HEAVY_BEHIND: usize = 8 * 1024 * 1024;
+/// Interval of looks at a call whose events are awaited.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum lag of a subscriber of one call, in events.
 const EVENTS_BEHIND: usize = 256;
 
@@ -104,6 +107,40 @@ impl Bus {
             self.send(CommitFrames::new(first_pos, last_pos, events(), published.clone()));
         }
         Arc::make_mut(&mut published).advance(last_pos);
+    }
+
+    /// Reads a call with `read` until `is_over` returns `true` for it: at once, after its events, and every second, because
+    /// the events of other nodes may arrive late.
+    ///
+    /// # Errors
+    /// Returns an error of `read`.
+    pub async fn wait_until<E, F: Future<Output = Result<Call, E>>>(
+        &self,
+        id: Uuid,
+        read: impl Fn() -> F,
+        is_over: impl Fn(&Call) -> bool,
+    ) -> Result<Call, E> {
+        // Subscribing before the first look ensures that no event is missed.
+        let mut reader = self.subscribe(vec![id]);
+        loop {
+            let call = read().await?;
+            if is_over(&call) {
+                return Ok(call);
+            }
+            let event = async {
+                while let Some(FramedEvent { event, .. }) = reader.events.recv().await.as_deref() {
+                    if event.stage == Stage::Result || !event.call.status.is_terminal() && is_over(&event.call) {
+                        return;
+                    }
+                }
+                // The subscription was disconnected; the periodic look continues.
+                std::future::pending().await
+            };
+            tokio::select! {
+                () = event => {}
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            }
+        }
     }
 
     /// Returns `true` if there is a subscriber.

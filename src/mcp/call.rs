@@ -12,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::cancel::cancel_call;
+use super::decision::{self, Asked};
 use super::progress::ProgressForwarder;
 use super::{Server, result};
 use crate::access::Access;
 use crate::domain::{Call, CallRequest, Code, json};
-use crate::engine::{AcceptError, Footprint, InFlightCalls, RecordError, Submission, SubmitError, Wait};
+use crate::engine::{AcceptError, Footprint, RecordError, Submission, SubmitError, Wait};
 
 /// Maximum time to send the last progress after the call has ended.
 const LAST_PROGRESS: Duration = Duration::from_secs(5);
@@ -45,16 +46,20 @@ impl ClientContext {
 
 impl Server {
     /// Runs a call. If the client supports tasks, a call of an `async` tool becomes a task, and so does a call that waits
-    /// for approval.
+    /// for approval. If its user may decide, the client is asked for the decision.
     pub(super) async fn call(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let knows_tasks = context.client_capabilities().is_some_and(|client| client.supports_tasks());
         let access = self.access(&context.extensions)?;
+        if let Some(asked) = Asked::read(&request)? {
+            return self.call_again(&access, asked, &request, &context).await;
+        }
+        let knows_tasks = context.client_capabilities().is_some_and(|client| client.supports_tasks());
         let kind = Self::traits_of(&access, &request.name);
-        let is_task = knows_tasks && kind.is_asynchronous;
+        let is_task = knows_tasks && (kind.is_asynchronous || kind.requires_approval);
+        let asks = !knows_tasks && !kind.is_asynchronous && self.can_ask(&access, &context);
         let caller = ClientContext::of(&context);
         let arguments = request.arguments.unwrap_or_default();
         // Over standard input, the message has not been measured.
@@ -64,7 +69,7 @@ impl Server {
         let name = request.name.into_owned();
         let calls = vec![CallRequest { name, arguments, over_mcp: true, ..CallRequest::default() }];
         // A policy may require an approval, which is known only once the call waits for it.
-        let leaves_approvals = knows_tasks && !is_task && self.0.engine.policies().has_any();
+        let leaves_approvals = asks || knows_tasks && !is_task && self.0.engine.policies().has_any();
         let wait = match (is_task, leaves_approvals) {
             (true, _) => Wait::Accepted,
             (_, true) => Wait::AsDeclared,
@@ -79,18 +84,70 @@ impl Server {
             submitted.accepted().await.map_err(not_accepted)?;
             return Self::created(&access, id).await.map(CallToolResponse::Task);
         }
-        let token = context.meta.get_progress_token();
         // Subscribes before the call starts, to miss no report.
-        let watch = token.map(|token| {
-            let reader = self.0.bus.subscribe(vec![id]);
-            ProgressForwarder { reader, token, peer: context.peer.clone() }
-        });
+        let progress = self.progress_of(id, &context);
         let submitted = self.0.engine.submit(&access, submission, ids, size).await.map_err(refused)?;
-        let call = self.wait_for_end(&access, submitted, id, watch, &context.ct).await?;
-        if !call.status.is_terminal() {
-            return Self::created(&access, id).await.map(CallToolResponse::Task);
+        let ended = async { only_of(submitted.wait_all().await) };
+        let call = self.wait_for_end(&access, ended, id, progress, &context.ct).await?;
+        match (call.status.is_terminal(), asks) {
+            (true, _) => reply(&access, &call).map(CallToolResponse::from),
+            (_, true) => self.ask(&access, &call, &context).await,
+            _ => Self::created(&access, id).await.map(CallToolResponse::Task),
         }
-        reply(&access, &call).map(CallToolResponse::from)
+    }
+
+    fn can_ask(&self, access: &Access, context: &RequestContext<RoleServer>) -> bool {
+        decision::can_decide(access, &self.0.engine.approvals(), context)
+    }
+
+    /// Takes the decision of a user about a call, and waits for its end. If the call needs another decision, asks again.
+    async fn call_again(
+        &self,
+        access: &Access,
+        asked: Asked,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let progress = self.progress_of(asked.call, context);
+        self.decide(access, &asked, request).await?;
+        let asks = self.can_ask(access, context);
+        let is_over = |call: &Call| call.status.is_terminal() || asks && decision::has_changed(call, &asked);
+        let ended = self.wait_until(access, asked.call, is_over);
+        let call = self.wait_for_end(access, ended, asked.call, progress, &context.ct).await?;
+        match call.status.is_terminal() {
+            true => reply(access, &call).map(CallToolResponse::from),
+            false => self.ask(access, &call, context).await,
+        }
+    }
+
+    /// Asks the user of the client for a decision. If the user cannot read what it is about, waits for the end of the call.
+    async fn ask(
+        &self,
+        access: &Access,
+        call: &Call,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if let Some(question) = decision::question(call) {
+            return Ok(CallToolResponse::InputRequired(question));
+        }
+        let progress = self.progress_of(call.id, context);
+        let ended = self.wait_until(access, call.id, |call| call.status.is_terminal());
+        let call = self.wait_for_end(access, ended, call.id, progress, &context.ct).await?;
+        reply(access, &call).map(CallToolResponse::from)
+    }
+
+    async fn wait_until(
+        &self,
+        access: &Access,
+        id: Uuid,
+        is_over: impl Fn(&Call) -> bool,
+    ) -> Result<Arc<Call>, ErrorData> {
+        self.0.bus.wait_until(id, || Self::stored(access, id), is_over).await.map(Arc::new)
+    }
+
+    fn progress_of(&self, id: Uuid, context: &RequestContext<RoleServer>) -> Option<ProgressForwarder> {
+        let token = context.meta.get_progress_token()?;
+        Some(ProgressForwarder { reader: self.0.bus.subscribe(vec![id]), token, peer: context.peer.clone() })
     }
 
     /// Waits for the end of a call, or until it waits for approval if its client leaves it then. Sends progress, and
@@ -98,31 +155,30 @@ impl Server {
     async fn wait_for_end(
         &self,
         access: &Access,
-        submitted: InFlightCalls,
+        ended: impl Future<Output = Result<Arc<Call>, ErrorData>>,
         id: Uuid,
-        watch: Option<ProgressForwarder>,
+        progress: Option<ProgressForwarder>,
         unwanted: &CancellationToken,
     ) -> Result<Arc<Call>, ErrorData> {
-        let mut ended = std::pin::pin!(submitted.wait_all());
-        let (mut is_cancelled, mut is_forwarded) = (false, watch.is_none());
+        let mut ended = std::pin::pin!(ended);
+        let (mut is_cancelled, mut is_forwarded) = (false, progress.is_none());
         let mut cancelling = std::pin::pin!(async {
             unwanted.cancelled().await;
             cancel_call(&self.0.engine, access.tenant(), id).await;
         });
         // Runs next to the call: a client that reads slowly does not slow it down.
-        let mut watching = std::pin::pin!(OptionFuture::from(watch.map(ProgressForwarder::forward)));
-        let end = loop {
+        let mut forwarding = std::pin::pin!(OptionFuture::from(progress.map(ProgressForwarder::forward)));
+        let call = loop {
             tokio::select! {
                 biased;
-                end = &mut ended => break end,
+                call = &mut ended => break call?,
                 () = &mut cancelling, if !is_cancelled => is_cancelled = true,
-                _ = &mut watching, if !is_forwarded => is_forwarded = true,
+                _ = &mut forwarding, if !is_forwarded => is_forwarded = true,
             }
         };
-        let call = only_of(end)?;
         if call.status.is_terminal() && !is_forwarded && !is_cancelled {
             // The commit is acknowledged before it is published. On a timeout, the last progress is not sent.
-            let _ = tokio::time::timeout(LAST_PROGRESS, watching).await;
+            let _ = tokio::time::timeout(LAST_PROGRESS, forwarding).await;
         }
         Ok(call)
     }

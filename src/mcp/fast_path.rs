@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::Server;
 use super::call::{only_of, refused, reply};
 use super::cancel::AwaitedCall;
+use super::decision::shows_forms;
 use super::settings::Settings;
 use crate::access::Access;
 use crate::domain::call::{CallFormat, Counted};
@@ -77,22 +78,27 @@ impl FastPath {
         let era = headers::era_of(&parts.headers).filter(|_| self.hosts.allow(&parts.headers))?;
         let access = parts.extensions.get::<Access>()?;
         let Message { id, method, params } = footprint.parse_as(self.server.0.engine.room(), body)?;
-        let has_tasks = has_tasks(era, params.meta)?;
+        let client = abilities_of(era, params.meta)?;
         let name = params.name.as_deref();
         if era == Era::Modern && !(headers::name_request(&parts.headers, method, name) && self.has_no_headers(name)) {
             return None;
         }
         let operation = match (method, params.name, params.arguments) {
             (Method::Call, Some(name), arguments) => {
-                let can_wait = || self.server.0.engine.policies().has_any();
-                let is_task = has_tasks && (Server::traits_of(access, &name).is_asynchronous || can_wait());
-                (!is_task).then(|| Operation::Call { name, arguments: arguments.unwrap_or_default() })?
+                let is_plain = !client.is_answered_early() || self.is_awaited(access, &name);
+                is_plain.then(|| Operation::Call { name, arguments: arguments.unwrap_or_default() })?
             }
             // The list of a restricted client is not kept.
             (Method::List, None, None) if access.allowed().is_none() => Operation::List,
             _ => return None,
         };
         Some(StatelessRequest { access: access.clone(), era, id, operation })
+    }
+
+    /// Returns `true` if every response to a call of this tool is its result.
+    fn is_awaited(&self, access: &Access, name: &str) -> bool {
+        let kind = Server::traits_of(access, name);
+        !(kind.is_asynchronous || kind.requires_approval || self.server.0.engine.policies().has_any())
     }
 
     /// Returns `true` if no argument of the tool is repeated in a header. As in rmcp, the caller is not known here.
@@ -162,14 +168,30 @@ fn members_of(access: &Access, call: &Call) -> Result<Bytes, ErrorData> {
     Ok(Bytes::copy_from_slice(json.get(1..json.len().saturating_sub(1)).unwrap_or_default()))
 }
 
-/// Returns whether the client supports tasks; `None` if the metadata is invalid in this era or means more than that.
-fn has_tasks(era: Era, meta: Meta) -> Option<bool> {
+/// The abilities of a client that change responses to calls.
+#[derive(Debug, Clone, Copy, Default)]
+struct Abilities {
+    has_tasks: bool,
+    shows_forms: bool,
+}
+
+impl Abilities {
+    /// Returns `true` if the client may get a response before its call has ended.
+    fn is_answered_early(self) -> bool {
+        self.has_tasks || self.shows_forms
+    }
+}
+
+/// Returns the abilities of the client; `None` if the metadata is invalid in this era or means more than that.
+fn abilities_of(era: Era, meta: Meta) -> Option<Abilities> {
     match (era, meta) {
-        (Era::Legacy, Meta { has_version: false, capabilities: None }) => Some(false),
+        (Era::Legacy, Meta { has_version: false, capabilities: None }) => Some(Abilities::default()),
         (Era::Modern, Meta { has_version: true, capabilities: Some(capabilities) }) => {
-            let is_empty = capabilities.as_object().is_some_and(Map::is_empty);
-            let decoded = || ClientCapabilities::deserialize(&capabilities).ok();
-            if is_empty { Some(false) } else { decoded().map(|client| client.supports_tasks()) }
+            if capabilities.as_object().is_some_and(Map::is_empty) {
+                return Some(Abilities::default());
+            }
+            let client = ClientCapabilities::deserialize(&capabilities).ok()?;
+            Some(Abilities { has_tasks: client.supports_tasks(), shows_forms: shows_forms(&client) })
         }
         _ => None,
     }

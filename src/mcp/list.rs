@@ -149,7 +149,8 @@ impl Server {
         // The call that follows needs the compiled tool, too.
         let Ok(entry) = tool.entry() else { return ToolTraits::default() };
         ToolTraits {
-            is_asynchronous: entry.definition.asynchronous || entry.definition.requires_approval(),
+            is_asynchronous: entry.definition.asynchronous,
+            requires_approval: entry.definition.requires_approval(),
             has_output_schema: entry.definition.output_schema.as_ref().is_some_and(mcp::is_told),
         }
     }
@@ -159,6 +160,7 @@ impl Server {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ToolTraits {
     pub is_asynchronous: bool,
+    pub requires_approval: bool,
     pub has_output_schema: bool,
 }
 

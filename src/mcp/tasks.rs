@@ -40,7 +40,8 @@ impl Server {
         }
     }
 
-    async fn stored(access: &Access, id: Uuid) -> Result<Call, ErrorData> {
+    /// Returns a call that the client may reach.
+    pub(super) async fn stored(access: &Access, id: Uuid) -> Result<Call, ErrorData> {
         let call = access.call(id).await.map_err(|error| store_error(&error))?;
         call.ok_or_else(|| no_such_task(&id.to_string()))
     }
@@ -90,7 +91,7 @@ fn no_such_task(id: &str) -> ErrorData {
     ErrorData::invalid_params(format!("unknown task {id}"), None)
 }
 
-fn store_error(error: &StoreError) -> ErrorData {
+pub(super) fn store_error(error: &StoreError) -> ErrorData {
     tracing::error!(%error, "the store failed");
     ErrorData::internal_error("the database is unavailable; retry later", None)
 }

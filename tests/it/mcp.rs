@@ -15,6 +15,7 @@ mod cancel;
 mod changes;
 mod clients;
 mod conformance;
+mod decisions;
 mod fast_path;
 mod hosts;
 mod messages;

@@ -9,7 +9,7 @@ use crate::support::calls::id_of;
 use crate::support::{App, Backend, Client, eventually};
 
 /// Registers tools whose names say what [`approver`] does.
-async fn register(app: &App) {
+pub(super) async fn register(app: &App) {
     let properties = json!({"amount": {"type": "integer"}});
     let tool = |name: &str, approval: Value| {
         json!({"name": name, "description": "Pays.", "input_schema": {"type": "object", "properties": properties},
@@ -24,13 +24,13 @@ async fn register(app: &App) {
 }
 
 /// Waits for the only pending approval of a tool.
-async fn pending(client: &Client, name: &str) -> Value {
+pub(super) async fn pending(client: &Client, name: &str) -> Value {
     let path = format!("/approvals?name={name}");
     eventually("the approval", || async { client.get(&path).await.ok()["approvals"].get(0).cloned() }).await
 }
 
 /// Waits for the only pending approval of a tool, and decides.
-async fn decided(client: &Client, name: &str, decision: &str) -> String {
+pub(super) async fn decided(client: &Client, name: &str, decision: &str) -> String {
     let call = pending(client, name).await;
     let body = json!({"decision": decision, "digest": call["approval"]["digest"], "reason": "not today"});
     client.post(&format!("/tool-calls/{}/approval", id_of(&call)), &body).await.ok();
@@ -43,7 +43,7 @@ async fn approver(client: Client) {
     decided(&client, "policy_approves_me", "approve").await;
 }
 
-fn pays(name: &str) -> Value {
+pub(super) fn pays(name: &str) -> Value {
     json!({"name": name, "arguments": {"amount": 5}})
 }
 
