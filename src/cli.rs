@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 mod approvals;
+mod budgets;
 mod call;
 mod demo;
 mod doctor;
@@ -18,7 +19,9 @@ mod export;
 mod healthcheck;
 mod import;
 mod keys;
+mod moment;
 mod options;
+mod policies;
 mod print;
 mod serve;
 mod stats;
@@ -41,6 +44,7 @@ Examples:
   toolpost stats --json
   toolpost export --since 2026-01-01 --out calls.ndjson
   toolpost approvals list                               show the calls that wait for a person
+  toolpost policies test policy.json --since 7d         try a policy on the calls of the last week
   toolpost keys create --scope call --scope read --expires 30d
   toolpost doctor                                       check the setup
 
@@ -84,6 +88,10 @@ enum Command {
     Export(export::Args),
     /// List calls that wait for approval, and decide about them
     Approvals(approvals::Args),
+    /// List policies, and try a policy on stored calls
+    Policies(policies::Args),
+    /// Show budgets and their use
+    Budgets(budgets::Args),
     /// Create, list and revoke API keys; show the signing secret of outgoing requests
     Keys(keys::Args),
     /// Check the setup and suggest fixes
@@ -154,6 +162,8 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Stats(args) => stats::run(args, &options).await,
         Command::Export(args) => export::run(args, &options).await,
         Command::Approvals(args) => approvals::run(args, &options).await,
+        Command::Policies(args) => policies::run(args, &options).await,
+        Command::Budgets(args) => budgets::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
         Command::Doctor(args) => doctor::run(args, &options).await,
         Command::Healthcheck(args) => healthcheck::run(args, &options).await,

@@ -82,6 +82,7 @@ mod tools;
 mod upstreams;
 mod wait;
 
+pub use budgets::BudgetView;
 pub use problem::Problem;
 
 use auth::Api;

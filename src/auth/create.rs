@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::key_format;
+use crate::domain::time::span_ms;
 use crate::domain::{AllowList, Scopes, Tenant, Time, json};
 use crate::store::keys::StoredKey;
 
@@ -55,7 +56,7 @@ impl NewKey {
         let expires_at = match expires.as_deref() {
             None => None,
             Some(span) => {
-                let millis = millis_of(span).ok_or_else(|| {
+                let millis = span_ms(span).filter(|millis| *millis <= MAX_LIFETIME_MS).ok_or_else(|| {
                     let message = format!(
                         "\"{}\" is not a valid time: use a number with s, m, h, d or w, such as `30d`, up to a hundred \
                             years",
@@ -91,20 +92,6 @@ impl NewKey {
         };
         Ok((stored, key))
     }
-}
-
-fn millis_of(span: &str) -> Option<u64> {
-    let unit = span.chars().last()?;
-    let number: u64 = span.strip_suffix(unit)?.parse().ok().filter(|number| *number > 0)?;
-    let unit_ms = match unit {
-        's' => 1000,
-        'm' => 60 * 1000,
-        'h' => 60 * 60 * 1000,
-        'd' => DAY_MS,
-        'w' => 7 * DAY_MS,
-        _ => return None,
-    };
-    number.checked_mul(unit_ms).filter(|millis| *millis <= MAX_LIFETIME_MS)
 }
 
 #[cfg(test)]

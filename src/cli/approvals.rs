@@ -211,11 +211,10 @@ fn arguments_of(call: &Call) -> String {
 }
 
 fn text(call: &Call, approval: &Approval) -> String {
-    let name_of = |status: ApprovalStatus| serde_json::to_value(status).ok()?.as_str().map(str::to_owned);
     let mut facts = vec![
         ("id", call.id.to_string()),
         ("tool", call.name.to_string()),
-        ("approval", name_of(approval.status).unwrap_or_default()),
+        ("approval", print::word(&approval.status)),
         ("digest", approval.digest.clone()),
         ("decisions", format!("{} of {}", approval.decisions.len(), approval.min_approvals)),
         ("expires", approval.expires_at.to_string()),

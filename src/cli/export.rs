@@ -13,6 +13,7 @@ use clap::builder::NonEmptyStringValueParser;
 use tokio::time::Instant;
 
 use super::error::CliError;
+use super::moment::moment;
 use super::options::Options;
 use super::{Exit, keys, print};
 
@@ -22,11 +23,11 @@ const PROGRESS: Duration = Duration::from_millis(500);
 /// Arguments of `toolpost export`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Export only calls accepted at or after this time: RFC 3339, or a day in UTC such as 2026-01-31
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// Export only calls accepted at or after this time: RFC 3339, a day in UTC such as 2026-01-31, or an age such as 7d
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<Time>,
     /// Export only calls accepted before this time [default: now, so that the export of a busy service ends]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<Time>,
     /// Export only calls of this session
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
@@ -173,26 +174,6 @@ impl ExportProgress {
     fn clear(&mut self) {
         if self.is_written {
             let _ = write!(std::io::stderr(), "\r{:24}\r", "");
-        }
-    }
-}
-
-/// Parses an RFC 3339 time or a day.
-fn time(text: &str) -> Result<Time, String> {
-    let of_a_day = || Time::parse(&format!("{text}T00:00:00Z"));
-    Time::parse(text).or_else(of_a_day).ok_or_else(|| "must be an RFC 3339 time or a day such as 2026-01-31".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn day_is_its_start_in_utc() {
-        assert_eq!(time("2026-01-31"), time("2026-01-31T00:00:00Z"));
-        assert_eq!(time("2026-01-31T01:00:00+01:00"), time("2026-01-31"));
-        for wrong in ["", "2026-13-01", "yesterday", "12:00"] {
-            assert!(time(wrong).is_err(), "{wrong}");
         }
     }
 }

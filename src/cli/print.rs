@@ -61,6 +61,12 @@ pub fn when(time: Option<Time>) -> String {
     time.map_or_else(|| "never".to_owned(), |time| time.to_string())
 }
 
+/// Returns the name of a value as it is in JSON.
+pub fn word(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).ok();
+    value.as_ref().and_then(|value| value.as_str()).unwrap_or_default().to_owned()
+}
+
 /// Formats a table; the columns from `numbers_from` on are aligned to the right.
 pub fn table<R: Into<Row>>(header: &[&str], rows: impl IntoIterator<Item = R>, numbers_from: usize) -> String {
     let mut table = Table::new();

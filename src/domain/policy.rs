@@ -3,9 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::schemas::ToolName;
+use super::tool::is_valid_name;
 
 /// Maximum length of an expression, in bytes.
 pub const MAX_EXPRESSION: usize = 4096;
+/// Maximum length of a reason, in characters.
+const MAX_REASON: usize = 2000;
 
 /// The effect of a policy on the calls that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -45,4 +48,21 @@ pub struct PolicyDefinition {
     /// Whether the policy applies.
     #[serde(default = "yes")]
     pub enabled: bool,
+}
+
+impl PolicyDefinition {
+    /// Checks the name and the reason.
+    ///
+    /// # Errors
+    /// Returns the JSON Pointer of an invalid member, and what it must be.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        if !is_valid_name(&self.name) {
+            let message = "must have 1 to 128 characters of A-Z, a-z, 0-9, `_`, `.` and `-`";
+            return Err(("/name", message.to_owned()));
+        }
+        if self.reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON) {
+            return Err(("/reason", format!("must have at most {MAX_REASON} characters")));
+        }
+        Ok(())
+    }
 }

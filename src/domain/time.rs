@@ -68,6 +68,22 @@ impl Time {
     }
 }
 
+/// Parses a duration such as `30d`, in milliseconds: a positive number of seconds, minutes, hours, days or weeks.
+#[must_use]
+pub fn span_ms(text: &str) -> Option<u64> {
+    let unit = text.chars().last()?;
+    let number: u64 = text.strip_suffix(unit)?.parse().ok().filter(|number| *number > 0)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => 24 * 60 * 60,
+        'w' => 7 * 24 * 60 * 60,
+        _ => return None,
+    };
+    number.checked_mul(seconds * 1000)
+}
+
 impl std::fmt::Display for Time {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let whole = jiff::Timestamp::from_microsecond(self.0).unwrap_or_default();

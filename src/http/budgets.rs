@@ -23,7 +23,7 @@ const READ_ONLY: [&str; 9] =
 /// The unit of `used`, `reserved` and `limit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Unit {
+pub enum Unit {
     /// A number of calls.
     Calls,
     /// A cost, in the unit of the tools' `cost`.
@@ -54,21 +54,21 @@ enum Quantity {
 
 /// A budget with its use.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-pub(super) struct BudgetView {
+pub struct BudgetView {
     /// The definition.
     #[serde(flatten)]
-    definition: BudgetDefinition,
+    pub definition: BudgetDefinition,
     /// The time of the creation.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
     /// The unit of `used`, `reserved` and `limit`: that of the maximum which is nearer.
-    unit: Unit,
+    pub unit: Unit,
     /// The use of the maximum which is nearer.
     #[serde(flatten)]
     nearer: MaximumUsage,
     /// When the oldest use leaves the window; `null` without use.
-    resets_at: Option<Time>,
+    pub resets_at: Option<Time>,
     /// The use of `max_calls`; `null` without this maximum.
     calls: Option<MaximumUsage>,
     /// The use of `max_cost`; `null` without this maximum.
@@ -85,7 +85,9 @@ pub(super) struct BudgetList {
 }
 
 impl BudgetView {
-    fn new(budget: &Budget, usage: Usage) -> Self {
+    /// Creates the view of a budget with this use.
+    #[must_use]
+    pub fn new(budget: &Budget, usage: Usage) -> Self {
         let definition = budget.definition.clone();
         let Limit { calls, cost } = definition.limit();
         let of = |limit: i64, unit: fn(i64) -> Quantity, part: fn(Amount) -> i64| MaximumUsage {
@@ -115,6 +117,16 @@ impl BudgetView {
             cost: cost_usage,
             definition,
         }
+    }
+
+    /// Returns `used`, `reserved` and `limit` as text.
+    #[must_use]
+    pub fn nearer_use(&self) -> [String; 3] {
+        let MaximumUsage { used, reserved, limit } = self.nearer;
+        [used, reserved, limit].map(|quantity| match quantity {
+            Quantity::Calls(calls) => calls.to_string(),
+            Quantity::Cost(cost) => cost.to_string(),
+        })
     }
 }
 

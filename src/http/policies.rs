@@ -12,13 +12,9 @@ use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Problem,
 use crate::access::Access;
 use crate::domain::decode;
 use crate::domain::policy::PolicyDefinition;
-use crate::domain::tool::is_valid_name;
 use crate::policies::{Policy, PolicySource};
 
 pub(super) mod test;
-
-/// Maximum length of a reason, in characters.
-const MAX_REASON: usize = 2000;
 
 /// The response of `GET /policies`.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -115,13 +111,7 @@ fn definition_of(mut value: Value) -> HttpResult<PolicyDefinition> {
         ["source", "created_at", "updated_at"].iter().for_each(|name| drop(members.shift_remove(*name)));
     }
     let definition: PolicyDefinition = decode::read(value)?;
-    if !is_valid_name(&definition.name) {
-        let message = "must have 1 to 128 characters of A-Z, a-z, 0-9, `_`, `.` and `-`";
-        return Err(Problem::field("/name", message));
-    }
-    if definition.reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON) {
-        return Err(Problem::field("/reason", format!("must have at most {MAX_REASON} characters")));
-    }
+    definition.check().map_err(|(pointer, message)| Problem::field(pointer, message))?;
     let condition = crate::policies::Condition::compile(&definition.when);
     condition.map_err(|error| Problem::field("/when", error.to_string()))?;
     Ok(definition)

@@ -53,7 +53,7 @@ const IMPORTS: [(&str, &str); 27] = [
     ("lifecycle", ""),
     (
         "cli",
-        "domain config telemetry schema formats import store events executor tool registry access auth engine app mcp http lifecycle",
+        "domain config telemetry schema formats import store events executor tool registry policies access auth engine app mcp http lifecycle",
     ),
 ];
 /// Beginnings of SQL statements, and the crate that runs them.

@@ -10,6 +10,7 @@ mod doctor;
 mod export;
 mod formats;
 mod keys;
+mod policies;
 pub mod program;
 mod tenant;
 
