@@ -46,7 +46,7 @@ pub struct BacktestExample {
     pub after: Decided,
 }
 
-/// What policies would have decided.
+/// The decisions of policies about stored calls.
 #[derive(Debug, Default, Serialize, utoipa::ToSchema)]
 #[schema(as = PolicyTestResult)]
 pub struct BacktestResult {

@@ -141,7 +141,7 @@ impl Server {
     }
 }
 
-/// Returns `true` if a call waits for another decision than the one that its user was asked for.
+/// Returns `true` if a call waits for a decision that its user was not asked for.
 pub(super) fn has_changed(call: &Call, asked: &Asked) -> bool {
     pending(call).is_some_and(|approval| approval.digest != asked.digest)
 }
