@@ -1,7 +1,7 @@
 // The screen of one call: its timeline while it runs, its parts, and what can be done with it.
 import { after, test } from "node:test";
 import assert from "node:assert/strict";
-import { api, BASE, fresh, makeCall, putTool, ready, shutDown, until, withPage } from "./support.mjs";
+import { api, BASE, fresh, LONG_MS, makeCall, putTool, ready, shutDown, until, withPage } from "./support.mjs";
 
 after(shutDown);
 
@@ -9,10 +9,10 @@ after(shutDown);
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 test("a_running_call_moves_and_is_cancelled", async () => {
-  const call = await makeCall("wait", { ms: 60_000, steps: 100 }, { wait: "accepted" });
+  const call = await makeCall("wait", { ms: LONG_MS, steps: 100 }, { wait: "accepted" });
   await withPage(`calls/${call.id}`, {}, async (page) => {
     await page.getByText("so far").first().waitFor();
-    await page.getByText(/\d+ of 60000 ms/).first().waitFor();
+    await page.getByText(new RegExp(`\\d+ of ${LONG_MS} ms`)).first().waitFor();
     const width = () => page.locator(".elapsed").innerText();
     const before = await width();
     await until(async () => (await width()) !== before, "the duration grows");
@@ -116,7 +116,7 @@ test("events_are_not_called_missing_while_they_load", async () => {
 });
 
 test("a_result_that_cannot_be_read_at_once_is_read_later", async () => {
-  const call = await makeCall("wait", { ms: 60_000 }, { wait: "accepted" });
+  const call = await makeCall("wait", { ms: LONG_MS }, { wait: "accepted" });
   await withPage(`calls/${call.id}`, {}, async (page) => {
     await page.locator(".page-head").getByText("Running").waitFor();
     const address = /\/tool-calls\/[^/?]+$/;
