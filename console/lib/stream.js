@@ -1,7 +1,7 @@
 // @ts-check
 // Event streams that resume where they broke off, and a call that is followed to its end.
 import { api, ApiError, apiUrl, send } from "./api.js";
-import { query } from "./format.js";
+import { parseJson, query } from "./format.js";
 import { parseEvents, timelineOf } from "./spans.js";
 import { update } from "./kit.js";
 
@@ -73,7 +73,7 @@ export function subscribe(segments, filters, { onEvent, onGap = () => {} }) {
   /** @type {(name: string, event: MessageEvent) => void} */
   const receive = (name, event) => {
     lastId = event.lastEventId;
-    onEvent({ id: event.lastEventId, event: name, data: JSON.parse(event.data) });
+    onEvent({ id: event.lastEventId, event: name, data: parseJson(event.data) });
   };
   connect();
   return () => {

@@ -1,6 +1,6 @@
 // @ts-check
 // One call: its state, its timeline, its parts, and what can be done with it.
-import { act, api, apiRoot, badge, button, clip, closeDialog, confirmed, copy, currentRoute, duration, html, loading, me, navigate, openDialog, path, pretty, problem, tabs, time, update } from "../components/parts.js";
+import { act, api, apiRoot, badge, button, clip, closeDialog, confirmed, copy, currentRoute, duration, html, loading, me, navigate, openDialog, parseJson, path, pretty, problem, tabs, time, update } from "../components/parts.js";
 import { timelineView } from "../components/timeline.js";
 import { jsonTree, output, schemaTree } from "../components/trees.js";
 import { ArgumentsDraft } from "../components/try-it.js";
@@ -128,7 +128,7 @@ async function edit(call) {
 function parsed(given) {
   if (typeof given !== "string") return given ?? {};
   try {
-    return JSON.parse(given);
+    return parseJson(given);
   } catch {
     return given;
   }

@@ -2,7 +2,7 @@
 // The tools with their last hour; and one tool: what it is, how models see it, and a form to try it.
 import { sparkline } from "../components/chart.js";
 import { DefinitionEditor, editable } from "../components/editor.js";
-import { act, ago, api, apiUrl, button, can, choice, confirmed, currentRoute, duration, empty, html, keyed, loaded, missing, navigate, onText, path, percent, prevent, Resource, send, setQuery, short, table, tabs, time, update } from "../components/parts.js";
+import { act, ago, api, apiUrl, button, can, choice, confirmed, currentRoute, duration, empty, html, keyed, loaded, missing, navigate, onText, parseJson, path, percent, prevent, Resource, send, setQuery, short, table, tabs, time, update } from "../components/parts.js";
 import { about, policyStack, presets, RecentCalls, schema, VendorViews } from "../components/tool-parts.js";
 import { TryIt } from "../components/try-it.js";
 import { pointsOf } from "../lib/series.js";
@@ -104,7 +104,7 @@ function row(tool, stats) {
 export function toolView(name) {
   const resource = new Resource(async () => {
     const response = await send("GET", ["tools", name]);
-    return /** @type {ToolData} */ ({ tool: await response.json(), etag: response.headers.get("etag") ?? "" });
+    return /** @type {ToolData} */ ({ tool: parseJson(await response.text()), etag: response.headers.get("etag") ?? "" });
   });
   const parts = new ToolParts(name, resource);
   return {
