@@ -1,6 +1,6 @@
 // @ts-check
 // Approvals: the calls that wait, oldest first; and what would run, who asks, and the decision.
-import { ago, api, ApiError, apiUrl, closeDialog, currentRoute, duration, empty, html, loading, me, missing, openDialog, path, pretty, problem, Resource, say, setQuery, shortArguments, table, time, update } from "../components/parts.js";
+import { ago, api, ApiError, closeDialog, currentRoute, duration, empty, html, loading, me, missing, openDialog, path, pretty, problem, Resource, say, setQuery, shortArguments, table, time, update } from "../components/parts.js";
 import { RecentCalls } from "../components/tool-parts.js";
 import { argumentList } from "../components/trees.js";
 import { ArgumentsDraft, draftFields } from "../components/try-it.js";
@@ -214,7 +214,7 @@ function row({ id, name, effective_arguments, created_at }, index, selected) {
 }
 
 const nothing = () => empty("Nothing waits for approval", "A call waits here if its tool or a policy requires a person. Make one:",
-  `curl ${apiUrl("tools")} -H 'content-type: application/json' \\\n  -d '{"name": "pay", "approval": {}, "executor": {"type": "builtin", "name": "echo"}}'\ncurl ${apiUrl("tool-calls")} -H 'content-type: application/json' \\\n  -d '{"name": "pay", "arguments": {"amount": 5}}'`);
+  ["tools", { name: "pay", approval: {}, executor: { type: "builtin", name: "echo" } }], ["tool-calls", { name: "pay", arguments: { amount: 5 } }]);
 
 /** @returns {import("../lib/kit.js").View} */
 export function approvalsView() {

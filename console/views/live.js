@@ -1,6 +1,6 @@
 // @ts-check
 // The calls as they happen, newest on top.
-import { api, apiRoot, currentRoute, empty, html, loading, problem, update } from "../components/parts.js";
+import { api, currentRoute, empty, html, loading, problem, update } from "../components/parts.js";
 import { FILTER_NAMES, filterQuery, filtersFrom, Rows } from "../lib/rows.js";
 import { subscribe } from "../lib/stream.js";
 import { bulkBar, callRow, filterBar, rowHeader } from "../components/call-list.js";
@@ -145,6 +145,5 @@ const model = (list, count) => ({
 /** @param {boolean} filtered */
 function nothing(filtered) {
   if (filtered) return empty("No call matches", "Change or clear the filters. New calls that match appear here on their own.");
-  const command = `curl ${apiRoot}tool-calls -H 'content-type: application/json' \\\n  -d '{"name": "calculate", "arguments": {"expression": "6 * 7"}}'`;
-  return empty("No calls yet", "Make the first one; it appears here at once:", command);
+  return empty("No calls yet", "Make the first one; it appears here at once:", ["tool-calls", { name: "calculate", arguments: { expression: "6 * 7" } }]);
 }

@@ -142,8 +142,8 @@ class RulesScreen {
 
   /** @param {Rule[]} rules */
   #list(rules) {
-    const { title, about, columns, row, segment } = this.kind;
-    if (!rules.length) return empty(`No ${title.toLowerCase()}`, about);
+    const { title, about, blank, columns, row, segment } = this.kind;
+    if (!rules.length) return empty(`No ${title.toLowerCase()}`, `${about} Create one:`, [segment, { ...blank, name: "first" }]);
     return table(title, `Name|${columns}|!Actions`, rules.map((rule, index) => keyed(rule.name, html`<tr><th scope="row">${rule.name}</th>${row(rule, index, this)}<td class="right">${rule.source === "config" ? "in the settings"
       : html`<a class="button small" href="${segment}?edit=${encodeURIComponent(rule.name)}">Edit</a> <button type="button" class="danger small" @click=${() => this.#remove(rule)}>Delete</button>`}</td></tr>`)));
   }
@@ -170,7 +170,7 @@ const COUNT = { type: "integer", minimum: 1 };
 const POLICIES = {
   segment: "policies", noun: "policy", title: "Policies", about: "A policy allows calls, denies them, or asks for approval. Without one, every call is allowed.",
   fields: { name: NAME, effect: { enum: ["allow", "deny", "approve"] }, priority: { type: "integer", description: "Higher values are evaluated first." }, reason: { type: "string", description: "Models and approvers see it." }, enabled: { type: "boolean" } },
-  blank: { name: "", when: "tool.name == 'pay' && args.amount > 100", effect: "approve", priority: 0, enabled: true },
+  blank: { name: "", when: 'tool.name == "pay" && args.amount > 100', effect: "approve", priority: 0, enabled: true },
   columns: ">Order|Effect|Condition|Reason|>Priority|Enabled",
   row: (policy, index, screen) => html`<td class="num right">${index + 1}</td><td class="num">${policy.effect}</td><td><code>${policy.when}</code></td><td>${policy.reason}</td><td class="num right">${policy.priority}</td>
     <td><input type="checkbox" role="switch" aria-label="Enable ${policy.name}" .checked=${policy.enabled} ?disabled=${policy.source === "config"} @change=${() => screen.toggle(policy)}></td>`,

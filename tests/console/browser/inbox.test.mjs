@@ -1,9 +1,11 @@
-// 10,000 pending approvals in the inbox, and policies of the settings.
+// 10,000 pending approvals in the inbox, policies of the settings, and a service where nothing is yet.
 import { after, test } from "node:test";
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { api, ready, shutDown, until, withPage } from "./support.mjs";
 import { LARGE, withService } from "./service.mjs";
 
@@ -106,3 +108,13 @@ test("policies_of_the_settings_are_shown_first_and_cannot_be_changed", async () 
     await rm(folder, { recursive: true });
   }
 });
+
+test("empty_screens_show_the_command_that_makes_the_first_one", () => withService([], async ({ base }) => {
+  for (const [screen, title] of [["policies", "No policies"], ["budgets", "No budgets"], ["approvals", "Nothing waits for approval"]]) {
+    await withPage(screen, { base }, async (page) => {
+      await page.getByRole("heading", { name: title }).waitFor();
+      await promisify(execFile)("sh", ["-ec", (await page.locator(".empty .code").innerText()).replaceAll("curl ", "curl --silent --fail-with-body ")]);
+      await page.getByRole("heading", { name: title }).waitFor({ state: "detached" });
+    });
+  }
+}));
