@@ -1,6 +1,6 @@
 // @ts-check
 // Parts of every screen: icons, badges, buttons, errors, tabs, dialogs, tables and choices.
-import { act, ApiError, apiUrl, describe, duration, html, me, missing, onText, render, setQuery, update } from "../lib/kit.js";
+import { act, ApiError, apiUrl, count, describe, duration, html, me, missing, onText, render, setQuery, update } from "../lib/kit.js";
 export * from "../lib/kit.js";
 
 const PATHS = {
@@ -102,6 +102,17 @@ function curl([path, body]) {
   const key = me.caller?.open ? "" : ' -H "authorization: Bearer $TOOLPOST_KEY"';
   return `curl ${apiUrl(path)}${key} -H 'content-type: application/json' \\\n  -d '${JSON.stringify(body)}'`;
 }
+
+/**
+ * Lists values with their names. What is not set is left out.
+ * @param {Record<string, unknown>} values
+ * @param {string} [look]
+ */
+export const figures = (values, look = "figures") =>
+  html`<dl class=${look}>${Object.entries(values).map(([name, value]) => (value === null || value === undefined || value === "" ? null : html`<div><dt>${name}</dt><dd>${value}</dd></div>`))}</dl>`;
+
+/** @type {(value: number) => unknown} A number of failures. */
+export const failures = (value) => html`<span class=${value ? "bad" : ""}>${count(value)}</span>`;
 
 /** @typedef {{ name: string, label: string, note?: string | number, content: () => unknown }} Tab */
 

@@ -6,6 +6,7 @@ import { subscribe } from "./stream.js";
 const PAGE = 200;
 const NEXT_PAGE = 500;
 const COLLECT_MS = 100;
+const RETRY_MS = 5000;
 
 /** @typedef {{ id: string, phase: string, approval: Api.Approval }} ApprovalEvent */
 
@@ -106,10 +107,16 @@ export class Inbox {
       this.loaded = true;
     } catch (error) {
       if (version !== this.#version) return;
-      this.error = error;
+      this.#fail(error);
     }
     this.#loading = false;
     update();
+  }
+
+  /** @param {unknown} error The service may only be busy or restarting, so it is asked again. */
+  #fail(error) {
+    this.error = error;
+    setTimeout(() => this.error === error && this.reload(), RETRY_MS);
   }
 
   /** @type {(cursor: string | null | undefined, replaced?: string[]) => Promise<string | null>} */
@@ -165,7 +172,7 @@ export class Inbox {
       // What is on no page does not wait any more.
       for (const id of wanted) if (this.#missing.has(id)) this.#remove(id);
     } catch (error) {
-      this.error = error;
+      this.#fail(error);
     }
     update();
   }

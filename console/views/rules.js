@@ -1,6 +1,6 @@
 // @ts-check
 // Rules about calls: policies, with a trial on stored calls next to their editor, and budgets with their use.
-import { act, api, ApiError, choice, confirmed, count, currentRoute, debounced, duration, empty, html, keyed, loaded, missing, path, problem, Resource, say, setQuery, shares, short, table, time, update } from "../components/parts.js";
+import { act, api, ApiError, choice, confirmed, count, currentRoute, debounced, duration, empty, failures, figures, html, keyed, loaded, missing, path, problem, Resource, say, setQuery, shares, short, table, time, update } from "../components/parts.js";
 import "../components/editor.js";
 import { schemaForm } from "../components/schema-form.js";
 import { placeInText, withValueAt } from "../lib/json-source.js";
@@ -105,8 +105,7 @@ class RuleEditor {
 
 /** @param {Api.PolicyTestResult} result */
 function trialResult({ evaluated, allowed, denied, approval, failed, changed, examples }) {
-  const figures = Object.entries({ Calls: evaluated, Allowed: allowed, Denied: denied, "Need approval": approval, Failed: failed, Changed: changed });
-  return html`<div role="status"><dl class="figures">${figures.map(([name, value]) => html`<div><dt>${name}</dt><dd class=${name === "Failed" && value ? "bad" : ""}>${count(value)}</dd></div>`)}</dl></div>
+  return html`<div role="status">${figures({ Calls: count(evaluated), Allowed: count(allowed), Denied: count(denied), "Need approval": count(approval), Failed: failures(failed), Changed: count(changed) })}</div>
     ${examples.length ? table("Changed calls", "Call|Before|Now", examples.map(({ id, name, before, after }) => html`<tr><th scope="row"><a href=${path("calls", id)}>${name}</a></th><td>${before}</td><td>${after}</td></tr>`)) : html`<p class="muted">Nothing would have been decided otherwise.</p>`}`;
 }
 

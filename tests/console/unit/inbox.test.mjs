@@ -107,6 +107,22 @@ test("a_reload_keeps_what_is_known_until_it_has_the_first_page", async () => {
   assert.deepEqual(ids(inbox), [id(2), id(3)]);
 });
 
+test("a_failed_request_is_sent_again", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  service.calls = [waiting(1)];
+  const inbox = new Inbox();
+  const { fetch } = globalThis;
+  globalThis.fetch = async () => new Response(null, { status: 503 });
+  await inbox.reload();
+  globalThis.fetch = fetch;
+  assert.equal(inbox.error.status, 503);
+  context.mock.timers.tick(5000);
+  context.mock.timers.reset();
+  // The answer is there a few turns later.
+  for (let turn = 0; turn < 50 && !inbox.loaded; turn++) await new Promise(setImmediate);
+  assert.deepEqual([inbox.error, ids(inbox)], [undefined, [id(1)]]);
+});
+
 test("a_call_that_is_on_no_page_is_looked_for_on_one_page", async () => {
   service.calls = Array.from({ length: 900 }, (_, index) => waiting(index));
   const inbox = new Inbox();
