@@ -1,6 +1,6 @@
 // @ts-check
 // Parts of every screen: icons, badges, buttons, errors, tabs, dialogs, tables and choices.
-import { act, ApiError, describe, duration, html, missing, onText, render, setQuery, update } from "../lib/kit.js";
+import { act, ApiError, apiUrl, count, describe, duration, html, me, missing, onText, render, setQuery, update } from "../lib/kit.js";
 export * from "../lib/kit.js";
 
 const PATHS = {
@@ -89,13 +89,30 @@ export function loaded(resource, content) {
 }
 
 /**
- * Says what would be here, and how to get it.
+ * Says what would be here, and the commands that make the first one appear.
  * @param {string} title
  * @param {unknown} text
- * @param {string} [command]
+ * @param {[path: string, body: unknown][]} posts
  */
-export const empty = (title, text, command) =>
-  html`<div class="empty"><h2>${title}</h2><p>${text}</p>${command ? html`<pre class="code" tabindex="0">${command}</pre>` : null}</div>`;
+export const empty = (title, text, ...posts) =>
+  html`<div class="empty"><h2>${title}</h2><p>${text}</p>${posts.length ? html`<pre class="code" tabindex="0">${posts.map(curl).join("\n")}</pre>` : null}</div>`;
+
+/** @param {[path: string, body: unknown]} post The body has no single quote, which would end the text of the shell. */
+function curl([path, body]) {
+  const key = me.caller?.open ? "" : ' -H "authorization: Bearer $TOOLPOST_KEY"';
+  return `curl ${apiUrl(path)}${key} -H 'content-type: application/json' \\\n  -d '${JSON.stringify(body)}'`;
+}
+
+/**
+ * Lists values with their names. What is not set is left out.
+ * @param {Record<string, unknown>} values
+ * @param {string} [look]
+ */
+export const figures = (values, look = "figures") =>
+  html`<dl class=${look}>${Object.entries(values).map(([name, value]) => (value === null || value === undefined || value === "" ? null : html`<div><dt>${name}</dt><dd>${value}</dd></div>`))}</dl>`;
+
+/** @type {(value: number) => unknown} A number of failures. */
+export const failures = (value) => html`<span class=${value ? "bad" : ""}>${count(value)}</span>`;
 
 /** @typedef {{ name: string, label: string, note?: string | number, content: () => unknown }} Tab */
 

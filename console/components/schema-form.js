@@ -1,6 +1,6 @@
 // @ts-check
 // A form made from a JSON Schema: nested objects, arrays, choices and single values.
-import { html, icon, keyed, onText } from "./parts.js";
+import { html, icon, keyed, onText, parseJson } from "./parts.js";
 import { pointerOf, valueAt } from "../lib/json-source.js";
 import { choiceOf, choicesOf, firstValue, resolve, rulesOf, typeLabel, typesOf } from "../lib/schema.js";
 
@@ -128,10 +128,10 @@ function selectField({ id, value, required, wrong, set }, options) {
 function numberField({ id, value, wrong, set }) {
   const change = onText((text) => {
     // A text that is not a number stays a text, so that the check of the service explains it.
-    set(text.trim() === "" ? undefined : NUMBER.test(text) ? Number(text) : text);
+    set(text.trim() === "" ? undefined : NUMBER.test(text) ? parseJson(text) : text);
   });
   const shown = value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
-  return html`<input id=${id} inputmode="decimal" autocomplete="off" placeholder="not set" .value=${live(id, shown, (text) => NUMBER.test(text) && Number(text) === value)} aria-invalid=${wrong ? "true" : null} aria-describedby=${wrong ? `${id}-error` : null} @input=${change}>`;
+  return html`<input id=${id} inputmode="decimal" autocomplete="off" placeholder="not set" .value=${live(id, shown, (text) => NUMBER.test(text) && parseJson(text) === value)} aria-invalid=${wrong ? "true" : null} aria-describedby=${wrong ? `${id}-error` : null} @input=${change}>`;
 }
 
 /**
@@ -161,7 +161,7 @@ function textField({ id, schema, value, wrong, set }) {
 function jsonField({ id, value, wrong, set }) {
   const change = onText((text) => {
     try {
-      set(text.trim() ? JSON.parse(text) : undefined);
+      set(text.trim() ? parseJson(text) : undefined);
     } catch {
       set(text);
     }

@@ -147,7 +147,6 @@ export class RecentCalls {
       },
       onGap: () => this.load(),
     });
-    this.load();
   }
 
   async load() {

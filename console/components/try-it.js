@@ -1,11 +1,10 @@
 // @ts-check
 // Arguments that are written and checked while they change, and the form that calls a tool with them.
 import { act, api, badge, debounced, duration, html, missing, onText, path, pretty, problem, update } from "./parts.js";
-import { timelineView } from "./timeline.js";
 import { parseSource, placeOf, withValueAt } from "../lib/json-source.js";
 import { firstValue } from "../lib/schema.js";
 import { CallWatch, isEnded } from "../lib/stream.js";
-import { output } from "./trees.js";
+import { output, timelineView } from "./trees.js";
 import "./editor.js";
 import { schemaForm } from "./schema-form.js";
 

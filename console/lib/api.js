@@ -1,6 +1,6 @@
 // @ts-check
 // The client of the public API, and who its caller is.
-import { query } from "./format.js";
+import { parseJson, query } from "./format.js";
 import { apiRoot } from "./router.js";
 
 /** A request that the service rejected, or that did not reach it (`status` 0). */
@@ -66,7 +66,7 @@ export async function send(method, segments, { query: search = {}, body, headers
  */
 async function json(method, segments, options) {
   const response = await send(method, segments, options);
-  return response.status === 204 ? /** @type {T} */ (undefined) : response.json();
+  return response.status === 204 ? /** @type {T} */ (undefined) : parseJson(await response.text());
 }
 
 export const api = {

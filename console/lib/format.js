@@ -1,5 +1,5 @@
 // @ts-check
-// Values as short texts for people, and addresses as the console links to and requests them.
+// Values from and as texts, and addresses as the console links to and requests them.
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
@@ -92,6 +92,20 @@ export function shortArguments(value, max = 160) {
  */
 export function clip(text, max) {
   return text.length > max ? `${text.slice(0, max - 1)}…` : text;
+}
+
+/** Makes what `JSON.stringify` writes as this text, in browsers that can. */
+const { rawJSON } = /** @type {{ rawJSON?: (text: string) => unknown }} */ (JSON);
+if (rawJSON) Object.defineProperty(BigInt.prototype, "toJSON", { value() { return rawJSON(String(this)); } });
+
+/**
+ * Parses JSON. Integers that a number cannot hold become `bigint`, so that they are shown and sent as they are.
+ * @param {string} text
+ */
+export function parseJson(text) {
+  if (!rawJSON || !/\d{16}/.test(text)) return JSON.parse(text);
+  const parse = /** @type {(text: string, exact: (name: string, value: unknown, context: { source: string }) => unknown) => any} */ (JSON.parse);
+  return parse(text, (_, value, { source }) => (typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? BigInt(source) : value));
 }
 
 /** @param {unknown} value */

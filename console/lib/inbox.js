@@ -4,16 +4,20 @@ import { api, apiUrl, can, me, update } from "./kit.js";
 import { subscribe } from "./stream.js";
 
 const PAGE = 200;
+const NEXT_PAGE = 500;
 const COLLECT_MS = 100;
+const RETRY_MS = 5000;
 
 /** @typedef {{ id: string, phase: string, approval: Api.Approval }} ApprovalEvent */
 
 export class Inbox {
-  /** Sorted by id. @type {Api.ToolCall[]} */ calls = [];
+  /** @type {Map<string, Api.ToolCall>} */ #byId = new Map();
+  /** Sorted when it is read: many events may come before. @type {Api.ToolCall[] | undefined} */ #sorted;
   /** The end of what is loaded; `null` if it is all. @type {string | null} */ cursor = null;
   /** @type {unknown} */ error = undefined;
   loaded = false;
   #loading = false;
+  /** Grows with each reload, so that pages of before are ignored. */ #version = 0;
   /** @type {unknown} */ #caller = null;
   #missing = new Set();
   #decided = new Set();
@@ -25,7 +29,9 @@ export class Inbox {
     if (me.caller === this.#caller) return;
     this.#caller = me.caller;
     this.#close();
-    this.calls = [];
+    this.#byId.clear();
+    Object.assign(this, { cursor: null, loaded: false });
+    this.#sorted = undefined;
     if (!can("approve") && !can("read")) return;
     this.#close = this.#follow();
     this.reload();
@@ -49,8 +55,6 @@ export class Inbox {
           channel.postMessage(null);
         },
       });
-      // Before, another page may have closed without passing on its last events.
-      if (this.loaded) this.reload();
       await ended;
       stop();
     };
@@ -63,44 +67,69 @@ export class Inbox {
     };
   }
 
+  /** The calls, oldest first. */
+  get calls() {
+    return (this.#sorted ??= [...this.#byId.values()].sort((a, b) => (a.id < b.id ? -1 : 1)));
+  }
+
   /** What the navigation shows: `200+` if more wait than are loaded. */
   get count() {
-    return this.calls.length ? `${this.calls.length}${this.cursor ? "+" : ""}` : "";
+    const { size } = this.#byId;
+    return size ? `${size}${this.cursor ? "+" : ""}` : "";
   }
 
   /** @param {string | null} id */
   get(id) {
-    return this.calls.find((call) => call.id === id);
+    return this.#byId.get(id ?? "");
   }
 
+  /** Begins again. What is known stays until the first page is there. */
   reload() {
-    Object.assign(this, { calls: [], cursor: null, loaded: false, error: undefined });
+    this.error = undefined;
     this.#decided.clear();
-    return this.more();
+    this.#version++;
+    return this.#load(null, [...this.#byId.keys()]);
   }
 
   /** Loads the next page. */
   async more() {
-    if (this.#loading || this.error || (this.loaded && !this.cursor)) return;
+    if (!this.#loading && !this.error && this.cursor) await this.#load(this.cursor);
+  }
+
+  /** @type {(cursor: string | null, replaced?: string[]) => Promise<void>} */
+  async #load(cursor, replaced) {
     this.#loading = true;
+    const version = this.#version;
     try {
-      this.cursor = await this.#page(this.cursor);
+      const next = await this.#page(cursor, replaced);
+      if (version !== this.#version) return;
+      this.cursor = next;
       this.loaded = true;
     } catch (error) {
-      this.error = error;
+      if (version !== this.#version) return;
+      this.#fail(error);
     }
     this.#loading = false;
     update();
   }
 
-  /** @param {string | null | undefined} cursor */
-  async #page(cursor) {
+  /** @param {unknown} error The service may only be busy or restarting, so it is asked again. */
+  #fail(error) {
+    this.error = error;
+    setTimeout(() => this.error === error && this.reload(), RETRY_MS);
+  }
+
+  /** @type {(cursor: string | null | undefined, replaced?: string[]) => Promise<string | null>} */
+  async #page(cursor, replaced = []) {
+    const version = this.#version;
     /** @type {Api.ApprovalPage} */
-    const page = await api.get(["approvals"], { limit: PAGE, cursor });
-    const found = new Map(this.calls.map((call) => [call.id, call]));
-    for (const call of page.approvals) if (!this.#decided.has(call.id)) found.set(call.id, call);
-    this.calls = [...found.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
-    for (const { id } of page.approvals) this.#missing.delete(id);
+    const page = await api.get(["approvals"], { limit: cursor ? NEXT_PAGE : PAGE, cursor });
+    if (version === this.#version) for (const id of replaced) this.#byId.delete(id);
+    for (const call of page.approvals) {
+      if (version === this.#version && !this.#decided.has(call.id)) this.#byId.set(call.id, call);
+      this.#missing.delete(call.id);
+    }
+    this.#sorted = undefined;
     return page.next_cursor ?? null;
   }
 
@@ -120,7 +149,7 @@ export class Inbox {
   #remove(id) {
     this.#decided.add(id);
     this.#missing.delete(id);
-    this.calls = this.calls.filter((call) => call.id !== id);
+    if (this.#byId.delete(id)) this.#sorted = undefined;
   }
 
   /**
@@ -137,11 +166,13 @@ export class Inbox {
     const wanted = [...this.#missing].sort();
     try {
       /** @type {string | null | undefined} */ let cursor = this.calls.findLast(({ id }) => id < wanted[0])?.id;
-      while (this.#missing.size && cursor !== null) cursor = await this.#page(cursor);
+      // What is not before the end of a page is on no page.
+      const last = wanted[wanted.length - 1];
+      while (wanted.some((id) => this.#missing.has(id)) && cursor !== null && (cursor ?? "") < last) cursor = await this.#page(cursor);
       // What is on no page does not wait any more.
       for (const id of wanted) if (this.#missing.has(id)) this.#remove(id);
     } catch (error) {
-      this.error = error;
+      this.#fail(error);
     }
     update();
   }

@@ -1,5 +1,6 @@
 // @ts-check
 // JSON text with the place of each value, JSON Pointers (RFC 6901), and changes at a path.
+import { parseJson } from "./format.js";
 
 /** @typedef {{ start: number, end: number, line: number }} Place */
 /** @typedef {{ value: unknown, places: Map<string, Place>, error: { message: string, at: number, line: number } | null }} Source */
@@ -16,7 +17,7 @@ export function parseSource(text) {
   const reader = new Reader(text, places);
   try {
     reader.document();
-    return { value: JSON.parse(text), places, error: null };
+    return { value: parseJson(text), places, error: null };
   } catch (error) {
     const at = Math.min(reader.at, text.length);
     const message = reader.message ?? `invalid JSON: ${/** @type {Error} */ (error).message}`;

@@ -184,9 +184,9 @@ export function choiceOf(choices, value, root) {
 function fits(schema, value, root) {
   if (schema.const !== undefined) return JSON.stringify(schema.const) === JSON.stringify(value);
   if (Array.isArray(schema.enum)) return schema.enum.some((one) => JSON.stringify(one) === JSON.stringify(value));
-  const type = value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
+  const type = value === null ? "null" : Array.isArray(value) ? "array" : typeof value === "bigint" ? "integer" : typeof value;
   const types = typesOf(schema);
-  if (types.length && !types.includes(type) && !(type === "number" && types.includes("integer") && Number.isInteger(value))) return false;
+  if (types.length && !types.includes(type) && !(type === "number" && types.includes("integer") && Number.isInteger(value)) && !(type === "integer" && types.includes("number"))) return false;
   if (type !== "object") return true;
   const members = schema.properties ?? {};
   if ((schema.required ?? []).some((/** @type {string} */ name) => !Object.hasOwn(value, name))) return false;

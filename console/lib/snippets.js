@@ -50,13 +50,15 @@ function python(url, body, withKey) {
 /** @type {(url: string, body: string, withKey: boolean) => string} */
 function typescript(url, body, withKey) {
   const key = withKey ? "\n    authorization: `Bearer ${process.env.TOOLPOST_KEY}`," : "";
+  // A number in a program is rounded; a text is not.
+  const sent = /\d{16}/.test(body) ? JSON.stringify(body.replace(/\n\s*/g, " ")) : `JSON.stringify(${body.replaceAll("\n", "\n  ")})`;
   return [
     `const response = await fetch(${JSON.stringify(url)}, {`,
     '  method: "POST",',
     "  headers: {",
     `    "content-type": "application/json",${key}`,
     "  },",
-    `  body: JSON.stringify(${body.replaceAll("\n", "\n  ")}),`,
+    `  body: ${sent},`,
     "});",
     "if (!response.ok) throw new Error(await response.text());",
     "const call = await response.json();",

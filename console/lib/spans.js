@@ -1,5 +1,6 @@
 // @ts-check
 // The events of a call: their recorded text, and the timeline of queue, attempts, nested calls and progress.
+import { parseJson } from "./format.js";
 
 /** @typedef {"queue" | "attempt" | "backoff" | "waiting" | "hook" | "approval" | "nested"} SpanKind */
 /** @typedef {{ kind: SpanKind, label: string, start: number, end: number | null, failed: boolean, note: string, call?: string }} Span */
@@ -136,6 +137,6 @@ export function parseEvents(text) {
       const value = line.slice(colon + 1).replace(/^ /, "");
       fields[name] = fields[name] === undefined ? value : `${fields[name]}\n${value}`;
     }
-    return fields.data === undefined ? [] : [{ id: fields.id ?? "", event: fields.event ?? "message", data: JSON.parse(fields.data) }];
+    return fields.data === undefined ? [] : [{ id: fields.id ?? "", event: fields.event ?? "message", data: parseJson(fields.data) }];
   });
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // Event streams that resume where they broke off, and a call that is followed to its end.
 import { api, ApiError, apiUrl, send } from "./api.js";
-import { query } from "./format.js";
+import { parseJson, query } from "./format.js";
 import { parseEvents, timelineOf } from "./spans.js";
 import { update } from "./kit.js";
 
@@ -16,7 +16,8 @@ const MAX_DELAY_MS = 8000;
 const REFUSED = [401, 403, 404, 422];
 
 /**
- * Subscribes to a path of events. `onGap` is called after a reconnect that could not resume. Returns a function that ends it.
+ * Subscribes to a path of events. `onGap` is called when what was before has to be loaded: at the start, once the stream is open
+ * and nothing is missed between, and after a reconnect that could not resume. Returns a function that ends it.
  * @param {string[]} segments
  * @param {Record<string, string>} filters
  * @param {StreamOptions} options
@@ -25,6 +26,7 @@ export function subscribe(segments, filters, { onEvent, onGap = () => {} }) {
   /** @type {EventSource} */ let source;
   let lastId = filters.after ?? "";
   let delay = 500;
+  let begun = lastId !== "";
   const stream = {};
   let ended = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */ let timer;
@@ -32,13 +34,17 @@ export function subscribe(segments, filters, { onEvent, onGap = () => {} }) {
   const connect = () => {
     source = new EventSource(apiUrl(...segments) + query({ ...filters, after: lastId }));
     source.onopen = () => {
-      if (lostStreams.delete(stream) && !lastId) onGap();
+      lostStreams.delete(stream);
+      begun = true;
       delay = 500;
+      if (!lastId) onGap();
       update();
     };
     source.onerror = () => {
       lostStreams.add(stream);
       update();
+      if (!begun) onGap();
+      begun = true;
       // The browser reconnects after a broken connection, with Last-Event-ID. It gives up after an error response.
       if (source.readyState === EventSource.CLOSED) retryLater();
     };
@@ -67,7 +73,7 @@ export function subscribe(segments, filters, { onEvent, onGap = () => {} }) {
   /** @type {(name: string, event: MessageEvent) => void} */
   const receive = (name, event) => {
     lastId = event.lastEventId;
-    onEvent({ id: event.lastEventId, event: name, data: JSON.parse(event.data) });
+    onEvent({ id: event.lastEventId, event: name, data: parseJson(event.data) });
   };
   connect();
   return () => {

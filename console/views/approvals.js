@@ -1,6 +1,6 @@
 // @ts-check
 // Approvals: the calls that wait, oldest first; and what would run, who asks, and the decision.
-import { ago, api, ApiError, apiUrl, closeDialog, currentRoute, duration, empty, html, loading, me, missing, openDialog, path, pretty, problem, Resource, say, setQuery, shortArguments, table, time, update } from "../components/parts.js";
+import { ago, api, ApiError, closeDialog, currentRoute, duration, empty, figures, html, loading, me, missing, openDialog, path, pretty, problem, Resource, say, setQuery, shortArguments, table, time, update } from "../components/parts.js";
 import { RecentCalls } from "../components/tool-parts.js";
 import { argumentList } from "../components/trees.js";
 import { ArgumentsDraft, draftFields } from "../components/try-it.js";
@@ -116,15 +116,14 @@ const given = (call) => /** @type {Record<string, unknown>} */ (call.effective_a
 /** @type {(call: Api.ToolCall, approval: Api.Approval) => unknown} */
 function facts({ session }, { status, required_by, policy, decisions, min_approvals, requested_at, requested_by, expires_at }) {
   const own = requested_by && requested_by === me.caller?.key_id;
-  const list = Object.entries({
+  return figures({
     Approval: `${status}, ${decisions.filter(({ decision }) => decision === "approve").length} of ${min_approvals}`,
     "Asked by": required_by === "policy" ? html`the policy <a href="policies?edit=${encodeURIComponent(policy ?? "")}">${policy}</a>` : "the tool",
     Requested: time(requested_at),
     Expires: status === "pending" ? `in ${duration(Math.max(0, Date.parse(expires_at) - Date.now()))}` : time(expires_at),
     "Made by": requested_by && `${requested_by}${own ? " (your key)" : ""}`,
     Session: session && html`<a href=${path("sessions", session)}>${session}</a>`,
-  });
-  return html`<dl class="facts">${list.map(([name, value]) => (value ? html`<div><dt>${name}</dt><dd>${value}</dd></div>` : null))}</dl>`;
+  }, "facts");
 }
 
 /** @type {(call: Api.ToolCall, draft: ArgumentsDraft) => unknown} */
@@ -214,7 +213,7 @@ function row({ id, name, effective_arguments, created_at }, index, selected) {
 }
 
 const nothing = () => empty("Nothing waits for approval", "A call waits here if its tool or a policy requires a person. Make one:",
-  `curl ${apiUrl("tools")} -H 'content-type: application/json' \\\n  -d '{"name": "pay", "approval": {}, "executor": {"type": "builtin", "name": "echo"}}'\ncurl ${apiUrl("tool-calls")} -H 'content-type: application/json' \\\n  -d '{"name": "pay", "arguments": {"amount": 5}}'`);
+  ["tools", { name: "pay", approval: {}, executor: { type: "builtin", name: "echo" } }], ["tool-calls", { name: "pay", arguments: { amount: 5 } }]);
 
 /** @returns {import("../lib/kit.js").View} */
 export function approvalsView() {

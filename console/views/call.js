@@ -1,8 +1,7 @@
 // @ts-check
 // One call: its state, its timeline, its parts, and what can be done with it.
-import { act, api, apiRoot, badge, button, clip, closeDialog, confirmed, copy, currentRoute, duration, html, loading, me, navigate, openDialog, path, pretty, problem, tabs, time, update } from "../components/parts.js";
-import { timelineView } from "../components/timeline.js";
-import { jsonTree, output, schemaTree } from "../components/trees.js";
+import { act, api, apiRoot, badge, button, clip, closeDialog, confirmed, copy, currentRoute, duration, figures, html, loading, me, navigate, openDialog, parseJson, path, pretty, problem, tabs, time, update } from "../components/parts.js";
+import { jsonTree, output, schemaTree, timelineView } from "../components/trees.js";
 import { ArgumentsDraft } from "../components/try-it.js";
 import { ApprovalPanel } from "./approvals.js";
 import { snippet } from "../lib/snippets.js";
@@ -73,7 +72,7 @@ function facts(call) {
   if (typeof metadata.rerun_of === "string") list.push(["Rerun of", html`<a href=${path("calls", metadata.rerun_of)}>${metadata.rerun_of}</a>`]);
   if (typeof metadata.parent === "string") list.push(["Made by", html`<a href=${path("calls", metadata.parent)}>${metadata.parent}</a>`]);
   list.push(["Node", html`<code>${call.node}</code>`]);
-  return html`<dl class="facts">${list.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+  return figures(Object.fromEntries(list), "facts");
 }
 
 /** @param {Api.ToolCall} call */
@@ -128,7 +127,7 @@ async function edit(call) {
 function parsed(given) {
   if (typeof given !== "string") return given ?? {};
   try {
-    return JSON.parse(given);
+    return parseJson(given);
   } catch {
     return given;
   }

@@ -1,6 +1,6 @@
 // @ts-check
 // The calls as they happen, newest on top.
-import { api, apiRoot, currentRoute, empty, html, loading, problem, update } from "../components/parts.js";
+import { api, currentRoute, empty, html, loading, problem, update } from "../components/parts.js";
 import { FILTER_NAMES, filterQuery, filtersFrom, Rows } from "../lib/rows.js";
 import { subscribe } from "../lib/stream.js";
 import { bulkBar, callRow, filterBar, rowHeader } from "../components/call-list.js";
@@ -21,6 +21,7 @@ class LiveList {
   /** New calls above the shown ones, while the list is scrolled. */ hidden = 0;
   scrolled = false;
   #closed = false;
+  /** Grows with each reload, so that pages of before are ignored. */ #version = 0;
   #unsubscribe;
 
   /** @param {import("../lib/rows.js").Filters} filters */
@@ -29,7 +30,6 @@ class LiveList {
     this.rows = new Rows(filters);
     const { name = "", session = "" } = filters;
     this.#unsubscribe = subscribe(["events"], { name, session }, { onEvent: (event) => this.#receive(event), onGap: () => this.reload() });
-    this.load();
   }
 
   /** @param {{ event: string, data: any }} event */
@@ -44,14 +44,16 @@ class LiveList {
   async load() {
     if (this.loading || (this.loaded && !this.cursor)) return;
     this.loading = true;
+    const version = this.#version;
     try {
       /** @type {Api.ToolCallPage} */
       const page = await api.get(["tool-calls"], { ...filterQuery(this.filters, Date.now()), limit: this.cursor ? NEXT_PAGE : PAGE, cursor: this.cursor });
-      if (this.#closed) return;
+      if (this.#closed || version !== this.#version) return;
       this.rows.addPage(page.tool_calls);
       this.cursor = page.next_cursor ?? null;
       this.error = undefined;
     } catch (error) {
+      if (version !== this.#version) return;
       this.error = error;
     }
     this.loading = false;
@@ -64,6 +66,7 @@ class LiveList {
     this.cursor = null;
     this.loaded = false;
     this.loading = false;
+    this.#version++;
     this.load();
   }
 
@@ -142,6 +145,5 @@ const model = (list, count) => ({
 /** @param {boolean} filtered */
 function nothing(filtered) {
   if (filtered) return empty("No call matches", "Change or clear the filters. New calls that match appear here on their own.");
-  const command = `curl ${apiRoot}tool-calls -H 'content-type: application/json' \\\n  -d '{"name": "calculate", "arguments": {"expression": "6 * 7"}}'`;
-  return empty("No calls yet", "Make the first one; it appears here at once:", command);
+  return empty("No calls yet", "Make the first one; it appears here at once:", ["tool-calls", { name: "calculate", arguments: { expression: "6 * 7" } }]);
 }

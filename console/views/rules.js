@@ -1,6 +1,6 @@
 // @ts-check
 // Rules about calls: policies, with a trial on stored calls next to their editor, and budgets with their use.
-import { act, api, ApiError, choice, confirmed, count, currentRoute, debounced, duration, empty, html, keyed, loaded, missing, path, problem, Resource, say, setQuery, shares, short, table, time, update } from "../components/parts.js";
+import { act, api, ApiError, choice, confirmed, count, currentRoute, debounced, duration, empty, failures, figures, html, keyed, loaded, missing, path, problem, Resource, say, setQuery, shares, short, table, time, update } from "../components/parts.js";
 import "../components/editor.js";
 import { schemaForm } from "../components/schema-form.js";
 import { placeInText, withValueAt } from "../lib/json-source.js";
@@ -105,8 +105,7 @@ class RuleEditor {
 
 /** @param {Api.PolicyTestResult} result */
 function trialResult({ evaluated, allowed, denied, approval, failed, changed, examples }) {
-  const figures = Object.entries({ Calls: evaluated, Allowed: allowed, Denied: denied, "Need approval": approval, Failed: failed, Changed: changed });
-  return html`<div role="status"><dl class="figures">${figures.map(([name, value]) => html`<div><dt>${name}</dt><dd class=${name === "Failed" && value ? "bad" : ""}>${count(value)}</dd></div>`)}</dl></div>
+  return html`<div role="status">${figures({ Calls: count(evaluated), Allowed: count(allowed), Denied: count(denied), "Need approval": count(approval), Failed: failures(failed), Changed: count(changed) })}</div>
     ${examples.length ? table("Changed calls", "Call|Before|Now", examples.map(({ id, name, before, after }) => html`<tr><th scope="row"><a href=${path("calls", id)}>${name}</a></th><td>${before}</td><td>${after}</td></tr>`)) : html`<p class="muted">Nothing would have been decided otherwise.</p>`}`;
 }
 
@@ -142,8 +141,8 @@ class RulesScreen {
 
   /** @param {Rule[]} rules */
   #list(rules) {
-    const { title, about, columns, row, segment } = this.kind;
-    if (!rules.length) return empty(`No ${title.toLowerCase()}`, about);
+    const { title, about, blank, columns, row, segment } = this.kind;
+    if (!rules.length) return empty(`No ${title.toLowerCase()}`, `${about} Create one:`, [segment, { ...blank, name: "first" }]);
     return table(title, `Name|${columns}|!Actions`, rules.map((rule, index) => keyed(rule.name, html`<tr><th scope="row">${rule.name}</th>${row(rule, index, this)}<td class="right">${rule.source === "config" ? "in the settings"
       : html`<a class="button small" href="${segment}?edit=${encodeURIComponent(rule.name)}">Edit</a> <button type="button" class="danger small" @click=${() => this.#remove(rule)}>Delete</button>`}</td></tr>`)));
   }
@@ -170,7 +169,7 @@ const COUNT = { type: "integer", minimum: 1 };
 const POLICIES = {
   segment: "policies", noun: "policy", title: "Policies", about: "A policy allows calls, denies them, or asks for approval. Without one, every call is allowed.",
   fields: { name: NAME, effect: { enum: ["allow", "deny", "approve"] }, priority: { type: "integer", description: "Higher values are evaluated first." }, reason: { type: "string", description: "Models and approvers see it." }, enabled: { type: "boolean" } },
-  blank: { name: "", when: "tool.name == 'pay' && args.amount > 100", effect: "approve", priority: 0, enabled: true },
+  blank: { name: "", when: 'tool.name == "pay" && args.amount > 100', effect: "approve", priority: 0, enabled: true },
   columns: ">Order|Effect|Condition|Reason|>Priority|Enabled",
   row: (policy, index, screen) => html`<td class="num right">${index + 1}</td><td class="num">${policy.effect}</td><td><code>${policy.when}</code></td><td>${policy.reason}</td><td class="num right">${policy.priority}</td>
     <td><input type="checkbox" role="switch" aria-label="Enable ${policy.name}" .checked=${policy.enabled} ?disabled=${policy.source === "config"} @change=${() => screen.toggle(policy)}></td>`,

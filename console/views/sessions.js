@@ -47,10 +47,7 @@ export function sessionsView() {
 function list(page, older, cursor, more) {
   const known = new Set(page.sessions.map(({ id }) => id));
   const sessions = [...page.sessions, ...older.filter(({ id }) => !known.has(id))];
-  if (!sessions.length) {
-    const command = `curl ${apiUrl("tool-calls")} -H 'content-type: application/json' \\\n  -d '{"session": "chat-1", "name": "current_time", "arguments": {}}'`;
-    return empty("No sessions", "A session is a conversation with its calls. It is created by its first call:", command);
-  }
+  if (!sessions.length) return empty("No sessions", "A session is a conversation with its calls. It is created by its first call:", ["tool-calls", { session: "chat-1", name: "current_time", arguments: {} }]);
   return html`${table("Sessions", "Session|State|Task|Parent|Created|Changed", sessions.map((session) => keyed(session.id, row(session))))}
     ${cursor ? html`<p><button type="button" @click=${() => more(cursor)}>Load older sessions</button></p>` : null}`;
 }

@@ -1,6 +1,6 @@
 // @ts-check
 // Statistics: calls and durations over time, tools, and error codes.
-import { api, count, currentRoute, duration, html, loaded, percent, Resource, setQuery, short, table, time } from "../components/parts.js";
+import { api, count, currentRoute, duration, figures, html, loaded, percent, Resource, setQuery, short, table, time } from "../components/parts.js";
 import { errorCodes, pointsOf, stepName, stepOf, toolTotals, windowName, WINDOWS, within } from "../lib/series.js";
 import { chartCard, ranking } from "../components/chart.js";
 
@@ -71,8 +71,9 @@ function body({ stats, span }) {
   const calls = sum("success") + sum("failure") + sum("rejected");
   const zoom = (/** @type {number} */ start, /** @type {number} */ end) => setQuery({ from: start, to: end }, { push: true });
   const unit = step === 60e3 ? "a minute" : `every ${duration(step)}`;
-  return html`<dl class="figures"><div><dt>Calls</dt><dd>${count(calls)}</dd></div><div><dt>Failed</dt><dd>${count(sum("failure"))} <small>${percent(sum("failure"), calls)}</small></dd></div>
-      <div><dt>Rejected</dt><dd>${count(sum("rejected"))} <small>${percent(sum("rejected"), calls)}</small></dd></div><div><dt>Average duration</dt><dd>${sum("success") + sum("failure") ? duration(sum("total_ms") / (sum("success") + sum("failure"))) : "–"}</dd></div></dl>
+  const ended = sum("success") + sum("failure");
+  const part = (/** @type {number} */ value) => html`${count(value)} <small>${percent(value, calls)}</small>`;
+  return html`${figures({ Calls: count(calls), Failed: part(sum("failure")), Rejected: part(sum("rejected")), "Average duration": ended ? duration(sum("total_ms") / ended) : "–" })}
     ${chartCard({ title: `Calls ${unit}`, kind: "bars", points, step, series: OUTCOMES, format: short, zoom })}
     ${chartCard({ title: "Duration", kind: "lines", points, step, series: PERCENTILES, format: duration, zoom })}
     <div class="columns">${ranking("Tools by calls", totals, (tool) => tool.calls, count)}${ranking("Tools by errors", totals, (tool) => tool.errors + tool.rejected, count)}${ranking("Tools by time", totals, (tool) => tool.total_ms, duration)}${codes(stats, span)}</div>

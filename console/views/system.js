@@ -1,6 +1,6 @@
 // @ts-check
 // The service as a whole: its figures and settings, upstream servers, keys and hooks.
-import { act, ago, api, button, can, closeDialog, confirmed, copy, count, duration, html, keyed, loaded, openDialog, Resource, table, time } from "../components/parts.js";
+import { act, ago, api, button, can, closeDialog, confirmed, copy, count, duration, failures, figures, html, keyed, loaded, openDialog, Resource, table, time } from "../components/parts.js";
 
 /** @typedef {{ id: string, is_this: boolean, last_heartbeat_at: string, is_lost: boolean, running: number, waiting: number }} SystemNode */
 /** @typedef {Record<string, number | boolean | null>} Figures */
@@ -10,7 +10,7 @@ export class ServicePanel {
   resource = new Resource(() => /** @type {Promise<SystemInfo>} */ (can("admin") ? api.get(["system"]) : Promise.resolve({})));
 
   render() {
-    return html`<section class="card"><h2>Service</h2>${loaded(this.resource, figures)}</section>`;
+    return html`<section class="card"><h2>Service</h2>${loaded(this.resource, state)}</section>`;
   }
 
   renderSettings() {
@@ -22,11 +22,10 @@ export class ServicePanel {
 }
 
 /** @param {SystemInfo} system */
-function figures({ version, started_at, database, nodes, queue = {}, journal = {}, retention = {} }) {
+function state({ version, started_at, database, nodes, queue = {}, journal = {}, retention = {} }) {
   if (!can("admin")) return html`<p class="muted">The state of the service is shown to callers with the scope admin.</p>`;
-  /** @type {[string, unknown][]} */
-  const known = [["Version", version], ["Up", started_at && duration(Date.now() - Date.parse(started_at))], ["Database", database], ...members("Queue", queue), ...members("Journal", journal), ...members("Keep", retention, "no limit")];
-  return html`<dl class="figures">${known.filter(([, value]) => value).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>${nodes ? table("Nodes", "Node|Heartbeat|>Running|>Waiting|State", nodes.map(node)) : null}`;
+  const up = started_at && duration(Date.now() - Date.parse(started_at));
+  return html`${figures({ Version: version, Up: up, Database: database, ...members("Queue", queue), ...members("Journal", journal), ...members("Keep", retention, "no limit") })}${nodes ? table("Nodes", "Node|Heartbeat|>Running|>Waiting|State", nodes.map(node)) : null}`;
 }
 
 /**
@@ -34,10 +33,10 @@ function figures({ version, started_at, database, nodes, queue = {}, journal = {
  * @param {string} group
  * @param {Figures} values
  * @param {string} [none] How zero milliseconds are shown.
- * @returns {[string, string][]}
+ * @returns {Record<string, string>}
  */
 const members = (group, values, none) =>
-  Object.entries(values).flatMap(([name, value]) => (value === null ? [] : [[`${group}, ${name.replace(/_ms$/, "").replaceAll("_", " ")}`, typeof value === "boolean" ? (value ? "yes" : "no") : name.endsWith("_ms") ? ((!value && none) || duration(value)) : count(value)]]));
+  Object.fromEntries(Object.entries(values).flatMap(([name, value]) => (value === null ? [] : [[`${group}, ${name.replace(/_ms$/, "").replaceAll("_", " ")}`, typeof value === "boolean" ? (value ? "yes" : "no") : name.endsWith("_ms") ? ((!value && none) || duration(value)) : count(value)]])));
 
 /** @param {SystemNode} node */
 const node = ({ id, is_this, last_heartbeat_at, is_lost, running, waiting }) =>
@@ -171,7 +170,7 @@ export class HooksPanel {
 
   render() {
     return html`<section class="card"><h2>Hooks</h2>${loaded(this.resource, ({ hooks, stats }) => html`
-      <dl class="figures"><div><dt>Asked</dt><dd>${count(stats.asked_count)}</dd></div><div><dt>Failed</dt><dd class=${stats.failed_count ? "bad" : ""}>${count(stats.failed_count)}</dd></div><div><dt>Blocked a call</dt><dd>${count(stats.blocked_count)}</dd></div><div><dt>Dropped</dt><dd>${count(stats.dropped_count)}</dd></div></dl>
+      ${figures({ Asked: count(stats.asked_count), Failed: failures(stats.failed_count), "Blocked a call": count(stats.blocked_count), Dropped: count(stats.dropped_count) })}
       ${hooks.length ? html`${table("Hooks", "Event|Hook|Tools|>Priority|On failure|Source|>Failed|!Actions", hooks.map((hook) => keyed(hook.id, this.#row(hook))))}`
         : html`<p class="muted">${can("admin") ? "None. A hook is a webhook before or after calls; register one with POST /hooks." : "Hooks are shown to callers with the scope admin."}</p>`}`)}</section>`;
   }

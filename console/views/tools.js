@@ -2,7 +2,7 @@
 // The tools with their last hour; and one tool: what it is, how models see it, and a form to try it.
 import { sparkline } from "../components/chart.js";
 import { DefinitionEditor, editable } from "../components/editor.js";
-import { act, ago, api, apiUrl, button, can, choice, confirmed, currentRoute, duration, empty, html, keyed, loaded, missing, navigate, onText, path, percent, prevent, Resource, send, setQuery, short, table, tabs, time, update } from "../components/parts.js";
+import { act, ago, api, button, can, choice, confirmed, currentRoute, duration, empty, html, keyed, loaded, missing, navigate, onText, parseJson, path, percent, prevent, Resource, send, setQuery, short, table, tabs, time, update } from "../components/parts.js";
 import { about, policyStack, presets, RecentCalls, schema, VendorViews } from "../components/tool-parts.js";
 import { TryIt } from "../components/try-it.js";
 import { pointsOf } from "../lib/series.js";
@@ -61,7 +61,7 @@ function list(data, query, resource, all, showAll) {
       <label class="filter-q"><span>Search</span><input type="search" .value=${query.get("q") ?? ""} placeholder="name, description or tag" @input=${onText((q) => setQuery({ q }))}></label>
       ${choice("group", "Group", data.groups.map(({ name }) => name), group, ANY)}${choice("source", "Source", ["builtin", "mcp", "file", "api"], source, ANY)}</form>
     ${data.groups.length ? groups(data.groups, resource) : null}
-    ${found.length ? listing(shown, data) : empty("No tool matches", "Clear the search, or register a tool:", `curl ${apiUrl("tools")} -H 'content-type: application/json' \\\n  -d '${JSON.stringify(EXAMPLE)}'`)}
+    ${found.length ? listing(shown, data) : empty("No tool matches", "Clear the search, or register a tool:", ["tools", EXAMPLE])}
     ${found.length > shown.length ? html`<p><button type="button" @click=${showAll}>Show all ${found.length} tools</button></p>` : null}`;
 }
 
@@ -104,7 +104,7 @@ function row(tool, stats) {
 export function toolView(name) {
   const resource = new Resource(async () => {
     const response = await send("GET", ["tools", name]);
-    return /** @type {ToolData} */ ({ tool: await response.json(), etag: response.headers.get("etag") ?? "" });
+    return /** @type {ToolData} */ ({ tool: parseJson(await response.text()), etag: response.headers.get("etag") ?? "" });
   });
   const parts = new ToolParts(name, resource);
   return {

@@ -26,7 +26,10 @@ async function pay(name, args = ARGUMENTS, more = {}, key = agent) {
 
 const read = (id) => api("GET", `/tool-calls/${id}`);
 const decide = (call, decision) => api("POST", `/tool-calls/${call.id}/approval`, { decision, digest: call.approval.digest });
-const ended = (id) => api("GET", `/tool-calls/${id}?wait_ms=20000`);
+const ended = (id) => until(async () => {
+  const call = await api("GET", `/tool-calls/${id}?wait_ms=20000`);
+  return ["SUCCESS", "ERROR"].includes(call.status) && call;
+}, "the call ends");
 
 async function gated(more = {}) {
   const name = fresh("pay");
@@ -35,6 +38,8 @@ async function gated(more = {}) {
 }
 
 const shown = (page, id) => page.waitForFunction((wanted) => document.querySelector("[role=row] a[aria-current=true]")?.href.endsWith(wanted), id);
+/** Keys act on the call once its heading has the focus, and write the reason once its field has it. */
+const focused = (page, selector) => page.waitForFunction((wanted) => document.activeElement?.matches(wanted), selector);
 const notice = (page, text) => page.locator(".notice").getByText(text).waitFor();
 
 test("calls_are_decided_by_keyboard_alone", async () => {
@@ -42,10 +47,10 @@ test("calls_are_decided_by_keyboard_alone", async () => {
   const calls = [await pay(name), await pay(name, { ...ARGUMENTS, amount: 2 }), await pay(name, { ...ARGUMENTS, amount: 3 })];
   await withPage(`approvals?call=${calls[0].id}`, {}, async (page) => {
     await shown(page, calls[0].id);
-    await page.keyboard.press("Tab");
     await page.locator("section h1").focus();
     await page.keyboard.press("a");
     await page.getByRole("dialog").getByText('to: "Example Ltd", amount: 250').waitFor();
+    await focused(page, "dialog input[name=reason]");
     await page.keyboard.type("Invoice 17");
     await page.keyboard.press("Enter");
     await notice(page, `Approved ${name}.`);
@@ -53,17 +58,19 @@ test("calls_are_decided_by_keyboard_alone", async () => {
     assert.deepEqual([approved.status, approved.approval.decisions[0].reason], ["SUCCESS", "Invoice 17"]);
     // The focus is at the next call, where the keys work at once.
     await shown(page, calls[1].id);
-    await page.waitForFunction(() => document.activeElement?.matches("#approval h2"));
+    await focused(page, "#approval h2");
     await page.keyboard.press("j");
     await shown(page, calls[2].id);
-    await page.waitForFunction(() => document.activeElement?.matches("#approval h2"));
+    await focused(page, "#approval h2");
     await page.keyboard.press("k");
     await shown(page, calls[1].id);
+    await focused(page, "#approval h2");
     await page.keyboard.press("r");
     await page.getByRole("dialog").getByText("the model sees it").waitFor();
     await page.keyboard.press("Escape");
-    await page.waitForFunction(() => document.activeElement?.matches("#approval h2"));
+    await focused(page, "#approval h2");
     await page.keyboard.press("r");
+    await focused(page, "dialog input[name=reason]");
     await page.keyboard.type("Ask first.");
     await page.keyboard.press("Enter");
     await notice(page, `Rejected ${name}.`);
@@ -183,16 +190,16 @@ test("a_decision_about_a_changed_call_does_not_count", async () => {
     await page.getByRole("button", { name: "Approve", exact: true }).click();
     await putTool(name, { description: "Pays an amount at once.", input_schema: SCHEMA, approval: {} });
     await until(async () => (await read(call.id)).approval.digest !== call.approval.digest, "approval is requested again");
-    const listed = page.waitForResponse((response) => /\/approvals\?/.test(response.url()));
     await page.getByRole("dialog").getByRole("button", { name: "Approve", exact: true }).click();
     await notice(page, "The call has changed since you read it.");
-    await (await listed).finished();
-    await ready(page);
     assert.equal((await read(call.id)).status, "WAIT");
-    // What is shown now can be approved.
-    await page.getByRole("button", { name: "Approve", exact: true }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Approve", exact: true }).click();
-    await notice(page, `Approved ${name}.`);
+    // The call can be approved once the page has read it again.
+    await until(async () => {
+      await page.getByRole("button", { name: "Approve", exact: true }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Approve", exact: true }).click();
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+      return (await read(call.id)).approval.status === "approved";
+    }, "the call is approved");
   });
   assert.equal((await ended(call.id)).status, "SUCCESS");
 });

@@ -19,7 +19,7 @@ test("a_budget_is_created_used_changed_and_deleted", async () => {
     await page.getByRole("button", { name: "Add tools" }).click();
     await page.getByRole("group", { name: /^tools/ }).getByRole("button", { name: "Add item" }).click();
     await page.getByLabel("tools 1").fill(tool);
-    await page.getByLabel("window_ms", { exact: true }).fill("60000");
+    await page.getByLabel("window_ms", { exact: true }).fill("3600000");
     await page.getByLabel("max_calls", { exact: true }).fill("2");
     await checkAccessibility(page, "the editor of a budget");
     await page.getByRole("button", { name: "Save" }).click();

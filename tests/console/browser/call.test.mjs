@@ -1,7 +1,7 @@
 // The screen of one call: its timeline while it runs, its parts, and what can be done with it.
 import { after, test } from "node:test";
 import assert from "node:assert/strict";
-import { api, BASE, fresh, makeCall, putTool, ready, shutDown, until, withPage } from "./support.mjs";
+import { api, BASE, fresh, KEY, LONG_MS, makeCall, putTool, ready, shutDown, until, withPage } from "./support.mjs";
 
 after(shutDown);
 
@@ -9,10 +9,10 @@ after(shutDown);
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 test("a_running_call_moves_and_is_cancelled", async () => {
-  const call = await makeCall("wait", { ms: 60_000, steps: 100 }, { wait: "accepted" });
+  const call = await makeCall("wait", { ms: LONG_MS, steps: 100 }, { wait: "accepted" });
   await withPage(`calls/${call.id}`, {}, async (page) => {
     await page.getByText("so far").first().waitFor();
-    await page.getByText(/\d+ of 60000 ms/).first().waitFor();
+    await page.getByText(new RegExp(`\\d+ of ${LONG_MS} ms`)).first().waitFor();
     const width = () => page.locator(".elapsed").innerText();
     const before = await width();
     await until(async () => (await width()) !== before, "the duration grows");
@@ -116,7 +116,7 @@ test("events_are_not_called_missing_while_they_load", async () => {
 });
 
 test("a_result_that_cannot_be_read_at_once_is_read_later", async () => {
-  const call = await makeCall("wait", { ms: 60_000 }, { wait: "accepted" });
+  const call = await makeCall("wait", { ms: LONG_MS }, { wait: "accepted" });
   await withPage(`calls/${call.id}`, {}, async (page) => {
     await page.locator(".page-head").getByText("Running").waitFor();
     const address = /\/tool-calls\/[^/?]+$/;
@@ -134,4 +134,71 @@ test("a_call_that_does_not_exist_says_so_with_its_request", async () => {
     await page.getByRole("alert").getByText(/Request [0-9a-f-]{36}/).waitFor();
     await ready(page);
   });
+});
+
+/** An integer beyond 2^53, and the largest of 64 bits: numbers of JavaScript cannot hold them. */
+const [BIG, LARGEST] = ["9007199254740993", "18446744073709551615"];
+
+/** Makes a call with these integers, which `JSON.stringify` would round. */
+async function callOfIntegers(name, more = "", key = KEY) {
+  const headers = { "content-type": "application/json", ...(key ? { authorization: `Bearer ${key}` } : {}) };
+  const response = await fetch(`${BASE}/tool-calls`, { method: "POST", headers, body: `{"name": "${name}", "arguments": {"id": ${BIG}, "deep": [{"id": ${LARGEST}}], "note": "a"}${more}}` });
+  return (await response.json()).id;
+}
+
+/** Returns the arguments of a call as the service writes them. */
+async function sentText(id) {
+  const response = await fetch(`${BASE}/tool-calls/${id}`, { headers: KEY ? { authorization: `Bearer ${KEY}` } : {} });
+  return /"effective_arguments":(\{.*?\}),"/.exec((await response.text()).replace(/\s/g, ""))?.[1] ?? "";
+}
+
+test("large_integers_are_shown_and_sent_again_exactly", async () => {
+  const name = fresh("integers");
+  await putTool(name, { input_schema: { type: "object", properties: { id: { type: "integer" }, deep: { type: "array", items: { type: "object" } }, note: { type: "string" } } } });
+  const id = await callOfIntegers(name);
+  await withPage(`calls/${id}?tab=arguments`, {}, async (page, { context }) => {
+    for (const integer of [BIG, LARGEST]) await until(async () => (await page.locator(".json-value").getByText(integer, { exact: true }).count()) === 2, `${integer} as sent and as used`);
+    await page.getByRole("tab", { name: /^Events/ }).click();
+    await page.locator(".events summary").first().click();
+    await page.locator(".events .json-value").getByText(BIG, { exact: true }).first().waitFor();
+    await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    for (const language of ["curl", "Python", "TypeScript"]) {
+      await page.getByRole("button", { name: "Copy as…" }).click();
+      await page.locator("#copy-menu").getByRole("button", { name: language }).click();
+      await page.locator(".notice").getByText(`Copied the call as ${language}.`).waitFor();
+      const program = await page.evaluate(() => navigator.clipboard.readText());
+      assert.ok(program.includes(BIG) && program.includes(LARGEST), program);
+      if (language === "TypeScript") assert.match(program, /body: "/, "a text, because a number would be rounded");
+    }
+    await page.getByRole("button", { name: "Edit and rerun" }).click();
+    const editor = page.getByRole("dialog").getByLabel("Arguments as JSON");
+    await editor.fill((await editor.inputValue()).replace('"a"', '"b"'));
+    await page.getByRole("dialog").getByText("Valid.").waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Run" }).click();
+    await page.waitForFunction((old) => !location.href.includes(old), id);
+    await page.getByText("Rerun of").waitFor();
+    const rerun = new URL(page.url()).pathname.split("/").pop();
+    assert.equal(await sentText(rerun), `{"id":${BIG},"deep":[{"id":${LARGEST}}],"note":"b"}`);
+  });
+});
+
+test("large_integers_are_approved_exactly_next_to_edited_members", async () => {
+  const name = fresh("gated-integers");
+  await putTool(name, { input_schema: { type: "object", properties: { id: { type: "integer" }, note: { type: "string" } } }, approval: {} });
+  const key = KEY && (await api("POST", "/keys", { name: fresh("agent"), scopes: ["call", "read"] })).key;
+  const id = await callOfIntegers(name, ', "wait": "accepted"', key);
+  await withPage(`approvals?call=${id}`, {}, async (page) => {
+    await page.locator("#approval .json-value").getByText(BIG, { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Edit and approve" }).click();
+    const dialog = page.getByRole("dialog");
+    // The form writes the JSON again.
+    await dialog.getByLabel("note", { exact: true }).fill("b");
+    await dialog.getByRole("row").filter({ hasText: "/note" }).waitFor();
+    assert.equal(await dialog.getByRole("row").filter({ hasText: "/id" }).count(), 0, "what is not edited is no change");
+    await dialog.getByLabel("id", { exact: true }).fill("9007199254740995");
+    await dialog.getByRole("row").filter({ hasText: "/id" }).locator("ins").getByText("9007199254740995").waitFor();
+    await dialog.getByRole("button", { name: "Approve", exact: true }).click();
+    await page.locator(".notice").getByText(`Approved ${name}.`).waitFor();
+  });
+  await until(async () => (await sentText(id)) === `{"id":9007199254740995,"deep":[{"id":${LARGEST}}],"note":"b"}`, "the approved arguments");
 });

@@ -1,16 +1,20 @@
-// 10,000 pending approvals in the inbox, and policies of the settings.
+// 10,000 pending approvals in the inbox, policies of the settings, and a service where nothing is yet.
 import { after, test } from "node:test";
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { api, ready, shutDown, until, withPage } from "./support.mjs";
-import { withService } from "./service.mjs";
+import { LARGE, withService } from "./service.mjs";
 
 after(shutDown);
 
 const CALLS = 10_000;
 const BATCH = 500;
+/** The largest page of the API. */
+const PAGE = 500;
 const MAX_ROWS = 80;
 const MAX_ELEMENTS = 1500;
 
@@ -20,11 +24,22 @@ async function fill(base) {
     const calls = Array.from({ length: BATCH }, (_, at) => ({ name: "pay", arguments: { index: start + at } }));
     await api("POST", "/tool-calls", { calls, mode: "parallel", wait: "accepted" }, { base });
   }
+  await until(async () => (await pending(base)) === CALLS, "all calls wait");
 }
 
-test("10000_pending_approvals_are_listed_and_decided", () => withService([], async (service) => {
+/** Returns how many calls the service lists. */
+async function pending(base) {
+  let count = 0;
+  for (let cursor = ""; cursor !== null; ) {
+    const page = await api("GET", `/approvals?limit=${PAGE}${cursor && `&cursor=${cursor}`}`, undefined, { base });
+    count += page.approvals.length;
+    cursor = page.next_cursor ?? null;
+  }
+  return count;
+}
+
+test("10000_pending_approvals_are_listed_and_decided", () => withService(LARGE, async (service) => {
   await fill(service.base);
-  await until(async () => (await api("GET", "/tool-calls?phase=queued&limit=1", undefined, service)).tool_calls.length === 0, "all calls wait");
   await withPage("approvals", { base: service.base }, async (page) => {
     const list = page.locator("tp-list");
     await page.locator("#approvals-count").getByText("200+ pending").waitFor();
@@ -44,6 +59,7 @@ test("10000_pending_approvals_are_listed_and_decided", () => withService([], asy
     assert.ok((await page.locator("*").count()) < MAX_ELEMENTS);
     await page.locator("#approval h2").focus();
     await page.keyboard.press("a");
+    await page.waitForFunction(() => document.activeElement?.matches("dialog input[name=reason]"));
     await page.keyboard.press("Enter");
     await page.locator(".notice").getByText("Approved pay.").waitFor();
     await page.locator("#approvals-count").getByText(`${CALLS - 1} pending`).waitFor();
@@ -92,3 +108,13 @@ test("policies_of_the_settings_are_shown_first_and_cannot_be_changed", async () 
     await rm(folder, { recursive: true });
   }
 });
+
+test("empty_screens_show_the_command_that_makes_the_first_one", () => withService([], async ({ base }) => {
+  for (const [screen, title] of [["policies", "No policies"], ["budgets", "No budgets"], ["approvals", "Nothing waits for approval"]]) {
+    await withPage(screen, { base }, async (page) => {
+      await page.getByRole("heading", { name: title }).waitFor();
+      await promisify(execFile)("sh", ["-ec", (await page.locator(".empty .code").innerText()).replaceAll("curl ", "curl --silent --fail-with-body ")]);
+      await page.getByRole("heading", { name: title }).waitFor({ state: "detached" });
+    });
+  }
+}));

@@ -1,7 +1,7 @@
 // The live list: calls appear, filters stay in the address, bulk actions, the pill, a burst.
 import { after, test } from "node:test";
 import assert from "node:assert/strict";
-import { api, fresh, makeCall, ready, shutDown, until, withPage } from "./support.mjs";
+import { api, fresh, LONG_MS, makeCall, shutDown, until, withPage } from "./support.mjs";
 
 after(shutDown);
 
@@ -11,7 +11,7 @@ test("calls_appear_as_they_happen", async () => {
   const session = fresh("appear");
   await withPage(`calls?session=${session}`, {}, async (page) => {
     await page.getByText("No call matches").waitFor();
-    const call = await makeCall("wait", { ms: 60_000, steps: 4 }, { session, wait: "accepted" });
+    const call = await makeCall("wait", { ms: LONG_MS, steps: 4 }, { session, wait: "accepted" });
     await rows(page).getByText("Running").waitFor();
     await makeCall("calculate", { expression: "6*7" }, { session });
     await rows(page).nth(1).waitFor();
@@ -50,7 +50,7 @@ test("filters_survive_a_reload", async () => {
 
 test("selected_calls_are_cancelled_and_run_again", async () => {
   const session = fresh("bulk");
-  for (let index = 0; index < 3; index++) await makeCall("wait", { ms: 60_000 }, { session, wait: "accepted" });
+  for (let index = 0; index < 3; index++) await makeCall("wait", { ms: LONG_MS }, { session, wait: "accepted" });
   await withPage(`calls?session=${session}`, {}, async (page) => {
     await until(async () => (await rows(page).count()) === 3, "three calls");
     await page.getByLabel("Select all calls").check();
@@ -75,8 +75,11 @@ test("a_scrolled_list_stays_in_place_and_offers_new_calls", async () => {
   await api("POST", "/tool-calls", { calls, session });
   await withPage(`calls?session=${session}`, {}, async (page) => {
     await until(async () => (await rows(page).count()) > 10, "rows");
-    await page.locator("tp-list").evaluate((list) => list.scrollTo(0, 1000));
-    await until(async () => (await rows(page).first().getAttribute("aria-rowindex")) !== "2", "scrolled rows");
+    await until(async () => {
+      // The list is as high as its rows one frame after it appears.
+      await page.locator("tp-list").evaluate((list) => list.scrollTo(0, 1000));
+      return (await rows(page).first().getAttribute("aria-rowindex")) !== "2";
+    }, "scrolled rows");
     const visible = () => page.locator("tp-list").evaluate((list) => document.elementFromPoint(list.getBoundingClientRect().left + 400, list.getBoundingClientRect().top + 100).closest("[role=row]").textContent);
     const before = await visible();
     for (let index = 0; index < 12; index++) await makeCall("echo", { fresh: index }, { session });

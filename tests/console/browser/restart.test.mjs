@@ -1,7 +1,9 @@
 // A restart of the service on the same address and database: the page says so, resumes on its own, and misses nothing.
 import { after, test } from "node:test";
 import assert from "node:assert/strict";
-import { api, shutDown, until, withPage } from "./support.mjs";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { api, PATIENCE_MS, shutDown, until, withPage } from "./support.mjs";
 import { withService } from "./service.mjs";
 
 after(shutDown);
@@ -98,17 +100,30 @@ test("the_page_of_a_running_call_shows_its_next_attempt_after_a_crash", () => wi
   });
 }));
 
-test("the_page_of_a_call_that_ends_during_the_shutdown_shows_its_result", () => withService([], async (service) => {
-  const { id } = await api("POST", "/tool-calls", { name: "wait", arguments: { ms: 3000, steps: 3 }, wait: "accepted" }, { base: service.base });
-  await withPage(`calls/${id}`, { base: service.base }, async (page) => {
-    await page.locator(".page-head").getByText("Running").waitFor();
-    // The page may read the result before the service is gone, or after it is back.
-    await service.stop();
-    await service.restart();
-    await page.locator("[role=tabpanel]").getByText("Waited 3000 ms").waitFor();
-    await found(page);
-    await until(async () => (await page.getByRole("alert").count()) === 0, "no error remains");
-  });
+test("the_page_of_a_call_that_ends_during_the_shutdown_shows_its_result", () => withService(["--egress-allow", "127.0.0.1"], async (service) => {
+  let answer;
+  const tool = createServer((_, response) => (answer = () => response.end("the answer"))).listen(0, "127.0.0.1");
+  await once(tool, "listening");
+  try {
+    const executor = { type: "http", url: `http://127.0.0.1:${tool.address().port}/` };
+    await api("PUT", "/tools/slow", { description: "Answers late.", input_schema: { type: "object" }, executor, limits: { timeout_ms: PATIENCE_MS } }, { base: service.base });
+    const { id } = await api("POST", "/tool-calls", { name: "slow", arguments: {}, wait: "accepted" }, { base: service.base });
+    await withPage(`calls/${id}`, { base: service.base }, async (page) => {
+      await page.locator(".page-head").getByText("Running").waitFor();
+      await until(() => answer, "the tool is asked");
+      // The page may read the result before the service is gone, or after it is back.
+      const stopped = service.stop();
+      answer();
+      await stopped;
+      await service.restart();
+      await page.locator("[role=tabpanel]").getByText("the answer").waitFor();
+      await found(page);
+      await until(async () => (await page.getByRole("alert").count()) === 0, "no error remains");
+    });
+  } finally {
+    tool.closeAllConnections();
+    tool.close();
+  }
 }));
 
 test("a_screen_that_is_refreshed_shows_and_forgets_an_outage", () => withService([], async (service) => {

@@ -24,12 +24,14 @@ before(async () => {
   await putTool(`${tool}-gated`, { description: "A tool for which a person is asked.", input_schema: { type: "object", properties: { text: { type: "string", description: "A text." } } }, approval: { min_approvals: 2 } });
   waiting = await makeCall(`${tool}-gated`, { text: "a", other: [1] }, { session, wait: "accepted" });
   await api("PUT", `/policies/${session}`, { when: "tool.name == 'nothing'", effect: "deny", reason: "For a test." });
-  running = await makeCall("wait", { ms: 120_000, steps: 100 }, { session, wait: "accepted" });
+  await putTool(`${tool}-external`, { description: "A tool that a person answers.", executor: { type: "external" } });
+  running = await makeCall(`${tool}-external`, {}, { session, wait: "accepted" });
+  await api("POST", `/tool-calls/${running.id}/progress`, { progress: { current: 1, total: 2, message: "half of it" } });
 });
 after(async () => {
   await shutDown();
   await api("DELETE", `/policies/${session}`);
-  await api("POST", `/tool-calls/${waiting.id}/cancel`);
+  for (const { id } of [waiting, running]) await api("POST", `/tool-calls/${id}/cancel`);
 });
 
 const SCREENS = () => ({

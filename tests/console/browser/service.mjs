@@ -6,6 +6,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 
 /** A service whose database is a file in a folder of its own. */
 export class Service {
@@ -66,6 +67,9 @@ export class Service {
     await rm(this.folder, { recursive: true, force: true });
   }
 }
+
+/** The flags of a service that gets many calls at once. */
+export const LARGE = ["--config", fileURLToPath(new URL("large.toml", import.meta.url))];
 
 /** Runs a test body with a service of its own. */
 export async function withService(flags, body) {

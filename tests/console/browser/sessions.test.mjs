@@ -1,6 +1,6 @@
 // Sessions as conversations: they follow events, show their tree, and are aborted and deleted after a question.
 import { after, test } from "node:test";
-import { api, fresh, makeCall, ready, shutDown, until, withPage } from "./support.mjs";
+import { api, fresh, LONG_MS, makeCall, ready, shutDown, until, withPage } from "./support.mjs";
 
 after(shutDown);
 
@@ -11,7 +11,7 @@ test("a_conversation_grows_with_its_calls", async () => {
     await page.getByRole("link", { name: session }).click();
     await page.getByRole("heading", { name: session, level: 1 }).waitFor();
     await page.locator(".turn-result").getByText("42").waitFor();
-    const call = await makeCall("wait", { ms: 60_000, steps: 100 }, { session, wait: "accepted" });
+    const call = await makeCall("wait", { ms: LONG_MS, steps: 100 }, { session, wait: "accepted" });
     await page.locator(".turn-result").getByText("Running").waitFor();
     await api("POST", `/tool-calls/${call.id}/cancel`);
     await page.locator(".turn-result").getByText("CANCELLED").waitFor();
@@ -51,7 +51,7 @@ test("the_tree_shows_parents_and_children", async () => {
 
 test("a_session_is_aborted_and_deleted_after_a_question", async () => {
   const session = fresh("end");
-  await makeCall("wait", { ms: 60_000 }, { session, wait: "accepted" });
+  await makeCall("wait", { ms: LONG_MS }, { session, wait: "accepted" });
   await withPage(`sessions/${session}`, {}, async (page) => {
     await page.getByRole("button", { name: "Abort", exact: true }).click();
     await page.getByRole("button", { name: "Abort the session" }).click();

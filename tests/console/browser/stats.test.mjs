@@ -40,16 +40,24 @@ test("figures_and_table_equal_the_statistics_of_the_service", async () => {
 test("hovering_shows_values_and_dragging_zooms", async () => {
   await makeCall("calculate", { expression: "3+3" });
   await withPage("stats?window=15m", {}, async (page) => {
+    await ready(page);
     const chart = page.locator("tp-chart svg").first();
-    await chart.waitFor();
-    const box = await chart.boundingBox();
-    await page.mouse.move(box.x + box.width - 30, box.y + 60);
-    await page.locator("tp-chart .tooltip").getByText("Success").waitFor();
-    await page.mouse.move(box.x + box.width / 2, box.y + 60);
-    await page.mouse.down();
-    await page.mouse.move(box.x + box.width - 40, box.y + 60, { steps: 4 });
-    await page.mouse.up();
-    await page.waitForFunction(() => /from=\d+&to=\d+/.test(location.search));
+    // What is above the chart may still move it.
+    const at = async (share) => {
+      const { x, y, width } = await chart.boundingBox();
+      return [x + width * share, y + 60];
+    };
+    await until(async () => {
+      await page.mouse.move(...(await at(0.9)));
+      return page.locator("tp-chart .tooltip").getByText("Success").isVisible();
+    }, "the values at the pointer");
+    await until(async () => {
+      await page.mouse.move(...(await at(0.5)));
+      await page.mouse.down();
+      await page.mouse.move(...(await at(0.8)), { steps: 4 });
+      await page.mouse.up();
+      return /from=\d+&to=\d+/.test(new URL(page.url()).search);
+    }, "the zoomed address");
     await page.getByRole("button", { name: "Reset zoom" }).click();
     await page.waitForFunction(() => !/from=/.test(location.search));
     await page.goBack();

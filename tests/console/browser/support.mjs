@@ -7,6 +7,10 @@ export const BASE = (process.env.TOOLPOST_URL ?? "http://127.0.0.1:8080").replac
 export const KEY = process.env.TOOLPOST_KEY;
 export const DESKTOP = { width: 1280, height: 800 };
 export const PHONE = { width: 360, height: 740 };
+/** How long a test waits for what should happen: a debug build on a busy machine is slow. */
+export const PATIENCE_MS = 240_000;
+/** The longest wait of the tool `wait`, for calls that run until a test cancels them. */
+export const LONG_MS = 300_000;
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
 /** Sends a request to the API with the key, and returns the JSON. Fails on an error status. */
@@ -44,7 +48,7 @@ export const shutDown = async () => {
 export async function openPage(path = "", { viewport = DESKTOP, scheme = "light", base = BASE, signIn = true } = {}) {
   const context = await (await launch()).newContext({ viewport, colorScheme: scheme });
   const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
+  page.setDefaultTimeout(PATIENCE_MS);
   const faults = [];
   page.on("pageerror", (error) => faults.push(`error: ${error.stack ?? error.message}`));
   page.on("dialog", (dialog) => {
@@ -100,7 +104,7 @@ export async function checkWidth(page, what) {
 
 /** Waits until a condition holds, without a fixed sleep. */
 export async function until(condition, what) {
-  const end = Date.now() + 30_000;
+  const end = Date.now() + PATIENCE_MS;
   for (;;) {
     const value = await condition();
     if (value) return value;

@@ -78,13 +78,18 @@ test("a_tool_is_tried_with_a_form", async () => {
 });
 
 test("a_running_result_is_shown_live", async () => {
-  await withPage("tools/wait", {}, async (page) => {
-    await editor(page, "Arguments as JSON").fill('{"ms": 1500, "steps": 10}');
+  const name = fresh("live");
+  await putTool(name, { executor: { type: "external" } });
+  await withPage(`tools/${name}`, {}, async (page) => {
     await page.getByRole("button", { name: "Run", exact: true }).click();
     const result = page.getByRole("region", { name: "Result" });
-    await result.getByText("Running").waitFor();
-    await result.getByText(/of 1500 ms/).first().waitFor();
-    await result.getByText("Waited 1500 ms").waitFor();
+    await result.locator(".badge").getByText("External").waitFor();
+    const { tool_calls: [{ id }] } = await api("GET", `/tool-calls?name=${name}`);
+    await api("POST", `/tool-calls/${id}/progress`, { progress: { current: 1, total: 2, message: "half of it" } });
+    await result.getByText("half of it").first().waitFor();
+    await api("POST", `/tool-calls/${id}/result`, { content: [{ type: "text", text: "all of it" }] });
+    await result.getByText("all of it").waitFor();
+    await result.getByText("Success").waitFor();
   });
 });
 

@@ -30,15 +30,15 @@ const ids = (inbox) => inbox.calls.map((call) => call.id);
 beforeEach(() => Object.assign(service, { calls: [], cursors: [] }));
 
 test("calls_are_listed_oldest_first_and_read_in_pages", async () => {
-  service.calls = Array.from({ length: 450 }, (_, index) => waiting(index));
+  service.calls = Array.from({ length: 900 }, (_, index) => waiting(index));
   const inbox = new Inbox();
   await inbox.reload();
   assert.equal(inbox.count, "200+");
   await inbox.more();
   await inbox.more();
   await inbox.more();
-  assert.equal(inbox.count, "450");
-  assert.deepEqual(service.cursors, ["", id(199), id(399)]);
+  assert.equal(inbox.count, "900");
+  assert.deepEqual(service.cursors, ["", id(199), id(699)]);
   assert.deepEqual(ids(inbox), service.calls.map((call) => call.id));
 });
 
@@ -82,6 +82,54 @@ test("a_cancelled_call_leaves_the_list", async () => {
   await inbox.reload();
   inbox.apply({ ...waiting(1), phase: "done" });
   assert.equal(inbox.count, "");
+});
+
+test("a_page_of_before_a_reload_is_ignored", async () => {
+  service.calls = Array.from({ length: 900 }, (_, index) => waiting(index));
+  const inbox = new Inbox();
+  await inbox.reload();
+  const earlier = inbox.more();
+  await inbox.reload();
+  await earlier;
+  assert.deepEqual(ids(inbox), service.calls.slice(0, 200).map((call) => call.id));
+  await inbox.more();
+  assert.deepEqual(service.cursors, ["", id(199), "", id(199)]);
+});
+
+test("a_reload_keeps_what_is_known_until_it_has_the_first_page", async () => {
+  service.calls = [waiting(1), waiting(2)];
+  const inbox = new Inbox();
+  await inbox.reload();
+  service.calls = [waiting(2), waiting(3)];
+  const reloaded = inbox.reload();
+  assert.deepEqual(ids(inbox), [id(1), id(2)]);
+  await reloaded;
+  assert.deepEqual(ids(inbox), [id(2), id(3)]);
+});
+
+test("a_failed_request_is_sent_again", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  service.calls = [waiting(1)];
+  const inbox = new Inbox();
+  const { fetch } = globalThis;
+  globalThis.fetch = async () => new Response(null, { status: 503 });
+  await inbox.reload();
+  globalThis.fetch = fetch;
+  assert.equal(inbox.error.status, 503);
+  context.mock.timers.tick(5000);
+  context.mock.timers.reset();
+  // The answer is there a few turns later.
+  for (let turn = 0; turn < 50 && !inbox.loaded; turn++) await new Promise(setImmediate);
+  assert.deepEqual([inbox.error, ids(inbox)], [undefined, [id(1)]]);
+});
+
+test("a_call_that_is_on_no_page_is_looked_for_on_one_page", async () => {
+  service.calls = Array.from({ length: 900 }, (_, index) => waiting(index));
+  const inbox = new Inbox();
+  await inbox.reload();
+  service.calls = service.calls.slice(1);
+  await inbox.read(id(0));
+  assert.deepEqual([inbox.get(id(0)), service.cursors], [undefined, ["", ""]]);
 });
 
 test("a_new_digest_is_read_again", async () => {

@@ -11,7 +11,7 @@ use crate::support::App;
 use crate::support::fixture::project_file;
 
 /// Maximum duration of one program, with a wide margin.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(3600);
 const HINT: &str = "`scripts/test` installs what it is run with";
 
 /// Held during a run, because a browser uses all processors.
