@@ -28,6 +28,9 @@ pub const DEFAULTS: &str = include_str!("defaults.toml");
 /// their calls.
 const MIN_RETENTION_MS: u64 = 2 * 24 * 60 * 60 * 1000;
 
+/// The minimum time after which the tools of a worker that is gone are removed.
+const MIN_FORGET_MS: u64 = 1000;
+
 /// All settings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,6 +53,8 @@ pub struct Config {
     pub tenants: TenantLimits,
     /// Approvals.
     pub approvals: ApprovalConfig,
+    /// Worker programs.
+    pub workers: WorkersConfig,
     /// The result cache.
     pub cache: CacheConfig,
     /// Per-session instances of tools that are created by factories.
@@ -183,6 +188,25 @@ pub struct ApprovalConfig {
     pub allow_self: bool,
     /// URL that receives `approval.requested` and `approval.decided`; empty for none.
     pub notify_url: String,
+}
+
+/// Settings of worker programs.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkersConfig {
+    /// Time after which the tools of a worker that is gone are removed; 0 keeps them.
+    #[serde(deserialize_with = "forget_after")]
+    pub forget_ms: u64,
+}
+
+fn forget_after<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match u64::deserialize(deserializer)? {
+        short if (1..MIN_FORGET_MS).contains(&short) => {
+            let message = format!("{short} ms is too short: use at least {MIN_FORGET_MS}, or 0 to keep tools");
+            Err(serde::de::Error::custom(message))
+        }
+        enough => Ok(enough),
+    }
 }
 
 /// Settings of the result cache.

@@ -42,6 +42,7 @@ mod inbox;
 pub mod live;
 mod memory_budget;
 mod notices;
+mod offers;
 pub mod pauses;
 mod rates;
 mod recovery;
@@ -50,6 +51,7 @@ mod sessions;
 mod settings;
 mod submission;
 mod submit;
+mod workers;
 #[cfg(test)]
 mod tests;
 
@@ -72,6 +74,7 @@ pub use sessions::Sessions;
 pub use settings::{Load, Settings};
 pub use submission::{KeyedError, Mode, Submission, SubmitError, Wait};
 pub use submit::Keyed;
+pub use workers::{ClaimError, ClaimRequest, ClaimedCall, WorkerRules, Workers};
 
 use approval_notices::ApprovalNotices;
 use argument_chunks::ChunkReceiver;
@@ -80,9 +83,11 @@ use call::interrupt::Shutdown;
 use follow::Followed;
 use inbox::Inbox;
 use live::LiveCalls;
+use offers::Offers;
 use pauses::{Pauses, SharedPauses};
 use recovery::Recovery;
 use sessions::SessionCalls;
+use workers::{Claims, Presence};
 
 /// Memory reserved for each call in addition to its request, in KiB.
 const KIB_PER_CALL: usize = 16;
@@ -110,6 +115,9 @@ pub struct Engine {
     chunks: ChunkReceiver,
     results: Results,
     sessions: SessionCalls,
+    offers: Offers,
+    claims: Claims,
+    presence: Presence,
     notices: NoticeBoard,
     /// Changes of the registry.
     tool_changes: watch::Receiver<u64>,
@@ -144,6 +152,9 @@ impl Engine {
             stores,
             results: Results::new(settings.results_bytes, clock.clone()),
             sessions: SessionCalls::default(),
+            offers: Offers::default(),
+            claims: Claims::default(),
+            presence: Presence::default(),
             notices,
             tool_changes,
             tasks: TaskTracker::new(),
@@ -322,8 +333,23 @@ impl Engine {
 
     /// Returns the control plane, which cancels calls and delivers reports and posted results.
     pub fn control(&self) -> ControlPlane<'_> {
-        let Self { registry, stores, ids, live, inbox, settings, .. } = self;
-        ControlPlane { registry, stores, ids, node: &settings.node, live, inbox }
+        let Self { registry, stores, ids, live, inbox, offers, settings, .. } = self;
+        ControlPlane { registry, stores, ids, node: &settings.node, live, inbox, offers }
+    }
+
+    /// Returns the interface of worker programs.
+    pub fn workers(self: &Arc<Self>) -> Workers<'_> {
+        Workers { engine: self }
+    }
+
+    /// Returns a future that gives calls to workers until `stop` fires. It receives signals from now on.
+    pub fn serve_workers(
+        self: &Arc<Self>,
+        rules: WorkerRules,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + use<> {
+        let work = self.stores.signals().work();
+        workers::serve(self.clone(), rules, work, stop)
     }
 
     /// Returns the notices between this node and the others.

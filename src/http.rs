@@ -81,6 +81,7 @@ mod tool_list;
 mod tools;
 mod upstreams;
 mod wait;
+mod workers;
 
 pub use problem::Problem;
 
@@ -163,6 +164,10 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(approvals::decide))
         .routes(routes!(approvals::page))
         .routes(routes!(approvals::events))
+        .routes(routes!(workers::listing::list))
+        .routes(routes!(workers::claim))
+        .routes(routes!(workers::heartbeat))
+        .routes(routes!(workers::tools::put))
         .routes(routes!(control::progress))
         .routes(routes!(control::result))
         .routes(routes!(events::of_all))
