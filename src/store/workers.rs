@@ -21,10 +21,8 @@ pub use presence::{OfferedTool, Seen, WorkerRow};
 
 /// The state of a row: nobody has the call.
 const WAITING: i16 = 0;
-/// The state of a row: a worker has the call.
+/// The state of a row: a worker has the call. A further one, 2, says that the result is stored.
 const CLAIMED: i16 = 1;
-/// The state of a row: the result is stored.
-const ANSWERED: i16 = 2;
 
 /// An attempt of a call that workers may fetch.
 #[derive(Debug, Clone)]

@@ -46,7 +46,9 @@ impl Presence {
 
     /// Records that workers still wait.
     pub fn see_waiting(&self, waiting: Vec<Seen>) {
-        waiting.into_iter().for_each(|seen| drop(self.insert(seen)));
+        for seen in waiting {
+            self.insert(seen);
+        }
     }
 
     /// Returns `true` if the worker is new.
