@@ -51,9 +51,9 @@ mod sessions;
 mod settings;
 mod submission;
 mod submit;
-mod workers;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 pub use admission::AdmissionControl;
 pub use approvals::{Approvals, DecideError, DecisionRequest};

@@ -49,7 +49,10 @@ impl NewKey {
             return Err(fault("/name", message));
         }
         if scopes == Scopes::default() {
-            return Err(fault("/scopes", "must name at least one of call, read, tools, approve, work and admin".to_owned()));
+            return Err(fault(
+                "/scopes",
+                "must name at least one of call, read, tools, approve, work and admin".to_owned(),
+            ));
         }
         for (member, globs) in [("tools", &tools), ("queues", &queues)] {
             if let Err((place, message)) = AllowList::of(globs.clone()) {

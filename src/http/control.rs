@@ -130,7 +130,9 @@ pub(super) async fn result(
             return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
         }
     };
-    let status = wait::wait(&state, &access, id, Some(SETTLE_TIMEOUT)).await?.status;
+    // A worker that has lost the call does not wait for the worker that has it.
+    let patience = if ignored && attempt.is_some() { Duration::ZERO } else { SETTLE_TIMEOUT };
+    let status = wait::wait(&state, &access, id, Some(patience)).await?.status;
     Ok(reply::ok(&ResultReceipt { id, status, ignored }))
 }
 
@@ -177,7 +179,8 @@ async fn authorize(
     let attempt = shown.and_then(|token| state.signing_key.attempt_of_token(id, token));
     if attempt.is_some() || shown.is_some_and(|token| state.signing_key.is_token(id, token)) {
         let owner = owner.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
-        let caller = Caller { tenant: owner, scopes: Scopes::default(), tools: None, queues: None, key: None, identity: None };
+        let caller =
+            Caller { tenant: owner, scopes: Scopes::default(), tools: None, queues: None, key: None, identity: None };
         let access = Access::open(caller, &state.stores, state.engine.registry()).await?;
         return Ok(Sender { access, attempt });
     }

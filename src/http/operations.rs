@@ -14,8 +14,8 @@ use crate::domain::budget::cost_of;
 use crate::executor::mcp::ServerState as UpstreamState;
 use crate::hooks::HookOutcome;
 use crate::store::StoreError;
-use crate::telemetry::Metrics;
 use crate::store::workers::QueueLoad;
+use crate::telemetry::Metrics;
 use crate::telemetry::metrics::{BudgetGauges, QueueGauges, UpstreamStatus, process};
 
 /// Timeout of the database check.
@@ -119,7 +119,11 @@ async fn queue_gauges(state: &Shared) -> Result<Vec<QueueGauges>, StoreError> {
         gauges.push(QueueGauges { tenant: key.0, queue: key.1, values });
     }
     let idle = workers.into_iter();
-    gauges.extend(idle.map(|((tenant, queue), count)| QueueGauges { tenant, queue, values: [0.0, 0.0, 0.0, count as f64] }));
+    gauges.extend(idle.map(|((tenant, queue), count)| QueueGauges {
+        tenant,
+        queue,
+        values: [0.0, 0.0, 0.0, count as f64],
+    }));
     Ok(gauges)
 }
 

@@ -72,8 +72,22 @@ type Row = (
 );
 
 fn decode(row: Row) -> Result<StoredKey, StoreError> {
-    let (id, tenant, name, prefix, hash, scopes, tools, queues, rate, concurrency, created_at, expires_at, revoked_at, used) =
-        row;
+    let (
+        id,
+        tenant,
+        name,
+        prefix,
+        hash,
+        scopes,
+        tools,
+        queues,
+        rate,
+        concurrency,
+        created_at,
+        expires_at,
+        revoked_at,
+        used,
+    ) = row;
     let corrupt = |what: &str| StoreError::Corrupt(format!("key {id}: {what}"));
     let bound = |number: Option<i64>| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     Ok(StoredKey {
@@ -169,9 +183,8 @@ impl Stores {
     pub async fn insert_key(&self, key: &StoredKey) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO api_keys (id, tenant, name, prefix, hash, scopes, tools, queues, rate, \
             concurrency, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
-        let text = |globs: &[String]| {
-            serde_json::to_string(globs).map_err(|error| StoreError::Corrupt(error.to_string()))
-        };
+        let text =
+            |globs: &[String]| serde_json::to_string(globs).map_err(|error| StoreError::Corrupt(error.to_string()));
         let (tools, queues) = (text(&key.tools)?, text(&key.queues)?);
         let inserted = self.db.transaction(async |transaction| {
             transaction.query(BUMP).execute().await?;

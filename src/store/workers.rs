@@ -166,7 +166,8 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn withdraw_waiting(&self, call: Uuid, attempt: u32) -> Result<bool, StoreError> {
-        const SQL: &str = "DELETE FROM worker_calls WHERE call_id = $1 AND attempt = $2 AND state = 0 RETURNING call_id";
+        const SQL: &str =
+            "DELETE FROM worker_calls WHERE call_id = $1 AND attempt = $2 AND state = 0 RETURNING call_id";
         let deleted: Option<(Uuid,)> = self.db.write(SQL).bind(call).bind(number(attempt)).optional().await?;
         Ok(deleted.is_some())
     }
@@ -203,7 +204,8 @@ impl Stores {
             let page: Vec<Uuid> = self.db.read(LOOK).bind(after).column().await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = *last;
-            let query = self.db.read("SELECT id FROM tool_calls WHERE status > 1 AND ").push_calls(["shard", "id"], &page);
+            let query =
+                self.db.read("SELECT id FROM tool_calls WHERE status > 1 AND ").push_calls(["shard", "id"], &page);
             let ended: Vec<Uuid> = query.uncached().column().await?;
             if !ended.is_empty() {
                 let query = self.db.write("DELETE FROM worker_calls WHERE call_id IN ").push_list(&ended);
@@ -218,7 +220,8 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn expire_lease(&self, call: Uuid, attempt: u32, then: AfterLease) -> Result<bool, StoreError> {
         let now = now_of(&self.db);
-        let expired = format!("WHERE call_id = $1 AND attempt = $2 AND state = 1 AND lease_until <= {now} RETURNING call_id");
+        let expired =
+            format!("WHERE call_id = $1 AND attempt = $2 AND state = 1 AND lease_until <= {now} RETURNING call_id");
         let sql = match then {
             AfterLease::End => format!("DELETE FROM worker_calls {expired}"),
             AfterLease::OfferAgain => format!(
@@ -324,8 +327,13 @@ impl Stores {
         if gone.is_empty() {
             return Ok(NotHeld::default());
         }
-        let query = self.db.read("SELECT id FROM tool_calls WHERE status = ").push_bind(codec::status_number(Status::Error));
-        let query = query.push(" AND code = ").push_bind(codec::code_number(Code::Cancelled)).push(" AND tenant = ").push_bind(tenant);
+        let query =
+            self.db.read("SELECT id FROM tool_calls WHERE status = ").push_bind(codec::status_number(Status::Error));
+        let query = query
+            .push(" AND code = ")
+            .push_bind(codec::code_number(Code::Cancelled))
+            .push(" AND tenant = ")
+            .push_bind(tenant);
         let ended: Vec<Uuid> = query.push(" AND ").push_calls(["shard", "id"], &gone).uncached().column().await?;
         let (cancelled, lost) = gone.into_iter().partition(|call| ended.contains(call));
         Ok(NotHeld { cancelled, lost })

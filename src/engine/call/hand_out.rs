@@ -157,7 +157,31 @@ impl<'a> HandOut<'a> {
         }
     }
 
+    /// Offers an attempt and waits until a worker has it. A result that a worker has posted before an interruption counts.
     async fn offer_and_wait(
+        &self,
+        job: &mut Ongoing,
+        entry: &Entry,
+        spec: &WorkerSpec,
+        attempt: u32,
+    ) -> Result<(), RunExit> {
+        match self.wait_for_worker(job, entry, spec, attempt).await {
+            Err(RunExit::Settle(outcome)) => loop {
+                match self.stores.withdraw_unanswered(job.call.id, self.node).await {
+                    Ok(true) => return Err(RunExit::Settle(outcome)),
+                    Ok(false) => return Ok(()),
+                    Err(error) => tracing::debug!(id = %job.call.id, %error, "cannot take back an offer"),
+                }
+                let paused = Race::against_stop(self.waiter.shutdown).run(tokio::time::sleep(RETRY_AFTER));
+                if paused.await.is_err() {
+                    return Err(RunExit::LeaveQueued);
+                }
+            },
+            waited => waited,
+        }
+    }
+
+    async fn wait_for_worker(
         &self,
         job: &mut Ongoing,
         entry: &Entry,
@@ -198,11 +222,7 @@ impl<'a> HandOut<'a> {
                         return Err(Failure::no_worker(&entry.name, &offer.queue, limit_ms).into());
                     }
                 }
-                Err(interrupt) => {
-                    // If the database fails, the row is deleted after the end of the call.
-                    let is_open = self.stores.withdraw_unanswered(offer.call, self.node).await.unwrap_or(true);
-                    return if is_open { Err(interrupt.into()) } else { Ok(()) };
-                }
+                Err(interrupt) => return Err(interrupt.into()),
             }
             let read = || self.stores.offer_of(offer.call);
             // Only this node deletes the row, unless another one has adopted the call.

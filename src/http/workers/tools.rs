@@ -13,7 +13,7 @@ use crate::domain::{ToolDefinition, decode, tool};
 use crate::registry::checked;
 use crate::registry::fetched::FetchedDefinition;
 use crate::registry::listed::{ListedTool, ToolView};
-use crate::store::tools::{Precondition, ToolWrite};
+use crate::store::tools::{Precondition, StoredTool, ToolWrite};
 use crate::store::workers::Seen;
 
 /// Maximum number of tools of one worker.
@@ -117,12 +117,16 @@ async fn register(
 ) -> HttpResult<()> {
     let registry = state.engine.registry();
     for _ in 0..ATTEMPTS {
+        let names: Vec<&str> = compiled.iter().map(|(definition, _)| definition.name.as_str()).collect();
+        let stored = if names.is_empty() { Vec::new() } else { access.store().tools_named(&names).await? };
         let mut writes = Vec::new();
         for (definition, fetched) in compiled {
-            writes.extend(write_of(state, access, queue, definition, fetched)?);
+            let known = stored.iter().find(|tool| tool.name == definition.name);
+            writes.extend(write_of(known, queue, definition, fetched)?);
         }
         if writes.is_empty() {
-            return Ok(());
+            // Another node may have registered them just now.
+            return Ok(registry.reload(access.store()).await?);
         }
         match access.store().put_tools(writes, state.clock.now()).await? {
             Some(commit) => return Ok(registry.apply(access.store(), commit).await?),
@@ -135,27 +139,22 @@ async fn register(
 
 /// Returns the write that registers a tool; `None` if it is registered with this definition.
 fn write_of(
-    state: &AppState,
-    access: &Access,
+    known: Option<&StoredTool>,
     queue: &str,
     definition: &ToolDefinition,
     fetched: &FetchedDefinition,
 ) -> HttpResult<Option<ToolWrite>> {
-    let expected = match state.engine.registry().registered(access.tenant(), &definition.name) {
-        None => Precondition::Absent,
-        Some(registered) => {
-            let known = registered.entry().ok();
-            let own = known.as_ref().map(|entry| &*entry.definition);
-            if own.is_some_and(|own| own == definition) {
-                return Ok(None);
-            }
-            if own.is_some_and(|own| own.worker().is_none_or(|spec| spec.queue != queue)) {
-                let name = &definition.name;
-                let detail = format!("the tool \"{name}\" is registered and is not of the queue \"{queue}\"; delete it first");
-                return Err(Problem::conflict("TOOL_EXISTS", detail));
-            }
-            Precondition::Revision(registered.made.revision)
-        }
-    };
-    checked::write_of(definition, fetched, expected).map(Some).map_err(|_| Problem::internal())
+    let expected = known.map_or(Precondition::Absent, |known| Precondition::Revision(known.revision));
+    let write = checked::write_of(definition, fetched, expected).map_err(|_| Problem::internal())?;
+    let Some(known) = known else { return Ok(Some(write)) };
+    if known.definition == write.definition {
+        return Ok(None);
+    }
+    let executor = serde_json::from_str::<Value>(&known.definition).unwrap_or_default()["executor"].take();
+    if executor["type"] != "worker" || executor["queue"] != queue {
+        let name = &definition.name;
+        let detail = format!("the tool \"{name}\" is registered and is not of the queue \"{queue}\"; delete it first");
+        return Err(Problem::conflict("TOOL_EXISTS", detail));
+    }
+    Ok(Some(write))
 }

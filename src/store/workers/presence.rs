@@ -55,7 +55,8 @@ impl Stores {
     pub async fn note_workers(&self, seen: &[Seen]) -> Result<(), StoreError> {
         let now = now_of(&self.db);
         for page in seen.chunks(PAGE) {
-            let mut query = self.db.write("INSERT INTO workers AS w (tenant, queue, worker, sdk, last_seen_at) VALUES ");
+            let mut query =
+                self.db.write("INSERT INTO workers AS w (tenant, queue, worker, sdk, last_seen_at) VALUES ");
             for (index, Seen { tenant, queue, worker, sdk }) in page.iter().enumerate() {
                 query = query.push(if index == 0 { "(" } else { ", (" }).push_bind(tenant).push(", ");
                 query = query.push_bind(&**queue).push(", ").push_bind(&**worker).push(", ");
@@ -75,7 +76,8 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn workers(&self, tenant: &Tenant) -> Result<Vec<WorkerRow>, StoreError> {
-        const SQL: &str = "SELECT queue, worker, sdk, last_seen_at FROM workers WHERE tenant = $1 ORDER BY queue, worker";
+        const SQL: &str =
+            "SELECT queue, worker, sdk, last_seen_at FROM workers WHERE tenant = $1 ORDER BY queue, worker";
         let rows: Vec<(String, String, Option<String>, i64)> = self.db.read(SQL).bind(tenant).all().await?;
         let row = |(queue, worker, sdk, seen): (String, String, Option<String>, i64)| WorkerRow {
             queue,

@@ -55,7 +55,11 @@ mod tests {
     #[test]
     fn empty_queue_has_gauges_of_zero() {
         let metrics = Metrics::default();
-        metrics.set_queues(&[QueueGauges { tenant: "default".into(), queue: "q".into(), values: [3.0, 2.0, 1.5, 4.0] }]);
+        metrics.set_queues(&[QueueGauges {
+            tenant: "default".into(),
+            queue: "q".into(),
+            values: [3.0, 2.0, 1.5, 4.0],
+        }]);
         let line = |name: &str, value: &str| format!(r#"{name}{{tenant="default",queue="q"}} {value}"#);
         for (name, value) in [("toolpost_worker_queue_oldest_seconds", "1.5"), ("toolpost_workers", "4")] {
             assert!(metrics.render().contains(&line(name, value)), "{}", metrics.render());

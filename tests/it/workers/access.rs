@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{called, claim_now, claim_with, finish, tool};
+use super::{called, claim_now, claim_one, claim_with, finish, heartbeat, tool};
 use crate::support::calls::id_of;
 use crate::support::shapes::succeeded;
 use crate::support::{App, Backend, Client};
@@ -22,7 +22,7 @@ on_both_databases!(
         others.post("/workers/q/heartbeat", &json!({"worker": "w", "calls": []})).await.problem(403);
         let worker = client(&admin, json!({"scopes": ["work"]})).await;
         let id = called(&others, json!({})).await;
-        let call = super::claim_one(&worker, "w").await;
+        let call = claim_one(&worker, "w").await;
         // Its token is enough for the result.
         finish(&app, &call, &json!("ok")).await;
         assert_eq!(succeeded(&others.ended(&id).await), "ok");
@@ -53,7 +53,7 @@ on_both_databases!(
                 assert_eq!(crate::support::client::send(request).await.status, status, "{queue} {path}");
             }
         }
-        super::claim_now(&admin, "other").await;
+        claim_now(&admin, "other").await;
         let listed = worker.get("/workers").await.ok();
         let queues: Vec<&Value> = listed["queues"].as_array().unwrap().iter().map(|queue| &queue["queue"]).collect();
         assert_eq!(queues, [&json!("eu-1"), &json!("mail")]);
@@ -72,14 +72,13 @@ on_both_databases!(
         let admin = client(&app, json!({"scopes": ["admin"]})).await;
         tool(&admin, json!({})).await;
         tool(&admin, json!({"name": "u"})).await;
-        let (of_t, of_u) = (called(&admin, json!({})).await, {
-            admin.accepted(json!({"name": "u", "wait": "accepted"})).await
-        });
+        let (of_t, of_u) =
+            (called(&admin, json!({})).await, { admin.accepted(json!({"name": "u", "wait": "accepted"})).await });
         let worker = client(&admin, json!({"scopes": ["work"], "tools": ["u*"]})).await;
-        let call = super::claim_one(&worker, "w").await;
+        let call = claim_one(&worker, "w").await;
         assert_eq!((id_of(&call), &call["name"]), (of_u, &json!("u")));
         assert!(claim_now(&worker, "w").await.is_empty());
-        assert_eq!(id_of(&super::claim_one(&admin, "w").await), of_t);
+        assert_eq!(id_of(&claim_one(&admin, "w").await), of_t);
     }
 );
 
@@ -91,10 +90,10 @@ on_both_databases!(
         tool(&admin, json!({})).await;
         let id = called(&admin, json!({})).await;
         assert!(claim_now(&other, "w").await.is_empty());
-        let call = super::claim_one(&admin, "w").await;
+        let call = claim_one(&admin, "w").await;
         assert_eq!(id_of(&call), id);
-        assert_eq!(super::heartbeat(&other, "w", &[&call]).await["lost"], json!([id]));
-        assert_eq!(super::heartbeat(&admin, "w", &[&call]).await["lost"], json!([]));
+        assert_eq!(heartbeat(&other, "w", &[&call]).await["lost"], json!([id]));
+        assert_eq!(heartbeat(&admin, "w", &[&call]).await["lost"], json!([]));
         let listed = other.get("/workers").await.ok();
         assert_eq!(listed["queues"], json!([{"queue": "q", "waiting": 0, "running": 0, "oldest_ms": null}]));
     }

@@ -25,7 +25,10 @@ on_both_databases!(
             call
         };
         assert_eq!(agent(call.clone()), agent(expected));
-        assert_eq!(post(&app, &call, "progress", &json!({"tip": "half", "progress": {"current": 1, "total": 2}})).await.status, 202);
+        assert_eq!(
+            post(&app, &call, "progress", &json!({"tip": "half", "progress": {"current": 1, "total": 2}})).await.status,
+            202
+        );
         eventually("the report", async || (app.stored(&id_of(&call)).await["tip"] == "half").then_some(())).await;
         finish(&app, &call, &json!({"output": "Sunny", "details": {"x": 1}})).await;
         let ended = calling.await.unwrap().ok();
@@ -127,7 +130,8 @@ on_both_databases!(
         assert_counts(&app.stats("t").await, json!({"execution_count": 0, "rejected_count": 1}));
         assert!(claim_now(&app, "w").await.is_empty());
         // The default applies to tools without a limit of their own.
-        let definition = json!({"name": "u", "input_schema": {"type": "object"}, "executor": {"type": "worker", "queue": "q"}});
+        let definition =
+            json!({"name": "u", "input_schema": {"type": "object"}, "executor": {"type": "worker", "queue": "q"}});
         app.register(definition).await;
         let id = app.accepted(json!({"name": "u", "wait": "accepted"})).await;
         assert_eq!(app.stored(&id).await["limits"]["queue_timeout_ms"], 60_000);
@@ -137,10 +141,12 @@ on_both_databases!(
 on_both_databases!(
     async fn a_batch_is_shared_by_waiting_workers(backend: Backend) {
         let app = service(backend, json!({})).await;
-        let waiting: Vec<_> = ["a", "b"].map(|worker| {
-            let app = (*app).clone();
-            tokio::spawn(async move { claim(&app, worker, 64).await })
-        }).into();
+        let waiting: Vec<_> = ["a", "b"]
+            .map(|worker| {
+                let app = (*app).clone();
+                tokio::spawn(async move { claim(&app, worker, 64).await })
+            })
+            .into();
         let calls: Vec<Value> = (0..4).map(|n| json!({"name": "t", "arguments": {"n": n}})).collect();
         let batch = app.posted(json!({"calls": calls, "mode": "parallel"}));
         let mut done = 0;
@@ -199,11 +205,13 @@ on_both_databases!(
 on_both_databases!(
     async fn streamed_arguments_and_hooks_reach_the_worker(backend: Backend) {
         let app = service(backend, json!({})).await;
-        let open = app.post("/tool-calls", &json!({"id": "c", "name": "t", "partial": true, "arguments": "{\"a\":"})).await;
+        let open =
+            app.post("/tool-calls", &json!({"id": "c", "name": "t", "partial": true, "arguments": "{\"a\":"})).await;
         assert_eq!(open.status, 202);
         let id = id_of(&open.json);
         let request = app.request(reqwest::Method::PATCH, &format!("/tool-calls/{id}/arguments"));
-        crate::support::client::send(request.json(&json!({"delta": "1}", "seq": 1, "final": true}))).await.ok();
+        let last = crate::support::client::send(request.json(&json!({"delta": "1}", "seq": 1, "final": true}))).await;
+        assert_eq!(last.status, 202, "{}", last.text());
         let call = claim_one(&app, "w").await;
         assert_eq!((id_of(&call), &call["arguments"]), (id, &json!({"a": 1})));
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{answer, brief_idempotent, called, claim_one, claim_with, finish, heartbeat, tool};
+use super::{answer, brief, brief_idempotent, called, claim_one, claim_with, finish, heartbeat, tool};
 use crate::support::calls::{assert_counts, id_of};
 use crate::support::killable::Killable;
 use crate::support::shapes::{failed, succeeded};
@@ -31,7 +31,7 @@ on_both_databases!(
 
 on_both_databases!(
     async fn a_lease_that_expires_meanwhile_is_noticed_after_the_restart(backend: Backend) {
-        for (more, attempts) in [(brief_idempotent(), 2), (json!({"executor": super::brief()}), 1)] {
+        for (more, attempts) in [(brief_idempotent(), 2), (json!({"executor": brief()}), 1)] {
             let mut node = Node::start(backend, &[]).await;
             tool(&node, more).await;
             let id = called(&node, json!({})).await;
@@ -105,8 +105,18 @@ async fn work(client: crate::support::Client, stop: tokio_util::sync::Cancellati
 on_both_databases!(
     async fn a_service_that_dies_between_its_writes_gives_each_attempt_once(backend: Backend) {
         const POINTS: [&str; 12] = [
-            "BeforeOffer", "AfterOffer", "BeforeClaim", "AfterClaim", "BeforeAnswer", "AfterAnswer", "BeforeAccept",
-            "AfterAccept", "BeforeRun", "AfterRun", "BeforeSettle", "AfterSettle",
+            "BeforeOffer",
+            "AfterOffer",
+            "BeforeClaim",
+            "AfterClaim",
+            "BeforeAnswer",
+            "AfterAnswer",
+            "BeforeAccept",
+            "AfterAccept",
+            "BeforeRun",
+            "AfterRun",
+            "BeforeSettle",
+            "AfterSettle",
         ];
         let database = Database::fresh(backend).await;
         let settings = [("TOOLPOST__NODE__HEARTBEAT_MS", "100"), ("TOOLPOST__NODE__LEASE_MS", "1000")];
@@ -124,7 +134,7 @@ on_both_databases!(
                 while !stop.is_cancelled() {
                     let body = json!({"name": "t", "wait": "accepted"});
                     let sent = client.request(reqwest::Method::POST, "/tool-calls").json(&body).send().await;
-                    let pause = if sent.is_ok() { 5 } else { 20 };
+                    let pause = if sent.is_ok() { 25 } else { 50 };
                     tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
                 }
             })

@@ -77,7 +77,8 @@ on_both_databases!(
 
 on_both_databases!(
     async fn a_lost_call_that_nobody_takes_ends(backend: Backend) {
-        let more = json!({"executor": brief(), "annotations": {"idempotent": true}, "limits": {"queue_timeout_ms": 500}});
+        let more =
+            json!({"executor": brief(), "annotations": {"idempotent": true}, "limits": {"queue_timeout_ms": 500}});
         let app = service(backend, more).await;
         let id = called(&app, json!({})).await;
         claim_one(&app, "frozen").await;
@@ -88,8 +89,12 @@ on_both_databases!(
 
 on_both_databases!(
     async fn a_timeout_takes_the_call_from_its_worker(backend: Backend) {
-        let app = service(backend, json!({"annotations": {"idempotent": true}, "limits": {"timeout_ms": 300},
-            "retry": {"max_attempts": 2, "initial_backoff_ms": 1}})).await;
+        let app = service(
+            backend,
+            json!({"annotations": {"idempotent": true}, "limits": {"timeout_ms": 300},
+            "retry": {"max_attempts": 2, "initial_backoff_ms": 1}}),
+        )
+        .await;
         let id = called(&app, json!({})).await;
         let first = claim_one(&app, "slow").await;
         let second = claim_one(&app, "quick").await;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{called, claim_with, finish, service};
+use super::{answer, called, claim_one, claim_with, finish, service};
 use crate::support::Backend;
 use crate::support::calls::assert_counts;
 use crate::support::shapes::succeeded;
@@ -56,7 +56,10 @@ on_both_databases!(
         }
         assert_eq!(given.len(), CALLS);
         assert!(given.values().all(|times| *times == 1), "{given:?}");
-        assert_counts(&app.stats("t").await, json!({"execution_count": CALLS, "success_count": CALLS, "retry_count": 0}));
+        assert_counts(
+            &app.stats("t").await,
+            json!({"execution_count": CALLS, "success_count": CALLS, "retry_count": 0}),
+        );
     }
 );
 
@@ -65,10 +68,10 @@ on_both_databases!(
         let app = service(backend, json!({})).await;
         for _ in 0..10 {
             let id = called(&app, json!({})).await;
-            let call = super::claim_one(&app, "w").await;
+            let call = claim_one(&app, "w").await;
             let post = |result: &'static str| {
                 let (app, call) = ((*app).clone(), call.clone());
-                tokio::spawn(async move { super::answer(&app, &call, &json!(result)).await })
+                tokio::spawn(async move { answer(&app, &call, &json!(result)).await })
             };
             let (one, other) = (post("one"), post("other"));
             let ignored = (one.await.unwrap(), other.await.unwrap());
@@ -88,10 +91,10 @@ on_both_databases!(
         let app = service(backend, json!({})).await;
         for _ in 0..10 {
             let id = called(&app, json!({})).await;
-            let call = super::claim_one(&app, "w").await;
+            let call = claim_one(&app, "w").await;
             let posting = {
                 let (app, call) = ((*app).clone(), call.clone());
-                tokio::spawn(async move { super::answer(&app, &call, &json!("done")).await })
+                tokio::spawn(async move { answer(&app, &call, &json!("done")).await })
             };
             app.cancel(&id).await;
             let ignored = posting.await.unwrap();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
-use super::{answer, called, claim, claim_one, claim_with, finish, heartbeat, post, tool};
+use super::{answer, brief_idempotent, called, claim, claim_one, claim_with, finish, heartbeat, post, tool};
 use crate::nodes::pair;
 use crate::support::calls::id_of;
 use crate::support::shapes::{failed, succeeded};
@@ -104,7 +104,7 @@ async fn calls_of_a_killed_node_stay_with_their_workers() {
 async fn a_node_that_was_frozen_gives_nothing_twice() {
     let one = Node::start(Backend::Postgres, &[]).await;
     let other = one.second().await;
-    tool(&one, super::brief_idempotent()).await;
+    tool(&one, brief_idempotent()).await;
     let id = called(&one, json!({})).await;
     let first = claim_one(&other, "w1").await;
     one.in_phase(&id, "external").await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{claim_one, claim_with, finish};
+use super::{claim_one, claim_with, finish, tool};
 use crate::support::shapes::succeeded;
 use crate::support::{App, Backend, Client, Options, Response, eventually};
 
@@ -66,7 +66,9 @@ on_both_databases!(
         let offers: Vec<_> = (0..8)
             .map(|n| {
                 let app = (*app).clone();
-                tokio::spawn(async move { offer(&app, &format!("w{n}"), json!([definition("a"), definition("b")])).await })
+                tokio::spawn(
+                    async move { offer(&app, &format!("w{n}"), json!([definition("a"), definition("b")])).await },
+                )
             })
             .collect();
         for offer in offers {
@@ -86,7 +88,7 @@ on_both_databases!(
         let app = forgetful(backend).await;
         offer(&app, "gone", json!([definition("a"), definition("b")])).await.ok();
         offer(&app, "here", json!([definition("b")])).await.ok();
-        super::tool(&app, json!({})).await;
+        tool(&app, json!({})).await;
         // A worker that waits is not gone.
         let waiting = {
             let app = (*app).clone();
