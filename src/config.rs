@@ -13,11 +13,13 @@ pub use crate::domain::secret::SecretString;
 use crate::domain::tenant::TenantLimits;
 use crate::domain::{HookDefinition, NameSeparator};
 
+mod calls;
 pub mod limits;
 pub mod reference;
 mod server;
 mod tools;
 
+pub use calls::{ApprovalConfig, WorkersConfig};
 pub use server::{ForwardedHeader, Server};
 pub use tools::{EgressConfig, ProcessConfig, ToolLimit, Tools, WebFetchMode, WorkspaceConfig};
 
@@ -27,9 +29,6 @@ pub const DEFAULTS: &str = include_str!("defaults.toml");
 /// The minimum retention. Idempotency keys are valid for one day, and callbacks are retried slightly longer; both need
 /// their calls.
 const MIN_RETENTION_MS: u64 = 2 * 24 * 60 * 60 * 1000;
-
-/// The minimum time after which the tools of a worker that is gone are removed.
-const MIN_FORGET_MS: u64 = 1000;
 
 /// All settings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -178,35 +177,6 @@ pub struct StreamsConfig {
 pub struct RegistryConfig {
     /// Maximum memory of compiled tools and rendered lists in bytes; 0 disables the limit.
     pub compiled_bytes: usize,
-}
-
-/// Settings of approvals.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApprovalConfig {
-    /// Whether the key or subject that made a call may approve it.
-    pub allow_self: bool,
-    /// URL that receives `approval.requested` and `approval.decided`; empty for none.
-    pub notify_url: String,
-}
-
-/// Settings of worker programs.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WorkersConfig {
-    /// Time after which the tools of a worker that is gone are removed; 0 keeps them.
-    #[serde(deserialize_with = "forget_after")]
-    pub forget_ms: u64,
-}
-
-fn forget_after<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    match u64::deserialize(deserializer)? {
-        short if (1..MIN_FORGET_MS).contains(&short) => {
-            let message = format!("{short} ms is too short: use at least {MIN_FORGET_MS}, or 0 to keep tools");
-            Err(serde::de::Error::custom(message))
-        }
-        enough => Ok(enough),
-    }
 }
 
 /// Settings of the result cache.

@@ -53,6 +53,7 @@ mod submission;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod worker_reports;
 mod workers;
 
 pub use admission::AdmissionControl;
@@ -76,7 +77,6 @@ pub use submission::{KeyedError, Mode, Submission, SubmitError, Wait};
 pub use submit::Keyed;
 pub use workers::{ClaimError, ClaimRequest, ClaimedCall, WorkerRules, Workers};
 
-use approval_notices::ApprovalNotices;
 use argument_chunks::ChunkReceiver;
 use call::cached::Results;
 use call::interrupt::Shutdown;
@@ -188,26 +188,6 @@ impl Engine {
     /// Returns this node's table of paused tools.
     pub fn pauses(&self) -> &Pauses {
         &self.pauses
-    }
-
-    /// Returns the interface for decisions about calls that wait for approval.
-    pub fn approvals(&self) -> Approvals<'_> {
-        let Self { registry, stores, clock, ids, inbox, settings, .. } = self;
-        Approvals {
-            registry,
-            stores,
-            clock,
-            ids,
-            inbox,
-            policies: &settings.policies,
-            notices: self.approval_notices(),
-            allows_self: settings.allows_self_approval,
-        }
-    }
-
-    fn approval_notices(&self) -> ApprovalNotices<'_> {
-        let Self { ids, clock, settings: Settings { approvals_url, callbacks_kick, .. }, .. } = self;
-        ApprovalNotices { ids, clock, url: approvals_url.as_ref(), callbacks_kick }
     }
 
     fn shared_pauses(&self) -> SharedPauses<'_> {
@@ -335,21 +315,6 @@ impl Engine {
     pub fn control(&self) -> ControlPlane<'_> {
         let Self { registry, stores, ids, live, inbox, offers, settings, .. } = self;
         ControlPlane { registry, stores, ids, node: &settings.node, live, inbox, offers }
-    }
-
-    /// Returns the interface of worker programs.
-    pub fn workers(self: &Arc<Self>) -> Workers<'_> {
-        Workers { engine: self }
-    }
-
-    /// Returns a future that gives calls to workers until `stop` fires. It receives signals from now on.
-    pub fn serve_workers(
-        self: &Arc<Self>,
-        rules: WorkerRules,
-        stop: CancellationToken,
-    ) -> impl Future<Output = ()> + use<> {
-        let work = self.stores.signals().work();
-        workers::serve(self.clone(), rules, work, stop)
     }
 
     /// Returns the notices between this node and the others.

@@ -297,7 +297,7 @@ impl Failure {
     #[must_use]
     pub fn no_worker(name: &str, queue: &str, after_ms: u64) -> Self {
         let details = serde_json::json!({ "queue": queue, "clock": "queue_timeout_ms", "after_ms": after_ms });
-        let rest = format!(": nobody fetched it from the queue \"{queue}\" within {after_ms}ms");
+        let rest = format!(": no worker fetched it from the queue \"{queue}\" within {after_ms}ms");
         let failure = Self::explained(Code::NoWorker, format!("No worker took tool \"{name}\" in time"), &rest);
         failure.with_details(details).retryable(None)
     }

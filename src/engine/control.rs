@@ -17,7 +17,6 @@ use super::live::{CallHandle, LiveCalls, accepts_posted_result};
 use super::offers::Offers;
 use crate::domain::{Call, IdGenerator, Phase, Status, Tenant, ToolOutput};
 use crate::executor::report::Report;
-use crate::fault::{self, Point};
 use crate::formats::stream::partial::LIMIT;
 use crate::registry::{Entry, Registry};
 use crate::store::{StoreError, Stores};
@@ -133,7 +132,7 @@ impl ControlPlane<'_> {
     }
 
     /// Signals a stored message to the node that owns the call, unless it is this one.
-    fn signal(&self, id: Uuid) {
+    pub(super) fn signal(&self, id: Uuid) {
         if self.live.get(id).is_none() {
             self.stores.signals().notify_inbox(id);
         }
@@ -221,46 +220,6 @@ impl ControlPlane<'_> {
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
-    }
-
-    /// Delivers a report of a worker about its attempt of a call.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn report_of_worker(
-        &self,
-        (id, attempt): (Uuid, u32),
-        report: Report,
-        value: Value,
-    ) -> Result<ControlOutcome, StoreError> {
-        if self.stores.is_claimed(id, attempt).await? {
-            return self.report(id, report, value).await;
-        }
-        let is_known = self.owner_of(id).await?.is_some();
-        Ok(if is_known { ControlOutcome::TooLate } else { ControlOutcome::NoSuchCall })
-    }
-
-    /// Delivers the result of a worker for its attempt of a call. It counts only if the worker still has the call.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn answer_of_worker(
-        &self,
-        (id, attempt): (Uuid, u32),
-        answer: ToolOutput,
-    ) -> Result<ControlOutcome, StoreError> {
-        let message = ControlMessage::Result { answer: answer.into() }.message(id)?;
-        fault::pass(Point::BeforeAnswer);
-        let is_stored = self.stores.answer_offer(attempt, self.ids.next(), &message).await?;
-        fault::pass(Point::AfterAnswer);
-        if !is_stored {
-            let is_known = self.owner_of(id).await?.is_some();
-            return Ok(if is_known { ControlOutcome::TooLate } else { ControlOutcome::NoSuchCall });
-        }
-        self.inbox.process_messages_of(id).await;
-        self.offers.wake(id);
-        self.signal(id);
-        Ok(ControlOutcome::Delivered)
     }
 
     /// Delivers a chunk of the streamed arguments of a tenant's call, to whichever node runs the call. Waits until complete

@@ -21,8 +21,7 @@ mod give;
 mod presence;
 
 pub(super) use claims::Claims;
-pub use claims::{ClaimError, ClaimRequest};
-pub use give::ClaimedCall;
+pub use claims::{ClaimError, ClaimRequest, ClaimedCall};
 pub(super) use presence::Presence;
 
 /// Interval between two records of the workers that were seen.
@@ -30,7 +29,7 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval between two deletions of workers that are gone.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
 
-/// How this node serves workers.
+/// The rules by which a node serves workers.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerRules {
     /// The interval between two looks at the queues that workers wait for, in case a signal was lost; `None` if no other
@@ -98,6 +97,23 @@ impl Workers<'_> {
     fn see(&self, tenant: &Tenant, queue: &Arc<str>, worker: &Arc<str>, sdk: Option<Arc<str>>) {
         let (queue, worker) = (queue.clone(), worker.clone());
         self.engine.presence.see(Seen { tenant: tenant.clone(), queue, worker, sdk });
+    }
+}
+
+impl Engine {
+    /// Returns the interface of worker programs.
+    pub fn workers(self: &Arc<Self>) -> Workers<'_> {
+        Workers { engine: self }
+    }
+
+    /// Returns a future that gives calls to workers until `stop` fires. It receives signals from now on.
+    pub fn serve_workers(
+        self: &Arc<Self>,
+        rules: WorkerRules,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + use<> {
+        let work = self.stores.signals().work();
+        serve(self.clone(), rules, work, stop)
     }
 }
 

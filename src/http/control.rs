@@ -159,7 +159,7 @@ async fn read_output(headers: &HeaderMap, body: Body, state: &AppState) -> HttpR
     Err(Problem::not_json(&media_type))
 }
 
-/// Who sends a report or a result.
+/// The sender of a report or a result.
 struct Sender {
     access: Access,
     /// The attempt of a worker.

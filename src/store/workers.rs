@@ -19,7 +19,7 @@ mod presence;
 pub use listing::QueueLoad;
 pub use presence::{OfferedTool, Seen, WorkerRow};
 
-/// The state of a row: nobody has the call.
+/// The state of a row: no worker has the call.
 const WAITING: i16 = 0;
 /// The state of a row: a worker has the call. A further one, 2, says that the result is stored.
 const CLAIMED: i16 = 1;
@@ -43,10 +43,10 @@ pub struct Offer {
     pub lease_ms: u64,
 }
 
-/// Who has an offered call.
+/// The holder of an offered call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferState {
-    /// Nobody.
+    /// No worker.
     Waiting,
     /// A worker, for this time without a heartbeat. The time is zero once the lease has expired.
     Claimed {
@@ -55,7 +55,7 @@ pub enum OfferState {
         /// The time since the claim.
         since: Duration,
     },
-    /// Nobody: its result is stored.
+    /// No worker: its result is stored.
     Answered,
 }
 
@@ -70,7 +70,7 @@ pub struct StoredOffer {
     pub age: Duration,
 }
 
-/// What becomes of a call whose lease has expired.
+/// The fate of a call whose lease has expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterLease {
     /// It is offered again as the next attempt.

@@ -44,7 +44,7 @@ pub(super) struct HandOut<'a> {
     pub hooks: &'a Hooks,
 }
 
-/// What a claimed call does next.
+/// The state of an attempt that a worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claimed {
     /// The start of the attempt is not recorded.

