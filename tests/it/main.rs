@@ -92,4 +92,5 @@ mod upgrade;
 mod upstreams;
 mod validation;
 mod wire;
+mod workers;
 mod workspace;
