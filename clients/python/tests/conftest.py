@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -66,6 +67,14 @@ class Service:
         command = [str(PROGRAM), "keys", "create", "--database-url", self.database, *options]
         run = subprocess.run(command, check=True, capture_output=True, text=True, env=ENVIRONMENT)
         return run.stdout.split()[-1]
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Waits for a fact that nothing announces."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it does not come true"
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="session")

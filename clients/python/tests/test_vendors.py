@@ -136,7 +136,7 @@ async def test_streamed_response_runs_asynchronously(aclient: AsyncToolpost) -> 
 
 
 async def test_raw_stream_runs(aclient: AsyncToolpost) -> None:
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": []}},
         {"type": "content_block_start", "index": 0,
          "content_block": {"type": "tool_use", "id": "toolu_1", "name": "echo", "input": {}}},

@@ -63,6 +63,8 @@ class AsyncBase:
         *,
         params: Mapping[str, Any] | None = None,
         json: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
         timeout: float | httpx.Timeout | None = None,
     ) -> httpx.Response:
@@ -70,12 +72,14 @@ class AsyncBase:
 
         Requests that cannot have been accepted twice are retried.
         """
-        headers = dict(self._headers) | ({"idempotency-key": idempotency_key} if idempotency_key else {})
+        headers = {**self._headers, **(headers or {})}
+        headers |= {"idempotency-key": idempotency_key} if idempotency_key else {}
+        headers |= {"content-type": "application/json"} if content else {}
         for attempt in range(self.max_retries + 1):
             is_last = attempt == self.max_retries
             try:
                 response = await self._http.request(
-                    method, self.url + path, params=query(params or {}), json=json, headers=headers,
+                    method, self.url + path, params=query(params or {}), json=json, content=content, headers=headers,
                     timeout=timeout or self._timeout,
                 )
             except httpx.TransportError as error:
