@@ -5,9 +5,7 @@ from __future__ import annotations
 from toolpost import Toolpost
 
 from .conftest import echo_tool
-from .tools import DOT
 
-NAME = "shop.order"
 PROPERTIES = {"item": {"type": "string"}, "count": {"type": "integer"}}
 SCHEMA = {"type": "object", "properties": PROPERTIES, "required": ["item"], "additionalProperties": False}
 
@@ -21,9 +19,3 @@ def register(client: Toolpost, group: str) -> None:
         "name": f"{group}_wait", "description": "Waits.", "groups": [group],
         "executor": {"type": "builtin", "name": "wait"},
     })
-    client.register(echo_tool(f"{group}_image", groups=[group]))
-
-
-def image_arguments() -> dict[str, object]:
-    """Returns arguments that `echo` returns as an image is not possible: its result is data."""
-    return {"data": DOT.hex()}

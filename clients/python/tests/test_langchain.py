@@ -16,6 +16,7 @@ from toolpost import AsyncToolpost, Toolpost
 from toolpost.adapters.langchain import atoolpost_tools, toolpost_tools
 
 from . import adapters
+from .conftest import echo_tool
 
 
 def tool_call(name: str, arguments: dict[str, Any]) -> Any:
@@ -24,7 +25,8 @@ def tool_call(name: str, arguments: dict[str, Any]) -> Any:
 
 def graph(tools: list[Any], name: str, arguments: dict[str, Any]) -> Any:
     """Returns an agent whose model calls one tool and then ends."""
-    model = GenericFakeChatModel(messages=iter([AIMessage("", tool_calls=[tool_call(name, arguments)]), AIMessage("done")]))
+    answers = [AIMessage("", tool_calls=[tool_call(name, arguments)]), AIMessage("done")]
+    model = GenericFakeChatModel(messages=iter(answers), disable_streaming=True)
 
     async def call_model(state: MessagesState) -> Any:
         return {"messages": [await model.ainvoke(state["messages"])]}
@@ -52,6 +54,14 @@ def test_tool_is_invoked_without_a_graph(client: Toolpost, unique: str) -> None:
     assert isinstance(message, ToolMessage) and message.artifact["structured"] == {"item": "pen"}
     failed = tool.invoke(tool_call(tool.name, {"itm": "pen"}))
     assert failed.status == "error" and failed.content.startswith("Error: Invalid parameters")
+
+
+def test_arguments_may_have_any_name(client: Toolpost, unique: str) -> None:
+    names = ["self", "config", "run_manager", "name"]
+    client.register(echo_tool(unique, input_schema={"type": "object", "properties": {name: {} for name in names}}))
+    tool = next(tool for tool in toolpost_tools(client) if tool.name == unique)
+    message = tool.invoke(tool_call(unique, {name: name for name in names}))
+    assert message.artifact["structured"] == {name: name for name in names}
 
 
 async def test_graph_calls_the_tool_and_streams_progress(client: Toolpost, aclient: AsyncToolpost, unique: str) -> None:

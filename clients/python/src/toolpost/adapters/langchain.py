@@ -8,11 +8,11 @@ A tool that needs an approval calls LangGraph's `interrupt`: resume the graph wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from langchain_core.callbacks.manager import adispatch_custom_event
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, ToolException
+from langchain_core.tools import BaseTool, ToolException
 
 from ..models import StatusEvent, ToolCall
 from ._bridge import AnyClient, Bridge, RemoteTool, blocks, progress_data
@@ -60,17 +60,17 @@ async def atoolpost_tools(
     return [_tool(bridge, tool) for tool in await bridge.alist_tools(groups=groups, q=q)]
 
 
-class _ToolpostTool(StructuredTool):
+class _ToolpostTool(BaseTool):
     """A tool whose arguments may have any name: the service checks them, not a signature."""
 
     bridge: Any
     remote: Any
 
-    def _run(self, *args: Any, config: RunnableConfig, run_manager: Any = None, **arguments: Any) -> Any:
+    def _run(self, /, *args: Any, toolpost_config: RunnableConfig, **arguments: Any) -> Any:
         arguments, is_approved = self._asked(arguments)
         return _result(self.bridge.call_sync(self.remote.name, arguments, approved=is_approved))
 
-    async def _arun(self, *args: Any, config: RunnableConfig, run_manager: Any = None, **arguments: Any) -> Any:
+    async def _arun(self, /, *args: Any, toolpost_config: RunnableConfig, **arguments: Any) -> Any:
         arguments, is_approved = self._asked(arguments)
         write = _graph_writer()
 
@@ -79,7 +79,7 @@ class _ToolpostTool(StructuredTool):
             if write is not None:
                 write({"toolpost_progress": data})
             try:
-                await adispatch_custom_event("toolpost_progress", data, config=config)
+                await adispatch_custom_event("toolpost_progress", data, config=toolpost_config)
             except RuntimeError:
                 pass  # the tool is called without a run that has events
 
