@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import socket
@@ -31,7 +33,7 @@ MAX_TOOL_LINES = 5
 
 def blocks(page: Path) -> Iterator[tuple[str, str, str]]:
     """Yields the language, the remaining words and the code of each block."""
-    for found in re.finditer(r"^```(\w+) ?(.*)\n(.*?)^```$", page.read_text(), re.M | re.S):
+    for found in re.finditer(r"^```(\w+) ?([^\n]*)\n(.*?)^```$", page.read_text(), re.M | re.S):
         yield found[1], found[2], found[3]
 
 
@@ -41,18 +43,15 @@ class Page:
     def __init__(self, folder: Path, service: Service, variables: dict[str, str]) -> None:
         self.folder = folder
         self.client = Toolpost(service.url, variables["TOOLPOST_API_KEY"])
-        path = os.pathsep.join([str(PACKAGE / "src"), str(PACKAGE / "tests" / "stand_ins")])
-        self.environment = {
-            **ENVIRONMENT, **variables, "TOOLPOST_URL": service.url, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"
-        }
+        self.environment = {**ENVIRONMENT, **variables, "PYTHONPATH": str(PACKAGE / "src")}
         self.started: list[subprocess.Popen[bytes]] = []
 
     def run(self, code: str) -> str:
-        run = subprocess.run(
-            [sys.executable, "-c", code], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60
-        )
-        assert run.returncode == 0, f"{code}\n{run.stdout}{run.stderr}"
-        return run.stdout
+        """Runs a program in this process, where the frameworks are imported already. Returns what it prints."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, "<page>", "exec"), {"__name__": "__main__"})
+        return printed.getvalue()
 
     def start(self, command: list[str], code: str) -> None:
         """Starts a program that offers tools, and waits until the service knows them."""
@@ -77,7 +76,9 @@ class Page:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_code_runs_as_written(page: Path, tmp_path: Path, own_service: Callable[..., Service]) -> None:
+def test_code_runs_as_written(
+    page: Path, tmp_path: Path, own_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = own_service("--egress-allow", "127.0.0.0/8")
     keys = {
         "TOOLPOST_API_KEY": service.key("call", "read", "tools", "work", "admin"),
@@ -85,8 +86,12 @@ def test_code_runs_as_written(page: Path, tmp_path: Path, own_service: Callable[
     }
     service.stop()
     service.start()
+    monkeypatch.syspath_prepend(PACKAGE / "tests" / "stand_ins")
     with fake_models() as variables:
-        programs, printed = Page(tmp_path, service, variables | keys), None
+        variables |= {**keys, "TOOLPOST_URL": service.url}
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        programs, printed, count = Page(tmp_path, service, variables), None, 0
         try:
             for language, words, code in blocks(page):
                 if language == "text" and words == "output":
@@ -95,7 +100,7 @@ def test_code_runs_as_written(page: Path, tmp_path: Path, own_service: Callable[
                         assert line in printed.splitlines(), f"not printed: {line}\n{printed}"
                 if language != "python":
                     continue
-                printed = None
+                printed, count = None, count + 1
                 if words == "worker":
                     programs.start([sys.executable, "-c", code], code)
                 elif words == "app":
@@ -104,6 +109,7 @@ def test_code_runs_as_written(page: Path, tmp_path: Path, own_service: Callable[
                     printed = programs.run(code)
         finally:
             programs.stop()
+        assert count == page.read_text().count("```python")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from toolpost import PermissionDeniedError, Toolpost, ToolFunction, ToolpostError, Worker
+from toolpost import ConflictError, PermissionDeniedError, Toolpost, ToolFunction, ToolpostError, Worker
 from toolpost.__main__ import load
 
 from . import tools
@@ -22,6 +22,19 @@ TOOLS: list[ToolFunction[Any, Any]] = [
     tools.get_weather, tools.greet, tools.count, tools.fail, tools.nothing, tools.draw, tools.explain,
     tools.sleep_async, tools.sleep_sync,
 ]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of these tests only: a tool belongs to one queue."""
+    running = Service(tmp_path_factory.mktemp("workers")).start()
+    yield running
+    running.stop()
+
+
+def renamed(function: ToolFunction[Any, Any], name: str) -> ToolFunction[Any, Any]:
+    """Returns the tool under a name of its own."""
+    return ToolFunction(function.function, {"name": name})
 
 
 class Running:
@@ -129,9 +142,9 @@ class TestCalls:
 def test_no_more_calls_than_allowed_run_at_once(
     service: Service, client: Toolpost, start_worker: Callable[..., Running], unique: str
 ) -> None:
-    running = start_worker(service, unique, tools=[tools.sleep_sync], concurrency=2)
+    running = start_worker(service, unique, tools=[renamed(tools.sleep_sync, unique)], concurrency=2)
     wait_until(lambda: is_registered(client, unique))
-    calls = [client.call("sleep_sync", wait="accepted", session=unique) for _ in range(3)]
+    calls = [client.call(unique, wait="accepted", session=unique) for _ in range(3)]
     wait_until(lambda: running.worker.running == 2)
     assert [client.get(call.id).status for call in calls].count("WAIT") == 1
     client.cancel(next(call for call in calls if client.get(call.id).status == "DOING"))
@@ -142,9 +155,9 @@ def test_no_more_calls_than_allowed_run_at_once(
 def test_stop_lets_running_calls_finish(
     service: Service, client: Toolpost, start_worker: Callable[..., Running], unique: str
 ) -> None:
-    running = start_worker(service, unique, tools=[tools.count])
+    running = start_worker(service, unique, tools=[renamed(tools.count, unique)])
     wait_until(lambda: is_registered(client, unique))
-    call = client.call("count", {"to": 20}, wait="accepted")
+    call = client.call(unique, {"to": 20}, wait="accepted")
     wait_until(lambda: running.worker.running == 1)
     running.ask_to_stop()
     running.join()
@@ -174,16 +187,26 @@ def test_key_without_the_scope_ends_the_worker(
     assert isinstance(running.error, PermissionDeniedError)
 
 
-def test_module_is_served_until_a_signal(service: Service, client: Toolpost, unique: str) -> None:
-    command = [sys.executable, "-m", "toolpost", "serve", "tests.tools:get_weather", "--queue", unique, "--url", service.url]
+def test_tool_of_another_queue_ends_the_worker(
+    service: Service, worker: Running, start_worker: Callable[..., Running], unique: str
+) -> None:
+    running = start_worker(service, unique, tools=[tools.count])
+    running.join()
+    assert isinstance(running.error, ConflictError) and '"count"' in str(running.error)
+
+
+def test_module_is_served_until_a_signal(own_service: Callable[..., Service]) -> None:
+    service = own_service()
+    command = [sys.executable, "-m", "toolpost", "serve", "tests.tools:get_weather", "--queue", "q", "--url", service.url]
     environment = {**ENVIRONMENT, "PYTHONPATH": str(PACKAGE / "src")}
     program = subprocess.Popen(command, cwd=PACKAGE, env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: is_registered(client, unique))
-        assert client.call("get_weather", {"city": "Oslo"}).status == "SUCCESS"
+        with Toolpost(service.url) as client:
+            wait_until(lambda: program.poll() is not None or is_registered(client, "q"))
+            assert client.call("get_weather", {"city": "Oslo"}).status == "SUCCESS"
         program.send_signal(signal.SIGTERM)
         _, log = program.communicate(timeout=60)
-        assert program.returncode == 0 and f"serves queue {unique}: get_weather" in log
+        assert program.returncode == 0 and "serves queue q: get_weather" in log
     finally:
         program.kill()
 

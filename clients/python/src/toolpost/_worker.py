@@ -22,7 +22,8 @@ from ._reports import ReportQueue
 from ._tool import REGISTRY, ToolFunction
 from ._transport import backoff, headers_of, path
 from .errors import (
-    APIConnectionError, APIStatusError, InvalidRequestError, RateLimitError, ServiceUnavailableError, ToolpostError,
+    APIConnectionError, APIStatusError, ConflictError, InvalidRequestError, RateLimitError, ServiceUnavailableError,
+    ToolpostError,
 )
 
 log = logging.getLogger("toolpost.worker")
@@ -72,6 +73,7 @@ class Worker:
         headers = {"user-agent": headers_of(None, "toolpost-python-worker")["user-agent"]}
         self._client = AsyncToolpost(url, api_key, max_retries=0, headers=headers)
         self._running: dict[str, _Run] = {}
+        self._claiming: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="toolpost")
@@ -82,9 +84,11 @@ class Worker:
         return len(self._running)
 
     def stop(self) -> None:
-        """Claims no more calls. A second time, it abandons the running ones."""
+        """Claims no more calls. A second time, it abandons the running ones and does not wait for the last claim."""
         if self._stopping.is_set():
             self.drain_s = 0
+            if self._claiming is not None:
+                self._claiming.cancel()
             for run in self._running.values():
                 run.abandon()
         self._stopping.set()
@@ -93,11 +97,16 @@ class Worker:
     async def run(self) -> None:
         """Claims and runs calls until `stop`. Waits for the service if it is unavailable."""
         heartbeat = asyncio.create_task(self._keep_leases())
+        self._claiming = asyncio.create_task(self._claim_calls())
         try:
-            await self._claim_calls()
+            # The claims may be cancelled by a second stop, or together with this task.
+            await asyncio.wait([self._claiming])
+            if not self._claiming.cancelled():
+                self._claiming.result()
             await self._drain()
         finally:
             heartbeat.cancel()
+            self._claiming.cancel()
             for run in self._running.values():
                 run.abandon()
             with suppress(asyncio.CancelledError):
@@ -118,11 +127,13 @@ class Worker:
                     await self._register()
                     is_registered = True
                 calls = await self._claim(min(free, MAX_CLAIM))
-            except TRANSIENT as error:
+            except (ConflictError, *TRANSIENT) as error:
+                if isinstance(error, ConflictError) and error.code != "TOOL_CHANGED":
+                    raise
                 # The service may have forgotten the tools of a worker that it has not seen.
                 is_registered = not self._registers
                 delay = backoff(min(failures, 5), getattr(error, "retry_after", None))
-                log.warning("service unavailable; the next try is in %.1f s: %s", delay, error)
+                log.warning("claim failed; the next try is in %.1f s: %s", delay, error)
                 failures += 1
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), delay)
