@@ -69,7 +69,7 @@ class Page:
 
     def stop(self) -> None:
         for program in self.started:
-            program.terminate()
+            program.kill()
         for program in self.started:
             program.wait(60)
         self.client.close()

@@ -49,7 +49,7 @@ class Running:
 
     async def _run(self, url: str, queue: str, options: dict[str, Any]) -> None:
         self._loop = asyncio.get_running_loop()
-        self.worker = Worker(url, queue, **{"tools": TOOLS, **options})
+        self.worker = Worker(url, queue, **{"tools": TOOLS, "poll_ms": 200, **options})
         self._begun.set()
         try:
             await self.worker.run()

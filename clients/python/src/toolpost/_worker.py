@@ -28,9 +28,6 @@ from .errors import (
 
 log = logging.getLogger("toolpost.worker")
 
-#: A claim returns after this time without a call, so a stop takes no longer. A claim must not be aborted: its calls would
-#: be lost until their lease ends.
-POLL_MS = 5_000
 MAX_HEARTBEAT_S = 5.0
 MAX_CLAIM = 64
 #: The tries to deliver a result. The service gives the call out again, or settles it, when its lease ends.
@@ -43,6 +40,19 @@ class Worker:
 
     `run` returns after `stop`, when the running calls have ended or `drain_s` is over. The service gives calls that are
     left to another worker if their tool allows it.
+
+    Args:
+        url: The address of the service, by default that of `TOOLPOST_URL`.
+        queue: The queue whose calls the worker runs.
+        tools: The tools, by default all that `@tool` declares in this process.
+        api_key: The key, with the scopes `work` and `tools`, by default that of `TOOLPOST_API_KEY`.
+        concurrency: The maximum number of calls at once, each of a sync tool in a thread of its own.
+        lease_ms: The time after which the service considers a silent worker lost.
+        drain_s: How long `stop` waits for running calls.
+        poll_ms: How long a claim waits for a call. `stop` waits for the last claim, because its calls would be lost until
+            their lease ends.
+        name: The name of the worker, by default that of the host and the process.
+        register: `False` if the tools are registered already. Then the key needs the scope `work` only.
     """
 
     def __init__(
@@ -55,6 +65,7 @@ class Worker:
         concurrency: int = 8,
         lease_ms: int = 30_000,
         drain_s: float = 25.0,
+        poll_ms: int = 5_000,
         name: str | None = None,
         register: bool = True,
     ) -> None:
@@ -69,6 +80,7 @@ class Worker:
         self.concurrency = concurrency
         self.lease_ms = lease_ms
         self.drain_s = drain_s
+        self.poll_ms = poll_ms
         self._registers = register
         headers = {"user-agent": headers_of(None, "toolpost-python-worker")["user-agent"]}
         self._client = AsyncToolpost(url, api_key, max_retries=0, headers=headers)
@@ -151,8 +163,8 @@ class Worker:
         log.info("worker %s serves queue %s: %s", self.name, self.queue, ", ".join(self.tools))
 
     async def _claim(self, free: int) -> list[dict[str, Any]]:
-        body = {"worker": self.name, "max": free, "wait_ms": POLL_MS}
-        timeout = httpx.Timeout(POLL_MS / 1000 + 30, connect=10)
+        body = {"worker": self.name, "max": free, "wait_ms": self.poll_ms}
+        timeout = httpx.Timeout(self.poll_ms / 1000 + 30, connect=10)
         response = await self._client.request("POST", path("workers", self.queue, "claim"), json=body, timeout=timeout)
         calls: list[dict[str, Any]] = response.json()["calls"]
         return calls
@@ -304,7 +316,7 @@ def serve(url: str | None = None, queue: str = "default", **options: Any) -> Non
     Args:
         url: The address of the service, by default that of `TOOLPOST_URL`.
         queue: The queue whose calls the worker runs.
-        options: Those of `Worker`: `tools`, `api_key`, `concurrency`, `lease_ms`, `drain_s`, `name`, `register`.
+        options: Those of `Worker`: `tools`, `api_key`, `concurrency`, `lease_ms`, `drain_s`, `poll_ms`, `name`, `register`.
     """
     if not logging.getLogger().handlers:
         logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
