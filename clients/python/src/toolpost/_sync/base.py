@@ -15,7 +15,7 @@ from .._transport import (
     DEFAULT_TIMEOUT, STREAM_TIMEOUT, backoff, connection_error, headers_of, is_repeatable, is_retried, query,
     service_url,
 )
-from ..errors import APIConnectionError, APIStatusError, ServiceUnavailableError, error_of
+from ..errors import APIConnectionError, APIStatusError, RateLimitError, ServiceUnavailableError, error_of
 from ..models import AnyEvent
 
 C = TypeVar("C", bound="Base")
@@ -123,7 +123,7 @@ class Base:
             except httpx.TransportError as error:
                 if failures >= MAX_RECONNECTS:
                     raise connection_error(error, self.url) from error
-            except ServiceUnavailableError:
+            except (RateLimitError, ServiceUnavailableError):
                 if failures >= MAX_RECONNECTS:
                     raise
             time.sleep(backoff(failures))
