@@ -16,7 +16,7 @@ from . import adapters
 
 
 class Script:
-    """A model that calls a tool once and then repeats what it was told."""
+    """A model that calls a tool once and then repeats the result."""
 
     def __init__(self, name: str, arguments: dict[str, Any]) -> None:
         self.call = ToolCallPart(name, arguments, tool_call_id="call_1")

@@ -215,7 +215,7 @@ def test_wrong_module_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(PACKAGE)
     assert load("tests.tools:get_weather") == [tools.get_weather]
     for target, message in {
-        "no_such_module": "not found", "tests.tools:nobody": "has no 'nobody'", "tests.tools:DOT": "must be a tool",
+        "no_such_module": "not found", "tests.tools:missing": "has no 'missing'", "tests.tools:DOT": "must be a tool",
     }.items():
         with pytest.raises(ToolpostError, match=message):
             load(target)

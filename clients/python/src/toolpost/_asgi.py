@@ -80,7 +80,7 @@ class HttpApp:
         await self._run(tool, call, receive, send)
 
     async def _run(self, tool: ToolFunction[Any, Any], call: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Responds with JSON, or with an event stream as soon as the tool reports progress."""
+        """Responds with JSON, or with an event stream if the tool reports progress."""
         reports = ReportQueue()
         context = Context(call, send=reports.put)
         stream = _Stream(send)

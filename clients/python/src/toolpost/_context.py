@@ -12,7 +12,7 @@ Report = dict[str, Any]
 class Context:
     """The call that a tool runs for. A parameter with this type receives it; models do not see the parameter.
 
-    In a test, `Context(context={"user": {…}})` stands alone, and `reports` has what the tool reported.
+    In a test, `Context(context={"user": {…}})` works without a service, and `reports` has what the tool reported.
     """
 
     def __init__(

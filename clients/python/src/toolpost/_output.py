@@ -43,7 +43,7 @@ class ToolResult:
 
 
 def output_of(value: Any) -> Any:
-    """Converts what a function returned. `None` means that there is no output, which is `Done` for the model."""
+    """Converts what a function returned. `None` is an empty output, which the model reads as `Done`."""
     if isinstance(value, ToolResult):
         found = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         found["content"] = None if value.content is None else [_block(block) for block in value.content]

@@ -22,7 +22,7 @@ class AsyncApprovals:
     async def list(
         self, *, status: ApprovalStatus | None = None, session: str | None = None, name: str | None = None
     ) -> AsyncIterator[ToolCall]:
-        """Yields the calls with an approval, oldest first; by default those that wait for a decision."""
+        """Yields the calls with an approval, oldest first; by default the calls that wait for a decision."""
         cursor: str | None = None
         while True:
             params = {"status": status, "session": session, "name": name, "cursor": cursor}

@@ -1,4 +1,4 @@
-"""Stands in for the package `llama-index-llms-openai`, which needs another version of `openai` than OpenAI Agents.
+"""Replaces the package `llama-index-llms-openai`, which needs another version of `openai` than OpenAI Agents.
 
 The model is LlamaIndex's own mock, which calls `get_weather` once.
 """
