@@ -51,3 +51,8 @@ load *arguments:
 # Build the container's image without Docker, as root on Debian, and try it; `--profile release` is the quick way.
 image *arguments:
     docker/build-without-daemon {{arguments}}
+
+# Build the client packages into dist/; `scripts/test` installs what is needed.
+packages:
+    mkdir -p dist
+    clients/python/.venv/bin/python -m build --no-isolation --outdir dist clients/python

@@ -66,6 +66,7 @@ mod presets;
 mod problems;
 mod process;
 mod prose;
+mod python_package;
 mod queue;
 mod readers;
 mod remote_definitions;
