@@ -41,9 +41,11 @@ type OfSchema<S> = S extends { readonly const: infer Value } ? Value
   : any;
 
 type RequiredOf<S> = S extends { readonly required: readonly (infer Name)[] } ? Name : never;
-type Members<Properties, Required> =
-  & { [Name in keyof Properties as Name extends Required ? Name : never]: OfSchema<Properties[Name]> }
-  & { [Name in keyof Properties as Name extends Required ? never : Name]?: OfSchema<Properties[Name]> };
+type Members<Properties, Required> = Flat<
+  & { -readonly [Name in keyof Properties as Name extends Required ? Name : never]: OfSchema<Properties[Name]> }
+  & { -readonly [Name in keyof Properties as Name extends Required ? never : Name]?: OfSchema<Properties[Name]> }
+>;
+type Flat<Type> = { [Name in keyof Type]: Type[Name] };
 
 function isStandard(schema: Schema): schema is StandardSchema {
   return "~standard" in schema;

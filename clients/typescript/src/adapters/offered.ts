@@ -1,5 +1,6 @@
 /** What the adapters share: the tools of the service, and the run of a call on behalf of a framework. */
 import type { Toolpost, ToolsOptions } from "../client.js";
+import { NotFoundError } from "../errors.js";
 import type { Agent, ContentBlock, JsonObject, ListedTool, ToolCall, ToolpostEvent } from "../types.js";
 
 /** Options of the adapters. */
@@ -38,8 +39,17 @@ interface OpenAiTool {
   function: { name: string; description?: string; parameters: JsonObject };
 }
 
-/** Lists the tools that a framework is offered. */
+/** Lists the tools that a framework is offered. A session that does not exist yet is created by its first call. */
 export async function offeredTools(client: Toolpost, options: AdapterOptions): Promise<OfferedTool[]> {
+  try {
+    return await listedTools(client, options);
+  } catch (error) {
+    if (!(error instanceof NotFoundError) || options.session === undefined) throw error;
+    return listedTools(client, { ...options, session: undefined });
+  }
+}
+
+async function listedTools(client: Toolpost, options: AdapterOptions): Promise<OfferedTool[]> {
   for (let attempt = 1; ; attempt++) {
     const [definitions, vendor] = await Promise.all([
       client.tools("native", options),
