@@ -23,6 +23,9 @@ export class Proxy {
   /** Faults of the next requests. Then requests are passed on. */
   readonly faults: Fault[] = [];
   readonly seen: Seen[] = [];
+  /** Chooses the fault of a request, if `faults` is empty. */
+  faultOf: (seen: Seen) => Fault | undefined = () => undefined;
+  #waiting: (() => void)[] = [];
 
   private constructor(url: string) {
     this.url = url;
@@ -37,10 +40,17 @@ export class Proxy {
     return proxy;
   }
 
+  /** Returns after the next request. */
+  next(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
   #pass(target: string, incoming: IncomingMessage, outgoing: ServerResponse): void {
     const { method = "GET", url: path = "/", headers } = incoming;
-    this.seen.push({ method, path, headers });
-    const fault = this.faults.shift();
+    const seen = { method, path, headers };
+    this.seen.push(seen);
+    for (const resolve of this.#waiting.splice(0)) resolve();
+    const fault = this.faults.shift() ?? this.faultOf(seen);
     if (fault?.kind === "answer") {
       outgoing.writeHead(fault.status, fault.headers).end();
       return;
