@@ -51,3 +51,8 @@ load *arguments:
 # Build the container's image without Docker, as root on Debian, and try it; `--profile release` is the quick way.
 image *arguments:
     docker/build-without-daemon {{arguments}}
+
+# Pack the client packages into dist/.
+packages:
+    mkdir -p dist
+    npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund --silent && npm pack ./clients/typescript --silent --pack-destination dist

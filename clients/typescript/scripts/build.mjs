@@ -1,5 +1,5 @@
 // Builds `dist` from `src`, with strict checks. Only src/node.ts may use what browsers do not have.
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { copyFileSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
@@ -10,7 +10,8 @@ for (const name of ["LICENSE-MIT", "LICENSE-APACHE"]) {
   copyFileSync(new URL(`../../../${name}`, import.meta.url), new URL(`../${name}`, import.meta.url));
 }
 const tsc = fileURLToPath(new URL("../node_modules/typescript/bin/tsc", import.meta.url));
-for (const project of ["tsconfig.json", "tsconfig.node.json"]) {
-  const { status } = spawnSync(process.execPath, [tsc, "-p", project], { cwd: root, stdio: "inherit" });
-  if (status !== 0) process.exit(status ?? 1);
-}
+const builds = ["tsconfig.json", "tsconfig.node.json"].map((project) => {
+  const build = spawn(process.execPath, [tsc, "-p", project], { cwd: root, stdio: "inherit" });
+  return new Promise((resolve) => build.once("exit", (code) => resolve(code ?? 1)));
+});
+process.exitCode = Math.max(...(await Promise.all(builds)));

@@ -58,6 +58,12 @@ test("the installed package calls a tool, serves one, and type-checks without No
   execFileSync(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "-p", "."], { cwd: project, stdio: "pipe" });
 });
 
+test("the version is that of the service, and the one that requests name", () => {
+  const { version } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { version: string };
+  assert.ok(readFileSync(join(ROOT, "../../Cargo.toml"), "utf8").includes(`\nversion = "${version}"\n`));
+  assert.ok(readFileSync(join(ROOT, "src/transport.ts"), "utf8").includes(`"toolpost-typescript/${version}"`));
+});
+
 test("the sources have no dependency on Node, except for toolpost/node", () => {
   for (const name of readdirSync(join(project, "node_modules/toolpost/dist"), { recursive: true }) as string[]) {
     if (!name.endsWith(".js") || name === "node.js") continue;

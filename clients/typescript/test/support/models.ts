@@ -17,7 +17,7 @@ const json = JSON.stringify(args);
 const chat = (message: object, finish_reason: string) => ({
   id: finish_reason, object: "chat.completion", created: 1, model: "gpt-5", choices: [{ index: 0, finish_reason, message }],
 });
-const response = (output: { id: string }[]) => ({
+const response = (output: (Body & { id: string })[]) => ({
   id: `resp_${output[0]?.id}`, object: "response", created_at: 1, model: "gpt-5", status: "completed", output,
   usage: {
     input_tokens: 1, input_tokens_details: { cached_tokens: 0 },
