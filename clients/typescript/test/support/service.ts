@@ -23,10 +23,10 @@ export class Service {
   }
 
   /** Starts a service that ends with the process of the test file. */
-  static async start(...options: string[]): Promise<Service> {
-    const fixed = ["--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--egress-allow", "127.0.0.1"];
-    const env = { ...process.env, TOOLPOST_SIGNING_SECRET: SECRET };
-    const child = spawn(BIN, ["serve", ...fixed, ...options], { env, stdio: ["ignore", "pipe", "ignore"] });
+  static async start(variables: Record<string, string> = {}): Promise<Service> {
+    const options = ["--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--egress-allow", "127.0.0.1"];
+    const env = { ...process.env, TOOLPOST_SIGNING_SECRET: SECRET, ...variables };
+    const child = spawn(BIN, ["serve", ...options], { env, stdio: ["ignore", "pipe", "ignore"] });
     process.once("exit", () => child.kill("SIGKILL"));
     for await (const line of createInterface(child.stdout)) {
       const found = /listening on (http:\S+)/.exec(line);
