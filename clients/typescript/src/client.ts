@@ -1,12 +1,16 @@
 import { Approvals } from "./approvals.js";
+import { Backoff, pause } from "./backoff.js";
 import { ConnectionError } from "./errors.js";
 import { Sessions } from "./sessions.js";
-import { type ConnectionOptions, Transport } from "./transport.js";
+import { type ConnectionOptions, LONG_WAIT_MS, Transport } from "./transport.js";
 import type {
   Agent, BatchResult, JsonObject, LimitsSpec, ListedTool, MessageFormat, RetrySpec, ToolCall, ToolFormat, ToolpostEvent,
 } from "./types.js";
 import { type EventStream, eventsOf, watch, type WatchOptions } from "./watch.js";
 import type { ToolDefinition } from "./tool.js";
+
+/** How often the stream of calls may break soon after its beginning. */
+const MAX_STREAMS = 5;
 
 /** Options of a request that makes calls. */
 export interface CallOptions {
@@ -186,8 +190,10 @@ export class Toolpost {
     const json = { ...(isCall ? input : messageOf(input)), ...bodyOf(options) };
     const key = options.idempotencyKey ?? crypto.randomUUID();
     const headers = { accept: "text/event-stream", "idempotency-key": key };
+    const backoff = new Backoff(100, 8_000);
     let last: string | undefined;
-    for (let attempt = 0; ; attempt++) {
+    for (let attempt = 1; ; attempt++) {
+      const started = Date.now();
       const request = { json, headers, signal: options.signal, repeatable: true };
       const response = await this.#transport.send("POST", "/tool-calls", request);
       let isRepeat = last !== undefined;
@@ -201,7 +207,10 @@ export class Toolpost {
         throw new ConnectionError("POST /tool-calls: the stream ended without `batch`");
       } catch (error) {
         options.signal?.throwIfAborted();
-        if (!(error instanceof ConnectionError) || attempt >= 4) throw error;
+        if (!(error instanceof ConnectionError)) throw error;
+        if (Date.now() - started > LONG_WAIT_MS) attempt = 1;
+        if (attempt > MAX_STREAMS) throw error;
+        await pause(backoff.next(), options.signal);
       }
     }
   }

@@ -29,7 +29,7 @@ export type Arguments<Input> =
 
 type OfObject<Root> = Root extends { readonly properties: object } ? OfSchema<Root> : Record<string, any>;
 
-/** The type of a literal JSON Schema, as far as TypeScript can tell it; `any` otherwise. */
+/** The type of a literal JSON Schema, as far as TypeScript can derive it; `any` otherwise. */
 type OfSchema<S> = S extends { readonly const: infer Value } ? Value
   : S extends { readonly enum: readonly (infer Value)[] } ? Value
   : S extends { readonly type: "string" } ? string
@@ -51,7 +51,7 @@ function isStandard(schema: Schema): schema is StandardSchema {
   return "~standard" in schema;
 }
 
-/** Returns the JSON Schema of a schema. Throws if it cannot be told. */
+/** Returns the JSON Schema of a schema. Throws if the library does not offer it. */
 export function jsonSchemaOf(tool: string, member: string, schema: Schema): JsonObject {
   if (!isStandard(schema)) return schema as JsonObject;
   const standard = schema["~standard"];

@@ -27,7 +27,9 @@ export interface RequestOptions {
 }
 
 /** A failure after this time does not count as a retry: a gateway cut off a long wait, and the request is joined again. */
-const LONG_WAIT_MS = 20_000;
+export const LONG_WAIT_MS = 20_000;
+/** A service that names a longer wait gets no retry. */
+const MAX_RETRY_AFTER_MS = 60_000;
 const SDK = "toolpost-typescript/0.1.0";
 
 /** Sends requests to one service, and repeats them where this is safe. */
@@ -73,8 +75,9 @@ export class Transport {
         options.signal?.throwIfAborted();
         if (!(repeatable ? isTransient(error) : wasNotAccepted(error))) throw error;
         if (Date.now() - started > LONG_WAIT_MS) retries = 0;
-        if (retries >= this.#maxRetries) throw error;
-        await pause(backoff.next((error as RequestError).retryAfterMs), options.signal);
+        const { retryAfterMs = 0 } = error as RequestError;
+        if (retries >= this.#maxRetries || retryAfterMs > MAX_RETRY_AFTER_MS) throw error;
+        await pause(backoff.next(retryAfterMs), options.signal);
         options.signal?.throwIfAborted();
       }
     }

@@ -150,13 +150,25 @@ class QueueWorker implements Worker {
   /** Asks for calls. The request is not aborted by `stop`: its answer may have calls, which would be lost. */
   async #claim(): Promise<TakenCall[]> {
     const { concurrency = 8, waitMs = 5_000 } = this.#options;
-    while (this.#running.size >= concurrency) {
-      await Promise.race([...this.#running.values()].map((call) => call.ended));
-    }
-    if (this.#stopping.signal.aborted) return [];
+    const { signal } = this.#stopping;
+    while (this.#running.size >= concurrency && !signal.aborted) await this.#slot(signal);
+    if (signal.aborted) return [];
     const max = Math.min(concurrency - this.#running.size, 64);
     const json = { worker: this.worker, max, wait_ms: waitMs };
     return (await this.#transport.json<{ calls: TakenCall[] }>("POST", `${this.#path}/claim`, { json })).calls;
+  }
+
+  /** Returns when a running call has ended, or when the worker stops. */
+  async #slot(signal: AbortSignal): Promise<void> {
+    const calls = [...this.#running.values()].map((call) => call.ended);
+    await new Promise<void>((resolve) => {
+      const end = () => {
+        signal.removeEventListener("abort", end);
+        resolve();
+      };
+      signal.addEventListener("abort", end);
+      void Promise.race(calls).then(end);
+    });
   }
 
   #start(call: TakenCall): void {
@@ -207,7 +219,7 @@ class QueueWorker implements Worker {
     }
   }
 
-  /** Renews the leases of the running calls, and ends those that were cancelled or lost. */
+  /** Renews the leases of the running calls, and ends cancelled and lost ones. */
   async #sendHeartbeats(end: AbortSignal): Promise<void> {
     while (!end.aborted) {
       await pause(this.#leaseMs / 3, end);
@@ -236,7 +248,7 @@ class QueueWorker implements Worker {
     }
   }
 
-  /** Waits for the running calls, and aborts those that take too long. */
+  /** Waits for the running calls, and aborts the slow ones. */
   async #drain(): Promise<void> {
     const all = () => Promise.all([...this.#running.values()].map((call) => call.ended));
     const patience = new AbortController();

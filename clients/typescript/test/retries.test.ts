@@ -64,6 +64,13 @@ test("retries end, with an error of the last answer", async () => {
   await assert.rejects(impatient.call("echo", {}), RateLimitError);
 });
 
+test("a wait that is too long is left to the caller", async () => {
+  proxy.seen.length = 0;
+  proxy.faults.push({ kind: "answer", status: 429, headers: { "retry-after": "3600" } });
+  await assert.rejects(client.call("echo", {}), (error) => error instanceof RateLimitError && error.retryAfterMs === 3_600_000);
+  assert.equal(proxy.seen.length, 1);
+});
+
 test("a request that could do harm twice is not repeated after a lost answer", async () => {
   proxy.seen.length = 0;
   proxy.faults.push({ kind: "lose" });

@@ -153,7 +153,7 @@ test("stop aborts calls that take too long", async () => {
       throw await aborted(run.signal);
     },
   });
-  const worker = await started(service.url, { queue: "stubborn", tools: [stubborn], drainMs: 50 });
+  const worker = await started(service.url, { queue: "stubborn", tools: [stubborn], drainMs: 50, concurrency: 1 });
   const call = await client.call("stubborn", {}, { wait: "accepted" });
   await begun.next();
   await worker.stop();

@@ -9,7 +9,7 @@ export type { AdapterOptions } from "./offered.js";
 type Parameters = Extract<FunctionTool["parameters"], { type: "object" }>;
 
 /**
- * Returns the tools of the service. A tool with approval has `needsApproval`, if there is an approver: the run is then
+ * Returns the tools of the service. A tool with approval has `needsApproval`, with an approver: the run is then
  * interrupted until its state approves the call. Agents receive no progress from tools; `onEvent` does.
  */
 export async function toolpostTools(client: Toolpost, options: AdapterOptions = {}): Promise<FunctionTool<any, any, any>[]> {
