@@ -82,7 +82,7 @@ test("the tools of the README work", async () => {
 test("the client of the README prints what it says", async () => {
   const output = await run("client");
   assert.match(output, /^SUCCESS 42 42\nERROR TOOL_/);
-  assert.match(output, /DOING 50 of 100 ms/);
+  assert.match(output, /SUCCESS 100 of 100 ms/);
   assert.match(output, /\d+ tool_result\n\/limits\/timeout_ms\n$/);
 });
 

@@ -5,6 +5,7 @@ import { assistantMessage, functionCall, modelResponse, ScriptedModel } from "@o
 import { Toolpost, type ToolpostEvent } from "toolpost";
 import { toolpostTools } from "toolpost/openai-agents";
 import { Service } from "./support/service.js";
+import { Steps } from "./support/steps.js";
 
 setTracingDisabled(true);
 const runner = new Runner({ tracingDisabled: true });
@@ -21,11 +22,13 @@ function resultRead(model: ScriptedModel): unknown {
   return input.find((item) => item.type === "function_call_result")?.output;
 }
 
+const steps = new Steps();
 let service: Service;
 let client: Toolpost;
 let approver: Toolpost;
 before(async () => {
   service = await Service.start();
+  await steps.register(service.client);
   await service.builtin("pay", "echo", { input_schema: { type: "object" }, approval: { required: true } });
   const admin = await service.key({ scopes: ["admin"] });
   client = new Toolpost(service.url, { apiKey: await service.key({ scopes: ["call", "read"] }, admin) });
@@ -50,12 +53,15 @@ test("a failed call is an error that the model reads", async () => {
 });
 
 test("the events of calls are received while an agent runs", async () => {
-  const events: ToolpostEvent[] = [];
-  const tools = await toolpostTools(client, { tools: ["wait"], onEvent: (event) => events.push(event) });
-  const agent = new Agent({ name: "a", model: modelThatCalls("wait", { ms: 40, steps: 2 }), tools });
-  await runner.run(agent, "wait");
-  const progress = events.flatMap((event) => (event.type === "status" ? [event.data.progress?.current] : []));
-  assert.ok(progress.includes(1) && progress.includes(2));
+  let seen = 0;
+  const onEvent = (event: ToolpostEvent) => {
+    if (event.type === "status" && seen === 0 && steps.see(event.data)) seen++;
+  };
+  const tools = await toolpostTools(client, { tools: ["steps"], onEvent });
+  const model = modelThatCalls("steps", {});
+  await runner.run(new Agent({ name: "a", model, tools }), "go");
+  assert.equal(seen, 1);
+  assert.deepEqual(resultRead(model), { type: "text", text: "two steps" });
 });
 
 test("a call that needs approval interrupts the run, and runs after the approval", async () => {

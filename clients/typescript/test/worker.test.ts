@@ -91,7 +91,7 @@ test("a cancelled call aborts the signal of its tool", async () => {
       ended.push(await aborted(run.signal));
     },
   });
-  await started(service.url, { queue: "endless", tools: [endless], leaseMs: 1_000 });
+  await started(service.url, { queue: "endless", tools: [endless], leaseMs: 3_000 });
   const call = await client.call("endless", {}, { wait: "accepted" });
   assert.equal(await begun.next(), call.id);
   await client.cancel(call.id);
@@ -132,12 +132,12 @@ test("a long call keeps its lease, and stop lets it end", async () => {
     },
   });
   const proxy = await Proxy.before(service.url);
-  const worker = await started(proxy.url, { queue: "slow", tools: [slow], leaseMs: 1_000 });
+  const worker = await started(proxy.url, { queue: "slow", tools: [slow], leaseMs: 3_000 });
   const call = await client.call("slow", {}, { wait: "accepted" });
   await begun.next();
   const stopped = worker.stop();
-  // Each renews the lease by a second.
-  while (proxy.seen.filter(({ path }) => path.endsWith("/heartbeat")).length < 5) await proxy.next();
+  // Four heartbeats take longer than the lease, which each of them renews.
+  while (proxy.seen.filter(({ path }) => path.endsWith("/heartbeat")).length < 4) await proxy.next();
   gate.push("at last");
   await stopped;
   assert.equal((await client.wait(call.id)).output, "at last");
