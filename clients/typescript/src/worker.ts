@@ -55,6 +55,8 @@ interface RunningCall {
   isGone: boolean;
 }
 
+/** How long a result waits whose time is up: the clock of the service may be a little behind. */
+const LATE_MS = 2_000;
 /** How often the delivery of a result is repeated, over about two minutes. */
 const DELIVERIES = 12;
 
@@ -65,8 +67,9 @@ export function serve(url: string | URL, options: ServeOptions): Worker {
 
 class QueueWorker implements Worker {
   readonly worker: string;
-  readonly ready: Promise<void>;
-  readonly finished: Promise<void>;
+  readonly #ready: Promise<void>;
+  readonly #finished: Promise<void>;
+  #isWatched = false;
   readonly #options: ServeOptions;
   readonly #path: string;
   readonly #transport: Transport;
@@ -87,11 +90,23 @@ class QueueWorker implements Worker {
     if (!(concurrency >= 1)) throw new TypeError(`concurrency: ${concurrency} is not 1 or more`);
     let isReady = () => {};
     const started = new Promise<void>((resolve) => (isReady = resolve));
-    this.finished = this.#run(() => isReady());
-    this.ready = Promise.race([started, this.finished]);
-    // Callers may await only one of the two.
-    this.ready.catch(() => {});
-    this.finished.catch(() => {});
+    this.#finished = this.#run(() => isReady());
+    this.#ready = Promise.race([started, this.#finished]);
+    this.#ready.catch(() => {});
+    this.#finished.catch((error) => {
+      // A program that looks at neither promise must not end as if all were well: the error is an unhandled rejection.
+      if (!this.#isWatched) throw error;
+    });
+  }
+
+  get ready(): Promise<void> {
+    this.#isWatched = true;
+    return this.#ready;
+  }
+
+  get finished(): Promise<void> {
+    this.#isWatched = true;
+    return this.#finished;
   }
 
   async stop(): Promise<void> {
@@ -192,7 +207,11 @@ class QueueWorker implements Worker {
     });
     const { signal } = running.abort;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const timeIsUp = () => running.abort.abort(new Error("the time of the call is up"));
+    let isLate = false;
+    const timeIsUp = () => {
+      isLate = true;
+      running.abort.abort(new Error("the time of the call is up"));
+    };
     if (call.deadline_ms) timer = setTimeout(timeIsUp, call.deadline_ms);
     const tool = this.#tools.get(call.name);
     const body = tool
@@ -200,6 +219,8 @@ class QueueWorker implements Worker {
       : failureOf(`the worker ${this.worker} has no tool "${call.name}"`);
     clearTimeout(timer);
     await reporter.flush();
+    // The service ends the call, so that it ends as a timeout. This result counts only if it does not.
+    if (isLate) await pause(LATE_MS, this.#stopping.signal);
     if (!running.isGone) await this.#deliver(`${path}/result`, body, headers, running);
   }
 

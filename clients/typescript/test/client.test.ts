@@ -200,6 +200,24 @@ test("a call waits for its approval and runs with what was approved", async () =
   await assert.rejects(client.approvals.approve(plain), /has no approval to decide/);
 });
 
+test("run does not wait for an approval unless the caller does, and says so to the model", async () => {
+  const tool_calls = [{ id: "call_p", type: "function", function: { name: "pay", arguments: '{"amount":8}' } }];
+  const response = { role: "assistant", content: null, tool_calls };
+  const waiting = await client.run(response);
+  assert.equal(waiting.results[0]?.phase, "approval");
+  assert.equal(waiting.messages[0].tool_call_id, "call_p");
+  const followed = client.approvals.watch();
+  await followed.opened;
+  const waited = client.run(response, { wait: "result" });
+  for await (const event of followed) {
+    if (event.type !== "status" || event.data.id === waiting.results[0]!.id) continue;
+    await client.approvals.approve({ id: event.data.id, digest: event.data.approval!.digest });
+    break;
+  }
+  assert.equal((await waited).messages[0].content, '{"amount":8}');
+  await client.cancel(waiting.results[0]!.id);
+});
+
 test("approvals are followed", async () => {
   const followed = client.approvals.watch();
   await followed.opened;

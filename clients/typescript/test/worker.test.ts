@@ -99,6 +99,19 @@ test("a cancelled call aborts the signal of its tool", async () => {
   assert.equal((await client.wait(call.id)).error?.code, "CANCELLED");
 });
 
+test("the signal of a tool is aborted when the time of its call is up", async () => {
+  const ended = new Queue<unknown>();
+  const late = tool({
+    name: "late",
+    input: { type: "object" },
+    run: async (_, run) => ended.push(await aborted(run.signal)),
+  });
+  await started(service.url, { queue: "late", tools: [late] });
+  const call = await client.call("late", {}, { limits: { timeout_ms: 200 } });
+  assert.equal(call.error?.code, "TOOL_TIMEOUT");
+  assert.match(String(await ended.next()), /the time of the call is up/);
+});
+
 test("a worker runs as many calls as it may at the same time, and no more", async () => {
   const gates = new Queue<() => void>();
   let [running, most] = [0, 0];
@@ -208,6 +221,20 @@ test("SIGTERM stops a worker program, which ends", async () => {
   child.kill("SIGTERM");
   const [code, signal] = await once(child, "exit");
   assert.deepEqual([code, signal], [0, null]);
+});
+
+test("a worker program that the service refuses ends with its error", async () => {
+  const program = `
+    import { serve, tool } from "toolpost";
+    const hello = tool({ name: "hello", input: { type: "object" }, run: () => "hello" });
+    serve("${service.url}", { queue: "not a queue", tools: [hello] });
+  `;
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", program], { cwd: ROOT, stdio: ["ignore", "ignore", "pipe"] });
+  const ended = once(child, "exit");
+  let errors = "";
+  for await (const chunk of child.stderr) errors += chunk;
+  assert.notEqual((await ended)[0], 0);
+  assert.match(errors, /NotFoundError.*the name of a queue has/);
 });
 
 test("a worker needs the scopes work and tools", async () => {
