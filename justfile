@@ -56,3 +56,4 @@ image *arguments:
 packages:
     mkdir -p dist
     clients/python/.venv/bin/python -m build --no-isolation --outdir dist clients/python
+    npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund --silent && npm pack ./clients/typescript --silent --pack-destination dist

@@ -88,6 +88,7 @@ mod tickets;
 mod tool_calls;
 mod tools;
 mod traces;
+mod typescript_package;
 mod unread;
 mod upgrade;
 mod upstreams;
