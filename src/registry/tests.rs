@@ -108,3 +108,19 @@ async fn list_is_rendered_once_per_snapshot() {
     let second = app.engine.registry().default_shelf().snapshot().clone();
     assert_ne!(second.rendered(Format::OpenAi, false).etag, etag);
 }
+
+#[tokio::test]
+async fn search_follows_the_changes_of_tools() {
+    let app = service(&["letters", "zebras"]).await;
+    let current = || app.engine.registry().default_shelf().snapshot().clone();
+    let before = current();
+    let found = |snapshot: &Snapshot, query: &str| {
+        snapshot.search_all(query).into_iter().map(|(tool, _)| tool.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!((found(&before, "letters"), found(&before, "colors")), (vec!["letters".to_owned()], vec![]));
+    app.engine.registry().show_files(["colors", "zebras"].map(|name| (tool(name), Time(0))).into()).unwrap();
+    let after = current();
+    assert_eq!((found(&after, "letters"), found(&after, "colors")), (vec![], vec!["colors".to_owned()]));
+    assert_eq!(found(&before, "letters"), ["letters"], "an earlier snapshot finds its own tools");
+    assert_eq!(found(&after, "zebras"), ["zebras"]);
+}
