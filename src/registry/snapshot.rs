@@ -82,7 +82,7 @@ impl Snapshot {
             names.sort_unstable();
             aliases = Aliases::new(names.into_iter().chain(systems.keys()), separator);
         }
-        let (rendered, index) = (self.rendered.of_next(), self.index.clone());
+        let (rendered, index) = (self.rendered.of_next(keeps_aliases), self.index.clone());
         Self { by_name, aliases, groups, systems, rendered, index, ..Self::default() }
     }
 
