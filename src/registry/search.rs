@@ -46,7 +46,7 @@ struct IndexedTool {
     length: u32,
 }
 
-/// How often a tool has a word.
+/// The occurrences of a word in one tool.
 struct Occurrences {
     place: u32,
     count: u32,
