@@ -51,6 +51,7 @@ mod fast_path;
 mod groups;
 mod hooks;
 mod idempotency;
+mod import_thread;
 mod imports;
 mod keys;
 mod layers;
