@@ -51,7 +51,6 @@ mod fast_path;
 mod groups;
 mod hooks;
 mod idempotency;
-mod import_thread;
 mod imports;
 mod keys;
 mod layers;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::domain::json;
 use crate::import::document::{self, Bounds};
 use crate::import::{Credential, ImportError, ImportPlan, Options as Wanted, Report};
-use crate::registry::imports::{CheckedImport, ImportMode, register};
+use crate::registry::imports::{ImportMode, register};
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::Value;
 
@@ -112,8 +112,8 @@ async fn here(args: &Openapi, document: Document, options: &Options) -> Result<R
             return write(file, imported, args.dry_run);
         }
         let how = ImportMode { replace: args.replace, dry_run: args.dry_run };
-        let registered = async { register(app.engine.registry(), &app.store, CheckedImport::of(imported)?, how).await };
-        registered.await.map_err(|error| CliError::store(&error, &database))
+        let report = register(app.engine.registry(), &app.store, imported, how).await;
+        report.map_err(|error| CliError::store(&error, &database))
     })
     .await
 }

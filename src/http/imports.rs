@@ -8,13 +8,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
-use super::import_thread::ImportThread;
 use super::{Api, AppState, BodyErrors, HttpResult, Problem, extract, reply};
 use crate::domain::{decode, json};
 use crate::engine::Footprint;
 use crate::import::document::{self, Bounds, Document};
 use crate::import::{Credential, ImportError, Options, Report};
-use crate::registry::imports::{self, CheckedImport, ImportMode};
+use crate::registry::imports::{self, ImportMode};
 
 /// Maximum number of concurrent imports. An import needs many times the document's size in memory.
 pub(super) const MOST_AT_ONCE: usize = 2;
@@ -109,42 +108,34 @@ pub(super) async fn openapi(Api { state, access }: Api, request: Request) -> Htt
     footprint.take(room, bytes.len()).map_err(extract::no_room)?;
     let busy = |_| Problem::overloaded("other documents are being imported; nothing was imported, retry later");
     let _place = state.imports.try_acquire().map_err(busy)?;
-    let thread = ImportThread::start()?;
     let asked = if is_yaml {
-        let document = parse(&thread, bytes.to_vec()).await.map_err(|error| refused(error, true))?;
+        let document = parse(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
         ImportRequest::bare(document)
     } else {
         // The number of tokens that lead to the document: it is either the body or its member `document`.
         let within = |path: &[String]| usize::from(path.first().is_some_and(|token| token == "document"));
-        let parsed = thread.run(move || document::parse_json(&bytes, within)).await?;
+        let parsed = tokio::task::spawn_blocking(move || document::parse_json(&bytes, within)).await?;
         let body = parsed.map_err(|error| Problem::bad_json(error.to_string()))?;
-        read(&state, &thread, body, &mut footprint).await?
+        read(&state, body, &mut footprint).await?
     };
     let ImportRequest { document, options, how, is_bare } = asked;
     let (registry, tenant) = (state.engine.registry().clone(), access.tenant().clone());
-    let made = thread.run(move || {
-        let imported = document.import(&options);
-        imported.map(|imported| CheckedImport::of(registry.check_imported(&tenant, imported)))
+    let made = tokio::task::spawn_blocking(move || {
+        document.import(&options).map(|imported| registry.check_imported(&tenant, imported))
     });
-    let imported = made.await?.map_err(|error| refused(error, is_bare))??;
-    drop(thread);
+    let imported = made.await?.map_err(|error| refused(error, is_bare))?;
     let report: Report = imports::register(state.engine.registry(), access.store(), imported, how).await?;
     Ok(reply::ok(&report))
 }
 
 /// Parses a JSON body: the document itself, or an object with the document and options.
-async fn read(
-    state: &AppState,
-    thread: &ImportThread,
-    body: Document,
-    footprint: &mut Footprint,
-) -> HttpResult<ImportRequest> {
+async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> HttpResult<ImportRequest> {
     let Document { value, warnings } = body;
     if ["openapi", "swagger"].iter().any(|name| value.get(name).is_some()) {
         return Ok(ImportRequest::bare(Document { value, warnings }));
     }
     decode::expect_objects(&value, &[""])?;
-    let body: ImportBody = thread.run(move || decode::read(value)).await??;
+    let body: ImportBody = decode::read(value)?;
     let document_url = body.url.as_deref().map(document_url).transpose()?;
     let credentials = credentials(&body.auth)?;
     if body.only.len() > MAX_ELEMENTS {
@@ -153,8 +144,8 @@ async fn read(
     let options = Options { server: body.server, credentials, only: body.only, prefix: body.prefix, document_url };
     let document = match body.document {
         value @ Value::Object(_) => Document { value, warnings },
-        Value::String(text) => parse(thread, text.into_bytes()).await.map_err(|error| refused(error, false))?,
-        Value::Null => fetch(state, thread, options.document_url.as_ref(), footprint).await?,
+        Value::String(text) => parse(text.into_bytes()).await.map_err(|error| refused(error, false))?,
+        Value::Null => fetch(state, options.document_url.as_ref(), footprint).await?,
         other => {
             let message = format!("must be an object or the text of the document, not {}", json::type_name(&other));
             return Err(Problem::field("/document", message));
@@ -178,12 +169,7 @@ fn credentials(texts: &[String]) -> HttpResult<Vec<Credential>> {
 }
 
 /// Fetches a document through the egress guard.
-async fn fetch(
-    state: &AppState,
-    thread: &ImportThread,
-    url: Option<&Url>,
-    footprint: &mut Footprint,
-) -> HttpResult<Document> {
+async fn fetch(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -> HttpResult<Document> {
     let Some(url) = url else {
         return Err(Problem::field("/document", "is missing; set `document` or `url`"));
     };
@@ -193,12 +179,12 @@ async fn fetch(
     footprint.take(state.engine.room(), bytes.len()).map_err(extract::no_room)?;
     let at_url =
         |error: ImportError| Problem::field("/url", format!("the fetched document cannot be imported: {error}"));
-    parse(thread, bytes).await.map_err(at_url)
+    parse(bytes).await.map_err(at_url)
 }
 
 /// Parses a document on a blocking thread, because parsing can take long.
-async fn parse(thread: &ImportThread, bytes: Vec<u8>) -> Result<Document, ImportError> {
-    let read = thread.run(move || document::read(&bytes, Bounds::SENT)).await;
+async fn parse(bytes: Vec<u8>) -> Result<Document, ImportError> {
+    let read = tokio::task::spawn_blocking(move || document::read(&bytes, Bounds::SENT)).await;
     read.unwrap_or_else(|_| Err(ImportError::unreadable()))
 }
 

@@ -31,13 +31,9 @@ pub fn write_of(
     fetched: &FetchedDefinition,
     expected: Precondition,
 ) -> Result<ToolWrite, serde_json::Error> {
-    Ok(write_of_text(definition.name.clone(), to_store(definition, fetched)?, expected))
-}
-
-/// Returns the write of the text of a checked definition.
-pub(super) fn write_of_text(name: String, definition: String, expected: Precondition) -> ToolWrite {
-    let checked = Some(mark(&definition));
-    ToolWrite { name, definition, checked, expected }
+    let text = to_store(definition, fetched)?;
+    let checked = Some(mark(&text));
+    Ok(ToolWrite { name: definition.name.clone(), definition: text, checked, expected })
 }
 
 /// The members of a definition that a record needs.

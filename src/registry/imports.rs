@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::declared::Declared;
 use super::fetched::FetchedDefinition;
-use super::{Registry, check, checked, fetched};
+use super::{Registry, check, checked};
 use crate::domain::{Source, Tenant};
 use crate::executor::HttpClient;
 use crate::import::{ImportPlan, ImportedTool, RejectedOperation, Report, Warning};
@@ -25,39 +25,6 @@ pub struct ImportMode {
     pub replace: bool,
     /// Register nothing.
     pub dry_run: bool,
-}
-
-/// The checked tools of an import, as they are stored. A parsed definition takes about ten times its text.
-#[derive(Debug)]
-pub struct CheckedImport {
-    tools: Vec<CheckedTool>,
-    /// The report without the tools.
-    report: Report,
-}
-
-#[derive(Debug)]
-struct CheckedTool {
-    operation: String,
-    name: String,
-    /// The definition.
-    text: String,
-}
-
-impl CheckedImport {
-    /// Converts the tools that [`Registry::check_imported`] has checked.
-    ///
-    /// # Errors
-    /// Returns an error if a definition cannot be serialized.
-    pub fn of(imported: ImportPlan) -> Result<Self, StoreError> {
-        let ImportPlan { title, offered, refused, warnings } = imported;
-        let tool = |ImportedTool { operation, definition }| {
-            let text = fetched::to_store(&definition, &FetchedDefinition::default());
-            let text = text.map_err(|error| StoreError::Corrupt(error.to_string()))?;
-            Ok(CheckedTool { operation, name: definition.name, text })
-        };
-        let tools: Result<Vec<CheckedTool>, StoreError> = offered.into_iter().map(tool).collect();
-        Ok(Self { tools: tools?, report: Report { title, refused, warnings, ..Report::default() } })
-    }
 }
 
 impl Registry {
@@ -102,12 +69,13 @@ impl Registry {
 pub async fn register(
     registry: &Arc<Registry>,
     store: &Store,
-    imported: CheckedImport,
+    imported: ImportPlan,
     how: ImportMode,
 ) -> Result<Report, StoreError> {
-    let CheckedImport { tools, mut report } = imported;
+    let ImportPlan { title, offered, refused, warnings } = imported;
+    let mut report = Report { title, refused, warnings, ..Report::default() };
     registry.reload(store).await?;
-    for chunk in tools.chunks(MOST_AT_ONCE) {
+    for chunk in offered.chunks(MOST_AT_ONCE) {
         let part = register_chunk(registry, store, chunk, how).await?;
         report.created.extend(part.created);
         report.replaced.extend(part.replaced);
@@ -121,17 +89,17 @@ pub async fn register(
 async fn register_chunk(
     registry: &Arc<Registry>,
     store: &Store,
-    offered: &[CheckedTool],
+    offered: &[ImportedTool],
     how: ImportMode,
 ) -> Result<Report, StoreError> {
     for _ in 0..MOST_TRIES {
         let mut report = Report::default();
         let mut writes = Vec::new();
         for tool in offered {
-            let CheckedTool { name, text, .. } = tool;
+            let (definition, name) = (&tool.definition, &tool.definition.name);
             let expected = match registry.registered(store.tenant(), name) {
                 None => Precondition::Absent,
-                Some(record) if record.text().is(&Declared::stored(name.as_str().into(), text)) => {
+                Some(record) if Declared::of(definition).is_ok_and(|declared| record.text().is(&declared)) => {
                     report.unchanged.push(name.clone());
                     continue;
                 }
@@ -147,7 +115,8 @@ async fn register_chunk(
             };
             let names = if expected == Precondition::Absent { &mut report.created } else { &mut report.replaced };
             names.push(name.clone());
-            writes.push(checked::write_of_text(name.clone(), text.clone(), expected));
+            let write = checked::write_of(definition, &FetchedDefinition::default(), expected);
+            writes.push(write.map_err(|error| StoreError::Corrupt(error.to_string()))?);
         }
         registry.warn_shadowed(store.tenant(), &mut report);
         if how.dry_run || writes.is_empty() {
@@ -157,7 +126,7 @@ async fn register_chunk(
         let written = match store.put_tools(writes, registry.clock.now()).await {
             Err(full @ StoreError::TooMany { .. }) => {
                 let reason = format!("{full}; none of these tools was registered");
-                let is_written = |tool: &&CheckedTool| names.contains(&tool.name);
+                let is_written = |tool: &&ImportedTool| names.contains(&tool.definition.name);
                 report.refused.extend(offered.iter().filter(is_written).map(|tool| reject(tool, &reason)));
                 return Ok(Report { created: Vec::new(), replaced: Vec::new(), ..report });
             }
@@ -174,6 +143,6 @@ async fn register_chunk(
     Ok(Report { refused, ..Report::default() })
 }
 
-fn reject(tool: &CheckedTool, reason: &str) -> RejectedOperation {
+fn reject(tool: &ImportedTool, reason: &str) -> RejectedOperation {
     RejectedOperation { operation: tool.operation.clone(), reason: reason.to_owned() }
 }
