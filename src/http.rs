@@ -74,6 +74,7 @@ mod security;
 mod server;
 mod sessions;
 mod stats;
+mod stream_writer;
 mod subscribers;
 mod system;
 mod timed_io;
