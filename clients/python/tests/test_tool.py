@@ -183,6 +183,7 @@ def test_docstring_sections_are_read() -> None:
 
 @pytest.mark.parametrize(("value", "body"), [
     ("text", '"text"'),
+    ("北京 \U0001f600 \0 \ud800", '"北京 😀 \\u0000 ?"'),
     (None, ""),
     (Point(1, 2), '{"x":1,"y":2,"tags":[]}'),
     ([Color.RED, datetime.date(2026, 1, 2)], '["red","2026-01-02"]'),

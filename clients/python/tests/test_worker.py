@@ -142,13 +142,19 @@ class TestCalls:
 def test_no_more_calls_than_allowed_run_at_once(
     service: Service, client: Toolpost, start_worker: Callable[..., Running], unique: str
 ) -> None:
-    running = start_worker(service, unique, tools=[renamed(tools.sleep_sync, unique)], concurrency=2)
+    start_worker(service, unique, tools=[renamed(tools.sleep_sync, unique)], concurrency=2)
     wait_until(lambda: is_registered(client, unique))
-    calls = [client.call(unique, wait="accepted", session=unique) for _ in range(3)]
-    wait_until(lambda: running.worker.running == 2)
-    assert [client.get(call.id).status for call in calls].count("WAIT") == 1
-    client.cancel(next(call for call in calls if client.get(call.id).status == "DOING"))
-    wait_until(lambda: all(client.get(call.id).status != "WAIT" for call in calls))
+    calls = [client.call(unique, wait="accepted", session=unique).id for _ in range(3)]
+
+    def noticed(what: str) -> list[str]:
+        return [found for found in tools.noticed if found.startswith(what) and found.split()[1] in calls]
+
+    wait_until(lambda: len(noticed("begun")) == 2)
+    client.cancel(noticed("begun")[0].split()[1])
+    wait_until(lambda: len(noticed("begun")) == 3)
+    # The third call began after the first had ended.
+    order = [found for found in tools.noticed if found.split()[1] in calls]
+    assert [found.split()[0] for found in order] == ["begun", "begun", "cancelled", "begun"]
     client.cancel_all(session=unique)
 
 

@@ -66,10 +66,14 @@ def error_output(error: BaseException) -> dict[str, Any]:
 
 
 def encode(output: Any) -> bytes:
-    """Returns an output as the body of a request: empty without an output."""
+    """Returns an output as the body of a request: empty without an output.
+
+    Half of a surrogate pair, which is not text, becomes a question mark.
+    """
     if output is None:
         return b""
-    return json.dumps(output, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    text = json.dumps(output, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
 
 
 def _block(value: Any) -> Any:

@@ -97,8 +97,8 @@ class Compiler:
             return self._object(origin)
         if origin is tuple and arguments and arguments[-1] is not Ellipsis:
             items = [self.compile(argument) for argument in arguments]
-            count = len(items)
-            schema = {"type": "array", "prefixItems": [item.schema for item in items], "minItems": count, "maxItems": count}
+            schema: dict[str, Any] = {"type": "array", "prefixItems": [item.schema for item in items]}
+            schema |= {"minItems": len(items), "maxItems": len(items)}
             return Compiled(schema, lambda value: tuple(item.convert(one) for item, one in zip(items, _list(value))))
         if origin in _ARRAYS:
             item = self.compile(arguments[0]) if arguments else Compiled({}, lambda value: value)

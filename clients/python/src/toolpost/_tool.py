@@ -87,7 +87,7 @@ class ToolFunction(Generic[P, R]):
         return schema, _result_schema(hints.get("return"))
 
     async def invoke(self, arguments: Mapping[str, Any], context: Context, executor: Executor | None = None) -> Any:
-        """Runs the function with arguments from JSON, and returns its result as JSON. A sync function runs in a thread."""
+        """Runs the function with arguments from JSON. Returns its result as JSON. A sync function runs in a thread."""
         values = {name: self._converted(name, value) for name, value in arguments.items()}
         if self._context_name is not None:
             values[self._context_name] = context
@@ -176,8 +176,8 @@ def tool(
 def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Makes a function a tool.
 
-    The name, the description (the docstring, in Google's style) and the schema of the arguments (the type hints) are those
-    of the function, which may be async. A parameter with the type `Context` receives the context of the call.
+    The name, the description (the docstring, in Google's style) and the schema of the arguments (the type hints) come
+    from the function, which may be async. A parameter with the type `Context` receives the context of the call.
 
     Args:
         name: The name for the model.
@@ -202,7 +202,8 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
 def _definition_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the members of the definition that the options of `tool` set."""
     found = {name: value for name, value in options.items() if value is not None}
-    hints = {name: found.pop(name) for name in ("read_only", "destructive", "idempotent", "open_world") if name in found}
+    names = ("read_only", "destructive", "idempotent", "open_world")
+    hints = {name: found.pop(name) for name in names if name in found}
     if hints.get("read_only"):
         hints.setdefault("destructive", False)
     timeout = found.pop("timeout_ms", None)

@@ -22,8 +22,8 @@ from ._reports import ReportQueue
 from ._tool import REGISTRY, ToolFunction
 from ._transport import backoff, headers_of, path
 from .errors import (
-    APIConnectionError, APIStatusError, ConflictError, InvalidRequestError, RateLimitError, ServiceUnavailableError,
-    ToolpostError,
+    APIConnectionError, APIStatusError, BadRequestError, ConflictError, InvalidRequestError, RateLimitError,
+    ServiceUnavailableError, ToolpostError,
 )
 
 log = logging.getLogger("toolpost.worker")
@@ -49,8 +49,8 @@ class Worker:
         concurrency: The maximum number of calls at once, each of a sync tool in a thread of its own.
         lease_ms: The time after which the service considers a silent worker lost.
         drain_s: How long `stop` waits for running calls.
-        poll_ms: How long a claim waits for a call. `stop` waits for the last claim, because its calls would be lost until
-            their lease ends.
+        poll_ms: How long a claim waits for a call. `stop` waits for the last claim, because its calls would be lost
+            until their lease ends.
         name: The name of the worker, by default that of the host and the process.
         register: `False` if the tools are registered already. Then the key needs the scope `work` only.
     """
@@ -278,7 +278,7 @@ class _Run:
             try:
                 await self._post("result", output)
                 return
-            except InvalidRequestError as error:
+            except (BadRequestError, InvalidRequestError) as error:
                 failed = ToolError(f"the result was rejected: {error.detail}")
                 if output == encode(error_output(failed)):
                     log.error("result of %s is rejected: %s", self._call["name"], error)
@@ -316,7 +316,7 @@ def serve(url: str | None = None, queue: str = "default", **options: Any) -> Non
     Args:
         url: The address of the service, by default that of `TOOLPOST_URL`.
         queue: The queue whose calls the worker runs.
-        options: Those of `Worker`: `tools`, `api_key`, `concurrency`, `lease_ms`, `drain_s`, `poll_ms`, `name`, `register`.
+        options: The options of `Worker`: `tools`, `api_key`, `concurrency`, `drain_s` and so on.
     """
     if not logging.getLogger().handlers:
         logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")

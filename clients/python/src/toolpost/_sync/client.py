@@ -62,8 +62,8 @@ class Toolpost(Base):
     ) -> ToolCall:
         """Calls a tool and returns the call with its result.
 
-        The call has not ended yet (`is_done`) if the tool is asynchronous, if it needs an approval, or if `wait` is over:
-        `wait_for` waits for its end. With `wait="result"` this method waits as long as it takes.
+        The call has not ended yet (`is_done`) if the tool is asynchronous, if it needs an approval, or if `wait` is
+        over: `wait_for` waits for its end. With `wait="result"` this method waits as long as it takes.
         """
         body = without_none({
             "name": name, "arguments": arguments, "id": id, "session": session, "context": context, "agent": agent,
@@ -165,7 +165,8 @@ class Toolpost(Base):
         params = query({"format": format or found, **options})
         headers = {"content-type": "text/event-stream"}
         # The stream can be sent only once, so it is not retried.
-        with self._open("POST", "/tool-calls/stream", params=params, content=content, headers=headers) as response:
+        options = {"params": params, "content": content, "headers": headers}
+        with self._open("POST", "/tool-calls/stream", **options) as response:
             parser = Parser()
             for line in response.iter_lines():
                 event = parser.feed(line)
@@ -198,8 +199,8 @@ class Toolpost(Base):
                 after = event.event_id or after
                 yield event
                 is_done = is_done or event.event == "tool_result"
-            # A stream without an end is that of a service that stopped, or `after` was the last event of the call. If the
-            # call has ended, the next stream is certain to have what is left.
+            # A stream without an end is the stream of a service that stopped, or `after` was the last event of the call.
+            # If the call has ended, the next stream is certain to have what is left.
             if is_done or is_last:
                 return
             is_last = (self.get(call_id)).is_done
@@ -221,7 +222,7 @@ class Toolpost(Base):
                 return found
 
     def calls(self, **filters: Any) -> Iterator[ToolCall]:
-        """Yields the calls that match, newest first: `session`, `batch_id`, `name`, `status`, `code`, `phase`, `q`, …"""
+        """Yields the calls that match, newest first: `session`, `batch_id`, `name`, `status`, `code`, `q` and so on."""
         cursor: str | None = None
         while True:
             response = self.request("GET", "/tool-calls", params={**filters, "cursor": cursor})

@@ -59,8 +59,8 @@ def _is_plain(name: str) -> bool:
 class Bridge:
     """Calls tools for a framework.
 
-    A tool that needs an approval is approved in the framework: then `call(approved=True)` records the decision with the key
-    of `approver`, which needs the scope `approve`. A call that a policy stops waits for a decision in Toolpost.
+    A tool that needs an approval is approved in the framework: then `call(approved=True)` records the decision with the
+    key of `approver`, which needs the scope `approve`. A call that a policy stops waits for a decision in Toolpost.
     """
 
     def __init__(

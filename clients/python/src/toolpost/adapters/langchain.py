@@ -95,7 +95,8 @@ class _ToolpostTool(BaseTool):
         answer = interrupt(request)
         answer = answer if isinstance(answer, dict) else {"type": "approve" if answer is True else "reject"}
         if answer.get("type") not in ("approve", "edit"):
-            raise ToolException(f'Error: Tool call "{self.name}" was rejected: {answer.get("message") or "no reason given"}')
+            reason = answer.get("message") or "no reason given"
+            raise ToolException(f'Error: Tool call "{self.name}" was rejected: {reason}')
         edited = answer.get("args") or (answer.get("edited_action") or {}).get("args")
         return (dict(edited) if edited else arguments), True
 
