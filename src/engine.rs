@@ -58,7 +58,7 @@ mod worker_reports;
 mod workers;
 
 pub use admission::AdmissionControl;
-pub use approvals::{Approvals, DecideError, DecisionRequest};
+pub use approvals::{DecideError, DecisionRequest};
 pub use argument_chunks::ChunkAnswer;
 pub use argument_stream::{ArgumentChunk, ArgumentStream, ArgumentStreamError, CompleteArguments};
 pub use backtest::{BacktestResult, backtest, with_policy};
@@ -77,7 +77,7 @@ pub use sessions::Sessions;
 pub use settings::{Load, Settings};
 pub use submission::{KeyedError, Mode, Submission, SubmitError, Wait};
 pub use submit::Keyed;
-pub use workers::{ClaimError, ClaimRequest, ClaimedCall, WorkerRules, Workers};
+pub use workers::{ClaimError, ClaimRequest, ClaimedCall, WorkerRules};
 
 use argument_chunks::ChunkReceiver;
 use call::cached::Results;

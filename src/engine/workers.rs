@@ -13,7 +13,7 @@ use crate::domain::{AllowList, Tenant};
 use crate::store::StoreError;
 use crate::store::signals::HintReceiver;
 use crate::store::signals::QueueKey;
-use crate::store::workers::{NotHeld, Seen};
+use crate::store::workers::{NotHeld, SeenWorker};
 
 mod claims;
 mod forget;
@@ -80,7 +80,7 @@ impl Workers<'_> {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn offer_tools(&self, seen: Seen, tools: &[String]) -> Result<(), StoreError> {
+    pub async fn offer_tools(&self, seen: SeenWorker, tools: &[String]) -> Result<(), StoreError> {
         self.engine.stores.set_worker_tools(&seen, tools).await?;
         self.engine.presence.see(seen);
         Ok(())
@@ -96,7 +96,7 @@ impl Workers<'_> {
 
     fn see(&self, tenant: &Tenant, queue: &Arc<str>, worker: &Arc<str>, sdk: Option<Arc<str>>) {
         let (queue, worker) = (queue.clone(), worker.clone());
-        self.engine.presence.see(Seen { tenant: tenant.clone(), queue, worker, sdk });
+        self.engine.presence.see(SeenWorker { tenant: tenant.clone(), queue, worker, sdk });
     }
 }
 

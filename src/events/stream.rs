@@ -136,8 +136,8 @@ impl FrameSource for CallStream {
                         }
                         Step::Gap => self.is_behind = true,
                         // The end was sent from the store already.
-                        Step::Seen if is_last => return None,
-                        Step::Seen => {}
+                        Step::SeenWorker if is_last => return None,
+                        Step::SeenWorker => {}
                     }
                 }
                 // The bus outlives its subscribers.

@@ -17,7 +17,7 @@ mod listing;
 mod presence;
 
 pub use listing::QueueLoad;
-pub use presence::{OfferedTool, Seen, WorkerRow};
+pub use presence::{OfferedTool, SeenWorker, WorkerRow};
 
 /// The state of a row: no worker has the call.
 const WAITING: i16 = 0;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Scope;
 use crate::domain::{AllowList, Call, Tenant};
 use crate::store::signals::{Hint, QueueKey};
-use crate::store::workers::Seen;
+use crate::store::workers::SeenWorker;
 
 /// How long it is remembered that a queue without waiting workers is empty.
 const REMEMBER: Duration = Duration::from_secs(60);
@@ -189,7 +189,7 @@ impl Claims {
         batches
     }
 
-    /// Returns claims that got no call. Those whose time is over are answered.
+    /// Returns claims that got no call. Claims whose time is over are answered.
     pub(super) fn put_back(&self, batch: Batch, may_have_calls: bool) {
         let Batch { group, allowed, claims } = batch;
         let now = Instant::now();
@@ -206,10 +206,10 @@ impl Claims {
     }
 
     /// Returns the workers that wait.
-    pub(super) fn waiting(&self) -> Vec<Seen> {
+    pub(super) fn waiting(&self) -> Vec<SeenWorker> {
         let state = self.state();
         let of = |(group, waiting): (&Group, &Waiting)| {
-            let seen = |claim: &WaitingClaim| Seen {
+            let seen = |claim: &WaitingClaim| SeenWorker {
                 tenant: group.tenant.clone(),
                 queue: group.queue.clone(),
                 worker: claim.worker.clone(),

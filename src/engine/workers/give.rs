@@ -43,7 +43,7 @@ pub(super) async fn run(engine: &Arc<Engine>, mut work: HintReceiver<QueueKey>, 
     }
 }
 
-/// Serves the claims of one group. Those that get nothing wait on. Returns `false` if the database has failed.
+/// Serves the claims of one group. Claims without a call wait on. Returns `false` if the database has failed.
 async fn serve(engine: &Arc<Engine>, mut batch: Batch) -> bool {
     let (owners, names) = places(&batch.claims);
     let claimed = match claim(engine, &batch, &names).await {

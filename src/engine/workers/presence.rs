@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::store::workers::Seen;
+use crate::store::workers::SeenWorker;
 use crate::store::{StoreError, Stores};
 
 /// How long a worker stays listed after its last request, unless it offers tools, in milliseconds: one day.
@@ -18,7 +18,7 @@ const REMEMBER: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 struct State {
-    seen: Seen,
+    seen: SeenWorker,
     at: Instant,
     is_stored: bool,
 }
@@ -38,27 +38,27 @@ impl Presence {
     }
 
     /// Records that a worker was seen now.
-    pub fn see(&self, seen: Seen) {
+    pub fn see(&self, seen: SeenWorker) {
         if self.insert(seen) {
             self.has_new.notify_one();
         }
     }
 
     /// Records that workers still wait.
-    pub fn see_waiting(&self, waiting: Vec<Seen>) {
+    pub fn see_waiting(&self, waiting: Vec<SeenWorker>) {
         for seen in waiting {
             self.insert(seen);
         }
     }
 
     /// Returns `true` if the worker is new.
-    fn insert(&self, seen: Seen) -> bool {
+    fn insert(&self, seen: SeenWorker) -> bool {
         let key = (seen.tenant.clone(), seen.queue.clone(), seen.worker.clone());
         let mut workers = self.workers();
         let known = workers.get(&key).map(|state| state.seen.sdk.clone());
         let sdk = seen.sdk.clone().or_else(|| known.clone().flatten());
         let is_new = known.is_none_or(|known| known != sdk);
-        workers.insert(key, State { seen: Seen { sdk, ..seen }, at: Instant::now(), is_stored: false });
+        workers.insert(key, State { seen: SeenWorker { sdk, ..seen }, at: Instant::now(), is_stored: false });
         is_new
     }
 
@@ -69,7 +69,7 @@ impl Presence {
 
     /// Stores the workers that were seen since the last time.
     pub async fn note(&self, stores: &Stores) -> Result<(), StoreError> {
-        let changed: Vec<Seen> = {
+        let changed: Vec<SeenWorker> = {
             let mut workers = self.workers();
             workers.retain(|_, state| !state.is_stored || state.at.elapsed() < REMEMBER);
             let changed = workers.values_mut().filter(|state| !state.is_stored);
@@ -80,7 +80,7 @@ impl Presence {
         }
         let before = Instant::now();
         stores.note_workers(&changed).await?;
-        for Seen { tenant, queue, worker, .. } in changed {
+        for SeenWorker { tenant, queue, worker, .. } in changed {
             if let Some(state) = self.workers().get_mut(&(tenant, queue, worker)).filter(|state| state.at <= before) {
                 state.is_stored = true;
             }
@@ -94,8 +94,8 @@ mod tests {
     use super::*;
     use crate::domain::Tenant;
 
-    fn seen(worker: &str, sdk: Option<&str>) -> Seen {
-        Seen { tenant: Tenant::default(), queue: "q".into(), worker: worker.into(), sdk: sdk.map(Into::into) }
+    fn seen(worker: &str, sdk: Option<&str>) -> SeenWorker {
+        SeenWorker { tenant: Tenant::default(), queue: "q".into(), worker: worker.into(), sdk: sdk.map(Into::into) }
     }
 
     #[tokio::test]

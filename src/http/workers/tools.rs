@@ -14,7 +14,7 @@ use crate::registry::checked;
 use crate::registry::fetched::FetchedDefinition;
 use crate::registry::listed::{ListedTool, ToolView};
 use crate::store::tools::{Precondition, StoredTool, ToolWrite};
-use crate::store::workers::Seen;
+use crate::store::workers::SeenWorker;
 
 /// Maximum number of tools of one worker.
 const MAX_TOOLS: usize = 200;
@@ -86,7 +86,7 @@ pub(in super::super) async fn put(
     }
     register(&state, &access, &queue, &compiled).await?;
     let names: Vec<String> = compiled.into_iter().map(|(definition, _)| definition.name).collect();
-    let seen = Seen { tenant: access.tenant().clone(), queue, worker, sdk: super::sdk_of(&headers) };
+    let seen = SeenWorker { tenant: access.tenant().clone(), queue, worker, sdk: super::sdk_of(&headers) };
     state.engine.workers().offer_tools(seen, &names).await?;
     let found: HttpResult<Vec<_>> = names.iter().map(|name| find_visible(&access, name)).collect();
     let found = found?;

@@ -12,7 +12,7 @@ const PAGE: usize = 256;
 
 /// A worker that has asked this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenWorker {
     /// The tenant.
     pub tenant: Tenant,
     /// The queue.
@@ -52,12 +52,12 @@ impl Stores {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn note_workers(&self, seen: &[Seen]) -> Result<(), StoreError> {
+    pub async fn note_workers(&self, seen: &[SeenWorker]) -> Result<(), StoreError> {
         let now = now_of(&self.db);
         for page in seen.chunks(PAGE) {
             let mut query =
                 self.db.write("INSERT INTO workers AS w (tenant, queue, worker, sdk, last_seen_at) VALUES ");
-            for (index, Seen { tenant, queue, worker, sdk }) in page.iter().enumerate() {
+            for (index, SeenWorker { tenant, queue, worker, sdk }) in page.iter().enumerate() {
                 query = query.push(if index == 0 { "(" } else { ", (" }).push_bind(tenant).push(", ");
                 query = query.push_bind(&**queue).push(", ").push_bind(&**worker).push(", ");
                 query = query.push_bind(sdk.as_deref()).push(&format!(", {now})"));
@@ -101,7 +101,7 @@ impl Stores {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn set_worker_tools(&self, seen: &Seen, tools: &[String]) -> Result<(), StoreError> {
+    pub async fn set_worker_tools(&self, seen: &SeenWorker, tools: &[String]) -> Result<(), StoreError> {
         const CLEAR: &str = "DELETE FROM worker_tools WHERE tenant = $1 AND queue = $2 AND worker = $3";
         const ADD: &str = "INSERT INTO worker_tools (tenant, queue, worker, tool) VALUES ($1, $2, $3, $4) \
             ON CONFLICT DO NOTHING";
@@ -157,6 +157,6 @@ impl Stores {
     }
 }
 
-fn bind_worker<'q>(query: Query<'q>, seen: &Seen) -> Query<'q> {
+fn bind_worker<'q>(query: Query<'q>, seen: &SeenWorker) -> Query<'q> {
     query.bind(&seen.tenant).bind(&*seen.queue).bind(&*seen.worker)
 }
