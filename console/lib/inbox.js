@@ -141,13 +141,15 @@ export class Inbox {
     if (waits && known?.approval?.digest !== approval.digest) this.read(id);
     // Who looks at the call sees what was decided.
     else if (known) Object.assign(known, { phase, approval });
-    if (!waits) this.#remove(id);
+    if (!waits) {
+      this.#decided.add(id);
+      this.#remove(id);
+    }
     update();
   }
 
   /** @param {string} id */
   #remove(id) {
-    this.#decided.add(id);
     this.#missing.delete(id);
     if (this.#byId.delete(id)) this.#sorted = undefined;
   }
