@@ -58,7 +58,7 @@ mod worker_reports;
 mod workers;
 
 pub use admission::AdmissionControl;
-pub use approvals::{DecideError, DecisionRequest};
+pub use approvals::{Approvals, DecideError, DecisionRequest};
 pub use argument_chunks::ChunkAnswer;
 pub use argument_stream::{ArgumentChunk, ArgumentStream, ArgumentStreamError, CompleteArguments};
 pub use backtest::{BacktestResult, backtest, with_policy};

@@ -781,7 +781,7 @@ export interface paths {
         put?: never;
         /**
          * Reports progress of a running call on behalf of its tool.
-         * @description An `http` tool authenticates with the call's own token; for an `external` tool, any caller may report.
+         * @description An `http` tool and a worker authenticate with the call's own token; for an `external` tool, any caller may report.
          */
         post: operations["report_progress"];
         delete?: never;
@@ -826,8 +826,8 @@ export interface paths {
         put?: never;
         /**
          * Posts the result of a call whose tool works outside of the service.
-         * @description Such a tool is an `external` tool, for which any caller may post, or an `http` tool that responded with 202, which
-         *     authenticates with the call's own token. The first result wins. The body is converted like the output of any tool.
+         * @description Such a tool is an `external` tool, for which any caller may post, or an `http` tool that responded with 202, or a worker;
+         *     these authenticate with the call's own token. The first result wins. The body is converted like the output of any tool.
          */
         post: operations["post_result"];
         delete?: never;
@@ -1075,6 +1075,82 @@ export interface paths {
         /** Says who the caller is and what it may do. */
         get: operations["whoami"];
         put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the workers and the queues. */
+        get: operations["list_workers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/{queue}/claim": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fetches calls of a queue.
+         * @description Returns the best calls immediately if there are any, and otherwise waits for one. The worker has each call for
+         *     `lease_ms`, which every heartbeat renews, and posts progress and the result with the call's token.
+         */
+        post: operations["claim_calls"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/{queue}/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Renews the leases of a worker's calls, and says which calls it no longer has. */
+        post: operations["worker_heartbeat"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/{queue}/tools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Registers the tools that a worker offers, all or none, and replaces the list of its tools.
+         * @description A tool that is registered with the same definition stays unchanged. A tool of the same name that is not of this queue is
+         *     not replaced.
+         */
+        put: operations["put_worker_tools"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1438,7 +1514,7 @@ export interface components {
          * @description A permission of a caller.
          * @enum {string}
          */
-        Scope: "call" | "read" | "tools" | "approve" | "admin";
+        Scope: "call" | "read" | "tools" | "approve" | "work" | "admin";
         /** @description The key's metadata, without the secret. Only the hash and a prefix of the key itself are stored. */
         ApiKey: {
             /**
@@ -1456,6 +1532,8 @@ export interface components {
             scopes: components["schemas"]["Scope"][];
             /** @description The tools that the key may use; an empty list means all tools. */
             tools: string[];
+            /** @description The queues whose calls the key may fetch; an empty list means all queues. */
+            queues: string[];
             /**
              * Format: int32
              * @description Maximum number of requests per minute; `null` means as configured.
@@ -1561,7 +1639,7 @@ export interface components {
          * @description The code of a failure.
          * @enum {string}
          */
-        Code: "TOOL_NOT_FOUND" | "TOOL_UNAVAILABLE" | "TOOL_PAUSED" | "ARGUMENTS_MALFORMED" | "ARGUMENTS_TRUNCATED" | "TOOL_VALIDATION_ERROR" | "TOOL_BLOCKED" | "HOOK_FAILED" | "APPROVAL_DENIED" | "APPROVAL_EXPIRED" | "POLICY_DENIED" | "BUDGET_EXCEEDED" | "TOOL_TIMEOUT" | "TOOL_EXECUTION_ERROR" | "RESULT_INVALID" | "CANCELLED" | "OUTCOME_UNKNOWN" | "OVERLOADED" | "SHUTTING_DOWN";
+        Code: "TOOL_NOT_FOUND" | "TOOL_UNAVAILABLE" | "TOOL_PAUSED" | "ARGUMENTS_MALFORMED" | "ARGUMENTS_TRUNCATED" | "TOOL_VALIDATION_ERROR" | "TOOL_BLOCKED" | "HOOK_FAILED" | "APPROVAL_DENIED" | "APPROVAL_EXPIRED" | "POLICY_DENIED" | "BUDGET_EXCEEDED" | "NO_WORKER" | "TOOL_TIMEOUT" | "TOOL_EXECUTION_ERROR" | "RESULT_INVALID" | "CANCELLED" | "OUTCOME_UNKNOWN" | "OVERLOADED" | "SHUTTING_DOWN";
         /** @description The failure of a call that ended in `ERROR`. */
         Failure: {
             /** @description The code. */
@@ -2311,6 +2389,47 @@ export interface components {
              */
             cancelled: number;
         };
+        /** @description A call that a worker has got. */
+        ClaimedCall: {
+            /**
+             * Format: uuid
+             * @description The id that the service gave the call.
+             */
+            id: string;
+            /** @description The id that the caller gave the call. */
+            call_id: string;
+            /** @description The name of the tool. */
+            name: string;
+            /** @description The arguments, including presets. */
+            arguments: Record<string, never>;
+            /** @description The context objects that the tool lists. */
+            context: Record<string, never>;
+            agent?: components["schemas"]["Agent"] | null;
+            /** @description The session of the call. */
+            session?: string | null;
+            /**
+             * Format: int32
+             * @description The number of the attempt, from 1.
+             */
+            attempt: number;
+            /**
+             * Format: int64
+             * @description The time within which the attempt must end, in milliseconds.
+             */
+            deadline_ms: number;
+            /**
+             * Format: int64
+             * @description The time for which the worker has the call without a heartbeat, in milliseconds.
+             */
+            lease_ms: number;
+            /** @description The token for `/progress` and `/result` of this attempt. */
+            token: string;
+        };
+        /** @description The calls that a worker has got. */
+        ClaimedCalls: {
+            /** @description The calls, best first: by priority, then by age. */
+            calls: components["schemas"]["ClaimedCall"][];
+        };
         /** @description The result of the task of a session. */
         Completion: {
             /** @description Whether the task was completed. */
@@ -2744,8 +2863,20 @@ export interface components {
             /** @constant */
             type: "external";
         };
+        /** @description Worker programs fetch the calls from a queue. */
+        WorkerExecutorSpec: {
+            /** @description The queue from which workers fetch the calls. */
+            queue: string;
+            /**
+             * Format: int64
+             * @description The time for which a worker has a call without a heartbeat, in milliseconds. Default: `30000`.
+             */
+            lease_ms?: number;
+            /** @constant */
+            type: "worker";
+        };
         /** @description What runs a tool. */
-        ExecutorSpec: components["schemas"]["BuiltinExecutorSpec"] | components["schemas"]["HttpExecutorSpec"] | components["schemas"]["ProcessExecutorSpec"] | components["schemas"]["McpExecutorSpec"] | components["schemas"]["ExternalExecutorSpec"];
+        ExecutorSpec: components["schemas"]["BuiltinExecutorSpec"] | components["schemas"]["HttpExecutorSpec"] | components["schemas"]["ProcessExecutorSpec"] | components["schemas"]["McpExecutorSpec"] | components["schemas"]["ExternalExecutorSpec"] | components["schemas"]["WorkerExecutorSpec"];
         /**
          * @description The effect of a failed or timed-out hook on the call.
          * @enum {string}
@@ -3209,6 +3340,8 @@ export interface components {
             scopes: components["schemas"]["Scope"][];
             /** @description The tools that the key may use; an empty list means all tools. */
             tools: string[];
+            /** @description The queues whose calls the key may fetch; an empty list means all queues. */
+            queues: string[];
             /**
              * Format: int32
              * @description Maximum number of requests per minute; `null` means as configured.
@@ -3249,6 +3382,18 @@ export interface components {
             } | null;
             remember?: components["schemas"]["Remember"] | null;
         };
+        /** @description A claim of a worker. */
+        NewClaim: {
+            /** @description The name of the worker, which is unique among the workers of the queue. */
+            worker: string;
+            /** @description Maximum number of calls. Default: `1`. */
+            max?: number;
+            /**
+             * Format: int64
+             * @description Maximum time that the request waits for a call, in milliseconds. Default: `0`.
+             */
+            wait_ms?: number;
+        };
         /**
          * @description The event stream of a new ticket.
          * @example {
@@ -3271,6 +3416,8 @@ export interface components {
             scopes: components["schemas"]["Scope"][];
             /** @description The tools that the key may use, as globs over their names. Default: all tools. */
             tools?: components["schemas"]["Glob"][];
+            /** @description The queues whose calls the key may fetch, as globs over their names. Default: all queues. */
+            queues?: components["schemas"]["Glob"][];
             /**
              * @description The tenant of the key. Default: the caller's tenant. Only keys of the default tenant can create keys of other
              *     tenants.
@@ -3348,6 +3495,22 @@ export interface components {
              * @description Number of accepted calls that do not run yet.
              */
             waiting: number;
+        };
+        /** @description The calls that a worker no longer has. */
+        NotHeldCalls: {
+            /** @description Calls that were cancelled. The worker stops its work. */
+            cancelled: string[];
+            /** @description Calls that have ended otherwise, or that were given to another worker. A result is ignored. */
+            lost: string[];
+        };
+        /** @description The tools of a worker. */
+        OfferedTools: {
+            /** @description The name of the worker. */
+            worker: string;
+            /** @description All tools that the worker offers. The `executor` may be omitted. */
+            tools: {
+                [key: string]: components["schemas"]["Json"];
+            }[];
         };
         /** @description Options next to the calls. */
         Options: {
@@ -3543,7 +3706,7 @@ export interface components {
             /** @description What would have happened. */
             after: components["schemas"]["Decided"];
         };
-        /** @description The result of a test. */
+        /** @description The decisions of policies about stored calls. */
         PolicyTestResult: {
             /**
              * Format: int64
@@ -3679,6 +3842,95 @@ export interface components {
             /** @description Whether the node is shutting down and accepts no calls. */
             draining: boolean;
         };
+        /** @description A tool as returned by `GET /tools/{name}`. */
+        Tool: {
+            /** @description Name of the tool, matching `^[A-Za-z0-9_.-]{1,128}$`. */
+            name: string;
+            /** @description Display name for people. Default: the name. */
+            title?: string | null;
+            /** @description Description for the model. */
+            description?: string;
+            /** @description Category in lists. */
+            category?: string | null;
+            /** @description Keywords for the search. */
+            tags?: string[];
+            /** @description Version that the author assigned. */
+            version?: string | null;
+            /** @description Example calls. */
+            examples?: components["schemas"]["Example"][];
+            /**
+             * @description JSON Schema of the arguments, which must be an object. Optional for the `builtin` executor, which has its own
+             *     schema.
+             */
+            input_schema?: components["schemas"]["ArgumentsSchema"] | null;
+            /**
+             * @description URL that returns a JSON object with any of `title`, `description`, `input_schema` and `output_schema`. These
+             *     override the fields of the definition, which apply while no response is available.
+             */
+            definition_url?: components["schemas"]["HttpUrl"] | null;
+            /**
+             * Format: int64
+             * @description Lifetime of such a response, in milliseconds. Default: one minute.
+             */
+            definition_ttl_ms?: number | null;
+            /** @description JSON Schema of the result. */
+            output_schema?: Record<string, never> | null;
+            /** @description Effect of a result that does not match `output_schema`. */
+            output_check?: components["schemas"]["OutputCheck"];
+            /** @description Hints about the effects of the tool. */
+            annotations?: components["schemas"]["Annotations"];
+            /** @description Groups of the tool. */
+            groups?: components["schemas"]["ToolName"][];
+            /** @description Accepts and queues calls, and answers the caller immediately. */
+            async?: boolean;
+            /** @description Whether calls can run concurrently with other calls of a batch; `null` uses `annotations.read_only`. */
+            concurrency_safe?: boolean | null;
+            /** @description Limits of the calls. */
+            limits?: components["schemas"]["LimitsSpec"];
+            /** @description Retries of failed attempts. */
+            retry?: components["schemas"]["RetrySpec"];
+            cache?: components["schemas"]["CacheSpec"] | null;
+            approval?: components["schemas"]["ApprovalSpec"] | null;
+            /**
+             * Format: double
+             * @description The expected cost of a call, in a unit of your own. Budgets count it.
+             */
+            cost?: number | null;
+            /** @description Converts arguments of a wrong type to the type in the schema. */
+            coerce?: boolean;
+            /** @description Arguments that the operator supplies. Their values are never returned. */
+            presets?: {
+                [key: string]: components["schemas"]["Preset"];
+            };
+            /** @description Names of the context objects that are passed to the executor. */
+            context?: string[];
+            /** @description The executor of the tool. */
+            executor: components["schemas"]["ExecutorSpec"];
+            upstream?: components["schemas"]["ToldByUpstream"] | null;
+            /** @description The source of the definition. */
+            source: components["schemas"]["Source"];
+            /**
+             * Format: int64
+             * @description Incremented by every change.
+             */
+            revision: number;
+            /** @description Whether the tool can be called. */
+            active: boolean;
+            /** @description Why the tool is paused; `null` if it is not paused. */
+            paused?: Record<string, never> | null;
+            definition_error?: components["schemas"]["DefinitionError"] | null;
+            /** @description The time of the first declaration. */
+            created_at: components["schemas"]["Time"];
+            /** @description The time of the last change. */
+            updated_at: components["schemas"]["Time"];
+            /** @description Differences between the definition in the request and the stored one; absent if both are equal. */
+            warnings?: string[];
+        } & (unknown & unknown & unknown);
+        /** @description The registered tools of a worker. */
+        RegisteredTools: {
+            /** @description The tools, in the order of the request. */
+            tools: components["schemas"]["Tool"][];
+        };
         /** @description The options of a rerun. */
         Rerun: {
             /** @description The arguments of the new call, as in `POST /tool-calls`. Default: the arguments of the old call. */
@@ -3783,90 +4035,6 @@ export interface components {
             /** @description Number of failed calls. */
             failed: number;
         };
-        /** @description A tool as returned by `GET /tools/{name}`. */
-        Tool: {
-            /** @description Name of the tool, matching `^[A-Za-z0-9_.-]{1,128}$`. */
-            name: string;
-            /** @description Display name for people. Default: the name. */
-            title?: string | null;
-            /** @description Description for the model. */
-            description?: string;
-            /** @description Category in lists. */
-            category?: string | null;
-            /** @description Keywords for the search. */
-            tags?: string[];
-            /** @description Version that the author assigned. */
-            version?: string | null;
-            /** @description Example calls. */
-            examples?: components["schemas"]["Example"][];
-            /**
-             * @description JSON Schema of the arguments, which must be an object. Optional for the `builtin` executor, which has its own
-             *     schema.
-             */
-            input_schema?: components["schemas"]["ArgumentsSchema"] | null;
-            /**
-             * @description URL that returns a JSON object with any of `title`, `description`, `input_schema` and `output_schema`. These
-             *     override the fields of the definition, which apply while no response is available.
-             */
-            definition_url?: components["schemas"]["HttpUrl"] | null;
-            /**
-             * Format: int64
-             * @description Lifetime of such a response, in milliseconds. Default: one minute.
-             */
-            definition_ttl_ms?: number | null;
-            /** @description JSON Schema of the result. */
-            output_schema?: Record<string, never> | null;
-            /** @description Effect of a result that does not match `output_schema`. */
-            output_check?: components["schemas"]["OutputCheck"];
-            /** @description Hints about the effects of the tool. */
-            annotations?: components["schemas"]["Annotations"];
-            /** @description Groups of the tool. */
-            groups?: components["schemas"]["ToolName"][];
-            /** @description Accepts and queues calls, and answers the caller immediately. */
-            async?: boolean;
-            /** @description Whether calls can run concurrently with other calls of a batch; `null` uses `annotations.read_only`. */
-            concurrency_safe?: boolean | null;
-            /** @description Limits of the calls. */
-            limits?: components["schemas"]["LimitsSpec"];
-            /** @description Retries of failed attempts. */
-            retry?: components["schemas"]["RetrySpec"];
-            cache?: components["schemas"]["CacheSpec"] | null;
-            approval?: components["schemas"]["ApprovalSpec"] | null;
-            /**
-             * Format: double
-             * @description The expected cost of a call, in a unit of your own. Budgets count it.
-             */
-            cost?: number | null;
-            /** @description Converts arguments of a wrong type to the type in the schema. */
-            coerce?: boolean;
-            /** @description Arguments that the operator supplies. Their values are never returned. */
-            presets?: {
-                [key: string]: components["schemas"]["Preset"];
-            };
-            /** @description Names of the context objects that are passed to the executor. */
-            context?: string[];
-            /** @description The executor of the tool. */
-            executor: components["schemas"]["ExecutorSpec"];
-            upstream?: components["schemas"]["ToldByUpstream"] | null;
-            /** @description The source of the definition. */
-            source: components["schemas"]["Source"];
-            /**
-             * Format: int64
-             * @description Incremented by every change.
-             */
-            revision: number;
-            /** @description Whether the tool can be called. */
-            active: boolean;
-            /** @description Why the tool is paused; `null` if it is not paused. */
-            paused?: Record<string, never> | null;
-            definition_error?: components["schemas"]["DefinitionError"] | null;
-            /** @description The time of the first declaration. */
-            created_at: components["schemas"]["Time"];
-            /** @description The time of the last change. */
-            updated_at: components["schemas"]["Time"];
-            /** @description Differences between the definition in the request and the stored one; absent if both are equal. */
-            warnings?: string[];
-        } & (unknown & unknown & unknown);
         /** @description A call as submitted. */
         SessionToolCall: {
             /** Format: uuid */
@@ -4372,6 +4540,69 @@ export interface components {
             /** @description The tools that the caller may use, as globs over their names; `null` for all tools. */
             tools?: string[] | null;
             expires_at?: components["schemas"]["Time"] | null;
+        };
+        /** @description A worker. */
+        Worker: {
+            /** @description The name. */
+            worker: string;
+            /** @description The queue. */
+            queue: string;
+            /** @description The tools that the worker has registered. */
+            tools: string[];
+            /**
+             * Format: int64
+             * @description Number of calls that it has.
+             */
+            running: number;
+            /** @description The time of its last request, accurate to a few seconds. */
+            last_seen_at: components["schemas"]["Time"];
+            /** @description The `User-Agent` of its last request, shortened. */
+            sdk?: string | null;
+        };
+        /** @description A heartbeat of a worker. */
+        WorkerHeartbeat: {
+            /** @description The name of the worker. */
+            worker: string;
+            /** @description The calls that the worker has. */
+            calls?: string[];
+        };
+        /** @description A queue. */
+        WorkerQueue: {
+            /** @description The name. */
+            queue: string;
+            /**
+             * Format: int64
+             * @description Number of calls that no worker has.
+             */
+            waiting: number;
+            /**
+             * Format: int64
+             * @description Number of calls that workers have.
+             */
+            running: number;
+            /**
+             * Format: int64
+             * @description The age of the oldest waiting call, in milliseconds; `null` if none waits.
+             */
+            oldest_ms?: number | null;
+        };
+        /** @description The queue of a `worker` tool. */
+        WorkerSpec: {
+            /** @description The queue from which workers fetch the calls. */
+            queue: string;
+            /**
+             * Format: int64
+             * @description The time for which a worker has a call without a heartbeat, in milliseconds.
+             * @default 30000
+             */
+            lease_ms: number;
+        };
+        /** @description The workers and queues of a tenant. */
+        Workers: {
+            /** @description The workers, by queue and name. A worker without tools is listed for a day after its last request. */
+            workers: components["schemas"]["Worker"][];
+            /** @description The queues that have calls or workers, by name. */
+            queues: components["schemas"]["WorkerQueue"][];
         };
         /** @description A ToolDefinition. The name is taken from the path and can be omitted. */
         ToolReplacement: {
@@ -9608,7 +9839,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The call has ended */
+            /** @description The call has ended, or the worker no longer has it */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12333,6 +12564,459 @@ export interface operations {
                 };
             };
             /** @description `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before retrying */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database is unavailable */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before retrying */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_workers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The workers and queues */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Workers"];
+                };
+            };
+            /** @description `UNAUTHORIZED`: authentication is required. `INVALID_KEY`: the key or token is not valid */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `SCOPE_MISSING`: the key lacks a required scope. `FORBIDDEN`: the key may not access this resource */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before retrying */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database is unavailable */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before retrying */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    claim_calls: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The queue
+                 * @example mail
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "worker": "mailer-1",
+                 *       "max": 4,
+                 *       "wait_ms": 0
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewClaim"];
+            };
+        };
+        responses: {
+            /** @description The calls; none if no call came within `wait_ms` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClaimedCalls"];
+                };
+            };
+            /** @description The body is not valid JSON, is nested too deeply, or contains an integer beyond 64 bits */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `UNAUTHORIZED`: authentication is required. `INVALID_KEY`: the key or token is not valid */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `SCOPE_MISSING`: the key lacks a required scope. `FORBIDDEN`: the key may not access this resource */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body was not received in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large, or contains too many calls (`BATCH_TOO_LARGE`) */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Content-Type is not JSON, or the body has a Content-Encoding */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body does not match the schema */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before retrying */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database is unavailable */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before retrying */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    worker_heartbeat: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The queue
+                 * @example mail
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "worker": "mailer-1",
+                 *       "calls": []
+                 *     }
+                 */
+                "application/json": components["schemas"]["WorkerHeartbeat"];
+            };
+        };
+        responses: {
+            /** @description The calls that the worker no longer has */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotHeldCalls"];
+                };
+            };
+            /** @description The body is not valid JSON, is nested too deeply, or contains an integer beyond 64 bits */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `UNAUTHORIZED`: authentication is required. `INVALID_KEY`: the key or token is not valid */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `SCOPE_MISSING`: the key lacks a required scope. `FORBIDDEN`: the key may not access this resource */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body was not received in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large, or contains too many calls (`BATCH_TOO_LARGE`) */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Content-Type is not JSON, or the body has a Content-Encoding */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body does not match the schema */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before retrying */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database is unavailable */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before retrying */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    put_worker_tools: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The queue
+                 * @example mail
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "worker": "mailer-1",
+                 *       "tools": [
+                 *         {
+                 *           "name": "send_mail",
+                 *           "description": "Sends a mail.",
+                 *           "input_schema": {
+                 *             "type": "object",
+                 *             "properties": {
+                 *               "to": {
+                 *                 "type": "string"
+                 *               }
+                 *             },
+                 *             "required": [
+                 *               "to"
+                 *             ]
+                 *           },
+                 *           "executor": {
+                 *             "type": "worker",
+                 *             "queue": "mail"
+                 *           }
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["OfferedTools"];
+            };
+        };
+        responses: {
+            /** @description The registered tools */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RegisteredTools"];
+                };
+            };
+            /** @description The body is not valid JSON, is nested too deeply, or contains an integer beyond 64 bits */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `UNAUTHORIZED`: authentication is required. `INVALID_KEY`: the key or token is not valid */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `SCOPE_MISSING`: the key lacks a required scope. `FORBIDDEN`: the key may not access this resource */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body was not received in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `TOOL_EXISTS`: a tool of this name is registered, and is not of this queue. `TOOL_CHANGED`: a tool was changed at the same time; repeat the request */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large, or contains too many calls (`BATCH_TOO_LARGE`) */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Content-Type is not JSON, or the body has a Content-Encoding */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A definition is invalid; see `errors` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `TOO_MANY_TOOLS`: the tenant has reached its limit. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded */
             429: {
                 headers: {
                     /** @description Seconds to wait before retrying */
