@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::cancel::cancel_call;
-use super::decision::{self, Asked};
+use super::decision::{self, DecisionState};
 use super::progress::ProgressForwarder;
 use super::{Server, result};
 use crate::access::Access;
@@ -53,7 +53,7 @@ impl Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let access = self.access(&context.extensions)?;
-        if let Some(asked) = Asked::read(&request)? {
+        if let Some(asked) = DecisionState::read(&request)? {
             return self.call_again(&access, asked, &request, &context).await;
         }
         let knows_tasks = context.client_capabilities().is_some_and(|client| client.supports_tasks());
@@ -104,7 +104,7 @@ impl Server {
     async fn call_again(
         &self,
         access: &Access,
-        asked: Asked,
+        asked: DecisionState,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {

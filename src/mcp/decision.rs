@@ -19,7 +19,7 @@ use crate::engine::{Approvals, DecideError, DecisionRequest};
 
 /// The key of the request for a decision, and of the response to it.
 const KEY: &str = "approval";
-/// Maximum length of arguments that are shown, in bytes. Nobody can approve what they cannot read.
+/// Maximum length of arguments that are shown, in bytes. A user must be able to read what they approve.
 const MAX_ARGUMENTS: usize = 16 * 1024;
 const REJECT: &str = "reject";
 const APPROVE: Scopes = Scopes::of([Scope::Approve]);
@@ -47,7 +47,7 @@ pub(super) fn question(call: &Call) -> Option<InputRequiredResult> {
     let message = format!("The tool {} waits for approval.\n{reason}Arguments: {shown}", call.name);
     let form = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: form() };
     let request = InputRequest::Elicitation(ElicitRequest::new(form));
-    let state = Asked { call: call.id, digest: approval.digest.clone() }.to_state();
+    let state = DecisionState { call: call.id, digest: approval.digest.clone() }.to_state();
     Some(InputRequiredResult::new(Some([(KEY.to_owned(), request)].into()), Some(state)))
 }
 
@@ -72,13 +72,13 @@ fn form() -> ElicitationSchema {
 /// The state of a request, which its client repeats. It is not signed: it gives a client no access that it does not
 /// have, and a decision counts only with the digest that is pending.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct DecisionState {
     pub call: Uuid,
     /// The digest that the user has seen.
     pub digest: String,
 }
 
-impl Asked {
+impl DecisionState {
     fn to_state(&self) -> String {
         format!("{} {}", self.call, self.digest)
     }
@@ -121,7 +121,7 @@ impl Server {
     pub(super) async fn decide(
         &self,
         access: &Access,
-        asked: &Asked,
+        asked: &DecisionState,
         request: &CallToolRequestParams,
     ) -> Result<(), ErrorData> {
         let call = Self::stored(access, asked.call).await?;
@@ -142,7 +142,7 @@ impl Server {
 }
 
 /// Returns `true` if a call waits for a decision that its user was not asked for.
-pub(super) fn has_changed(call: &Call, asked: &Asked) -> bool {
+pub(super) fn has_changed(call: &Call, asked: &DecisionState) -> bool {
     pending(call).is_some_and(|approval| approval.digest != asked.digest)
 }
 
@@ -162,14 +162,14 @@ mod tests {
 
     #[test]
     fn the_state_is_read_as_it_was_written_and_no_other_is() {
-        let asked = Asked { call: Uuid::from_u128(7), digest: DIGEST.to_owned() };
+        let asked = DecisionState { call: Uuid::from_u128(7), digest: DIGEST.to_owned() };
         let mut request = CallToolRequestParams::new("pay");
-        assert_eq!(Asked::read(&request).unwrap(), None);
+        assert_eq!(DecisionState::read(&request).unwrap(), None);
         request.request_state = Some(asked.to_state());
-        assert_eq!(Asked::read(&request).unwrap(), Some(asked));
+        assert_eq!(DecisionState::read(&request).unwrap(), Some(asked));
         for other in ["", "a", "00000000-0000-0000-0000-000000000007", "7 sha256:00", &format!("x {DIGEST}")] {
             request.request_state = Some(other.to_owned());
-            assert!(Asked::read(&request).is_err(), "{other}");
+            assert!(DecisionState::read(&request).is_err(), "{other}");
         }
     }
 

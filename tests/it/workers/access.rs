@@ -57,7 +57,7 @@ on_both_databases!(
         let listed = worker.get("/workers").await.ok();
         let queues: Vec<&Value> = listed["queues"].as_array().unwrap().iter().map(|queue| &queue["queue"]).collect();
         assert_eq!(queues, [&json!("eu-1"), &json!("mail")]);
-        // Nobody grants a queue that its own key does not have.
+        // A caller cannot grant a queue that its own key does not have.
         let bound_admin = client(&admin, json!({"scopes": ["admin"], "queues": ["mail"]})).await;
         bound_admin.post("/keys", &json!({"scopes": ["work"]})).await.problem(403);
         bound_admin.post("/keys", &json!({"scopes": ["work"], "queues": ["q"]})).await.problem(403);

@@ -195,7 +195,7 @@ on_both_databases!(
         assert_eq!(failed(&cancelled.json, "CANCELLED"), "Error: Operation aborted");
         assert_eq!(heartbeat(&app, "w", &[&call]).await, json!({"cancelled": [call["id"]], "lost": []}));
         assert!(answer(&app, &call, &json!("late")).await, "ignored");
-        // A call that nobody has is given to nobody.
+        // A call without a worker is given to no one else.
         failed(&app.cancel(&waiting).await.json, "CANCELLED");
         assert!(claim_now(&app, "w").await.is_empty());
         assert_counts(&app.stats("t").await, json!({"execution_count": 1, "failure_count": 1, "rejected_count": 1}));

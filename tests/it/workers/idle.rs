@@ -30,7 +30,7 @@ on_both_databases!(
             (value? > WORKERS).then_some(())
         })
         .await;
-        // One of them gets each call, and the others go on waiting.
+        // One of them gets each call, and the others continue to wait.
         for _ in 0..3 {
             let id = called(&app, json!({})).await;
             let calls = waiting.join_next().await.unwrap().unwrap();

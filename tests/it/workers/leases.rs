@@ -39,7 +39,7 @@ on_both_databases!(
         let ended = app.ended(&id).await;
         assert!(failed(&ended, "OUTCOME_UNKNOWN").starts_with("Error: The outcome of tool \"t\" is unknown"));
         assert!(answer(&app, &call, &json!("late")).await, "ignored");
-        assert!(claim_now(&app, "w").await.is_empty(), "nobody gets it again");
+        assert!(claim_now(&app, "w").await.is_empty(), "no worker gets it again");
         assert_eq!(app.stored(&id).await["error"]["code"], "OUTCOME_UNKNOWN");
     }
 );
