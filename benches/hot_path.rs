@@ -163,7 +163,7 @@ fn whole(criterion: &mut Criterion) {
     });
 }
 
-/// Ten policies, none of which matches, as for most calls.
+/// Ten policies that do not match, as for most calls.
 fn policies(criterion: &mut Criterion) {
     let conditions = [
         "tool.name == 'pay' && args.amount > 100",

@@ -121,7 +121,7 @@ pub struct Approval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// `sha256:` and the SHA-256 of the arguments that would run, the name and the revision of the tool, in the form of
-    /// RFC 8785. A decision names it, so that nobody approves what they did not see.
+    /// RFC 8785. A decision names it, so an approver cannot approve what they did not see.
     pub digest: String,
     /// Number of distinct approvals that the call needs.
     pub min_approvals: u32,

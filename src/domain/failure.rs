@@ -32,7 +32,7 @@ pub enum Code {
     HookFailed,
     /// Somebody rejected the call.
     ApprovalDenied,
-    /// Nobody decided about the call in time.
+    /// The approval of the call expired.
     ApprovalExpired,
     /// A policy forbids the call.
     PolicyDenied,

@@ -49,7 +49,7 @@ pub enum DecideError {
     #[error("the digest is not that of the pending approval, which is {0}; read the call again")]
     Stale(String),
     /// The caller made the call itself.
-    #[error("whoever made a call cannot approve it; another key or subject must do so")]
+    #[error("the caller cannot approve its own call; another key or subject must do so")]
     Own,
     /// The tool has changed since the approval was requested, which is void then.
     #[error("the tool has changed since approval was requested; read the call again")]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::auth::require_all_tools;
 use super::responses::Unavailable;
-use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Problem, reply};
+use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Problem, extract, reply};
 use crate::access::Access;
 use crate::budgets::{Budget, Usage, compile_globs};
 use crate::domain::budget::{Amount, BudgetDefinition, Limit, MAX_CALLS, MAX_COST, MAX_WINDOW_MS, cost_of};
@@ -181,14 +181,8 @@ pub(super) async fn read(Api { state, access }: Api, Path(name): Path<String>) -
         (status = 422, description = "The budget is invalid; see `errors`"), BodyErrors, Unavailable))]
 pub(super) async fn put(Api { state, access }: Api, Path(name): Path<String>, body: JsonBody) -> HttpResult {
     require_all_tools(&access)?;
-    let mut value = body.value.clone();
-    if let Value::Object(members) = &mut value {
-        members.entry("name").or_insert_with(|| name.clone().into());
-    }
-    let definition = definition_of(value)?;
-    if definition.name != name {
-        return Err(Problem::field("/name", "must be the name in the path"));
-    }
+    let definition = definition_of(extract::with_name(body.value.clone(), &name))?;
+    extract::expect_name(&definition.name, &name)?;
     access.store().put_budget(state.engine.new_id(), &definition, state.clock.now(), true).await?;
     state.engine.budgets().reload().await?;
     Ok(reply::ok(&view(&state, &*find(&state, &access, &name)?).await?))

@@ -257,6 +257,23 @@ pub(super) fn limit<N: PartialOrd + Display + From<u8>>(given: Option<N>, defaul
     Ok(limit)
 }
 
+/// Adds the name in the path to a definition that has none.
+pub(super) fn with_name(mut definition: Value, name: &str) -> Value {
+    if let Value::Object(members) = &mut definition {
+        members.entry("name").or_insert_with(|| name.into());
+    }
+    definition
+}
+
+/// Checks that a definition has the name in the path.
+pub(super) fn expect_name(given: &str, name: &str) -> HttpResult<()> {
+    if given != name {
+        let message = format!("must be \"{}\" as in the path, or omitted", json::shorten(name, 128));
+        return Err(Problem::field("/name", message));
+    }
+    Ok(())
+}
+
 /// Parses the id of a call in a path. An invalid UUID gets the same 404 as an unknown call.
 pub(super) fn call_id(text: &str) -> HttpResult<Uuid> {
     text.parse().map_err(|_| no_such_call(text))

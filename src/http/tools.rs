@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::extract::DefinitionBody;
 use super::responses::{InvalidBody, Unavailable, UnknownTool};
-use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Problem, Shared, reply};
+use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Problem, Shared, extract, reply};
 use crate::access::Access;
 use crate::domain::call::Coercion;
 use crate::domain::{ExecutorSpec, Source, ToolDefinition, json, tool};
@@ -83,16 +83,10 @@ pub(super) async fn replace(
     Api { state, access }: Api,
     Path(name): Path<String>,
     headers: HeaderMap,
-    mut body: DefinitionBody,
+    body: DefinitionBody,
 ) -> HttpResult {
-    if let Value::Object(members) = &mut body.value {
-        members.entry("name").or_insert_with(|| name.as_str().into());
-    }
-    let definition = tool::read_definition(body.value)?;
-    if definition.name != name {
-        let message = format!("must be \"{}\" as in the path, or omitted", json::shorten(&name, 128));
-        return Err(Problem::field("/name", message));
-    }
+    let definition = tool::read_definition(extract::with_name(body.value, &name))?;
+    extract::expect_name(&definition.name, &name)?;
     check_allowed(&access, &definition)?;
     let (definition, fetched) = compile(&state, &access, definition).await?;
     let registered = state.engine.registry().registered(access.tenant(), &name);

@@ -85,7 +85,7 @@ impl FastPath {
         }
         let operation = match (method, params.name, params.arguments) {
             (Method::Call, Some(name), arguments) => {
-                let is_plain = !client.is_answered_early() || self.is_awaited(access, &name);
+                let is_plain = !self.may_answer_early(client) || self.is_awaited(access, &name);
                 is_plain.then(|| Operation::Call { name, arguments: arguments.unwrap_or_default() })?
             }
             // The list of a restricted client is not kept.
@@ -93,6 +93,11 @@ impl FastPath {
             _ => return None,
         };
         Some(StatelessRequest { access: access.clone(), era, id, operation })
+    }
+
+    /// Returns `true` if the client may get a response before its call has ended.
+    fn may_answer_early(&self, client: Abilities) -> bool {
+        client.has_tasks || client.shows_forms && self.server.0.engine.approvals().allow_self()
     }
 
     /// Returns `true` if every response to a call of this tool is its result.
@@ -173,13 +178,6 @@ fn members_of(access: &Access, call: &Call) -> Result<Bytes, ErrorData> {
 struct Abilities {
     has_tasks: bool,
     shows_forms: bool,
-}
-
-impl Abilities {
-    /// Returns `true` if the client may get a response before its call has ended.
-    fn is_answered_early(self) -> bool {
-        self.has_tasks || self.shows_forms
-    }
 }
 
 /// Returns the abilities of the client; `None` if the metadata is invalid in this era or means more than that.

@@ -11,7 +11,7 @@ const SLOW: Duration = Duration::from_millis(2);
 const PER_CHANGE: Duration = Duration::from_micros(40);
 /// Time above which the duration of a commit is not counted.
 const LONGEST: Duration = Duration::from_millis(16);
-/// Number of commits of which the fastest counts.
+/// Number of commits per measurement. The fastest of them counts.
 const WINDOW: u64 = 8;
 /// The share of the time of a slow commit for which its writer waits for more changes.
 const GATHERING: u32 = 8;
