@@ -158,7 +158,8 @@ export function openDialog(content) {
   element.className = content.wide ? "wide" : "";
   element.setAttribute("aria-labelledby", "dialog-title");
   const result = new Promise((resolve) => (open = { content, element, resolve }));
-  element.addEventListener("close", () => closeDialog());
+  // The event comes later than the closing, when another dialog may be open.
+  element.addEventListener("close", () => open?.element === element && closeDialog());
   paintDialog();
   element.showModal();
   return result;

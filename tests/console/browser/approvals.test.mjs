@@ -83,6 +83,27 @@ test("calls_are_decided_by_keyboard_alone", async () => {
   await decide(await read(calls[2].id), "reject");
 });
 
+test("a_dialog_that_opens_right_after_another_closed_stays_open", async () => {
+  const call = await pay(await gated());
+  await withPage(`approvals?call=${call.id}`, {}, async (page) => {
+    await shown(page, call.id);
+    await page.locator("section h1").focus();
+    await page.keyboard.press("r");
+    await focused(page, "dialog input[name=reason]");
+    // The key comes before the event of the dialog that closes.
+    const isOpen = await page.evaluate(async () => {
+      const first = /** @type {HTMLDialogElement} */ (document.querySelector("dialog"));
+      const closed = new Promise((resolve) => first.addEventListener("close", resolve, { once: true }));
+      first.close();
+      document.querySelector("section h1")?.dispatchEvent(new KeyboardEvent("keydown", { key: "r", bubbles: true }));
+      await closed;
+      return document.querySelector("dialog")?.open;
+    });
+    assert.equal(isOpen, true);
+  });
+  await decide(await read(call.id), "reject");
+});
+
 test("the_count_follows_requests_and_decisions_on_every_screen", async () => {
   const name = await gated();
   await withPage("calls", {}, async (page) => {
