@@ -51,3 +51,9 @@ load *arguments:
 # Build the container's image without Docker, as root on Debian, and try it; `--profile release` is the quick way.
 image *arguments:
     docker/build-without-daemon {{arguments}}
+
+# Build the client packages into dist/; `scripts/test` installs what is needed.
+packages:
+    mkdir -p dist
+    clients/python/.venv/bin/python -m build --no-isolation --outdir dist clients/python
+    npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund --silent && npm pack ./clients/typescript --silent --pack-destination dist

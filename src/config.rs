@@ -13,11 +13,13 @@ pub use crate::domain::secret::SecretString;
 use crate::domain::tenant::TenantLimits;
 use crate::domain::{HookDefinition, NameSeparator};
 
+mod calls;
 pub mod limits;
 pub mod reference;
 mod server;
 mod tools;
 
+pub use calls::{ApprovalConfig, WorkersConfig};
 pub use server::{ForwardedHeader, Server};
 pub use tools::{EgressConfig, ProcessConfig, ToolLimit, Tools, WebFetchMode, WorkspaceConfig};
 
@@ -50,6 +52,8 @@ pub struct Config {
     pub tenants: TenantLimits,
     /// Approvals.
     pub approvals: ApprovalConfig,
+    /// Worker programs.
+    pub workers: WorkersConfig,
     /// The result cache.
     pub cache: CacheConfig,
     /// Per-session instances of tools that are created by factories.
@@ -173,16 +177,6 @@ pub struct StreamsConfig {
 pub struct RegistryConfig {
     /// Maximum memory of compiled tools and rendered lists in bytes; 0 disables the limit.
     pub compiled_bytes: usize,
-}
-
-/// Settings of approvals.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApprovalConfig {
-    /// Whether the key or subject that made a call may approve it.
-    pub allow_self: bool,
-    /// URL that receives `approval.requested` and `approval.decided`; empty for none.
-    pub notify_url: String,
 }
 
 /// Settings of the result cache.

@@ -43,6 +43,7 @@ mod inbox;
 pub mod live;
 mod memory_budget;
 mod notices;
+mod offers;
 pub mod pauses;
 mod rates;
 mod recovery;
@@ -53,6 +54,8 @@ mod submission;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod worker_reports;
+mod workers;
 
 pub use admission::AdmissionControl;
 pub use approvals::{Approvals, DecideError, DecisionRequest};
@@ -74,17 +77,19 @@ pub use sessions::Sessions;
 pub use settings::{Load, Settings};
 pub use submission::{KeyedError, Mode, Submission, SubmitError, Wait};
 pub use submit::Keyed;
+pub use workers::{ClaimError, ClaimRequest, ClaimedCall, WorkerRules};
 
-use approval_notices::ApprovalNotices;
 use argument_chunks::ChunkReceiver;
 use call::cached::Results;
 use call::interrupt::Shutdown;
 use follow::Followed;
 use inbox::Inbox;
 use live::LiveCalls;
+use offers::Offers;
 use pauses::{Pauses, SharedPauses};
 use recovery::Recovery;
 use sessions::SessionCalls;
+use workers::{Claims, Presence};
 
 /// Memory reserved for each call in addition to its request, in KiB.
 const KIB_PER_CALL: usize = 16;
@@ -112,6 +117,9 @@ pub struct Engine {
     chunks: ChunkReceiver,
     results: Results,
     sessions: SessionCalls,
+    offers: Offers,
+    claims: Claims,
+    presence: Presence,
     notices: NoticeBoard,
     /// Changes of the registry.
     tool_changes: watch::Receiver<u64>,
@@ -146,6 +154,9 @@ impl Engine {
             stores,
             results: Results::new(settings.results_bytes, clock.clone()),
             sessions: SessionCalls::default(),
+            offers: Offers::default(),
+            claims: Claims::default(),
+            presence: Presence::default(),
             notices,
             tool_changes,
             tasks: TaskTracker::new(),
@@ -179,26 +190,6 @@ impl Engine {
     /// Returns this node's table of paused tools.
     pub fn pauses(&self) -> &Pauses {
         &self.pauses
-    }
-
-    /// Returns the interface for decisions about calls that wait for approval.
-    pub fn approvals(&self) -> Approvals<'_> {
-        let Self { registry, stores, clock, ids, inbox, settings, .. } = self;
-        Approvals {
-            registry,
-            stores,
-            clock,
-            ids,
-            inbox,
-            policies: &settings.policies,
-            notices: self.approval_notices(),
-            allows_self: settings.allows_self_approval,
-        }
-    }
-
-    fn approval_notices(&self) -> ApprovalNotices<'_> {
-        let Self { ids, clock, settings: Settings { approvals_url, callbacks_kick, .. }, .. } = self;
-        ApprovalNotices { ids, clock, url: approvals_url.as_ref(), callbacks_kick }
     }
 
     fn shared_pauses(&self) -> SharedPauses<'_> {
@@ -324,8 +315,8 @@ impl Engine {
 
     /// Returns the control plane, which cancels calls and delivers reports and posted results.
     pub fn control(&self) -> ControlPlane<'_> {
-        let Self { registry, stores, ids, live, inbox, settings, .. } = self;
-        ControlPlane { registry, stores, ids, node: &settings.node, live, inbox }
+        let Self { registry, stores, ids, live, inbox, offers, settings, .. } = self;
+        ControlPlane { registry, stores, ids, node: &settings.node, live, inbox, offers }
     }
 
     /// Returns the notices between this node and the others.

@@ -20,6 +20,18 @@ pub enum Point {
     BeforeApproval,
     /// After that commit, before the decider is answered and the call reads its approval.
     AfterApproval,
+    /// Before an attempt is offered to workers.
+    BeforeOffer,
+    /// After that commit, before a worker is woken.
+    AfterOffer,
+    /// Before calls are given to workers.
+    BeforeClaim,
+    /// After that commit, before a worker is answered.
+    AfterClaim,
+    /// Before the result of a worker is stored.
+    BeforeAnswer,
+    /// After that commit, before the worker is answered.
+    AfterAnswer,
 }
 
 #[cfg(feature = "fault-points")]

@@ -74,6 +74,7 @@ mod security;
 mod server;
 mod sessions;
 mod stats;
+mod stream_writer;
 mod subscribers;
 mod system;
 mod timed_io;
@@ -81,6 +82,7 @@ mod tool_list;
 mod tools;
 mod upstreams;
 mod wait;
+mod workers;
 
 pub use budgets::BudgetView;
 pub use problem::Problem;
@@ -125,6 +127,15 @@ pub struct Shared {
     closing: CancellationToken,
 }
 
+/// Returns the routes of worker programs.
+fn worker_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(workers::listing::list))
+        .routes(routes!(workers::claim))
+        .routes(routes!(workers::heartbeat))
+        .routes(routes!(workers::tools::put))
+}
+
 /// Returns all routes with the OpenAPI document that describes them.
 fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(docs::frame())
@@ -164,6 +175,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(approvals::decide))
         .routes(routes!(approvals::page))
         .routes(routes!(approvals::events))
+        .merge(worker_routes())
         .routes(routes!(control::progress))
         .routes(routes!(control::result))
         .routes(routes!(events::of_all))

@@ -36,6 +36,7 @@ pub mod snapshot;
 mod tenant;
 #[cfg(test)]
 mod tests;
+mod tool_index;
 pub mod upstream;
 mod validators;
 pub mod view;

@@ -46,6 +46,7 @@ pub mod tickets;
 pub mod timeout;
 pub mod tools;
 pub mod upstreams;
+pub mod workers;
 
 pub use db::Db;
 pub use error::StoreError;

@@ -33,6 +33,12 @@ export class TimeChart extends HTMLElement {
 
   /** @param {ChartModel} model */
   set model(model) {
+    // New values may come during a drag, with more or fewer points: the pointer keeps its time.
+    const times = this.#model?.points.map((point) => point.time) ?? [];
+    const moved = (/** @type {number | null} */ index) => (index === null ? null : model.points.findLastIndex((point) => point.time <= times[index]));
+    const [hover, from] = [moved(this.#hover), moved(this.#dragFrom)];
+    this.#hover = hover === -1 ? null : hover;
+    this.#dragFrom = from === -1 ? null : from;
     this.#model = model;
     this.#draw();
   }

@@ -145,6 +145,44 @@ CREATE TABLE remembered_approvals (
     PRIMARY KEY (tenant, session, digest)
 );
 
+-- One row per call of a `worker` tool that waits for a worker, or that a worker has. It is deleted when the call ends.
+CREATE TABLE worker_calls (
+    call_id     BLOB     NOT NULL PRIMARY KEY,
+    tenant      TEXT     NOT NULL,
+    queue       TEXT     NOT NULL,
+    tool        TEXT     NOT NULL,
+    priority    INTEGER  NOT NULL,
+    attempt     INTEGER  NOT NULL,  -- the attempt that is offered, or that the worker runs; fences results
+    state       SMALLINT NOT NULL,  -- 0 waiting, 1 claimed, 2 answered
+    node        TEXT     NOT NULL,  -- the node that owns the call
+    offered_at  BIGINT   NOT NULL,  -- all times: milliseconds since 1970, by the clock of the database
+    lease_ms    BIGINT   NOT NULL,
+    worker      TEXT,
+    claimed_at  BIGINT,
+    lease_until BIGINT
+);
+CREATE INDEX worker_calls_by_queue ON worker_calls (tenant, queue, state, priority DESC, call_id);
+
+-- One row per worker and queue.
+CREATE TABLE workers (
+    tenant       TEXT   NOT NULL,
+    queue        TEXT   NOT NULL,
+    worker       TEXT   NOT NULL,
+    sdk          TEXT,             -- the `User-Agent` of its last claim
+    last_seen_at BIGINT NOT NULL,  -- milliseconds since 1970, by the clock of the database
+    PRIMARY KEY (tenant, queue, worker)
+);
+
+-- One row per tool that a worker has registered.
+CREATE TABLE worker_tools (
+    tenant TEXT NOT NULL,
+    queue  TEXT NOT NULL,
+    worker TEXT NOT NULL,
+    tool   TEXT NOT NULL,
+    PRIMARY KEY (tenant, queue, worker, tool)
+);
+CREATE INDEX worker_tools_by_tool ON worker_tools (tenant, tool);
+
 -- One row per call whose end is sent to a callback URL, and per notification about an approval until it is sent.
 CREATE TABLE callbacks (
     shard        SMALLINT NOT NULL,
@@ -382,6 +420,7 @@ CREATE TABLE api_keys (
     hash         BLOB   NOT NULL,  -- SHA-256 of the whole key
     scopes       TEXT   NOT NULL,  -- separated by spaces
     tools        TEXT   NOT NULL,  -- JSON: globs; an empty list allows every tool
+    queues       TEXT   NOT NULL,  -- JSON: globs over the queues of a worker's key; an empty list allows every queue
     rate         BIGINT,           -- requests per minute; NULL for the default
     concurrency  BIGINT,           -- concurrent requests; NULL for the default
     created_at   BIGINT NOT NULL,

@@ -19,7 +19,7 @@ use crate::budgets::Budgets;
 use crate::callbacks::{self, Callbacks};
 use crate::config::Config;
 use crate::domain::{Clock, Cursor, IdGenerator, Shard, Tenant};
-use crate::engine::{AdmissionControl, Engine, Lease, Rates, Settings};
+use crate::engine::{AdmissionControl, Engine, Lease, Rates, Settings, WorkerRules};
 use crate::events::{Bus, remote};
 use crate::executor::mcp::{ServerContext, Servers};
 use crate::executor::signing_key::SigningKey;
@@ -391,6 +391,9 @@ impl SharedParts {
         let heartbeat = tokio::spawn(engine.clone().live_on(lease, background.clone()));
         tokio::spawn(engine.follow_others(lease.heartbeat, background.clone()));
         if !is_command_line {
+            let poll = (!lease.is_alone).then_some(lease.heartbeat);
+            let rules = WorkerRules { poll, forget_ms: config.workers.forget_ms };
+            tokio::spawn(engine.serve_workers(rules, background.clone()));
             let idle = Duration::from_millis(config.sessions.idle_ms);
             tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
             let node = engine.node().clone();

@@ -24,6 +24,8 @@ pub struct NewKey {
     pub scopes: Scopes,
     /// Globs over the names of tools; an empty list restricts nothing.
     pub tools: Vec<String>,
+    /// Globs over the names of queues; an empty list restricts nothing.
+    pub queues: Vec<String>,
     /// The lifetime, such as `30d`; `None` means unlimited.
     pub expires: Option<String>,
     /// Maximum number of requests per minute.
@@ -41,17 +43,22 @@ impl NewKey {
     /// # Errors
     /// Returns the fault of the specification, or `None` if the operating system provides no random bytes.
     pub fn create_key(self, id: Uuid, now: Time) -> Result<(StoredKey, String), Option<InvalidKeySpec>> {
-        let Self { tenant, name, scopes, tools, expires, rate, concurrency } = self;
+        let Self { tenant, name, scopes, tools, queues, expires, rate, concurrency } = self;
         let fault = |pointer: &str, message: String| Some((pointer.to_owned(), message));
         if name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
             let message = format!("must have at most {MAX_NAME_CHARS} characters and no control characters");
             return Err(fault("/name", message));
         }
         if scopes == Scopes::default() {
-            return Err(fault("/scopes", "must name at least one of call, read, tools and admin".to_owned()));
+            return Err(fault(
+                "/scopes",
+                "must name at least one of call, read, tools, approve, work and admin".to_owned(),
+            ));
         }
-        if let Err((place, message)) = AllowList::of(tools.clone()) {
-            return Err(fault(&format!("/tools/{place}"), message));
+        for (member, globs) in [("tools", &tools), ("queues", &queues)] {
+            if let Err((place, message)) = AllowList::of(globs.clone()) {
+                return Err(fault(&format!("/{member}/{place}"), message));
+            }
         }
         let expires_at = match expires.as_deref() {
             None => None,
@@ -83,6 +90,7 @@ impl NewKey {
             hash: key_format::hash(&key),
             scopes,
             tools,
+            queues,
             rate,
             concurrency,
             created_at: now,
@@ -104,6 +112,7 @@ mod tests {
             name: String::new(),
             scopes: Scopes::of_text("call"),
             tools: Vec::new(),
+            queues: Vec::new(),
             expires: None,
             rate: None,
             concurrency: None,
@@ -124,6 +133,7 @@ mod tests {
         let place = |change: fn(&mut NewKey)| new(change).unwrap_err().unwrap().0;
         assert_eq!(place(|new| new.scopes = Scopes::default()), "/scopes");
         assert_eq!(place(|new| new.tools = vec!["a".into(), "{".into()]), "/tools/1");
+        assert_eq!(place(|new| new.queues = vec!["{".into()]), "/queues/0");
         assert_eq!(place(|new| new.name = "a\nb".into()), "/name");
         assert_eq!(place(|new| new.rate = Some(0)), "/rate");
         for bad in ["", "30", "d", "0d", "-1d", "1y", "99999999999999999999d", "200000w", "1\u{e9}"] {

@@ -110,7 +110,7 @@ impl Jwt {
         let scopes = claims.get(&self.settings.scope_claim).map(scopes).unwrap_or_default();
         let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default().to_owned();
         let identity = Identity { subject: subject.as_str().into(), key: None, scopes };
-        let caller = Caller { tenant, scopes, tools: None, key: None, identity: Some(identity.into()) };
+        let caller = Caller { tenant, scopes, tools: None, queues: None, key: None, identity: Some(identity.into()) };
         let bounds = (
             number(claims, &self.settings.rate_claim).unwrap_or(self.settings.rate),
             number(claims, &self.settings.concurrency_claim).unwrap_or(self.settings.concurrency),

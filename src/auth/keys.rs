@@ -196,9 +196,11 @@ impl Keys {
     async fn known(&self, key: StoredKey, version: i64, registry: &Registry) -> Result<CachedKey, AuthError> {
         let corrupt = |_| StoreError::Corrupt(format!("the tools of key {}", key.id));
         let tools = AllowList::of(key.tools.clone()).map_err(corrupt)?.map(Arc::new);
+        let corrupt = |_| StoreError::Corrupt(format!("the queues of key {}", key.id));
+        let queues = AllowList::of(key.queues.clone()).map_err(corrupt)?.map(Arc::new);
         let identity = Identity { subject: key.id.to_string().into(), key: Some(key.id), scopes: key.scopes };
         let (key_id, identity) = (Some(key.id), Some(Arc::new(identity)));
-        let caller = Caller { tenant: key.tenant.clone(), scopes: key.scopes, tools, key: key_id, identity };
+        let caller = Caller { tenant: key.tenant.clone(), scopes: key.scopes, tools, queues, key: key_id, identity };
         Ok(CachedKey {
             hash: key.hash,
             recorded_at: AtomicI64::new(key.last_used_at.map_or(0, |at| at.0)),

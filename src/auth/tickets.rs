@@ -138,7 +138,7 @@ impl Auth {
         let scopes = Scopes::of_text(&scopes);
         let identity = Identity { subject: subject.as_str().into(), key: None, scopes };
         let identity = Some(identity.into());
-        let caller = Caller { tenant: ticket.tenant.clone(), scopes, tools: None, key: None, identity };
+        let caller = Caller { tenant: ticket.tenant.clone(), scopes, tools: None, queues: None, key: None, identity };
         let access = Access::open(caller, &self.stores, &self.registry).await?;
         Ok((access, limits, self.credentials.of_token(expires_at, subject, bounds)))
     }

@@ -52,7 +52,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Create {
-    /// Grant this scope: call, read, tools, approve, or admin, which includes all; repeatable
+    /// Grant this scope: call, read, tools, approve, work, or admin, which includes all; repeatable
     #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
     scopes: Vec<Scope>,
     /// Create the key for this tenant; tenants are isolated from each other
@@ -61,6 +61,9 @@ struct Create {
     /// Allow only tools whose names match this glob; repeatable
     #[arg(long = "tool", value_name = "GLOB")]
     tools: Vec<String>,
+    /// Let a worker's key fetch calls only from queues whose names match this glob; repeatable
+    #[arg(long = "queue", value_name = "GLOB")]
+    queues: Vec<String>,
     /// Let the key expire after this time, such as 30d, 12h or 4w [default: never]
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
@@ -76,7 +79,7 @@ struct Create {
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
-    Scope::named(text).ok_or_else(|| "must be one of call, read, tools, approve and admin".to_owned())
+    Scope::named(text).ok_or_else(|| "must be one of call, read, tools, approve, work and admin".to_owned())
 }
 
 /// Parses a tenant argument.
@@ -96,9 +99,9 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
 }
 
 async fn create(args: Create, config: &Config) -> Result<(), CliError> {
-    let Create { scopes, tenant, tools, expires, name, rate, concurrency } = args;
+    let Create { scopes, tenant, tools, queues, expires, name, rate, concurrency } = args;
     let scopes = scopes.into_iter().collect();
-    let new = NewKey { tenant, name, scopes, tools, expires, rate, concurrency };
+    let new = NewKey { tenant, name, scopes, tools, queues, expires, rate, concurrency };
     let (stored, key) =
         new.create_key(IdGenerator::random().next(), Clock::system().now()).map_err(|fault| match fault {
             Some((place, message)) => CliError::usage(format!("{}: {message}", flag_of(&place))),
@@ -119,6 +122,7 @@ fn flag_of(place: &str) -> String {
     let place = place.trim_start_matches('/');
     match place.split('/').next().unwrap_or_default() {
         "tools" => "--tool".to_owned(),
+        "queues" => "--queue".to_owned(),
         "scopes" => "--scope".to_owned(),
         other => format!("--{other}"),
     }

@@ -148,5 +148,6 @@ fn executor(definition: &ToolDefinition) -> String {
         ExecutorSpec::Process(spec) => format!("process {}", spec.argv.join(" ")),
         ExecutorSpec::Mcp { server, tool } => format!("mcp {server} {tool}"),
         ExecutorSpec::External {} => "external".to_owned(),
+        ExecutorSpec::Worker(spec) => format!("worker {}", spec.queue),
     }
 }

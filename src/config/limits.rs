@@ -100,6 +100,11 @@ pub const CATALOG: &[Limit] = &[
         "Time for which a session does not use its instance of a tool",
         Other("the instance is dropped"),
     ),
+    limit(
+        "workers.forget_ms",
+        "Time without a request of any worker of a tool; 0 for no limit",
+        Other("the tool is removed"),
+    ),
     limit("cache.max_mib", "Memory of cached results", Other("the least recently used results are evicted")),
     limit(
         "registry.compiled_bytes",

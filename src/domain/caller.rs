@@ -23,13 +23,15 @@ pub enum Scope {
     Tools,
     /// Read pending approvals, and decide them.
     Approve,
+    /// Fetch the calls of `worker` tools.
+    Work,
     /// All permissions, including keys and hooks.
     Admin,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 5] = [Self::Call, Self::Read, Self::Tools, Self::Approve, Self::Admin];
+    pub const ALL: [Self; 6] = [Self::Call, Self::Read, Self::Tools, Self::Approve, Self::Work, Self::Admin];
 
     /// Returns the name of the scope.
     #[must_use]
@@ -39,6 +41,7 @@ impl Scope {
             Self::Read => "read",
             Self::Tools => "tools",
             Self::Approve => "approve",
+            Self::Work => "work",
             Self::Admin => "admin",
         }
     }
@@ -173,6 +176,8 @@ pub struct Caller {
     pub scopes: Scopes,
     /// The tools that the caller may use; `None` for all tools of the tenant.
     pub tools: Option<Arc<AllowList>>,
+    /// The queues whose calls the caller may fetch; `None` for all queues of the tenant.
+    pub queues: Option<Arc<AllowList>>,
     /// The API key, if the caller authenticated with a key.
     pub key: Option<Uuid>,
     /// Who the caller is; `None` on a service without authentication.
@@ -198,6 +203,7 @@ impl Caller {
         Self {
             tenant: Tenant::default(),
             scopes: Scope::ALL.into_iter().collect(),
+            queues: None,
             tools: None,
             key: None,
             identity: None,
@@ -208,6 +214,12 @@ impl Caller {
     #[must_use]
     pub fn may_have(&self, tool: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.has(tool))
+    }
+
+    /// Returns `true` if the caller may fetch the calls of this queue.
+    #[must_use]
+    pub fn may_fetch(&self, queue: &str) -> bool {
+        self.queues.as_ref().is_none_or(|queues| queues.has(queue))
     }
 }
 

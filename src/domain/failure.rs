@@ -38,6 +38,8 @@ pub enum Code {
     PolicyDenied,
     /// A budget has no room for the call.
     BudgetExceeded,
+    /// No worker took the call in time.
+    NoWorker,
     /// A timeout expired before the tool returned.
     ToolTimeout,
     /// The tool ran and failed.
@@ -56,7 +58,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, for documentation and for reading stored rows.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::ToolNotFound,
         Self::ToolUnavailable,
         Self::ToolPaused,
@@ -69,6 +71,7 @@ impl Code {
         Self::ApprovalExpired,
         Self::PolicyDenied,
         Self::BudgetExceeded,
+        Self::NoWorker,
         Self::ToolTimeout,
         Self::ToolExecutionError,
         Self::ResultInvalid,
@@ -94,6 +97,7 @@ impl Code {
             Self::ApprovalExpired => "APPROVAL_EXPIRED",
             Self::PolicyDenied => "POLICY_DENIED",
             Self::BudgetExceeded => "BUDGET_EXCEEDED",
+            Self::NoWorker => "NO_WORKER",
             Self::ToolTimeout => "TOOL_TIMEOUT",
             Self::ToolExecutionError => "TOOL_EXECUTION_ERROR",
             Self::ResultInvalid => "RESULT_INVALID",
@@ -289,6 +293,15 @@ impl Failure {
         failure.with_details(details).retryable(Some(wait_ms))
     }
 
+    /// Creates a `NO_WORKER` failure.
+    #[must_use]
+    pub fn no_worker(name: &str, queue: &str, after_ms: u64) -> Self {
+        let details = serde_json::json!({ "queue": queue, "clock": "queue_timeout_ms", "after_ms": after_ms });
+        let rest = format!(": no worker fetched it from the queue \"{queue}\" within {after_ms}ms");
+        let failure = Self::explained(Code::NoWorker, format!("No worker took tool \"{name}\" in time"), &rest);
+        failure.with_details(details).retryable(None)
+    }
+
     /// Creates a `TOOL_TIMEOUT` failure. `clock` is the limit that expired, for example `timeout_ms`.
     #[must_use]
     pub fn timeout(after_ms: u64, clock: &str) -> Self {
@@ -334,6 +347,13 @@ impl Failure {
         let rest = ": the service stopped while the tool was running, and running it again is not safe. Check what it \
             has done before you call it again.";
         Self::explained(Code::OutcomeUnknown, message, rest)
+    }
+
+    /// Says that a worker program, and not this service, has stopped during the run.
+    #[must_use]
+    pub fn lost_by_worker(self) -> Self {
+        let text = self.text.replacen("the service stopped while", "its worker was lost while", 1);
+        Self { text, ..self }
     }
 
     /// Creates an `OVERLOADED` failure of a call that did not run.

@@ -15,7 +15,7 @@ mod read;
 mod retry;
 
 pub use super::secret::SecretRef;
-pub use executor::{ExecutorSpec, HttpAuth, HttpSpec};
+pub use executor::{ExecutorSpec, HttpAuth, HttpSpec, WorkerSpec};
 pub use read::{Readable, parse_definition, read_definition};
 pub use retry::{RetryOverride, RetrySpec};
 
@@ -318,13 +318,22 @@ impl ToolDefinition {
     /// Returns `true` if the work is done outside of the service.
     #[must_use]
     pub fn is_external(&self) -> bool {
-        matches!(self.executor, ExecutorSpec::External {})
+        matches!(self.executor, ExecutorSpec::External {} | ExecutorSpec::Worker(_))
     }
 
     /// Returns `true` if the tool receives a token with which it can report progress and its result.
     #[must_use]
     pub fn has_token(&self) -> bool {
-        matches!(self.executor, ExecutorSpec::Http(_))
+        matches!(self.executor, ExecutorSpec::Http(_) | ExecutorSpec::Worker(_))
+    }
+
+    /// Returns the queue of the tool, if worker programs fetch its calls.
+    #[must_use]
+    pub fn worker(&self) -> Option<&WorkerSpec> {
+        match &self.executor {
+            ExecutorSpec::Worker(spec) => Some(spec),
+            _ => None,
+        }
     }
 
     /// Returns the definition as JSON for the database. Only this form contains the values of presets.

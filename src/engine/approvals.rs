@@ -9,6 +9,7 @@ use super::approval_notices::ApprovalNotices;
 use super::call::arguments::try_arguments;
 use super::control_message::ControlMessage;
 use super::inbox::Inbox;
+use super::{Engine, Settings};
 use crate::access::Access;
 use crate::domain::approval::{ANONYMOUS, digest};
 use crate::domain::policy::PolicyEffect;
@@ -82,6 +83,28 @@ pub struct Approvals<'a> {
     pub(super) policies: &'a Policies,
     pub(super) notices: ApprovalNotices<'a>,
     pub(super) allows_self: bool,
+}
+
+impl Engine {
+    /// Returns the interface for decisions about calls that wait for approval.
+    pub fn approvals(&self) -> Approvals<'_> {
+        let Self { registry, stores, clock, ids, inbox, settings, .. } = self;
+        Approvals {
+            registry,
+            stores,
+            clock,
+            ids,
+            inbox,
+            policies: &settings.policies,
+            notices: self.approval_notices(),
+            allows_self: settings.allows_self_approval,
+        }
+    }
+
+    pub(super) fn approval_notices(&self) -> ApprovalNotices<'_> {
+        let Self { ids, clock, settings: Settings { approvals_url, callbacks_kick, .. }, .. } = self;
+        ApprovalNotices { ids, clock, url: approvals_url.as_ref(), callbacks_kick }
+    }
 }
 
 impl Approvals<'_> {

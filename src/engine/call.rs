@@ -28,6 +28,7 @@ pub(super) mod cached;
 mod collect_arguments;
 mod execute;
 mod forward;
+mod hand_out;
 mod hooks;
 mod inject;
 mod instrument;
@@ -50,8 +51,9 @@ use budget::BudgetReserver;
 use cached::{CacheResult, Lookup};
 use collect_arguments::ArgumentCollector;
 use execute::Execution;
+use hand_out::HandOut;
 use hooks::CallHooks;
-use inject::InputInjector;
+pub(super) use inject::{ExecutorInputs, InputInjector};
 use instrument::call_span;
 use last_result::LastResult;
 use policies::PolicyCheck;
@@ -86,6 +88,8 @@ impl<'a> Steps<'a> {
             clock,
             ids,
             tool_changes,
+            inbox,
+            offers,
             ..
         } = engine;
         let Settings { node, limits, store_patience, rates, silence, callbacks_kick, .. } = settings;
@@ -96,6 +100,7 @@ impl<'a> Steps<'a> {
         let notices = engine.approval_notices();
         let approver = Approver { stores, waiter, notices, policies, allows_self, changes: tool_changes };
         let collector = ArgumentCollector { room, limits, silence: *silence, shutdown, clock };
+        let hand_out = HandOut { stores, node, waiter, inbox, offers, hooks: hooks.hooks };
         let last_result = LastResult { stores, ids, node, patience: *store_patience, shutdown };
         Self {
             prepare: Preparer {
@@ -108,8 +113,8 @@ impl<'a> Steps<'a> {
             },
             lookup: Lookup { results, waiter },
             admit: Admitter { rates, slots, pauses, metrics, waiter },
-            execute: Execution { attempts: Attempts { waiter, tasks, metrics, tracer }, waiter, pauses, ids },
-            settle: Settler { last_result, hooks, budgets, clock, callbacks_kick },
+            execute: Execution { attempts: Attempts { waiter, tasks, metrics, tracer }, waiter, hand_out, pauses, ids },
+            settle: Settler { last_result, stores, node, hooks, budgets, clock, callbacks_kick },
         }
     }
 

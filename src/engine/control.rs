@@ -14,6 +14,7 @@ use super::argument_stream::{ArgumentChunk, ArgumentStreamError};
 use super::control_message::ControlMessage;
 use super::inbox::Inbox;
 use super::live::{CallHandle, LiveCalls, accepts_posted_result};
+use super::offers::Offers;
 use crate::domain::{Call, IdGenerator, Phase, Status, Tenant, ToolOutput};
 use crate::executor::report::Report;
 use crate::formats::stream::partial::LIMIT;
@@ -77,6 +78,7 @@ pub struct ControlPlane<'a> {
     pub(super) node: &'a str,
     pub(super) live: &'a LiveCalls,
     pub(super) inbox: &'a Inbox,
+    pub(super) offers: &'a Offers,
 }
 
 impl ControlPlane<'_> {
@@ -130,7 +132,7 @@ impl ControlPlane<'_> {
     }
 
     /// Signals a stored message to the node that owns the call, unless it is this one.
-    fn signal(&self, id: Uuid) {
+    pub(super) fn signal(&self, id: Uuid) {
         if self.live.get(id).is_none() {
             self.stores.signals().notify_inbox(id);
         }

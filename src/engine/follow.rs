@@ -9,8 +9,8 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::Engine;
 use super::sessions::SessionKey;
+use super::{Engine, offers};
 use crate::domain::SessionState;
 use crate::store::StoreError;
 use crate::store::signals::{Hint, HintReceiver, Wakeup};
@@ -42,7 +42,7 @@ impl Followed {
                 hint = self.sessions.recv() => end_sessions(&engine, hint).await,
                 () = self.pauses.woken() => engine.shared_pauses().sync().await,
                 () = engine.pauses.unsaved() => engine.shared_pauses().sync().await,
-                _ = poll.tick() => engine.shared_pauses().sync().await,
+                _ = poll.tick() => look(&engine).await,
             };
             if let Err(error) = done {
                 // The next poll repeats it.
@@ -52,6 +52,12 @@ impl Followed {
     }
 }
 
+/// Reads what the other nodes have changed without a signal.
+async fn look(engine: &Engine) -> Result<(), StoreError> {
+    engine.shared_pauses().sync().await?;
+    offers::look(engine).await
+}
+
 /// Delivers messages that another node has stored.
 async fn read_messages(engine: &Engine, hint: Hint<Uuid>) -> Result<(), StoreError> {
     match hint {
@@ -59,7 +65,7 @@ async fn read_messages(engine: &Engine, hint: Hint<Uuid>) -> Result<(), StoreErr
         Hint::Of(_) => {}
         Hint::Any => engine.inbox.process_inbox().await?,
     }
-    Ok(())
+    offers::follow(engine, &hint).await
 }
 
 /// Cancels the calls of this node whose session was aborted. Stored calls are also cancelled by a message, which does not

@@ -133,6 +133,7 @@ impl Recovery<'_> {
                 let _ = self.engine.stores.forget_notices_of_lost_nodes().await;
                 let _ = self.engine.stores.delete_idle_mcp_sessions(now).await;
                 let _ = self.engine.budgets().clean_up().await;
+                let _ = self.engine.stores.delete_ended_offers().await;
             }
         }
     }
@@ -225,7 +226,7 @@ impl Recovery<'_> {
         let sessions = self.sessions_of(&calls).await;
         let (mut jobs, mut done) = (Vec::with_capacity(calls.len()), Ok(()));
         for call in calls {
-            match self.access_of(&call).await {
+            match access_of(self.engine, &call).await {
                 Ok(access) => jobs.push(self.resumed(access, call, &sessions)),
                 Err(error) => done = Err(error),
             }
@@ -262,19 +263,6 @@ impl Recovery<'_> {
             self.engine.tasks.spawn(schedule::run_all(self.engine.clone(), jobs, Mode::Serial));
         }
         done
-    }
-
-    /// Opens the tenant of a call for its original caller.
-    async fn access_of(&self, call: &Call) -> Result<Access, StoreError> {
-        let identity = call.caller.clone();
-        let caller = Caller {
-            tenant: call.tenant.clone(),
-            scopes: identity.as_ref().map_or(Scopes::default(), |identity| identity.scopes),
-            tools: call.allowed.clone(),
-            key: identity.as_ref().and_then(|identity| identity.key),
-            identity,
-        };
-        Access::open(caller, &self.engine.stores, &self.engine.registry).await
     }
 
     /// Enters a call in the queue. Must be called in the order in which the calls run.
@@ -317,6 +305,7 @@ impl Recovery<'_> {
                 Err(Failure::execution(&call.name, "the service stopped before the call was run"))
             }
             (Status::Wait, Some(entry)) => Ok(run(entry, StartMode::Start)),
+            (_, Some(entry)) if entry.definition.worker().is_some() => Ok(run(entry, StartMode::AwaitResult)),
             (_, Some(entry)) if call.phase == Phase::External => Ok(run(entry, StartMode::AwaitResult)),
             (_, Some(entry)) if call.phase == Phase::Retrying => Ok(run(entry, StartMode::Rerun)),
             // The call may have been handed out before its phase was committed. No work of it runs here.
@@ -341,6 +330,20 @@ impl Recovery<'_> {
         }
         job
     }
+}
+
+/// Opens the tenant of a call for its original caller.
+pub(super) async fn access_of(engine: &Engine, call: &Call) -> Result<Access, StoreError> {
+    let identity = call.caller.clone();
+    let caller = Caller {
+        tenant: call.tenant.clone(),
+        scopes: identity.as_ref().map_or(Scopes::default(), |identity| identity.scopes),
+        tools: call.allowed.clone(),
+        queues: None,
+        key: identity.as_ref().and_then(|identity| identity.key),
+        identity,
+    };
+    Access::open(caller, &engine.stores, &engine.registry).await
 }
 
 /// Returns the session of a call, if it has one.

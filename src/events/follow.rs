@@ -26,7 +26,7 @@ pub struct Followers(HashMap<Uuid, Follower>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The subscriber has received the event already.
-    Seen,
+    SeenWorker,
     /// The event is the next one.
     Next,
     /// Earlier events are missing.
@@ -52,7 +52,7 @@ impl Follower {
     /// Advances to this event if it is the next one.
     pub fn step(&mut self, event: &Event) -> Step {
         if event.pos <= self.pos {
-            return Step::Seen;
+            return Step::SeenWorker;
         }
         if event.seq > self.seq + 1 {
             return Step::Gap;
@@ -92,7 +92,7 @@ impl Followers {
         let id = event.event.call.id;
         let follower = self.0.entry(id).or_default();
         match follower.step(&event.event) {
-            Step::Seen => Some(Bytes::new()),
+            Step::SeenWorker => Some(Bytes::new()),
             Step::Next => {
                 sent(&event.event);
                 Some(event.bytes())
@@ -135,7 +135,7 @@ mod tests {
     fn event_is_next_only_without_a_gap() {
         let mut follower = Follower::after(0);
         assert_eq!(follower.read(history(1..=3)).events.len(), 3);
-        assert_eq!(follower.step(&event(30, 3, Stage::Waiting)), Step::Seen);
+        assert_eq!(follower.step(&event(30, 3, Stage::Waiting)), Step::SeenWorker);
         assert_eq!(follower.step(&event(50, 5, Stage::Waiting)), Step::Gap);
         let new = follower.read(history(1..=5));
         assert_eq!(new.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [4, 5]);
@@ -154,6 +154,6 @@ mod tests {
     fn position_beyond_the_call_is_kept() {
         let mut follower = Follower::after(1_000);
         assert!(follower.read(history(1..=3)).events.is_empty());
-        assert_eq!(follower.step(&event(40, 4, Stage::Waiting)), Step::Seen);
+        assert_eq!(follower.step(&event(40, 4, Stage::Waiting)), Step::SeenWorker);
     }
 }

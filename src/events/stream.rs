@@ -104,8 +104,9 @@ impl FrameSource for CallStream {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.ended {
             if self.is_behind {
-                // Fills the gap. The event after it was not sent and is among the events that are read.
-                match self.read_back().await {
+                // Fills the gap. The event after it was not sent and is among the events that are read. Boxed, because a
+                // stream would otherwise always have the memory for reading.
+                match Box::pin(self.read_back()).await {
                     Ok(Some(frames)) => {
                         self.is_behind = false;
                         if !frames.is_empty() {
@@ -135,14 +136,14 @@ impl FrameSource for CallStream {
                         }
                         Step::Gap => self.is_behind = true,
                         // The end was sent from the store already.
-                        Step::Seen if is_last => return None,
-                        Step::Seen => {}
+                        Step::SeenWorker if is_last => return None,
+                        Step::SeenWorker => {}
                     }
                 }
                 // The bus outlives its subscribers.
                 _ = self.gaps.changed() => self.is_behind = true,
                 // Finds events of other nodes that were not published here.
-                _ = self.heartbeat.tick() => return match self.read_back().await {
+                _ = self.heartbeat.tick() => return match Box::pin(self.read_back()).await {
                     Ok(Some(frames)) if !frames.is_empty() => Some(frames),
                     Ok(None) => None,
                     Ok(Some(_)) | Err(_) => Some(frame::HEARTBEAT),
@@ -286,7 +287,7 @@ impl GlobalStream {
             }
             // Finds commits of other nodes that were not published here.
             _ = self.heartbeat.tick() => {
-                self.is_behind = self.store.newest().await.is_ok_and(|newest| !self.last.includes(&newest));
+                self.is_behind = Box::pin(self.store.newest()).await.is_ok_and(|newest| !self.last.includes(&newest));
                 Some(frame::HEARTBEAT)
             }
         }
@@ -332,7 +333,8 @@ impl FrameSource for GlobalStream {
             if self.is_behind && self.is_live && self.live.len() > COMMITS_BEHIND {
                 return Some(self.cut_off());
             }
-            let frames = if self.is_behind { self.next_stored().await? } else { self.next_live().await? };
+            // Boxed, because a stream rarely reads from the store and would always have the memory for it.
+            let frames = if self.is_behind { Box::pin(self.next_stored()).await? } else { self.next_live().await? };
             if !frames.is_empty() {
                 return Some(frames);
             }

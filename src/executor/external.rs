@@ -1,4 +1,4 @@
-//! Tools whose work is done outside of the service, by the caller or a person.
+//! Tools whose work is done outside of the service, by the caller, a person or a worker program.
 
 use super::{BoxFuture, Executor, Invocation};
 use crate::domain::call::{Phase, StatusUpdate};
@@ -13,7 +13,8 @@ impl Executor for ExternalExecutor {
         Box::pin(async move {
             invocation.result_slot.open();
             invocation.emitter.status(StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() });
-            Ok(invocation.result_slot.result().await)
+            let result = invocation.result_slot.result_or_loss().await;
+            result.ok_or_else(|| Failure::outcome_unknown(&invocation.name).lost_by_worker())
         })
     }
 }

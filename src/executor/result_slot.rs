@@ -21,6 +21,8 @@ struct Slot {
     state: State,
     /// Number of posts in progress.
     posters: usize,
+    /// Whether the worker that has the call has lost it.
+    is_lost: bool,
 }
 
 #[derive(Debug, Default)]
@@ -177,6 +179,33 @@ impl ResultSlot {
         };
         self.wait(posted).await
     }
+
+    /// Waits for the posted result and consumes it. Returns `None` if the worker that has the call loses it first.
+    pub async fn result_or_loss(&self) -> Option<ToolOutput> {
+        let posted = |slot: &mut Slot| match slot.state {
+            State::Posted(_) => Some(slot.state.end(State::Taken)),
+            _ if slot.is_lost => Some(None),
+            _ => None,
+        };
+        self.wait(posted).await
+    }
+
+    /// Returns `true` if a result was posted and not consumed.
+    #[must_use]
+    pub fn has_posted(&self) -> bool {
+        matches!(self.slot().state, State::Posted(_))
+    }
+
+    /// Records that the worker that has the call has lost it.
+    pub fn lose(&self) {
+        self.slot().is_lost = true;
+        self.0.changed.notify_waiters();
+    }
+
+    /// Records that another worker has the call.
+    pub fn keep(&self) {
+        self.slot().is_lost = false;
+    }
 }
 
 #[cfg(test)]
@@ -192,6 +221,20 @@ mod tests {
         assert_eq!(slot.post(ToolOutput::Text("second".into())), PostOutcome::TooLate);
         assert_eq!(slot.result().await, ToolOutput::Text("first".into()));
         assert_eq!((slot.post(ToolOutput::Text("third".into())), slot.close()), (PostOutcome::TooLate, None));
+    }
+
+    #[tokio::test]
+    async fn a_lost_run_has_no_result_unless_it_was_posted() {
+        let slot = ResultSlot::default();
+        slot.open();
+        slot.lose();
+        assert_eq!(slot.result_or_loss().await, None);
+        slot.keep();
+        assert!(futures_util::poll!(std::pin::pin!(slot.result_or_loss())).is_pending());
+        assert_eq!(slot.post(ToolOutput::Nothing), PostOutcome::Accepted);
+        slot.lose();
+        assert!(slot.has_posted());
+        assert_eq!(slot.result_or_loss().await, Some(ToolOutput::Nothing));
     }
 
     #[test]

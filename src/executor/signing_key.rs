@@ -89,6 +89,23 @@ impl SigningKey {
         URL_SAFE_NO_PAD.encode(self.mac(&[b"toolpost call token ", call.as_bytes()]).finalize().into_bytes())
     }
 
+    /// Derives the token by which a worker reports on its attempt of a call: the number of the attempt, and a signature. It
+    /// is valid for that attempt only and is not stored.
+    #[must_use]
+    pub fn worker_token(&self, call: Uuid, attempt: u32) -> String {
+        let mac = self.mac(&[b"toolpost worker token ", call.as_bytes(), &attempt.to_be_bytes()]);
+        format!("{attempt}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+    }
+
+    /// Returns the attempt of the call for which this is the token of a worker. The comparison runs in constant time.
+    #[must_use]
+    pub fn attempt_of_token(&self, call: Uuid, token: &str) -> Option<u32> {
+        let (attempt, signature) = token.split_once('.')?;
+        let (attempt, signature) = (attempt.parse::<u32>().ok()?, URL_SAFE_NO_PAD.decode(signature).ok()?);
+        let mac = self.mac(&[b"toolpost worker token ", call.as_bytes(), &attempt.to_be_bytes()]);
+        mac.verify_slice(&signature).is_ok().then_some(attempt)
+    }
+
     /// Returns `true` if this is the token of the call. The comparison runs in constant time.
     #[must_use]
     pub fn is_token(&self, call: Uuid, token: &str) -> bool {
@@ -115,6 +132,17 @@ mod tests {
         let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         assert!(key.is_token(one, &key.token(one)));
         assert!(!key.is_token(other, &key.token(one)) && !key.is_token(one, "") && !key.is_token(one, "é"));
+    }
+
+    #[test]
+    fn a_token_of_a_worker_is_valid_for_its_attempt_only() {
+        let key = SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap();
+        let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let token = key.worker_token(one, 2);
+        assert_eq!((key.attempt_of_token(one, &token), key.attempt_of_token(other, &token)), (Some(2), None));
+        let forged = token.replacen('2', "3", 1);
+        assert_eq!((key.attempt_of_token(one, &forged), key.attempt_of_token(one, &key.token(one))), (None, None));
+        assert!(!key.is_token(one, &token));
     }
 
     #[test]

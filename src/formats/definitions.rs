@@ -137,6 +137,12 @@ pub fn tools(format: Format, definitions: Vec<Box<RawValue>>) -> Vec<Box<RawValu
     to_raw_value(&Tool { function_declarations: definitions }).into_iter().collect()
 }
 
+/// Returns the text before and after the definitions in `tools` of a request, if there are any; see [`tools`].
+#[must_use]
+pub fn wrapper(format: Format) -> (&'static str, &'static str) {
+    if format == Format::Gemini { (r#"{"functionDeclarations":["#, "]}") } else { ("", "") }
+}
+
 /// Returns the description for the model, or the title if the description is empty.
 fn description(definition: &ToolDefinition) -> &str {
     let description = definition.description.as_str();

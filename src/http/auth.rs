@@ -167,7 +167,7 @@ async fn admit_request(
     let scopes = match need {
         Requirement::Public => return Ok(None),
         Requirement::CallTokenOr(_) if bearer.is_some_and(|bearer| !state.auth.is_for(bearer)) => return Ok(None),
-        Requirement::Authenticated => None,
+        Requirement::Authenticated | Requirement::AllScopes(_) => None,
         Requirement::AnyScope(scopes) | Requirement::CallTokenOr(scopes) => Some(scopes),
     };
     let admitted = match (bearer, ticket) {
@@ -183,6 +183,9 @@ async fn admit_request(
         },
     };
     scopes.map_or(Ok(()), |scopes| require(&admitted.access, scopes))?;
+    if let Requirement::AllScopes(scopes) = need {
+        scopes.iter().try_for_each(|scope| require(&admitted.access, Scopes::of([scope])))?;
+    }
     Ok(Some(admitted))
 }
 

@@ -40,14 +40,14 @@ pub(super) async fn cancel(Api { state, access }: Api, Path(id): Path<String>) -
 
 /// Reports progress of a running call on behalf of its tool.
 ///
-/// An `http` tool authenticates with the call's own token; for an `external` tool, any caller may report.
+/// An `http` tool and a worker authenticate with the call's own token; for an `external` tool, any caller may report.
 #[utoipa::path(post, path = "/tool-calls/{id}/progress", operation_id = "report_progress", tag = "tool calls",
     security(("api_key" = ["call"]), ("call_token" = [])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
     request_body(content = Report, example = json!({"tip": "Asking the weather station", "progress": {"current": 1, "total": 2}})),
     responses((status = 202, description = "The report is recorded and sent to subscribers"),
         (status = 401, description = "The token is not valid for this call"),
-        (status = 409, description = "The call has ended"),
+        (status = 409, description = "The call has ended, or the worker no longer has it"),
         (status = 503, description = "The database is unavailable, or too many reports of the call wait to be recorded"),
         BodyErrors, UnknownCall, InvalidBody))]
 pub(super) async fn progress(
@@ -58,9 +58,14 @@ pub(super) async fn progress(
     body: JsonBody,
 ) -> HttpResult {
     let id = extract::call_id(&id)?;
-    authorize(&state, asking, id, &headers).await?;
+    let sender = authorize(&state, asking, id, &headers).await?;
     let report = Report::read(body.value.clone())?;
-    match state.engine.control().report(id, report, body.value).await? {
+    let control = state.engine.control();
+    let outcome = match sender.attempt {
+        Some(attempt) => control.report_of_worker((id, attempt), report, body.value).await?,
+        None => control.report(id, report, body.value).await?,
+    };
+    match outcome {
         ControlOutcome::Delivered => Ok(reply::accepted(&serde_json::json!({ "id": id }))),
         ControlOutcome::NoSuchCall => Err(extract::no_such_call(&id.to_string())),
         ControlOutcome::TooLate | ControlOutcome::NotExternal => {
@@ -84,8 +89,8 @@ struct ResultReceipt {
 
 /// Posts the result of a call whose tool works outside of the service.
 ///
-/// Such a tool is an `external` tool, for which any caller may post, or an `http` tool that responded with 202, which
-/// authenticates with the call's own token. The first result wins. The body is converted like the output of any tool.
+/// Such a tool is an `external` tool, for which any caller may post, or an `http` tool that responded with 202, or a worker;
+/// these authenticate with the call's own token. The first result wins. The body is converted like the output of any tool.
 #[utoipa::path(post, path = "/tool-calls/{id}/result", operation_id = "post_result", tag = "tool calls",
     security(("api_key" = ["call"]), ("call_token" = [])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
@@ -107,10 +112,15 @@ pub(super) async fn result(
     body: Body,
 ) -> HttpResult {
     let id = extract::call_id(&id)?;
-    let access = authorize(&state, asking, id, &headers).await?;
+    let Sender { access, attempt } = authorize(&state, asking, id, &headers).await?;
     // The footprint counts the body's memory until the result is recorded.
     let (answer, _footprint) = read_output(&headers, body, &state).await?;
-    let ignored = match state.engine.control().post_result(id, answer).await? {
+    let control = state.engine.control();
+    let outcome = match attempt {
+        Some(attempt) => control.answer_of_worker((id, attempt), answer).await?,
+        None => control.post_result(id, answer).await?,
+    };
+    let ignored = match outcome {
         ControlOutcome::Delivered => false,
         ControlOutcome::TooLate => true,
         ControlOutcome::Busy => return Err(Problem::report_backlog_full()),
@@ -120,7 +130,9 @@ pub(super) async fn result(
             return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
         }
     };
-    let status = wait::wait(&state, &access, id, Some(SETTLE_TIMEOUT)).await?.status;
+    // A worker that has lost the call does not wait for the worker that has it.
+    let patience = if ignored && attempt.is_some() { Duration::ZERO } else { SETTLE_TIMEOUT };
+    let status = wait::wait(&state, &access, id, Some(patience)).await?.status;
     Ok(reply::ok(&ResultReceipt { id, status, ignored }))
 }
 
@@ -147,6 +159,13 @@ async fn read_output(headers: &HeaderMap, body: Body, state: &AppState) -> HttpR
     Err(Problem::not_json(&media_type))
 }
 
+/// The sender of a report or a result.
+struct Sender {
+    access: Access,
+    /// The attempt of a worker.
+    attempt: Option<u32>,
+}
+
 /// Authorizes a report or result. The request needs the call's token; if the tool was sent none, any caller that may
 /// reach the call is accepted.
 async fn authorize(
@@ -154,13 +173,16 @@ async fn authorize(
     asking: Option<Extension<Access>>,
     id: Uuid,
     headers: &HeaderMap,
-) -> HttpResult<Access> {
+) -> HttpResult<Sender> {
     let owner = state.engine.control().owner_of(id).await?;
     let shown = bearer(headers);
-    if shown.is_some_and(|token| state.signing_key.is_token(id, token)) {
+    let attempt = shown.and_then(|token| state.signing_key.attempt_of_token(id, token));
+    if attempt.is_some() || shown.is_some_and(|token| state.signing_key.is_token(id, token)) {
         let owner = owner.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
-        let caller = Caller { tenant: owner, scopes: Scopes::default(), tools: None, key: None, identity: None };
-        return Ok(Access::open(caller, &state.stores, state.engine.registry()).await?);
+        let caller =
+            Caller { tenant: owner, scopes: Scopes::default(), tools: None, queues: None, key: None, identity: None };
+        let access = Access::open(caller, &state.stores, state.engine.registry()).await?;
+        return Ok(Sender { access, attempt });
     }
     let Some(Extension(access)) = asking else { return Err(Problem::wrong_token()) };
     // Without authentication, an `Authorization` header can only be meant as the call's token.
@@ -170,5 +192,8 @@ async fn authorize(
     if owner.as_ref() != Some(access.tenant()) || !access.may_reach_id(id).await? {
         return Err(extract::no_such_call(&id.to_string()));
     }
-    if state.engine.control().has_token(id).await? { Err(Problem::wrong_token()) } else { Ok(access) }
+    if state.engine.control().has_token(id).await? {
+        return Err(Problem::wrong_token());
+    }
+    Ok(Sender { access, attempt: None })
 }

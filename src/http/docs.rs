@@ -41,6 +41,7 @@ use crate::hooks::{RedactOptions, TruncateOptions};
         (name = "sessions", description = "Conversations, their calls and context"),
         (name = "events", description = "Streams of events as they happen"), (name = "stats", description = "Statistics of calls: number, success rate and duration"),
         (name = "hooks", description = "Webhooks that are invoked before and after calls"), (name = "policies", description = "Rules that allow calls, deny them or ask for approval"), (name = "budgets", description = "Limits on calls and cost within a window"),
+        (name = "workers", description = "Programs that fetch the calls of queues, and offer tools"),
         (name = "keys", description = "API keys and their permissions"),
         (name = "upstreams", description = "MCP servers whose tools are offered"),
         (name = "mcp", description = "The same tools for clients of the Model Context Protocol"),

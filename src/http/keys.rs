@@ -10,7 +10,7 @@ use super::{Api, BodyErrors, HttpResult, JsonBody, NoContent, Params, Problem, e
 use crate::access::Access;
 use crate::auth::create::NewKey;
 use crate::domain::schemas::Glob;
-use crate::domain::{Caller, Scope, Tenant, json};
+use crate::domain::{AllowList, Caller, Scope, Tenant, json};
 use crate::store::keys::StoredKey;
 
 /// Default number of keys per page.
@@ -34,6 +34,10 @@ pub(super) struct KeyBody {
     #[serde(default)]
     #[schema(value_type = Vec<Glob>, max_items = 256)]
     tools: Vec<String>,
+    /// The queues whose calls the key may fetch, as globs over their names. Default: all queues.
+    #[serde(default)]
+    #[schema(value_type = Vec<Glob>, max_items = 256)]
+    queues: Vec<String>,
     /// The tenant of the key. Default: the caller's tenant. Only keys of the default tenant can create keys of other
     /// tenants.
     #[schema(min_length = 1, max_length = 128, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
@@ -95,13 +99,13 @@ pub(super) struct PageParams {
         (status = 429, description = "`TOO_MANY_KEYS`: the limit of the tenant is reached. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         BodyErrors, Unavailable))]
 pub(super) async fn create(Api { state, access }: Api, mut body: JsonBody) -> HttpResult {
-    let KeyBody { name, scopes, tools, tenant, expires, rate, concurrency } = body.read()?;
+    let KeyBody { name, scopes, tools, queues, tenant, expires, rate, concurrency } = body.read()?;
     let tenant = match tenant {
         None => access.tenant().clone(),
         Some(name) => Tenant::named(&name)
             .ok_or_else(|| Problem::field("/tenant", "must have 1 to 128 characters and no control characters"))?,
     };
-    let new = NewKey { tenant, name, scopes: scopes.into_iter().collect(), tools, expires, rate, concurrency };
+    let new = NewKey { tenant, name, scopes: scopes.into_iter().collect(), tools, queues, expires, rate, concurrency };
     check_within(access.caller(), &new)?;
     let (id, now) = (state.engine.new_id(), state.clock.now());
     let (stored, key) = new.create_key(id, now).map_err(|fault| match fault {
@@ -124,13 +128,19 @@ fn check_within(caller: &Caller, new: &NewKey) -> HttpResult<()> {
         let own = caller.scopes.to_text();
         return Err(Problem::forbidden(format!("cannot grant a scope that your key does not have; yours are {own}")));
     }
-    let Some(own) = &caller.tools else { return Ok(()) };
-    if !new.tools.is_empty() && new.tools.iter().all(|glob| own.globs().contains(glob)) {
+    check_globs(caller.tools.as_deref(), &new.tools, "cannot grant a tool that your key may not use")?;
+    check_globs(caller.queues.as_deref(), &new.queues, "cannot grant a queue that your key may not use")
+}
+
+/// Checks that a list of globs grants nothing beyond the caller's own.
+fn check_globs(own: Option<&AllowList>, new: &[String], fault: &str) -> HttpResult<()> {
+    let Some(own) = own else { return Ok(()) };
+    if !new.is_empty() && new.iter().all(|glob| own.globs().contains(glob)) {
         return Ok(());
     }
     let own = own.globs().join(", ");
     let own = json::shorten(&own, 500);
-    Err(Problem::forbidden(format!("cannot grant a tool that your key may not use; name some of {own}")))
+    Err(Problem::forbidden(format!("{fault}; name some of {own}")))
 }
 
 /// Lists the keys of the caller's tenant. The default tenant sees the keys of all tenants.

@@ -14,11 +14,15 @@ use crate::domain::budget::cost_of;
 use crate::executor::mcp::ServerState as UpstreamState;
 use crate::hooks::HookOutcome;
 use crate::store::StoreError;
+use crate::store::workers::QueueLoad;
 use crate::telemetry::Metrics;
-use crate::telemetry::metrics::{BudgetGauges, UpstreamStatus, process};
+use crate::telemetry::metrics::{BudgetGauges, QueueGauges, UpstreamStatus, process};
 
 /// Timeout of the database check.
 const PING: Duration = Duration::from_secs(1);
+
+/// The time since its last request within which a worker counts as present, in milliseconds. Longer than a claim waits.
+const LISTENING_MS: u64 = 90_000;
 
 /// The response of the probes.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -76,6 +80,9 @@ pub(super) async fn metrics(Api { state, access }: Api) -> HttpResult {
     if let Ok(Ok(budgets)) = tokio::time::timeout(PING, budget_gauges(&state)).await {
         metrics.set_budgets(&budgets);
     }
+    if let Ok(Ok(queues)) = tokio::time::timeout(PING, queue_gauges(&state)).await {
+        metrics.set_queues(&queues);
+    }
     // Rendering takes a moment with a thousand tools.
     let text = tokio::task::spawn_blocking(move || {
         update_gauges(&state, &state.metrics, is_up);
@@ -98,6 +105,25 @@ async fn budget_gauges(state: &Shared) -> Result<Vec<BudgetGauges>, StoreError> 
         gauges.extend(limit.calls.map(|calls| gauge("calls", [used.calls, reserved.calls, calls].map(|n| n as f64))));
         gauges.extend(limit.cost.map(|cost| gauge("cost", [used.cost, reserved.cost, cost].map(cost_of))));
     }
+    Ok(gauges)
+}
+
+/// Returns the load of all queues for workers.
+async fn queue_gauges(state: &Shared) -> Result<Vec<QueueGauges>, StoreError> {
+    let mut workers = state.stores.worker_counts(LISTENING_MS).await?;
+    let mut gauges = Vec::new();
+    for QueueLoad { tenant, queue, waiting, running, oldest_ms } in state.stores.queue_loads(None).await? {
+        let key = (tenant.as_str().to_owned(), queue);
+        let oldest = oldest_ms.unwrap_or(0) as f64 / 1000.0;
+        let values = [waiting as f64, running as f64, oldest, workers.remove(&key).unwrap_or(0) as f64];
+        gauges.push(QueueGauges { tenant: key.0, queue: key.1, values });
+    }
+    let idle = workers.into_iter();
+    gauges.extend(idle.map(|((tenant, queue), count)| QueueGauges {
+        tenant,
+        queue,
+        values: [0.0, 0.0, 0.0, count as f64],
+    }));
     Ok(gauges)
 }
 

@@ -36,6 +36,8 @@ pub(super) struct RequestTracker {
     has_body: AtomicBool,
     /// Wakes the connection when the body ends.
     body_ended: AtomicWaker,
+    /// Whether bytes wait to be written because the client does not read.
+    is_stalled: AtomicBool,
 }
 
 /// A request in progress. Dropping the guard ends it.
@@ -62,6 +64,16 @@ impl RequestTracker {
 
     pub fn is_busy(&self) -> bool {
         self.begun() != self.done.load(Ordering::Relaxed)
+    }
+
+    /// Records whether bytes wait to be written.
+    pub fn set_stalled(&self, is_stalled: bool) {
+        self.is_stalled.store(is_stalled, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if bytes wait to be written.
+    pub fn is_stalled(&self) -> bool {
+        self.is_stalled.load(Ordering::Relaxed)
     }
 
     /// Records that the current request has an unread body.

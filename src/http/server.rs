@@ -5,19 +5,21 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use axum::BoxError;
 use axum::body::{Body, HttpBody};
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request, Response};
 use bytes::Bytes;
-use futures_util::future::Either;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service as HyperService, service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,8 +31,9 @@ use tower::Service;
 use super::client_address::Proxies;
 use super::layers::Outermost;
 use super::requests::{Client, RequestTracker, TrackedBody};
+use super::stream_writer::WaitingBody;
 use super::timed_io::{ConnectionTimeouts, ErrorResponder, TimedIo};
-use super::{AppState, Problem, layers};
+use super::{AppState, Problem, layers, stream_writer};
 
 /// Pause after an accept error, such as running out of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -142,21 +145,24 @@ where
     }
 
     async fn serve(self, socket: TcpStream, peer: SocketAddr, mut ending: watch::Receiver<()>) {
-        let turns = Arc::<RequestTracker>::default();
+        let (turns, waiting) = (Arc::<RequestTracker>::default(), Arc::<WaitingBody>::default());
         let state = self.state;
         let (closing, engine) = (state.closing.clone(), state.engine.clone());
         let last_words: ErrorResponder = Arc::new(move |problem| layers::last_words(&state, problem));
-        let wire = TimedIo::new(socket, self.clocks, turns.clone(), last_words);
+        let mut wire = TimedIo::new(socket, self.clocks, turns.clone(), last_words);
         // The requests of a connection are sequential, so they share one copy of the service.
         let service = RefCell::new(self.service);
-        let answer = service_fn(move |request: Request<Incoming>| {
-            let turn = turns.begin();
-            let mut request = TrackedBody::of(request, &turns);
+        let (requests, bodies) = (turns.clone(), waiting.clone());
+        let mut answer = service_fn(move |request: Request<Incoming>| {
+            let turn = requests.begin();
+            let allows_chunks = stream_writer::allows_chunks(&request);
+            let mut request = TrackedBody::of(request, &requests);
             let client = self.proxies.client_of(peer.ip(), request.headers());
             request.extensions_mut().insert(client);
-            request.extensions_mut().insert(Client::of(&turns));
+            request.extensions_mut().insert(Client::of(&requests));
             let response = service.borrow_mut().call(request);
-            let (turns, closing, engine) = (turns.clone(), closing.clone(), engine.clone());
+            let (turns, closing, engine) = (requests.clone(), closing.clone(), engine.clone());
+            let bodies = allows_chunks.then(|| bodies.clone());
             async move {
                 let mut response = response.await?;
                 settle_connection(&mut response, &turns, engine.is_draining());
@@ -166,37 +172,89 @@ where
                     let _ = &turn;
                     error
                 };
-                Ok::<_, Infallible>(response.map(|body| body.map_err(ends_request)))
+                let bodies = bodies.filter(|_| stream_writer::is_event_stream(&response));
+                Ok::<_, Infallible>(response.map(|body| {
+                    let body = body.map_err(ends_request);
+                    match bodies {
+                        Some(bodies) => http_body_util::Either::Right(bodies.keep(Body::new(body))),
+                        None => http_body_util::Either::Left(body),
+                    }
+                }))
             }
         });
-        let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(wire), answer));
         loop {
-            let word = ending.clone();
-            let mut changed = std::pin::pin!(ending.changed());
-            let mut is_listening = false;
-            let next = poll_fn(|poller| {
-                if let Poll::Ready(ended) = connection.as_mut().poll(poller) {
-                    return Poll::Ready(Either::Left(ended));
-                }
-                // Once polled, the future wakes this task. Until then `has_changed` is enough and much cheaper.
-                if is_listening && matches!(word.has_changed(), Ok(false)) {
-                    return Poll::Pending;
-                }
-                is_listening = true;
-                changed.as_mut().poll(poller).map(Either::Right)
-            });
-            match next.await {
-                Either::Left(Ok(())) => return,
-                Either::Left(Err(error)) => {
-                    tracing::trace!(%error, "a connection failed");
-                    return;
-                }
-                Either::Right(Ok(())) => connection.as_mut().graceful_shutdown(),
-                // The server was dropped.
-                Either::Right(Err(_)) => return,
+            let connection = self.http.serve_connection(TokioIo::new(wire), answer);
+            let Some((parts, body)) = until_stream(connection, &mut ending, &waiting, &turns).await else { return };
+            let http1::Parts { io, read_buf, service, .. } = parts;
+            (wire, answer) = (io.into_inner(), service);
+            wire.put_back(&read_buf);
+            // It would keep the buffer of the library.
+            drop(read_buf);
+            if let Err(error) = stream_writer::write(&mut wire, body).await {
+                tracing::trace!(%error, "an event stream failed");
+                return;
             }
         }
     }
+}
+
+/// Serves the requests of a connection until it ends, or until one is answered by an event stream. Then returns the parts
+/// of the connection with the body of the stream; the head of its response was written.
+async fn until_stream<I, S, B>(
+    connection: http1::Connection<I, S>,
+    ending: &mut watch::Receiver<()>,
+    waiting: &WaitingBody,
+    turns: &RequestTracker,
+) -> Option<(http1::Parts<I, S>, Body)>
+where
+    I: Read + Write + Unpin,
+    S: HyperService<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + 'static,
+{
+    // Boxed, because the connection is dropped before its task.
+    let mut connection = Box::pin(connection);
+    loop {
+        let word = ending.clone();
+        let mut changed = std::pin::pin!(ending.changed());
+        let mut is_listening = false;
+        let next = poll_fn(|poller| {
+            if let Poll::Ready(ended) = connection.as_mut().poll(poller) {
+                return Poll::Ready(Next::End(ended));
+            }
+            if !turns.is_stalled()
+                && let Some(body) = waiting.take()
+            {
+                return Poll::Ready(Next::Stream(body));
+            }
+            // Once polled, the future wakes this task. Until then `has_changed` is enough and much cheaper.
+            if is_listening && matches!(word.has_changed(), Ok(false)) {
+                return Poll::Pending;
+            }
+            is_listening = true;
+            changed.as_mut().poll(poller).map(Next::Closing)
+        });
+        match next.await {
+            Next::End(Ok(())) => return None,
+            Next::End(Err(error)) => {
+                tracing::trace!(%error, "a connection failed");
+                return None;
+            }
+            Next::Stream(body) => return Some((Pin::into_inner(connection).into_parts(), body)),
+            Next::Closing(Ok(())) => connection.as_mut().graceful_shutdown(),
+            // The server was dropped.
+            Next::Closing(Err(_)) => return None,
+        }
+    }
+}
+
+/// The next event of a connection.
+enum Next {
+    /// It has ended.
+    End(hyper::Result<()>),
+    /// The head of an event stream was written, whose body is this.
+    Stream(Body),
+    /// The server closes its connections, or was dropped.
+    Closing(Result<(), watch::error::RecvError>),
 }
 
 /// Determines when the connection of a response ends.

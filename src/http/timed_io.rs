@@ -147,6 +147,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         }
     }
 
+    /// Returns bytes that were read but not used. The next read returns them first.
+    pub fn put_back(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let later = std::mem::replace(&mut self.ahead, BytesMut::from(bytes));
+            self.ahead.extend_from_slice(&later);
+        }
+    }
+
     /// Checks the header and idle timeouts while no bytes are available.
     fn poll_read_timeout(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let idle = self.clocks.idle;
@@ -188,6 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
     }
 
     fn after_write(&mut self, written: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.turns.set_stalled(written.is_pending());
         match written {
             Poll::Pending => self.poll_stalled(context).map(Err),
             done => {

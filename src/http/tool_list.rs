@@ -136,7 +136,7 @@ pub(super) async fn list(
         let view = access.view(&snapshot, session.as_ref());
         render_list(&state, &access, view, &params, &stats)
     });
-    let Rendered { body, etag } = made.await?;
+    let Rendered { body, etag, .. } = made.await?;
     Ok(reply::bytes(&headers, media_type, &etag, body))
 }
 

@@ -178,7 +178,7 @@ pub(super) fn find(access: &Access, name: &str) -> HttpResult<Arc<ToolRecord>> {
 }
 
 /// Returns the tool that the caller sees under this name, and whether it can be called.
-fn find_visible(access: &Access, name: &str) -> HttpResult<(Arc<ToolRecord>, bool)> {
+pub(super) fn find_visible(access: &Access, name: &str) -> HttpResult<(Arc<ToolRecord>, bool)> {
     let snapshot = access.snapshot();
     let view = access.view(&snapshot, None);
     let found = view.get(name).map(|entry| (entry.clone(), view.is_available(entry)));
@@ -206,7 +206,7 @@ fn precondition(state: &Shared, access: &Access, headers: &HeaderMap, name: &str
 }
 
 /// Checks that the key may use the tool's name and, if the tool runs a built-in, that built-in.
-fn check_allowed(access: &Access, definition: &ToolDefinition) -> HttpResult<()> {
+pub(super) fn check_allowed(access: &Access, definition: &ToolDefinition) -> HttpResult<()> {
     let code = match &definition.executor {
         ExecutorSpec::Builtin { name } => name,
         _ => &definition.name,
@@ -223,7 +223,7 @@ fn stale_version(name: &str) -> Problem {
 }
 
 /// Checks the definition. Schemas can be slow to compile, so this runs on a blocking thread.
-async fn compile(
+pub(super) async fn compile(
     state: &AppState,
     access: &Access,
     mut definition: ToolDefinition,

@@ -229,6 +229,10 @@ impl EntryBuilder {
                 builtin.map(|builtin| own(&builtin.executor).unwrap_or_else(|| builtin.executor.clone()))
             }
             ExecutorSpec::External {} => Some(Arc::new(ExternalExecutor)),
+            ExecutorSpec::Worker(spec) => {
+                faults.extend(check::worker(spec));
+                Some(Arc::new(ExternalExecutor))
+            }
             ExecutorSpec::Mcp { server, tool } => {
                 executor_or_faults(McpExecutor::new(self.servers.clone(), server, tool), faults)
             }

@@ -5,7 +5,7 @@ use url::Url;
 use crate::domain::approval::{ApprovalSpec, MAX_APPROVALS, MAX_EXPIRES_MS};
 use crate::domain::budget::MAX_COST;
 use crate::domain::limits::LimitsSpec;
-use crate::domain::tool::{RetryOverride, RetrySpec};
+use crate::domain::tool::{RetryOverride, RetrySpec, WorkerSpec};
 use crate::domain::{Groups, ToolDefinition, json, tool};
 use crate::executor::http::check_url;
 use crate::schema;
@@ -22,6 +22,8 @@ const LONGEST_CONTEXT_NAME: usize = 128;
 const LONGEST_BACKOFF_MS: u64 = 3_600_000;
 /// Range of the declared lifetime of a response of a `definition_url`: 100 milliseconds to one day.
 const URL_TTL_MS: std::ops::RangeInclusive<u64> = 100..=86_400_000;
+/// Range of the time for which a worker has a call without a heartbeat: one second to one hour.
+const LEASE_MS: std::ops::RangeInclusive<u64> = 1000..=3_600_000;
 /// Maximum length of a `definition_url`, in bytes.
 const LONGEST_URL: usize = 2048;
 
@@ -95,6 +97,19 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
     }
     faults.extend(within("/retry", retry_spec(&definition.retry)));
     faults.extend(within("/limits", limits(&definition.limits)));
+    faults
+}
+
+/// Returns the faults of the queue of a `worker` tool.
+pub fn worker(spec: &WorkerSpec) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if !tool::is_valid_name(&spec.queue) {
+        let message = "must have 1 to 128 characters of A-Z, a-z, 0-9, `_`, `.` and `-`";
+        faults.push(Fault::at("/executor/queue", message));
+    }
+    if !LEASE_MS.contains(&spec.lease_ms) {
+        faults.push(Fault::at("/executor/lease_ms", format!("must be {} to {}", LEASE_MS.start(), LEASE_MS.end())));
+    }
     faults
 }
 

@@ -1,6 +1,5 @@
 //! The tools of a snapshot in the formats of models, and the cache of the lists that are requested most.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::listed::ListedTool;
-use super::snapshot::Rendered;
+use super::rendered::{ListWriter, Rendered};
 use super::{Snapshot, ToolRecord};
 use crate::formats::definitions::{self, Format, PresentedTool, prompt};
 use crate::schema::lower::Loss;
@@ -94,6 +93,11 @@ pub struct ListOptions {
     pub scores: bool,
 }
 
+/// The begin of a list as JSON.
+const TOOLS: &str = r#"{"tools":["#;
+
+const WHOLE_WITH_LOSSES: ListOptions = ListOptions { limit: usize::MAX, losses: true, scores: false };
+
 /// A tool of a list, with its score in a search.
 pub type ScoredTool = (Arc<ToolRecord>, Option<f64>);
 
@@ -102,7 +106,7 @@ impl Snapshot {
     /// kept while it is in use.
     #[must_use]
     pub fn rendered(&self, format: Format, losses: bool) -> Arc<Rendered> {
-        self.rendered.get_or_render(format, losses, || self.render(format, losses))
+        self.rendered.get_or_render(format, losses, |before| self.render(format, losses, before))
     }
 
     /// Returns the rendered list, if it is kept.
@@ -111,24 +115,66 @@ impl Snapshot {
         self.rendered.get(format, losses)
     }
 
-    fn render(&self, format: Format, losses: bool) -> Rendered {
-        let body = match format {
-            Format::Native => {
-                let item = |tool: &Arc<ToolRecord>| NativeItem { tool: tool.view(None, true), score: None };
-                let tools: Vec<NativeItem> = self.list().iter().map(item).collect();
-                let body = json(&NativeList { total: tools.len(), tools });
-                return Rendered { body, etag: self.etag().to_owned() };
+    fn render(&self, format: Format, losses: bool, before: Option<&Rendered>) -> Rendered {
+        if losses {
+            let all: Vec<ScoredTool> = self.list().iter().map(|tool| (tool.clone(), None)).collect();
+            return Rendered::new(json(&self.definitions(format, &all, WHOLE_WITH_LOSSES)));
+        }
+        let known = before.map(Rendered::texts).unwrap_or_default();
+        let known = |tool: &Arc<ToolRecord>| known.get(&Arc::as_ptr(tool)).copied();
+        match format {
+            Format::Native => self.render_native(known),
+            Format::Prompt => self.render_prompt(known),
+            _ => self.render_for_vendor(format, known),
+        }
+    }
+
+    fn render_native<'a>(&self, known: impl Fn(&Arc<ToolRecord>) -> Option<&'a [u8]>) -> Rendered {
+        let total = self.list().len();
+        let empty = json(&NativeList { tools: Vec::new(), total });
+        let (opening, closing) = empty.split_at(TOOLS.len());
+        let mut list = ListWriter::new(opening, ",");
+        for tool in self.list() {
+            match known(tool) {
+                Some(text) => list.add(tool, text),
+                None => list.add(tool, &json(&NativeItem { tool: tool.view(None, true), score: None })),
             }
-            Format::Prompt => {
-                let tools = self.list().iter().map(|tool| tool.definition());
-                prompt::render(tools, &HashMap::new()).into()
+        }
+        list.end(closing, Some(self.etag().to_owned()))
+    }
+
+    fn render_prompt<'a>(&self, known: impl Fn(&Arc<ToolRecord>) -> Option<&'a [u8]>) -> Rendered {
+        let mut list = ListWriter::new(prompt::opening(self.list().len()), "\n");
+        for tool in self.list() {
+            match known(tool) {
+                Some(text) => list.add(tool, text),
+                None => list.add(tool, prompt::described(&tool.definition()).as_bytes()),
             }
-            _ => {
-                let all: Vec<ScoredTool> = self.list().iter().map(|tool| (tool.clone(), None)).collect();
-                json(&self.definitions(format, &all, ListOptions { limit: usize::MAX, losses, scores: false }))
+        }
+        list.end(b"", None)
+    }
+
+    fn render_for_vendor<'a>(&self, format: Format, known: impl Fn(&Arc<ToolRecord>) -> Option<&'a [u8]>) -> Rendered {
+        let (wrapper, wrapper_end) = definitions::wrapper(format);
+        let mut list = ListWriter::new([TOOLS, wrapper].concat(), ",");
+        let mut left_out = Vec::new();
+        for tool in self.list() {
+            if let Some(text) = known(tool) {
+                list.add(tool, text);
+                continue;
             }
-        };
-        Rendered::new(body)
+            match self.presented(format, tool, true) {
+                Ok(presented) => presented.iter().for_each(|(text, _)| list.add(tool, text.get().as_bytes())),
+                Err(reason) => left_out.push(reason),
+            }
+        }
+        let total = list.len();
+        if total == 0 {
+            list = ListWriter::new(TOOLS, ",");
+        }
+        let wrapper_end = if total == 0 { "" } else { wrapper_end };
+        let empty = json(&DefinitionList { tools: Vec::new(), total, left_out, losses: None, scores: None });
+        list.end(&[wrapper_end.as_bytes(), &empty[TOOLS.len()..]].concat(), None)
     }
 
     /// Converts these tools to a vendor's format.

@@ -49,6 +49,28 @@ impl<V: Clone> NameMap<V> {
         self.buckets.iter().flat_map(|bucket| bucket.iter()).map(|slot| (&slot.name, &slot.value))
     }
 
+    /// Returns `true` if both are copies of one map that has not changed.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.buckets, &other.buckets)
+    }
+
+    /// Returns the names that only one of the maps has, and those with different values.
+    pub fn names_that_differ(&self, other: &Self, is_equal: impl Fn(&V, &V) -> bool) -> Vec<Arc<str>> {
+        let has_same_places = self.buckets.len() == other.buckets.len();
+        let is_shared = |place: usize| has_same_places && Arc::ptr_eq(&self.buckets[place], &other.buckets[place]);
+        let differing = |map: &Self| {
+            let buckets = map.buckets.iter().enumerate().filter(|(place, _)| !is_shared(*place));
+            buckets.flat_map(|(_, bucket)| bucket.iter()).map(|slot| slot.name.clone()).collect::<Vec<_>>()
+        };
+        let mut names = differing(other);
+        names.retain(|name| match (self.get(name), other.get(name)) {
+            (Some(one), Some(other)) => !is_equal(one, other),
+            _ => true,
+        });
+        names.extend(differing(self).into_iter().filter(|name| other.get(name).is_none()));
+        names
+    }
+
     /// Sets the value of a name.
     pub fn insert(&mut self, name: Arc<str>, value: V) {
         let hash = self.hasher.hash_one(&*name);
@@ -125,6 +147,29 @@ mod tests {
         assert_eq!((map.len(), map.get("tool_7"), map.get("tool_1000")), (1000, Some(&0), None));
         assert_eq!((map.remove("tool_7"), map.remove("tool_7"), map.len()), (Some(0), None, 999));
         assert_eq!(map.iter().map(|(_, value)| value).sum::<usize>(), 499_500 - 7);
+    }
+
+    #[test]
+    fn names_that_differ_are_those_of_changed_values() {
+        let mut map = NameMap::default();
+        (0..100).for_each(|number| map.insert(name(number), number));
+        let mut changed = map.clone();
+        assert!(changed.is_same(&map) && changed.names_that_differ(&map, usize::eq).is_empty());
+        changed.insert(name(3), 0);
+        changed.insert(name(100), 100);
+        changed.remove("tool_7");
+        let names = |one: &NameMap<usize>, other| {
+            let mut names = one.names_that_differ(other, usize::eq);
+            names.sort();
+            names
+        };
+        let expected = [name(100), name(3), name(7)];
+        assert!(names(&map, &changed) == expected && names(&changed, &map) == expected && !changed.is_same(&map));
+        let mut other = NameMap::default();
+        (1..=100).for_each(|number| other.insert(name(number), number));
+        assert_eq!(names(&map, &other), [name(0), name(100)], "of maps that share nothing");
+        (100..5000).for_each(|number| changed.insert(name(number), number));
+        assert_eq!(map.names_that_differ(&changed, usize::eq).len(), 4902, "of maps with other buckets");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::entry::etag_of;
 use super::name_map::NameMap;
 use super::names::Aliases;
 use super::rendered::RenderedLists;
-use super::search::Index;
+use super::tool_index::ToolIndex;
 use crate::domain::{Groups, NameSeparator, Naming, Source};
 use crate::executor::ToolRole;
 
@@ -30,7 +30,8 @@ pub struct Snapshot {
     /// tool.
     systems: Arc<BTreeMap<Arc<str>, Arc<ToolRecord>>>,
     etag: OnceLock<String>,
-    index: OnceLock<Index>,
+    /// The search index, which the snapshots of a tenant share.
+    index: Arc<ToolIndex>,
     pub(super) rendered: RenderedLists,
 }
 
@@ -41,7 +42,8 @@ impl Snapshot {
     /// Creates an empty snapshot, whose rendered lists count for this memory.
     pub(super) fn empty(separator: &NameSeparator, memory: &Arc<CompiledMemory>) -> Self {
         let aliases = Aliases::new(std::iter::empty(), separator);
-        Self { aliases, rendered: RenderedLists::new(Some(memory.clone())), ..Self::default() }
+        let (rendered, index) = (RenderedLists::new(Some(memory.clone())), ToolIndex::new(Some(memory.clone())));
+        Self { aliases, rendered, index: Arc::new(index), ..Self::default() }
     }
 
     /// Returns the snapshot after these changes of its tools and with these groups.
@@ -80,8 +82,8 @@ impl Snapshot {
             names.sort_unstable();
             aliases = Aliases::new(names.into_iter().chain(systems.keys()), separator);
         }
-        let rendered = self.rendered.of_next();
-        Self { by_name, aliases, groups, systems, rendered, ..Self::default() }
+        let (rendered, index) = (self.rendered.of_next(keeps_aliases), self.index.clone());
+        Self { by_name, aliases, groups, systems, rendered, index, ..Self::default() }
     }
 
     /// Returns the number of buckets that this snapshot does not share with another one.
@@ -93,7 +95,7 @@ impl Snapshot {
     /// Returns `true` if a list was created.
     #[cfg(test)]
     pub(super) fn has_lists(&self) -> bool {
-        self.all.get().is_some() || self.list.get().is_some() || self.index.get().is_some()
+        self.all.get().is_some() || self.list.get().is_some() || self.index.len() > 0
     }
 
     /// Returns the number of tools, including inactive ones.
@@ -179,8 +181,7 @@ impl Snapshot {
     /// Returns all tools that match a query, best first, each with its score.
     #[must_use]
     pub fn search_all(&self, query: &str) -> Vec<(Arc<ToolRecord>, f64)> {
-        let index = self.index.get_or_init(|| Index::new(self.all().iter().map(|record| record.definition())));
-        index.search(query).into_iter().map(|(place, score)| (self.all()[place].clone(), score)).collect()
+        self.index.search(&self.by_name, query)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
 use super::Snapshot;
@@ -107,4 +108,63 @@ async fn list_is_rendered_once_per_snapshot() {
     app.engine.registry().show_files(vec![(tool("b"), Time(0))]).unwrap();
     let second = app.engine.registry().default_shelf().snapshot().clone();
     assert_ne!(second.rendered(Format::OpenAi, false).etag, etag);
+}
+
+#[tokio::test]
+async fn list_with_texts_of_the_one_before_equals_a_new_one() {
+    let formats = Format::value_variants();
+    let app = service(&["a", "b.c", "d"]).await;
+    let current = || app.engine.registry().default_shelf().snapshot().clone();
+    let before = current();
+    let old: Vec<_> = formats.iter().map(|format| before.rendered(*format, false)).collect();
+    let mut changed = tool("d");
+    changed.description = "Another one.".into();
+    let tools = ["b.c", "c"].map(tool).into_iter().chain([changed]).map(|tool| (tool, Time(0))).collect();
+    app.engine.registry().show_files(tools).unwrap();
+    // The same tools without earlier lists.
+    let (after, fresh) = (current(), service(&["x"]).await);
+    let mut again = tool("d");
+    again.description = "Another one.".into();
+    let tools = vec![(tool("b.c"), Time(0)), (tool("c"), Time(0))];
+    fresh.engine.registry().show_files(vec![(tool("d"), Time(0))]).unwrap();
+    fresh.engine.registry().show_files([tools, vec![(again, Time(0))]].concat()).unwrap();
+    let expected = fresh.engine.registry().default_shelf().snapshot().clone();
+    for (format, old) in formats.iter().copied().zip(old) {
+        let list = after.rendered(format, false);
+        assert_eq!(list.body, expected.rendered(format, false).body, "{format:?}");
+        assert_eq!(list.etag, expected.rendered(format, false).etag, "{format:?}");
+        assert_ne!(list.body, old.body, "{format:?}");
+        let kept = after.list().iter().filter(|tool| old.texts().contains_key(&Arc::as_ptr(tool))).count();
+        assert!(
+            kept > 0 && kept + 2 == after.list().len(),
+            "{format:?}: texts of all tools but \"c\" and \"d\" are kept"
+        );
+    }
+}
+
+#[tokio::test]
+async fn kept_list_is_the_same_json_as_a_list_for_one_request() {
+    let snapshot = shown(&["a", "b.c"]).await;
+    let all: Vec<ScoredTool> = snapshot.list().iter().map(|tool| (tool.clone(), None)).collect();
+    let options = ListOptions { losses: false, ..WHOLE };
+    for format in [Format::OpenAi, Format::Anthropic, Format::Gemini, Format::Mcp] {
+        let list = super::definitions::json(&snapshot.definitions(format, &all, options));
+        assert_eq!(snapshot.rendered(format, false).body, list, "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn search_follows_the_changes_of_tools() {
+    let app = service(&["letters", "zebras"]).await;
+    let current = || app.engine.registry().default_shelf().snapshot().clone();
+    let before = current();
+    let found = |snapshot: &Snapshot, query: &str| {
+        snapshot.search_all(query).into_iter().map(|(tool, _)| tool.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!((found(&before, "letters"), found(&before, "colors")), (vec!["letters".to_owned()], vec![]));
+    app.engine.registry().show_files(["colors", "zebras"].map(|name| (tool(name), Time(0))).into()).unwrap();
+    let after = current();
+    assert_eq!((found(&after, "letters"), found(&after, "colors")), (vec![], vec!["colors".to_owned()]));
+    assert_eq!(found(&before, "letters"), ["letters"], "an earlier snapshot finds its own tools");
+    assert_eq!(found(&after, "zebras"), ["zebras"]);
 }

@@ -30,6 +30,8 @@ pub struct StoredKey {
     pub scopes: Scopes,
     /// The tools that the key may use; an empty list means all tools.
     pub tools: Vec<String>,
+    /// The queues whose calls the key may fetch; an empty list means all queues.
+    pub queues: Vec<String>,
     /// Maximum number of requests per minute; `null` means as configured.
     pub rate: Option<u32>,
     /// Maximum number of concurrent requests; `null` means as configured.
@@ -48,8 +50,8 @@ pub struct StoredKey {
 const MAX_LOOKED_UP: usize = 500;
 
 const BUMP: &str = "UPDATE keys_clock SET version = version + 1";
-const SELECT: &str = "SELECT id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, created_at, expires_at, \
-    revoked_at, last_used_at FROM api_keys";
+const SELECT: &str = "SELECT id, tenant, name, prefix, hash, scopes, tools, queues, rate, concurrency, created_at, \
+    expires_at, revoked_at, last_used_at FROM api_keys";
 
 /// The columns of a key, as they are read.
 type Row = (
@@ -58,6 +60,7 @@ type Row = (
     String,
     String,
     Vec<u8>,
+    String,
     String,
     String,
     Option<i64>,
@@ -69,8 +72,22 @@ type Row = (
 );
 
 fn decode(row: Row) -> Result<StoredKey, StoreError> {
-    let (id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, created_at, expires_at, revoked_at, used) =
-        row;
+    let (
+        id,
+        tenant,
+        name,
+        prefix,
+        hash,
+        scopes,
+        tools,
+        queues,
+        rate,
+        concurrency,
+        created_at,
+        expires_at,
+        revoked_at,
+        used,
+    ) = row;
     let corrupt = |what: &str| StoreError::Corrupt(format!("key {id}: {what}"));
     let bound = |number: Option<i64>| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     Ok(StoredKey {
@@ -81,6 +98,7 @@ fn decode(row: Row) -> Result<StoredKey, StoreError> {
         hash: hash.try_into().map_err(|_| corrupt("invalid hash"))?,
         scopes: Scopes::of_text(&scopes),
         tools: serde_json::from_str(&tools).map_err(|_| corrupt("its tools"))?,
+        queues: serde_json::from_str(&queues).map_err(|_| corrupt("its queues"))?,
         rate: bound(rate),
         concurrency: bound(concurrency),
         created_at,
@@ -163,13 +181,15 @@ impl Stores {
     /// Returns [`StoreError::TooMany`] if the quota of the tenant is reached, and another [`StoreError`] if the
     /// database fails.
     pub async fn insert_key(&self, key: &StoredKey) -> Result<(), StoreError> {
-        const SQL: &str = "INSERT INTO api_keys (id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, \
-            created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-        let tools = serde_json::to_string(&key.tools).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        const SQL: &str = "INSERT INTO api_keys (id, tenant, name, prefix, hash, scopes, tools, queues, rate, \
+            concurrency, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+        let text =
+            |globs: &[String]| serde_json::to_string(globs).map_err(|error| StoreError::Corrupt(error.to_string()));
+        let (tools, queues) = (text(&key.tools)?, text(&key.queues)?);
         let inserted = self.db.transaction(async |transaction| {
             transaction.query(BUMP).execute().await?;
             let query = transaction.query(SQL).bind(key.id).bind(&key.tenant).bind(&key.name).bind(&key.prefix);
-            let query = query.bind(&key.hash[..]).bind(key.scopes.to_text()).bind(tools);
+            let query = query.bind(&key.hash[..]).bind(key.scopes.to_text()).bind(tools).bind(queues);
             let query = query.bind(key.rate.map(i64::from)).bind(key.concurrency.map(i64::from));
             query.bind(key.created_at).bind(key.expires_at).execute().await?;
             self.room.check(transaction.query(quota::KEYS), &key.tenant, QuotaResource::Key).await?;

@@ -42,7 +42,7 @@ pub struct NodeLoad {
 }
 
 /// Returns the SQL expression for the time of the database, in milliseconds since 1970.
-fn now_of(db: &Db) -> &'static str {
+pub(super) fn now_of(db: &Db) -> &'static str {
     match db {
         Db::Sqlite(_) => "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
         Db::Postgres(_) => "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT",

@@ -31,7 +31,7 @@ mod sender;
 
 pub use commits::CommitSignals;
 pub use hints::{Hint, HintReceiver, Wakeup};
-pub use kind::{KINDS, SessionKey};
+pub use kind::{KINDS, QueueKey, SessionKey};
 
 use kind::{Receivers, Signal};
 use outbox::Outbox;
@@ -134,6 +134,12 @@ impl Signals {
         self.0.outbox.push(Signal::Session { session: Some((tenant.as_str().to_owned(), id.to_owned())) });
     }
 
+    /// Reports that a queue has a call for workers. Receivers on this node are notified, too.
+    pub fn notify_work(&self, tenant: &Tenant, queue: &Arc<str>) {
+        self.0.receivers.work.publish(Hint::Of((tenant.clone(), queue.clone())));
+        self.0.outbox.push(Signal::Work { queue: Some((tenant.as_str().to_owned(), queue.to_string())) });
+    }
+
     /// Reports that the journal of this node has committed. Never waits, and costs little: the signal is sent only if
     /// another node watches commits, and at most once per 5 ms.
     pub fn notify_commits(&self) {
@@ -174,6 +180,12 @@ impl Signals {
     #[must_use]
     pub fn sessions(&self) -> HintReceiver<SessionKey> {
         self.0.receivers.sessions.subscribe()
+    }
+
+    /// Returns the queues that have a call for workers, of any node.
+    #[must_use]
+    pub fn work(&self) -> HintReceiver<QueueKey> {
+        self.0.receivers.work.subscribe()
     }
 
     /// Watches the commits of other nodes. Other nodes report their commits only while such a watch exists somewhere.

@@ -15,11 +15,13 @@ use tokio::time::Instant;
 mod budgets;
 pub mod catalog;
 pub mod process;
+mod queues;
 mod routes;
 mod tools;
 mod upstreams;
 
 pub use budgets::BudgetGauges;
+pub use queues::QueueGauges;
 pub use routes::{InFlightRequest, Route, Routes};
 pub use upstreams::{UpstreamCounts, UpstreamOutcome, UpstreamStatus};
 
@@ -50,6 +52,7 @@ struct Inner {
     tools: Tools,
     upstreams: upstreams::LabelSet,
     budgets: budgets::BudgetLabels,
+    queues: queues::QueueLabels,
 }
 
 /// A registry of series.
@@ -114,6 +117,7 @@ impl Default for Metrics {
             tools: Tools::new(registry.clone()),
             upstreams: upstreams::LabelSet::default(),
             budgets: budgets::BudgetLabels::default(),
+            queues: queues::QueueLabels::default(),
             registry,
         }))
     }

@@ -20,7 +20,7 @@ fn never_poll(config: &mut Config) {
 }
 
 /// Starts two nodes on one database that do not poll.
-async fn pair() -> (App, App) {
+pub async fn pair() -> (App, App) {
     let egress_allow = vec!["127.0.0.1".into()];
     let options = Options { egress_allow, configure: Some(never_poll), ..Options::default() };
     let one = App::start_with(Backend::Postgres, options).await;

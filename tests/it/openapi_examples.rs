@@ -7,7 +7,7 @@ use crate::support::client::send;
 use crate::support::{App, Backend, Options, Response};
 
 /// The tags that `/docs` lists, in order.
-const TAGS: [&str; 14] = [
+const TAGS: [&str; 15] = [
     "tool calls",
     "approvals",
     "tools",
@@ -18,6 +18,7 @@ const TAGS: [&str; 14] = [
     "hooks",
     "policies",
     "budgets",
+    "workers",
     "keys",
     "upstreams",
     "mcp",

@@ -56,7 +56,8 @@ async fn every_described_operation_is_there_and_no_other_method_of_its_path() {
     let described = operations(&document);
     for (path, _) in document["paths"].as_object().unwrap() {
         for method in METHODS {
-            let filled = path.replace("{name}", "echo").replace("{id}", "none").replace("{n}", "0");
+            let filled =
+                path.replace("{name}", "echo").replace("{queue}", "q").replace("{id}", "none").replace("{n}", "0");
             // `/events` does not end, and the methods of `/mcp` require a session.
             if matches!((method, path.as_str()), ("get", "/events" | "/approvals/events") | ("get" | "delete", "/mcp"))
             {

@@ -22,7 +22,7 @@ const CALLS: &str = "^/tool-calls$";
 const ONE_CALL: &str = "^/(tool-calls/|events|approvals)";
 const TOOLS: &str = "^/tools";
 const GROUPS_AND_SESSIONS: &str = "^/(tool-groups|sessions)";
-const OPERATORS: &str = "^/(hooks|keys|upstreams|imports|policies|budgets)";
+const OPERATORS: &str = "^/(hooks|keys|upstreams|imports|policies|budgets|workers)";
 const OTHERS: &str = "^/(mcp|stats|metrics|healthz|readyz|console|whoami|system)";
 
 /// Starts a service with some tools and a group.

@@ -32,6 +32,25 @@ pub enum ExecutorSpec {
     },
     /// A program outside of the service, which does the work and posts the result.
     External {},
+    /// Worker programs, which fetch the calls of a queue.
+    Worker(WorkerSpec),
+}
+
+/// The queue of a `worker` tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerSpec {
+    /// The queue from which workers fetch the calls.
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    pub queue: String,
+    /// The time for which a worker has a call without a heartbeat, in milliseconds.
+    #[serde(default = "lease_ms")]
+    #[schema(minimum = 1000, maximum = 3_600_000, default = 30_000)]
+    pub lease_ms: u64,
+}
+
+fn lease_ms() -> u64 {
+    30_000
 }
 
 /// The request of an `http` tool. `{name}` is replaced by the argument of that name, encoded for its position; `{{` and
@@ -103,7 +122,7 @@ pub enum HttpAuth {
 
 // No attribute can express these schemas: each variant of a tagged enum refuses unknown members.
 
-described_as!(ExecutorSpec as "ExecutorSpec", [HttpSpec, ProcessSpec], {
+described_as!(ExecutorSpec as "ExecutorSpec", [HttpSpec, ProcessSpec, WorkerSpec], {
     "description": "What runs a tool.",
     "oneOf": [
         variant("builtin", "Rust code in this process.", json!({
@@ -117,7 +136,8 @@ described_as!(ExecutorSpec as "ExecutorSpec", [HttpSpec, ProcessSpec], {
             "server": {"type": "string", "description": "The server's name.", "minLength": 1},
             "tool": {"type": "string", "description": "The tool's name there.", "minLength": 1}
         })),
-        variant("external", "Someone outside does the work and posts its result.", json!({}))
+        variant("external", "Someone outside does the work and posts its result.", json!({})),
+        variant_of("worker", "WorkerSpec", "Worker programs fetch the calls from a queue.")
     ]
 });
 

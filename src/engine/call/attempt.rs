@@ -167,6 +167,7 @@ impl Attempts<'_> {
         let limits = call.limits;
         // A call that is awaited again after a restart keeps its original timeout.
         let elapsed_ms = match (job.begin, call.started_at) {
+            (StartMode::AwaitResult, _) if job.runs_since_ms.is_some() => job.runs_since_ms.unwrap_or_default(),
             (StartMode::AwaitResult, Some(started)) => self.waiter.clock.now().millis_since(started),
             _ => 0,
         };

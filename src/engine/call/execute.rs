@@ -4,12 +4,13 @@ use futures_util::future::FutureExt;
 
 use super::admit::Admitted;
 use super::attempt::Attempts;
+use super::hand_out::{Claimed, HandOut, LeaseWatch};
 use super::interrupt::Race;
 use super::recorder::Recorded;
 use super::retry;
 use super::state::{Executed, Ongoing, RunExit, StartMode};
 use super::wait::Waiter;
-use crate::domain::tool::OutputCheck;
+use crate::domain::tool::{OutputCheck, WorkerSpec};
 use crate::domain::{Code, Failure, IdGenerator, Outcome};
 use crate::engine::pauses::Pauses;
 use crate::executor::images;
@@ -21,6 +22,7 @@ use crate::store::journal::{Change, JournalError};
 pub(super) struct Execution<'a> {
     pub attempts: Attempts<'a>,
     pub waiter: Waiter<'a>,
+    pub hand_out: HandOut<'a>,
     pub pauses: &'a Pauses,
     pub ids: &'a IdGenerator,
 }
@@ -39,8 +41,16 @@ impl Execution<'_> {
     /// # Errors
     /// Returns the end of a call that ends without a result of its tool.
     async fn end_of(&self, job: &mut Ongoing, entry: &Entry) -> Result<Box<Outcome>, RunExit> {
+        let worker = entry.definition.worker();
         match job.begin {
-            StartMode::Start => self.start(job, entry).await?,
+            StartMode::Start => {
+                if let Some(spec) = worker {
+                    // Boxed because few calls wait for a worker.
+                    Box::pin(self.hand_out.hand_out(job, entry, spec)).await?;
+                }
+                self.start(job, entry).await?;
+            }
+            StartMode::AwaitResult if worker.is_some() => Box::pin(self.rejoin(job, entry, worker)).await?,
             StartMode::Rerun => {
                 Box::pin(retry::resume_backoff(self.waiter, job)).await?;
                 Box::pin(self.start_again(job, entry, None)).await?;
@@ -49,7 +59,10 @@ impl Execution<'_> {
         }
         loop {
             fault::pass(Point::BeforeRun);
-            let ended = self.attempts.run(job, entry).await;
+            let ended = match worker.map(|spec| self.hand_out.watch(job, entry, spec)) {
+                None => self.attempts.run(job, entry).await,
+                Some(watch) => Box::pin(watched(&watch, self.attempts.run(job, entry))).await,
+            };
             fault::pass(Point::AfterRun);
             let failure = match ended? {
                 Ok(outcome) => {
@@ -59,14 +72,36 @@ impl Execution<'_> {
                 Err(failure) => *failure,
             };
             self.pauses.note(&job.call.tenant, &entry.name, failure.code == Code::ToolTimeout);
+            if let Some(spec) = worker.filter(|_| failure.code == Code::OutcomeUnknown && entry.may_repeat()) {
+                Box::pin(self.hand_out.hand_out_again(job, entry, spec)).await?;
+                job.begin = StartMode::Rerun;
+                Box::pin(self.start_again(job, entry, Some(failure))).await?;
+                continue;
+            }
             let spec = job.call.retry.over(&entry.definition.retry);
             let random = retry::random_of(self.ids.next());
             let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
             let Some(wait) = wait else { return Err(failure.into()) };
+            if worker.is_some() {
+                Box::pin(self.hand_out.withdraw(job)).await?;
+            }
             Box::pin(retry::wait_backoff(self.waiter, job, wait, spec.max_attempts, &failure)).await?;
+            if let Some(spec) = worker {
+                Box::pin(self.hand_out.hand_out_again(job, entry, spec)).await?;
+            }
             job.begin = StartMode::Rerun;
             Box::pin(self.start_again(job, entry, Some(failure))).await?;
         }
+    }
+
+    /// Continues with a call that a worker may have had before a restart.
+    async fn rejoin(&self, job: &mut Ongoing, entry: &Entry, worker: Option<&WorkerSpec>) -> Result<(), RunExit> {
+        let Some(spec) = worker else { return Ok(()) };
+        if self.hand_out.rejoin(job, entry, spec).await? == Claimed::New {
+            job.begin = StartMode::Rerun;
+            self.start_again(job, entry, None).await?;
+        }
+        Ok(())
     }
 
     /// Converts the outcome of an attempt to the result of the call: checks it against the output schema and scales
@@ -133,6 +168,15 @@ impl Execution<'_> {
             Err(JournalError::Fenced) => Err(RunExit::TakenOver),
             Err(error) => Ok(Err(format!("The call was not run: {error}"))),
         }
+    }
+}
+
+/// Runs an attempt while the lease of its worker is watched.
+async fn watched<T>(watch: &LeaseWatch<'_>, run: impl Future<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        ended = run => ended,
+        never = watch.run() => match never {},
     }
 }
 

@@ -90,7 +90,10 @@ impl InputInjector<'_> {
                 secrets.collect()
             }
             // Credentials of upstream servers are not part of the definition.
-            ExecutorSpec::Builtin { .. } | ExecutorSpec::Mcp { .. } | ExecutorSpec::External {} => Vec::new(),
+            ExecutorSpec::Builtin { .. }
+            | ExecutorSpec::Mcp { .. }
+            | ExecutorSpec::External {}
+            | ExecutorSpec::Worker(_) => Vec::new(),
         };
         named.into_iter().filter_map(|named| self.secrets.get(named).ok()).map(Value::String).collect()
     }

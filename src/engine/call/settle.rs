@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 use super::hooks::CallHooks;
 use super::instrument::record_end;
@@ -12,11 +13,14 @@ use super::state::{Executed, Ongoing, RunExit};
 use crate::budgets::Budgets;
 use crate::domain::limits::Bounds;
 use crate::domain::{Clock, HookEvent, Outcome};
+use crate::store::Stores;
 use crate::telemetry::trace::Span;
 
 /// The last step of a call.
 pub(super) struct Settler<'a> {
     pub last_result: LastResult<'a>,
+    pub stores: &'a Stores,
+    pub node: &'a str,
     pub hooks: CallHooks<'a>,
     pub budgets: &'a Budgets,
     pub clock: &'a Clock,
@@ -27,6 +31,7 @@ impl Settler<'_> {
     /// Settles a call. Returns whether the caller still waited for it.
     pub async fn settle(&self, executed: Executed, span: &mut Span) -> Recorded {
         let Executed { mut job, entry, end } = executed;
+        let is_for_workers = entry.as_ref().is_some_and(|entry| entry.definition.worker().is_some());
         let end = match (end, entry) {
             // Boxed because few calls can have a posted result.
             (RunExit::Settle(outcome), Some(entry)) if job.may_have_result() => {
@@ -40,6 +45,17 @@ impl Settler<'_> {
         // A result that is posted from here on is rejected as late.
         drop(job.handle.outside.close());
         match end {
+            RunExit::Settle(outcome) if is_for_workers => {
+                // Before the commit, so that the next heartbeat of the worker says why it no longer has the call.
+                self.delete_offer(job.call.id).await;
+                return self.commit(job, outcome, span).await;
+            }
+            RunExit::Done(outcome) if is_for_workers => {
+                let id = job.call.id;
+                let recorded = self.commit(job, outcome, span).await;
+                self.delete_offer(id).await;
+                return recorded;
+            }
             RunExit::Done(outcome) | RunExit::Settle(outcome) => return self.commit(job, outcome, span).await,
             RunExit::LeaveQueued => {
                 self.budgets.hand_over(&job.call.tenant, &job.call.holds);
@@ -51,6 +67,13 @@ impl Settler<'_> {
             }
         }
         job.recorder.end()
+    }
+
+    /// Deletes the row by which workers fetch the call. What a failure leaves is deleted later.
+    async fn delete_offer(&self, call: Uuid) {
+        if let Err(error) = self.stores.delete_offer(call, self.node).await {
+            tracing::debug!(%call, %error, "cannot delete the offer of an ended call");
+        }
     }
 
     /// Commits the end of a call, and answers its caller.

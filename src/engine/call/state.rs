@@ -30,6 +30,9 @@ use crate::registry::Entry;
 use crate::store::journal::Change;
 use crate::telemetry::Context;
 
+/// Default time that a call waits for a worker, in milliseconds.
+const WORKER_QUEUE_TIMEOUT_MS: u64 = 60_000;
+
 /// A call that has not ended: the data that every step uses.
 pub(in crate::engine) struct Ongoing {
     /// The caller of the call.
@@ -60,6 +63,8 @@ pub(in crate::engine) struct Ongoing {
     pub turn: Option<OrderGuard>,
     /// Ends the tool's instance of this call when dropped.
     pub instance_guard: Option<CallInstanceGuard>,
+    /// How long the current attempt has run before a restart, in milliseconds, if a worker has it.
+    pub runs_since_ms: Option<u64>,
     /// Fires when a call of the same request waits for an approval.
     pub parked: Option<CancellationToken>,
     /// Permits held until the call is settled: memory, and the permit of a detached call.
@@ -134,6 +139,7 @@ impl Planned {
             inputs: ExecutorInputs::default(),
             turn: None,
             instance_guard: None,
+            runs_since_ms: None,
             parked: None,
             permits: Vec::new(),
         });
@@ -168,7 +174,10 @@ impl Planned {
             || self.ongoing.call.callback_url.is_some()
             || self.is_asynchronous()
             || self.is_streamed()
-            || self.next.as_ref().is_ok_and(|entry| entry.definition.requires_approval())
+            || self.next.as_ref().is_ok_and(|entry| {
+                // Any node gives a call to a worker, from its row.
+                entry.definition.requires_approval() || entry.definition.worker().is_some()
+            })
     }
 
     /// Returns `true` if the tool is asynchronous, so that the other calls of a batch do not wait for it.
@@ -274,13 +283,17 @@ pub(in crate::engine) fn limits_of(
     session: Option<&Session>,
 ) -> Limits {
     let tool = &entry.definition;
-    match session {
+    let mut limits = match session {
         None => Limits::effective(asked, &tool.limits, server, tool.asynchronous),
         Some(session) => {
             let declared = tool.limits.clone().or(&session.limits);
             Limits::effective(asked, &declared, server, tool.asynchronous)
         }
+    };
+    if tool.worker().is_some() {
+        limits.queue_timeout_ms.get_or_insert(WORKER_QUEUE_TIMEOUT_MS);
     }
+    limits
 }
 
 /// A call that is ready to run.

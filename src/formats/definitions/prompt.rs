@@ -22,15 +22,29 @@ pub fn render(
     tools: impl ExactSizeIterator<Item = impl Borrow<ToolDefinition>>,
     stats: &HashMap<String, ToolStats>,
 ) -> String {
-    if tools.len() == 0 {
-        return String::new();
-    }
-    let mut text = format!("# Available Tools\n\nYou have access to the following {} tool(s):\n", tools.len());
-    for tool in tools {
-        text.push('\n');
+    let mut text = opening(tools.len());
+    for (place, tool) in tools.enumerate() {
+        if place > 0 {
+            text.push('\n');
+        }
         let tool = tool.borrow();
         describe(&mut text, tool, stats.get(&tool.name));
     }
+    text
+}
+
+/// Returns the text before this number of tools.
+pub(crate) fn opening(tools: usize) -> String {
+    if tools == 0 {
+        return String::new();
+    }
+    format!("# Available Tools\n\nYou have access to the following {tools} tool(s):\n\n")
+}
+
+/// Returns the text of one tool. A line feed separates it from the next one.
+pub(crate) fn described(tool: &ToolDefinition) -> String {
+    let mut text = String::new();
+    describe(&mut text, tool, None);
     text
 }
 

@@ -29,6 +29,8 @@ pub(in crate::http) enum Requirement {
     Authenticated,
     /// A key with one of these scopes.
     AnyScope(Scopes),
+    /// A key with all of these scopes.
+    AllScopes(Scopes),
     /// A key with one of these scopes, or the call's own token.
     CallTokenOr(Scopes),
 }
@@ -43,7 +45,10 @@ impl Requirement {
         let schemes = || schemes.as_array().into_iter().flatten();
         let names = schemes().filter_map(|one| one[API_KEY].as_array()).flatten().filter_map(Value::as_str);
         let scopes: Scopes = names.filter_map(Scope::named).collect();
-        if schemes().any(|one| one.get(CALL_TOKEN).is_some()) {
+        let are_together = schemes().any(|one| one[API_KEY].as_array().is_some_and(|scopes| scopes.len() > 1));
+        if are_together {
+            Self::AllScopes(scopes)
+        } else if schemes().any(|one| one.get(CALL_TOKEN).is_some()) {
             Self::CallTokenOr(scopes)
         } else if scopes == Scopes::default() {
             Self::Public
@@ -61,7 +66,10 @@ const PUBLIC_PATHS: [&str; 4] = ["/", "/openapi.json", "/docs", "/console"];
 pub(in crate::http) fn may_wait(request: &Request) -> bool {
     match *request.method() {
         Method::GET | Method::HEAD => true,
-        Method::POST => matches!(request.uri().path(), "/tool-calls" | "/mcp"),
+        Method::POST => {
+            let path = request.uri().path();
+            matches!(path, "/tool-calls" | "/mcp") || (path.starts_with("/workers/") && path.ends_with("/claim"))
+        }
         Method::PATCH => request.uri().path().starts_with("/tool-calls/"),
         _ => false,
     }
@@ -108,8 +116,9 @@ pub(in crate::http) fn describe(document: &mut OpenApi) {
     let scheme = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some(
-            "An API key (`tp_…`), or a token of the configured issuer. It must have one of the listed scopes: `call`, \
-             `read`, `tools` or `admin`, which includes all others. A service without keys on a loopback address \
+            "An API key (`tp_…`), or a token of the configured issuer. It must have the listed scope, where several are \
+             listed together all of them: `call`, \
+             `read`, `tools`, `approve`, `work` or `admin`, which includes all others. A service without keys on a loopback address \
              requires no authentication.",
         ))
         .build();

@@ -28,11 +28,12 @@ pub fn code_number(code: Code) -> i16 {
         Code::ApprovalExpired => 17,
         Code::PolicyDenied => 18,
         Code::BudgetExceeded => 19,
+        Code::NoWorker => 20,
     }
 }
 
 /// The greatest value of the column `code`.
-pub const MAX_CODE: i16 = 19;
+pub const MAX_CODE: i16 = 20;
 
 /// Returns the class of a duration in milliseconds. There are four classes for each doubling, and one for each value
 /// below 8.

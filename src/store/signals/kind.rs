@@ -12,6 +12,9 @@ use crate::domain::Tenant;
 /// A session: its tenant and its id.
 pub type SessionKey = (Tenant, Arc<str>);
 
+/// A queue of calls for workers: its tenant and its name.
+pub type QueueKey = (Tenant, Arc<str>);
+
 /// A hint to the other nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -41,13 +44,18 @@ pub(super) enum Signal {
         /// The tenant and the id of the session; `None` for any session.
         session: Option<(String, String)>,
     },
+    /// A queue has a call for workers.
+    Work {
+        /// The tenant and the name of the queue; `None` for any queue.
+        queue: Option<(String, String)>,
+    },
     /// The journal of the node has committed.
     Commits,
 }
 
 /// The names of all kinds, for metrics.
-pub const KINDS: [&str; 9] =
-    ["everything", "presence", "tools", "keys", "pauses", "budgets", "inbox", "session", "commits"];
+pub const KINDS: [&str; 10] =
+    ["everything", "presence", "tools", "keys", "pauses", "budgets", "inbox", "session", "work", "commits"];
 
 impl Signal {
     /// Returns the name of the kind, which [`KINDS`] contains.
@@ -61,6 +69,7 @@ impl Signal {
             Self::Budgets => "budgets",
             Self::Inbox { .. } => "inbox",
             Self::Session { .. } => "session",
+            Self::Work { .. } => "work",
             Self::Commits => "commits",
         }
     }
@@ -71,6 +80,7 @@ impl Signal {
         match self {
             Self::Inbox { .. } => Self::Inbox { call: None },
             Self::Session { .. } => Self::Session { session: None },
+            Self::Work { .. } => Self::Work { queue: None },
             other => other,
         }
     }
@@ -86,6 +96,7 @@ pub(super) struct Receivers {
     pub commits: Wakeups,
     pub inbox: Hints<Uuid>,
     pub sessions: Hints<SessionKey>,
+    pub work: Hints<QueueKey>,
 }
 
 impl Receivers {
@@ -103,16 +114,21 @@ impl Receivers {
                 let key = session.map(|(tenant, id)| (Tenant::stored(&tenant), id.into()));
                 self.sessions.publish(key.map_or(Hint::Any, Hint::Of));
             }
+            Signal::Work { queue } => {
+                let key = queue.map(|(tenant, name)| (Tenant::stored(&tenant), name.into()));
+                self.work.publish(key.map_or(Hint::Any, Hint::Of));
+            }
             Signal::Commits => self.commits.wake(),
         }
     }
 
     fn deliver_everything(&self) {
         // Names every field, so that the compiler finds a forgotten one.
-        let Self { tools, keys, pauses, budgets, commits, inbox, sessions } = self;
+        let Self { tools, keys, pauses, budgets, commits, inbox, sessions, work } = self;
         [tools, keys, pauses, budgets, commits].into_iter().for_each(Wakeups::wake);
         inbox.publish(Hint::Any);
         sessions.publish(Hint::Any);
+        work.publish(Hint::Any);
     }
 }
 
@@ -127,11 +143,13 @@ mod tests {
             [&receivers.tools, &receivers.keys, &receivers.pauses, &receivers.budgets, &receivers.commits]
                 .map(Wakeups::wakeup);
         let (mut inbox, mut sessions) = (receivers.inbox.subscribe(), receivers.sessions.subscribe());
+        let mut work = receivers.work.subscribe();
         receivers.deliver(Signal::Everything);
         for wakeup in &mut wakeups {
             wakeup.woken().await;
         }
         assert_eq!((inbox.recv().await, sessions.recv().await), (Hint::Any, Hint::Any));
+        assert_eq!(work.recv().await, Hint::Any);
     }
 
     #[test]
@@ -145,6 +163,7 @@ mod tests {
             Signal::Budgets,
             Signal::Inbox { call: Some(Uuid::nil()) },
             Signal::Session { session: None },
+            Signal::Work { queue: None },
             Signal::Commits,
         ];
         let names = signals.map(|signal| serde_json::to_value(signal).unwrap()["kind"].as_str().unwrap().to_owned());

@@ -151,6 +151,25 @@ pub const CATALOG: &[MetricDescription] = &[
     ),
     metric("toolpost_budget_limit", Gauge, &["tenant", "budget", "unit"], "Maximum of a budget"),
     metric(
+        "toolpost_worker_queue_waiting",
+        Gauge,
+        &["tenant", "queue"],
+        "Calls of a queue that no worker has; the same on all nodes. At most 1,000 queues have gauges",
+    ),
+    metric("toolpost_worker_queue_running", Gauge, &["tenant", "queue"], "Calls of a queue that workers have"),
+    metric(
+        "toolpost_worker_queue_oldest_seconds",
+        Gauge,
+        &["tenant", "queue"],
+        "Age of the oldest waiting call of a queue; 0 if none waits",
+    ),
+    metric(
+        "toolpost_workers",
+        Gauge,
+        &["tenant", "queue"],
+        "Workers of a queue that have sent a request within 90 s, or wait for a call",
+    ),
+    metric(
         "toolpost_upstream_state",
         Gauge,
         &["upstream", "state"],

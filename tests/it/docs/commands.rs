@@ -46,6 +46,7 @@ pages! {
     slack_works: "docs/guide/slack.md";
     policies_works: "docs/guide/policies.md";
     budgets_works: "docs/guide/budgets.md";
+    workers_works: "docs/guide/workers.md";
     mcp_works: "docs/guide/mcp.md";
     security_works: "docs/guide/security.md";
     deployment_works: "docs/operations/deployment.md";

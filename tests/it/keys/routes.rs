@@ -90,6 +90,13 @@ fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, S
         ("put", "/budgets/{name}") => ("own", Some(json!({"window_ms": 1000, "max_calls": 9})), Refused),
         ("get", "/budgets/{name}") => ("own", None, Own),
         ("delete", "/budgets/{name}") => ("own", None, Refused),
+        ("get", "/workers") => ("", None, Own),
+        ("post", "/workers/{queue}/claim") => ("q", Some(json!({"worker": "w", "max": 64})), Own),
+        ("post", "/workers/{queue}/heartbeat") => ("q", Some(json!({"worker": "w", "calls": [waiting]})), Own),
+        ("put", "/workers/{queue}/tools") => {
+            let tools = json!([{"name": "marker.new", "input_schema": {"type": "object"}}]);
+            ("q", Some(json!({"worker": "w", "tools": tools})), Refused)
+        }
         ("get", "/policies") => ("", None, Own),
         ("post", "/policies") => ("", Some(json!({"name": "own", "when": "false", "effect": "deny"})), Refused),
         ("put", "/policies/{name}") => ("own", Some(json!({"when": "false", "effect": "deny"})), Refused),
@@ -152,7 +159,7 @@ fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, S
         ("get", "/metrics" | "/system") => ("", None, Refused),
         _ => panic!("{method} {route} has no case: say what a key for other tools sees of it"),
     };
-    (route.replace("{name}", id).replace("{id}", id).replace("{n}", "0"), body, sees)
+    (route.replace("{name}", id).replace("{queue}", id).replace("{id}", id).replace("{n}", "0"), body, sees)
 }
 
 async fn ask(client: &Client, method: &str, path: &str, body: Option<&Value>) -> Response {

@@ -17,6 +17,8 @@ async fn every_metric_of_the_catalogue_is_exported_with_its_labels_and_nothing_e
     let file = fixture.file_of(&json!({"gone": {"command": "/nowhere/at-all"}}));
     let app = App::start_with(Backend::Sqlite, upstreams::options(file)).await;
     app.post("/budgets", &json!({"name": "b", "window_ms": 1000, "max_calls": 9})).await;
+    app.post("/workers/q/claim", &json!({"worker": "w"})).await.ok();
+    app.get("/workers").await.ok();
     app.call("echo", json!({})).await;
     let found = app.counted(&[(r#"toolpost_calls_total{tool="echo",outcome="SUCCESS"}"#, 1.0)]).await;
     let kind = |kind: Kind| match kind {

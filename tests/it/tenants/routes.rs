@@ -58,6 +58,12 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
             ("", None, OwnList)
         }
         ("get", "/approvals" | "/policies" | "/budgets") => ("", None, OwnList),
+        ("get", "/workers") => ("", None, OwnList),
+        ("post", "/workers/{queue}/claim") => ("queue", Some(json!({"worker": "w", "max": 64})), OwnChange),
+        ("post", "/workers/{queue}/heartbeat") => {
+            ("queue", Some(json!({"worker": "w", "calls": [waiting]})), OwnChange)
+        }
+        ("put", "/workers/{queue}/tools") => ("queue", Some(json!({"worker": "w", "tools": []})), OwnChange),
         ("post", "/policies") => ("", Some(json!({"name": "own", "when": "false", "effect": "deny"})), OwnChange),
         ("post", "/budgets") => {
             ("", Some(json!({"name": "own", "window_ms": 1000, "max_calls": 1_000_000})), OwnChange)
@@ -127,7 +133,7 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
         "put" | "ext" | "tool" | "group" | "session" | "policy" | "budget" => format!("{MARK}_{kind}"),
         id => id.to_owned(),
     };
-    let path = route.replace("{name}", &id).replace("{id}", &id).replace("{n}", "0");
+    let path = route.replace("{name}", &id).replace("{queue}", &id).replace("{id}", &id).replace("{n}", "0");
     // Only the stream has a text body; other routes wrap the text in an object.
     let is_stream = route == "/tool-calls/stream";
     let body = body.map(|body| if body.is_string() && !is_stream { json!({"output": body}) } else { body });

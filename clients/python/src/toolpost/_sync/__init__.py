@@ -1,0 +1,1 @@
+"""The sync client. Generated from `_async` by scripts/generate_sync.py."""

@@ -1,0 +1,1 @@
+"""Toolpost's tools as tools of agent frameworks. Each adapter is an extra: `pip install "toolpost[langchain]"`."""

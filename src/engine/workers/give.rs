@@ -1,0 +1,216 @@
+//! Gives the calls of queues to waiting workers. One commit serves the waiting claims of one queue.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::claims::{Batch, ClaimError, ClaimedCall, WaitingClaim};
+use crate::domain::{Call, Failure};
+use crate::engine::Engine;
+use crate::engine::call::{ExecutorInputs, InputInjector};
+use crate::engine::control_message::{ControlMessage, WireOutput};
+use crate::engine::recovery::access_of;
+use crate::fault::{self, Point};
+use crate::store::StoreError;
+use crate::store::signals::{Hint, HintReceiver, QueueKey};
+use crate::store::workers::Claim;
+
+/// Maximum number of calls that one commit gives away.
+const MOST: usize = 256;
+/// Pause after a failure of the database.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// Serves waiting claims. `poll` is the interval at which the queues of waiting workers are read without a signal.
+pub(super) async fn run(engine: &Arc<Engine>, mut work: HintReceiver<QueueKey>, poll: Option<Duration>) {
+    let polled = async |poll: Option<Duration>| match poll {
+        Some(poll) => tokio::time::sleep(poll).await,
+        None => std::future::pending().await,
+    };
+    let mut has_failed = false;
+    loop {
+        let poll = if has_failed { Some(RETRY_AFTER) } else { poll };
+        tokio::select! {
+            () = engine.claims.kicked() => {}
+            hint = work.recv() => engine.claims.note_work(&hint),
+            () = polled(poll) => engine.claims.note_work(&Hint::Any),
+        }
+        has_failed = false;
+        for batch in engine.claims.take() {
+            has_failed |= !serve(engine, batch).await;
+        }
+    }
+}
+
+/// Serves the claims of one group. Claims without a call wait on. Returns `false` if the database has failed.
+async fn serve(engine: &Arc<Engine>, mut batch: Batch) -> bool {
+    let (owners, names) = places(&batch.claims);
+    let claimed = match claim(engine, &batch, &names).await {
+        Ok(claimed) => claimed,
+        Err(error) => {
+            tracing::debug!(queue = &*batch.group.queue, %error, "cannot claim calls");
+            batch.claims.into_iter().for_each(|claim| drop(claim.answer.send(Err(ClaimError))));
+            return false;
+        }
+    };
+    // The queue has more calls than one commit gives away.
+    let is_full = claimed.len() == owners.len();
+    let mut gifts: Vec<Vec<ClaimedCall>> = batch.claims.iter().map(|_| Vec::new()).collect();
+    let mut calls = read(engine, &claimed).await;
+    let mut is_complete = true;
+    for (claim, owner) in claimed.into_iter().zip(owners) {
+        let gift = match &mut calls {
+            Ok(calls) => prepare(engine, &claim, calls.remove(&claim.call)).await,
+            Err(_) => Err(()),
+        };
+        match gift {
+            Ok(gift) => {
+                if let Some(gifts) = gifts.get_mut(owner) {
+                    gifts.extend(gift);
+                }
+            }
+            Err(()) => {
+                is_complete = false;
+                give_back(engine, &claim).await;
+            }
+        }
+    }
+    let mut left = Vec::new();
+    for (waiting, gifts) in std::mem::take(&mut batch.claims).into_iter().zip(gifts) {
+        match gifts.is_empty() {
+            true => left.push(waiting),
+            false => hand_over(engine, waiting, gifts).await,
+        }
+    }
+    engine.claims.put_back(Batch { claims: left, ..batch }, is_full);
+    is_complete
+}
+
+/// Distributes places evenly: returns, for each place, the claim that gets it, and its worker.
+fn places(claims: &[WaitingClaim]) -> (Vec<usize>, Vec<Arc<str>>) {
+    let mut places = Vec::new();
+    let mut round = 0;
+    while places.len() < MOST {
+        let before = places.len();
+        for (index, claim) in claims.iter().enumerate().filter(|(_, claim)| claim.max > round) {
+            if places.len() < MOST {
+                places.push((index, claim.worker.clone()));
+            }
+        }
+        if places.len() == before {
+            break;
+        }
+        round += 1;
+    }
+    places.into_iter().unzip()
+}
+
+async fn claim(engine: &Engine, batch: &Batch, names: &[Arc<str>]) -> Result<Vec<Claim>, StoreError> {
+    let Batch { group, allowed, .. } = batch;
+    let place = (&group.tenant, &*group.queue);
+    let tools = match allowed {
+        None => None,
+        Some(allowed) => {
+            let mut tools = engine.stores.waiting_tools(&group.tenant, &group.queue).await?;
+            tools.retain(|tool| allowed.has(tool));
+            if tools.is_empty() {
+                return Ok(Vec::new());
+            }
+            Some(tools)
+        }
+    };
+    fault::pass(Point::BeforeClaim);
+    let claimed = engine.stores.claim(place, tools.as_deref(), names).await?;
+    fault::pass(Point::AfterClaim);
+    Ok(claimed)
+}
+
+async fn read(engine: &Engine, claims: &[Claim]) -> Result<HashMap<Uuid, Call>, StoreError> {
+    if claims.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<Uuid> = claims.iter().map(|claim| claim.call).collect();
+    let calls = engine.stores.calls_of_any_tenant(&ids).await?;
+    Ok(calls.into_iter().filter(|call| !call.status.is_terminal()).map(|call| (call.id, call)).collect())
+}
+
+/// Adds the inputs that the row of the call does not contain. Ends the call if they are not available. Returns `None` for a
+/// call that has ended, whose row is about to be deleted, and an error if the database fails.
+async fn prepare(engine: &Arc<Engine>, claim: &Claim, call: Option<Call>) -> Result<Option<ClaimedCall>, ()> {
+    let Some(mut call) = call else { return Ok(None) };
+    let access = match access_of(engine, &call).await {
+        Ok(access) => access,
+        Err(error) => {
+            tracing::debug!(id = %call.id, %error, "cannot read the tools of a claimed call");
+            return Err(());
+        }
+    };
+    let entry = {
+        let snapshot = access.snapshot();
+        let tool = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
+        match tool.map(|tool| tool.entry()) {
+            Some(Ok(entry)) => Ok(entry),
+            Some(Err(_)) => Err(Box::new(Failure::unavailable(&call.name))),
+            None => Err(Box::new(snapshot.not_found(&call.name, None))),
+        }
+    };
+    let mut inputs = ExecutorInputs::default();
+    let injector = InputInjector { secrets: &engine.settings.secrets, vault: &engine.settings.vault };
+    let injected = entry.and_then(|entry| injector.inject_inputs(&mut call, &mut inputs, &entry, false, false));
+    if let Err(failure) = injected {
+        end(engine, claim, *failure).await;
+        return Ok(None);
+    }
+    let arguments = inputs.arguments.or(call.effective_arguments.clone()).unwrap_or_default();
+    Ok(Some(ClaimedCall { call, attempt: claim.attempt, lease_ms: claim.lease_ms, arguments }))
+}
+
+/// Ends a call that cannot be given to a worker.
+async fn end(engine: &Engine, claim: &Claim, failure: Failure) {
+    let text = failure.text.clone();
+    let message = ControlMessage::Result { answer: WireOutput::Failure { failure, text } }.message(claim.call);
+    let ended = match message {
+        Ok(message) => engine.stores.answer_offer(claim.attempt, engine.ids.next(), &message).await.map(drop),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = ended {
+        tracing::debug!(id = %claim.call, %error, "cannot end a call that no worker can get");
+    }
+    engine.inbox.process_messages_of(claim.call).await;
+    tell_owner(engine, claim.call);
+}
+
+/// Gives a call back, so that another worker gets it.
+async fn give_back(engine: &Engine, claim: &Claim) {
+    // If this fails, too, the lease expires.
+    if let Err(error) = engine.stores.unclaim(claim).await {
+        tracing::debug!(id = %claim.call, %error, "cannot give back a call");
+    }
+}
+
+/// Answers a worker. If it is gone, its calls are given back.
+async fn hand_over(engine: &Engine, waiting: WaitingClaim, gifts: Vec<ClaimedCall>) {
+    let WaitingClaim { answer, worker, .. } = waiting;
+    let ids: Vec<Uuid> = gifts.iter().map(|gift| gift.call.id).collect();
+    match answer.send(Ok(gifts)) {
+        Ok(()) => ids.into_iter().for_each(|call| tell_owner(engine, call)),
+        Err(refused) => {
+            for gift in refused.into_iter().flatten() {
+                let ClaimedCall { call, attempt, lease_ms, .. } = gift;
+                let claim = Claim { call: call.id, attempt, lease_ms, worker: worker.clone() };
+                give_back(engine, &claim).await;
+            }
+            // They are waiting again.
+            engine.claims.note_work(&Hint::Any);
+        }
+    }
+}
+
+/// Wakes the node that owns the call.
+fn tell_owner(engine: &Engine, call: Uuid) {
+    engine.offers.wake(call);
+    if engine.live.get(call).is_none() {
+        engine.stores.signals().notify_inbox(call);
+    }
+}

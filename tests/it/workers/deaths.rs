@@ -1,0 +1,170 @@
+//! Services that die or stop while workers have calls.
+
+use serde_json::{Value, json};
+
+use super::{answer, brief, brief_idempotent, called, claim_one, claim_with, finish, finish_in_time, heartbeat, tool};
+use crate::support::calls::{assert_counts, id_of};
+use crate::support::killable::Killable;
+use crate::support::shapes::{failed, succeeded};
+use crate::support::{Backend, Database, Node, eventually};
+
+on_both_databases!(
+    async fn claimed_calls_survive_a_kill(backend: Backend) {
+        let mut node = Node::start(backend, &[]).await;
+        tool(&node, json!({})).await;
+        let (running, waiting) = (called(&node, json!({})).await, called(&node, json!({})).await);
+        let call = claim_one(&node, "w").await;
+        node.in_phase(&running, "external").await;
+        node.kill().await;
+        node.start_again().await;
+        assert_eq!(heartbeat(&node, "w", &[&call]).await, json!({"cancelled": [], "lost": []}));
+        finish(&node, &call, &json!("kept")).await;
+        let ended = node.ended(&running).await;
+        assert_eq!((succeeded(&ended), &ended["attempts"]), ("kept", &json!(1)));
+        let next = claim_one(&node, "w").await;
+        assert_eq!((id_of(&next), &next["attempt"]), (waiting.clone(), &json!(1)));
+        finish(&node, &next, &json!("later")).await;
+        assert_eq!(succeeded(&node.ended(&waiting).await), "later");
+        assert_counts(&node.stats("t").await, json!({"execution_count": 2, "success_count": 2, "retry_count": 0}));
+    }
+);
+
+on_both_databases!(
+    async fn a_lease_that_expires_meanwhile_is_noticed_after_the_restart(backend: Backend) {
+        for (more, attempts) in [(brief_idempotent(), 2), (json!({"executor": brief()}), 1)] {
+            let mut node = Node::start(backend, &[]).await;
+            tool(&node, more).await;
+            let id = called(&node, json!({})).await;
+            let call = claim_one(&node, "frozen").await;
+            node.in_phase(&id, "external").await;
+            node.kill().await;
+            node.start_again().await;
+            if attempts == 2 {
+                let again = claim_one(&node, "w").await;
+                assert_eq!(again["attempt"], 2);
+                assert!(answer(&node, &call, &json!("old")).await, "ignored");
+                finish_in_time(&node, "w", again, &json!("new")).await;
+                assert_eq!(succeeded(&node.ended(&id).await), "new");
+            } else {
+                failed(&node.ended(&id).await, "OUTCOME_UNKNOWN");
+            }
+        }
+    }
+);
+
+on_both_databases!(
+    async fn a_drain_answers_waiting_claims_and_leaves_claimed_calls(backend: Backend) {
+        let mut node = Node::start(backend, &[]).await;
+        tool(&node, json!({})).await;
+        let id = called(&node, json!({})).await;
+        let call = claim_one(&node, "w").await;
+        node.in_phase(&id, "external").await;
+        let waiting = {
+            let client = (*node).clone();
+            tokio::spawn(async move { claim_with(&client, "idle", json!({"wait_ms": 60_000})).await.ok() })
+        };
+        eventually("the claim to wait", async || {
+            let workers = node.get("/workers").await.ok()["workers"].clone();
+            (workers.as_array().unwrap().len() == 2).then_some(())
+        })
+        .await;
+        node.signal("TERM");
+        assert_eq!(waiting.await.unwrap(), json!({"calls": []}));
+        assert_eq!(node.end().await.code, Some(0));
+        node.start_again().await;
+        finish(&node, &call, &json!("kept")).await;
+        assert_eq!(succeeded(&node.ended(&id).await), "kept");
+    }
+);
+
+/// Works on the queue until it is stopped, also while the service is gone. Returns how often it was given each attempt of a
+/// call.
+#[cfg(feature = "fault-points")]
+async fn work(client: crate::support::Client, stop: tokio_util::sync::CancellationToken) -> Vec<(String, u64)> {
+    let mut given = Vec::new();
+    while !stop.is_cancelled() {
+        let body = json!({"worker": "w", "max": 4, "wait_ms": 200});
+        let request = client.request(reqwest::Method::POST, "/workers/q/claim").json(&body);
+        let Ok(response) = request.send().await else {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            continue;
+        };
+        let Ok(claimed) = response.json::<Value>().await else { continue };
+        for call in claimed["calls"].as_array().into_iter().flatten() {
+            given.push((id_of(call), call["attempt"].as_u64().unwrap()));
+            let path = format!("/tool-calls/{}/result", id_of(call));
+            let request = client.request(reqwest::Method::POST, &path).bearer_auth(call["token"].as_str().unwrap());
+            let _ = request.json(&json!("ok")).send().await;
+        }
+    }
+    given
+}
+
+#[cfg(feature = "fault-points")]
+on_both_databases!(
+    async fn a_service_that_dies_between_its_writes_gives_each_attempt_once(backend: Backend) {
+        const POINTS: [&str; 12] = [
+            "BeforeOffer",
+            "AfterOffer",
+            "BeforeClaim",
+            "AfterClaim",
+            "BeforeAnswer",
+            "AfterAnswer",
+            "BeforeAccept",
+            "AfterAccept",
+            "BeforeRun",
+            "AfterRun",
+            "BeforeSettle",
+            "AfterSettle",
+        ];
+        let database = Database::fresh(backend).await;
+        let settings = [("TOOLPOST__NODE__HEARTBEAT_MS", "100"), ("TOOLPOST__NODE__LEASE_MS", "1000")];
+        let settings = settings.map(|(name, value)| (name, value.to_owned())).to_vec();
+        let mut service = Killable::new(&database.url, settings);
+        service.start().await;
+        let client = service.client().without_reuse();
+        tool(&client, brief_idempotent()).await;
+        service.kill().await;
+        let (stop, last) = (tokio_util::sync::CancellationToken::new(), tokio_util::sync::CancellationToken::new());
+        let worker = tokio::spawn(work(client.clone(), stop.clone()));
+        let calling = {
+            let (client, stop) = (client.clone(), last.clone());
+            tokio::spawn(async move {
+                while !stop.is_cancelled() {
+                    let body = json!({"name": "t", "wait": "accepted"});
+                    let sent = client.request(reqwest::Method::POST, "/tool-calls").json(&body).send().await;
+                    let pause = if sent.is_ok() { 25 } else { 50 };
+                    tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
+                }
+            })
+        };
+        for point in POINTS {
+            service.start_to_die_at(&format!("{point}:3")).await;
+        }
+        service.start().await;
+        last.cancel();
+        calling.await.unwrap();
+        // A service that lives serves the rest.
+        eventually("the end of all calls", async || {
+            let mut left = 0;
+            for status in ["WAIT", "DOING"] {
+                let page = client.get(&format!("/tool-calls?status={status}&limit=500")).await;
+                left += page.json["tool_calls"].as_array()?.len();
+            }
+            (left == 0).then_some(())
+        })
+        .await;
+        stop.cancel();
+        let mut given = worker.await.unwrap();
+        given.sort();
+        let attempts = given.len();
+        given.dedup();
+        assert_eq!(given.len(), attempts, "an attempt was given twice");
+        let mut page = client.get("/tool-calls?limit=500").await.ok();
+        let calls = page["tool_calls"].as_array_mut().unwrap();
+        assert!(!calls.is_empty());
+        for call in calls {
+            assert_eq!(succeeded(call), "ok");
+        }
+    }
+);

@@ -1,0 +1,165 @@
+//! Workers and calls on different nodes of one PostgreSQL. These nodes do not poll, so a claim that ends was signalled.
+
+use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
+
+use super::{answer, brief_idempotent, called, claim, claim_one, finish, finish_in_time, heartbeat, post, tool};
+use crate::nodes::pair;
+use crate::support::calls::id_of;
+use crate::support::shapes::{failed, succeeded};
+use crate::support::{Backend, Node, eventually};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_gets_the_calls_of_every_node() {
+    let (one, other) = pair().await;
+    tool(&one, json!({"presets": {"key": {"value": "p"}}, "limits": {"timeout_ms": 60_000}})).await;
+    eventually("the tool", async || (other.get("/tools/t").await.status == 200).then_some(())).await;
+    for (caller, worker) in [(&one, &other), (&other, &one)] {
+        let waiting = {
+            let worker = (**worker).clone();
+            tokio::spawn(async move { claim_one(&worker, "w").await })
+        };
+        let id = called(caller, json!({"a": 1})).await;
+        let call = waiting.await.unwrap();
+        assert_eq!((id_of(&call), &call["arguments"]), (id.clone(), &json!({"a": 1, "key": "p"})));
+        // The owner learns of the claim, and reports and results reach it from either node.
+        caller.in_phase(&id, "external").await;
+        assert_eq!(heartbeat(caller, "w", &[&call]).await, json!({"cancelled": [], "lost": []}));
+        assert_eq!(post(worker, &call, "progress", &json!({"tip": "seen"})).await.status, 202);
+        eventually("the report", async || (caller.stored(&id).await["tip"] == "seen").then_some(())).await;
+        finish(worker, &call, &json!("done")).await;
+        assert_eq!(succeeded(&caller.ended(&id).await), "done");
+        assert!(answer(caller, &call, &json!("again")).await, "ignored");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_best_call_comes_first_wherever_it_was_accepted() {
+    let (one, other) = pair().await;
+    tool(&one, json!({})).await;
+    eventually("the tool", async || (other.get("/tools/t").await.status == 200).then_some(())).await;
+    let mut expected = Vec::new();
+    for (n, node) in [&one, &other, &one, &other].into_iter().enumerate() {
+        let body = json!({"name": "t", "wait": "accepted", "arguments": {"n": n}, "priority": n});
+        expected.insert(0, node.accepted(body).await);
+    }
+    eventually("all calls to be offered", async || {
+        (one.get("/workers").await.ok()["queues"][0]["waiting"] == 4).then_some(())
+    })
+    .await;
+    let mut given = Vec::new();
+    for node in [&other, &one, &other, &one] {
+        given.push(id_of(&claim_one(node, "w").await));
+    }
+    assert_eq!(given, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancellation_on_one_node_reaches_the_worker_of_the_other() {
+    let (one, other) = pair().await;
+    tool(&one, json!({})).await;
+    let id = called(&one, json!({})).await;
+    let call = claim_one(&other, "w").await;
+    one.in_phase(&id, "external").await;
+    other.cancel(&id).await;
+    failed(&one.ended(&id).await, "CANCELLED");
+    assert_eq!(heartbeat(&other, "w", &[&call]).await, json!({"cancelled": [id], "lost": []}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_is_on_disk_before_its_response() {
+    let (one, other) = pair().await;
+    tool(&one, json!({})).await;
+    let id = called(&one, json!({})).await;
+    claim_one(&other, "w").await;
+    let mut database = PgConnection::connect(&one.database_url()).await.unwrap();
+    let sql = "SELECT worker, state, attempt FROM worker_calls WHERE call_id::text = $1";
+    let row: (String, i16, i32) = sqlx::query_as(sql).bind(&id).fetch_one(&mut database).await.unwrap();
+    assert_eq!(row, ("w".to_owned(), 1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_a_killed_node_stay_with_their_workers() {
+    let mut one = Node::start(Backend::Postgres, &[]).await;
+    let other = one.second().await;
+    tool(&one, json!({})).await;
+    let (running, waiting) = (called(&one, json!({"n": 1})).await, called(&one, json!({"n": 2})).await);
+    let call = claim_one(&other, "w").await;
+    assert_eq!(id_of(&call), running);
+    one.in_phase(&running, "external").await;
+    one.kill().await;
+    // The waiting call is given out although its node is gone, and the other one keeps its worker.
+    let next = claim_one(&other, "w").await;
+    assert_eq!((id_of(&next), &next["attempt"]), (waiting.clone(), &json!(1)));
+    finish(&other, &call, &json!("one")).await;
+    finish(&other, &next, &json!("two")).await;
+    assert_eq!(succeeded(&other.ended(&running).await), "one");
+    assert_eq!(succeeded(&other.ended(&waiting).await), "two");
+    for id in [running, waiting] {
+        assert_eq!(other.stored(&id).await["attempts"], 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_frozen_gives_nothing_twice() {
+    let one = Node::start(Backend::Postgres, &[]).await;
+    let other = one.second().await;
+    tool(&one, brief_idempotent()).await;
+    let id = called(&one, json!({})).await;
+    let first = claim_one(&other, "w1").await;
+    one.in_phase(&id, "external").await;
+    one.signal("STOP");
+    // The other node adopts the call, and its lease expires.
+    let second = claim_one(&other, "w2").await;
+    assert_eq!((id_of(&second), &second["attempt"]), (id.clone(), &json!(2)));
+    one.signal("CONT");
+    assert!(answer(&one, &first, &json!("old")).await, "ignored");
+    finish_in_time(&other, "w2", second, &json!("new")).await;
+    assert_eq!(succeeded(&other.ended(&id).await), "new");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_many_workers_on_both_nodes_share_no_call() {
+    const CALLS: usize = 60;
+    let (one, other) = pair().await;
+    tool(&one, json!({})).await;
+    eventually("the tool", async || (other.get("/tools/t").await.status == 200).then_some(())).await;
+    let workers: Vec<_> = (0..12)
+        .map(|n| {
+            let node = if n % 2 == 0 { (*one).clone() } else { (*other).clone() };
+            tokio::spawn(async move {
+                let mut got: Vec<Value> = Vec::new();
+                loop {
+                    let calls = claim(&node, &format!("w{n}"), 3).await;
+                    if calls.iter().any(|call| call["arguments"]["stop"] == true) {
+                        return got;
+                    }
+                    for call in calls {
+                        finish(&node, &call, &json!("ok")).await;
+                        got.push(call["id"].clone());
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut ids = Vec::new();
+    for n in 0..CALLS {
+        ids.push(json!(called(if n % 3 == 0 { &other } else { &one }, json!({"n": n})).await));
+    }
+    for id in &ids {
+        assert_eq!(succeeded(&one.ended(id.as_str().unwrap()).await), "ok");
+    }
+    let stops: Vec<_> = (0..12 * 3).map(|_| json!({"name": "t", "arguments": {"stop": true}})).collect();
+    let stopping = one.post("/tool-calls", &json!({"calls": stops, "mode": "parallel", "wait": "accepted"})).await;
+    assert_eq!(stopping.status, 202);
+    let mut given = Vec::new();
+    for worker in workers {
+        given.extend(worker.await.unwrap());
+    }
+    let text = |ids: Vec<Value>| {
+        let mut ids: Vec<String> = ids.iter().map(|id| id.as_str().unwrap().to_owned()).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(text(given), text(ids), "each call was given once");
+}
