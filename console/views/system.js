@@ -1,6 +1,7 @@
 // @ts-check
-// The service as a whole: its figures and settings, upstream servers, keys and hooks.
+// The service as a whole: its figures and settings, workers, upstream servers, keys and hooks.
 import { act, ago, api, button, can, closeDialog, confirmed, copy, count, duration, failures, figures, html, keyed, loaded, openDialog, Resource, table, time } from "../components/parts.js";
+import { WorkersPanel } from "./workers.js";
 
 /** @typedef {{ id: string, is_this: boolean, last_heartbeat_at: string, is_lost: boolean, running: number, waiting: number }} SystemNode */
 /** @typedef {Record<string, number | boolean | null>} Figures */
@@ -42,7 +43,7 @@ const members = (group, values, none) =>
 const node = ({ id, is_this, last_heartbeat_at, is_lost, running, waiting }) =>
   html`<tr><th scope="row"><code>${id}</code> <span class="muted">${is_this ? "this one" : ""}</span></th><td>${ago(last_heartbeat_at)}</td><td class="num right">${count(running)}</td><td class="num right">${count(waiting)}</td><td><span class=${is_lost ? "state warn" : "state"}>${is_lost ? "lost" : "running"}</span></td></tr>`;
 
-const SCOPES = ["call", "read", "tools", "approve", "admin"];
+const SCOPES = ["call", "read", "tools", "approve", "work", "admin"];
 
 export class KeysPanel {
   resource = new Resource(() => /** @type {Promise<Api.ApiKeyPage>} */ (api.get(["keys"], { limit: 200 })));
@@ -68,13 +69,14 @@ export class KeysPanel {
       <label><span>Name</span><input name="name" maxlength="200" autocomplete="off"></label>
       <fieldset class="field"><legend>Scopes</legend>${SCOPES.map((scope) => html`<label class="check"><input type="checkbox" name="scopes" value=${scope} ?checked=${scope === "call" || scope === "read"}> ${scope}</label> `)}</fieldset>
       <label><span>Tools (names or patterns, separated by commas; empty for all)</span><input name="tools" autocomplete="off"></label>
+      <label><span>Queues that a worker may fetch from (names or patterns; empty for all)</span><input name="queues" autocomplete="off"></label>
       <label><span>Expires after (like 30d; empty for never)</span><input name="expires" autocomplete="off"></label>
       <div class="actions"><button type="button" @click=${() => closeDialog()}>Back</button><button type="submit" class="primary">Create</button></div></form>`;
     const form = /** @type {FormData | undefined} */ (await openDialog({ title: "Create a key", body }));
     if (!form) return;
     const text = (/** @type {string} */ name) => String(form.get(name) ?? "").trim();
-    const tools = text("tools").split(",").map((one) => one.trim()).filter(Boolean);
-    const request = { name: text("name"), scopes: form.getAll("scopes"), ...(tools.length ? { tools } : {}), ...(text("expires") ? { expires: text("expires") } : {}) };
+    const globs = (/** @type {string} */ name) => text(name).split(",").map((one) => one.trim()).filter(Boolean);
+    const request = { name: text("name"), scopes: form.getAll("scopes"), tools: globs("tools"), queues: globs("queues"), ...(text("expires") ? { expires: text("expires") } : {}) };
     /** @type {Api.MadeKey | undefined} */
     const made = await act("cannot create the key", () => api.post(["keys"], request), () => `Created the key ${request.name}.`);
     this.resource.load();
@@ -103,17 +105,17 @@ const REFRESH_MS = 5000;
 /** @returns {import("../lib/kit.js").View} */
 export function systemView() {
   const service = new ServicePanel();
+  const workers = new WorkersPanel();
   const upstreams = new UpstreamsPanel();
   const hooks = new HooksPanel();
   const keys = can("admin") ? new KeysPanel() : null;
   const timer = setInterval(() => {
-    service.resource.load();
-    upstreams.resource.load();
+    for (const { resource } of [service, workers, upstreams]) resource.load();
   }, REFRESH_MS);
   return {
     title: "System",
     render: () => html`<section class="system"><header class="page-head"><h1 tabindex="-1">System</h1></header>
-      ${service.render()}${upstreams.render()}${keys ? keys.render() : html`<section class="card"><h2>Keys</h2><p class="muted">Keys are shown to callers with the scope admin.</p></section>`}${hooks.render()}${service.renderSettings()}</section>`,
+      ${service.render()}${workers.render()}${upstreams.render()}${keys ? keys.render() : html`<section class="card"><h2>Keys</h2><p class="muted">Keys are shown to callers with the scope admin.</p></section>`}${hooks.render()}${service.renderSettings()}</section>`,
     destroy: () => clearInterval(timer),
   };
 }

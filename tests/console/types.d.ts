@@ -43,5 +43,8 @@ declare global {
     type UpstreamDetails = Schemas["UpstreamDetails"];
     type UpstreamList = Schemas["UpstreamList"];
     type Validation = Schemas["Validation"];
+    type Worker = Schemas["Worker"];
+    type WorkerQueue = Schemas["WorkerQueue"];
+    type Workers = Schemas["Workers"];
   }
 }

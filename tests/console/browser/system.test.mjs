@@ -1,7 +1,7 @@
 // The system screen, and keys: sign-in, scopes, creating and revoking.
 import { after, test } from "node:test";
 import assert from "node:assert/strict";
-import { api, BASE, fresh, KEY, openPage, ready, shutDown, until, withPage } from "./support.mjs";
+import { api, BASE, fresh, KEY, makeCall, openPage, ready, shutDown, until, withPage } from "./support.mjs";
 
 after(shutDown);
 
@@ -33,6 +33,26 @@ test("hooks_are_listed_and_deleted_after_a_question", async () => {
     await until(async () => (await row.count()) === 0, "it leaves the list");
     const { hooks } = await api("GET", "/hooks");
     assert.ok(!hooks.some(({ id }) => id === hook.id));
+  });
+});
+
+test("workers_and_their_queues_are_listed", async () => {
+  const [queue, worker, tool] = [fresh("queue"), fresh("worker"), fresh("fetched")];
+  await withPage("system", {}, async (page) => {
+    await ready(page);
+    await page.getByText("python -m toolpost serve module:tools").or(page.getByRole("region", { name: "Queues" })).waitFor();
+    await api("PUT", `/workers/${queue}/tools`, { worker, tools: [{ name: tool, description: "Waits for its worker.", input_schema: { type: "object" } }] });
+    const row = page.getByRole("region", { name: "Workers" }).getByRole("row").filter({ hasText: worker });
+    await row.getByRole("link", { name: tool }).waitFor();
+    const call = await makeCall(tool, {}, { async: true });
+    await page.getByRole("region", { name: "Queues" }).getByRole("row").filter({ hasText: queue }).getByRole("cell", { name: /ms|s/ }).waitFor();
+    const { calls: [claimed] } = await api("POST", `/workers/${queue}/claim`, { worker, max: 1, wait_ms: 0 });
+    assert.equal(claimed.id, call.id);
+    await row.getByRole("cell", { name: "1", exact: true }).waitFor();
+    const headers = { authorization: `Bearer ${claimed.token}`, "content-type": "application/json" };
+    const settled = await fetch(`${BASE}/tool-calls/${call.id}/result`, { method: "POST", headers, body: JSON.stringify("done") });
+    assert.ok(settled.ok, await settled.text());
+    await row.getByRole("cell", { name: "0", exact: true }).waitFor();
   });
 });
 
