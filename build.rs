@@ -9,6 +9,11 @@ use std::path::{Path, PathBuf};
 use brotli::enc::BrotliEncoderParams;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use oxc_allocator::Allocator;
+use oxc_codegen::{Codegen, CodegenOptions};
+use oxc_minifier::{Minifier, MinifierOptions};
+use oxc_parser::Parser;
+use oxc_span::SourceType;
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=console");
@@ -19,7 +24,7 @@ fn main() -> io::Result<()> {
     files.sort();
     let mut table = String::from("&[\n");
     for (number, file) in files.iter().enumerate() {
-        let bytes = without_layout(file, fs::read(file)?);
+        let bytes = minified(file, fs::read_to_string(file)?)?.into_bytes();
         let sent = out.join(format!("{number}.file"));
         fs::write(&sent, &bytes)?;
         let (gzip, brotli) = (out.join(format!("{number}.gz")), out.join(format!("{number}.br")));
@@ -41,109 +46,41 @@ fn main() -> io::Result<()> {
     fs::write(out.join("console.rs"), table)
 }
 
-/// Removes what browsers do not need: comments, indentation, empty lines, and blanks next to punctuation.
-fn without_layout(file: &Path, bytes: Vec<u8>) -> Vec<u8> {
-    let text = String::from_utf8_lossy(&bytes);
+/// Removes what browsers do not need: comments, types in them, layout, and long names that no other file sees.
+fn minified(file: &Path, text: String) -> io::Result<String> {
     match file.extension().and_then(|kind| kind.to_str()) {
-        Some("js") => {
-            let code = without_comments(&text, "/**");
-            let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
-            let lines: String = code.lines().filter(is_code).flat_map(|line| [line.trim(), "\n"]).collect();
-            without_blanks(&lines).into_bytes()
-        }
-        Some("css") => {
-            let mut rules = without_comments(&text, "/*").split_whitespace().collect::<Vec<_>>().join(" ");
-            for mark in ["{", "}", ";", ",", ">"] {
-                rules = rules.replace(&format!(" {mark}"), mark).replace(&format!("{mark} "), mark);
-            }
-            rules.replace(": ", ":").replace(";}", "}").into_bytes()
-        }
-        _ => bytes,
+        Some("js") => module(&text).map_err(|fault| io::Error::other(format!("{}: {fault}", file.display()))),
+        Some("css") => Ok(style(&text)),
+        _ => Ok(text),
     }
 }
 
-/// Removes comments that begin with `start`, and the blank behind each.
-fn without_comments(text: &str, start: &str) -> String {
-    let (mut code, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((before, behind)) = rest.split_once(start) {
-        let after = behind.split_once("*/").map_or("", |(_, after)| after);
-        code.push_str(before);
-        rest = after.strip_prefix(' ').unwrap_or(after);
+/// Minifies a module. Fails if its syntax is wrong.
+fn module(text: &str) -> Result<String, String> {
+    let allocator = Allocator::default();
+    let parsed = Parser::new(&allocator, text, SourceType::mjs()).parse();
+    if let Some(fault) = parsed.diagnostics.first() {
+        return Err(fault.to_string());
     }
-    code.push_str(rest);
-    code
+    let mut program = parsed.program;
+    let minified = Minifier::new(MinifierOptions::default()).minify(&allocator, &mut program);
+    let printer = Codegen::new().with_options(CodegenOptions::minify()).with_scoping(minified.scoping);
+    Ok(printer.with_private_member_mappings(minified.class_private_mappings).build(&program).code.to_string())
 }
 
-/// Removes blanks and line breaks next to punctuation of a module. Strings, templates and regular expressions stay.
-fn without_blanks(code: &str) -> String {
-    let (mut sent, mut open, mut rest) = (String::with_capacity(code.len()), Vec::new(), code);
-    while let Some(next) = rest.chars().next() {
-        let is_text = open.last() == Some(&'`');
-        let length = if is_text { template_part(rest) } else { token(rest, &sent) };
-        let (part, after) = rest.split_at(length);
-        match part {
-            "`" if !is_text => open.push('`'),
-            "{" if !is_text => open.push('{'),
-            "${" => open.push('{'),
-            "`" | "}" if is_text == (next == '`') => drop(open.pop()),
-            _ => {}
-        }
-        if is_text || !next.is_whitespace() {
-            sent.push_str(part);
-        } else if is_needed(part, sent.chars().last().unwrap_or(';'), after.chars().next().unwrap_or(';')) {
-            sent.push(if part.contains('\n') { '\n' } else { ' ' });
-        }
-        rest = after;
+/// Removes comments and white space from a style sheet.
+fn style(text: &str) -> String {
+    let (mut rules, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, comment)) = rest.split_once("/*") {
+        rules.push_str(before);
+        rest = comment.split_once("*/").map_or("", |(_, after)| after);
     }
-    sent
-}
-
-/// Returns `true` if the code has another meaning without the white space.
-fn is_needed(space: &str, before: char, after: char) -> bool {
-    if space.contains('\n') {
-        return !(";{,(=>[:?&|".contains(before) || "}),.?:;]&|".contains(after));
+    rules.push_str(rest);
+    let mut rules = rules.split_whitespace().collect::<Vec<_>>().join(" ");
+    for mark in ["{", "}", ";", ",", ">"] {
+        rules = rules.replace(&format!(" {mark}"), mark).replace(&format!("{mark} "), mark);
     }
-    ![before, after].iter().any(|one| "=(){}[];,<>?:&|!*".contains(*one))
-}
-
-/// Returns the length of the next part of a template: its end, the start of an expression, or text.
-fn template_part(rest: &str) -> usize {
-    match rest {
-        _ if rest.starts_with('`') => 1,
-        _ if rest.starts_with("${") => 2,
-        _ => end_of(rest, 0, |at| at.starts_with('`') || at.starts_with("${")),
-    }
-}
-
-/// Returns the length of the next white space, string, regular expression or character.
-fn token(rest: &str, sent: &str) -> usize {
-    let Some(first) = rest.chars().next() else { return 0 };
-    let before = sent.trim_end();
-    let is_operand = before.ends_with(|one: char| one.is_alphanumeric() || "_$)]".contains(one));
-    match first {
-        '"' | '\'' => end_of(rest, 1, |at| at.starts_with(first)) + 1,
-        '/' if !is_operand || before.ends_with("return") => {
-            let mut is_class = false;
-            end_of(rest, 1, |at| {
-                is_class = !at.starts_with(']') && (is_class || at.starts_with('['));
-                !is_class && at.starts_with('/')
-            }) + 1
-        }
-        _ if first.is_whitespace() => rest.len() - rest.trim_start().len(),
-        _ => first.len_utf8(),
-    }
-}
-
-/// Returns the first offset that is not escaped and at which `is_end` holds.
-fn end_of(text: &str, from: usize, mut is_end: impl FnMut(&str) -> bool) -> usize {
-    let mut is_escaped = false;
-    for (offset, one) in text.char_indices().filter(|(offset, _)| *offset >= from) {
-        if !is_escaped && is_end(&text[offset..]) {
-            return offset;
-        }
-        is_escaped = !is_escaped && one == '\\';
-    }
-    text.len()
+    rules.replace(": ", ":").replace(";}", "}")
 }
 
 /// What the page consists of. Other files are for tools.

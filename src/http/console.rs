@@ -127,9 +127,8 @@ fn media_type(path: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    /// The limit of all files together, as they are sent: 60 KiB for the screens about calls and tools, and 4 KiB for
-    /// approvals, policies and budgets.
-    const MAX_BYTES: usize = 64 * 1024;
+    /// The limit of all files together, as they are sent.
+    const MAX_BYTES: usize = 60 * 1024;
 
     #[test]
     fn the_page_fits_into_its_size() {
