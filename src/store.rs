@@ -65,6 +65,8 @@ pub struct Stores(Arc<Inner>);
 #[derive(Debug)]
 pub struct Inner {
     db: Db,
+    /// Whether the database is a Citus cluster.
+    is_distributed: bool,
     signals: Signals,
     /// The quotas of each tenant.
     room: Arc<Quotas>,
@@ -133,14 +135,16 @@ impl Stores {
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let db = Db::open(url).await?;
         migrate::run(&db).await?;
-        Ok(Self(Arc::new(Inner { signals: Signals::new(&db), db, room: Arc::default() })))
+        let is_distributed = db.is_distributed().await?;
+        Ok(Self(Arc::new(Inner { signals: Signals::new(&db), db, is_distributed, room: Arc::default() })))
     }
 
     /// Returns the same database with these quotas for each tenant.
     #[must_use]
     pub fn bounded(self, limits: TenantLimits) -> Self {
-        let Inner { db, signals, .. } = &*self.0;
-        Self(Arc::new(Inner { db: db.clone(), signals: signals.clone(), room: Arc::new(Quotas::new(limits)) }))
+        let Inner { db, is_distributed, signals, .. } = &*self.0;
+        let (db, is_distributed, signals) = (db.clone(), *is_distributed, signals.clone());
+        Self(Arc::new(Inner { db, is_distributed, signals, room: Arc::new(Quotas::new(limits)) }))
     }
 
     /// Returns the store of one tenant.

@@ -77,6 +77,20 @@ impl Db {
         Some(options.get_filename().to_owned())
     }
 
+    /// Returns `true` if the database is a Citus cluster, which has this table of its own.
+    ///
+    /// # Errors
+    /// Returns an error if the query fails.
+    pub async fn is_distributed(&self) -> Result<bool, StoreError> {
+        match self {
+            Self::Sqlite(_) => Ok(false),
+            Self::Postgres(_) => {
+                let found: (bool,) = self.read("SELECT to_regclass('pg_dist_partition') IS NOT NULL").one().await?;
+                Ok(found.0)
+            }
+        }
+    }
+
     async fn postgres(url: &str) -> Result<Self, StoreError> {
         let url = PgUrl::parse(url)?.with_application_name("toolpost");
         if url.is_monitored() {

@@ -127,7 +127,8 @@ fn merged<'s>(
     range: (Uuid, Option<Uuid>),
     window: usize,
 ) -> Query<'s> {
-    if let Db::Sqlite(_) = &store.db {
+    // Citus does not distribute the lateral join.
+    if store.is_distributed || matches!(store.db, Db::Sqlite(_)) {
         return union(store, (column, "tenant"), values, range, window);
     }
     let (first, last) = (values.start(), values.end());

@@ -115,6 +115,25 @@ on_both_databases!(
     }
 );
 
+/// The store recognizes a Citus cluster by this table.
+#[tokio::test]
+async fn no_filter_has_a_lateral_join_on_a_citus_cluster() {
+    let database = Database::fresh(Backend::Postgres).await;
+    let plain = Store::open(&database.url).await.unwrap();
+    plain.create_partitions(Time(1_700_000_000_000_000), u64::MAX).await.unwrap();
+    let Db::Postgres(pools) = plain.db() else { panic!("the database is Postgres") };
+    for statement in statements(Backend::Postgres).into_iter().chain(["CREATE TABLE pg_dist_partition ()".to_owned()]) {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&pools.reader.pool()).await.unwrap();
+    }
+    let distributed = Store::open(&database.url).await.unwrap();
+    for (name, index, filter) in filters() {
+        for plan in distributed.history_plans(&filter).await.unwrap() {
+            assert!(!plan.contains("generate_series"), "{name}:\n{plan}");
+            assert!(plan.contains(of_partition(Backend::Postgres, index)), "{name}:\n{plan}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn calls_are_checked_by_their_ids_on_sqlite_whatever_the_filter_is() {
     let database = Database::fresh(Backend::Sqlite).await;
