@@ -4,8 +4,6 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
-import { brotliCompressSync } from "node:zlib";
-import { sentText } from "../sent-text.mjs";
 
 const ROOT = fileURLToPath(new URL("../../../console", import.meta.url));
 // package.json is for these tests only and is not served.
@@ -15,24 +13,6 @@ const scripts = files.filter((file) => file.endsWith(".js"));
 
 /** Returns the modules that a module imports statically. */
 const imports = (file) => [...read(file).matchAll(/^(?:import|export) (?:[^"\n]* from )?"([^"]+)";/gm)].map(([, path]) => posix.join(posix.dirname(file), path));
-
-/** 60 KiB for the screens about calls and tools, and 4 KiB for approvals, policies and budgets. */
-const MAX_BYTES = 64 * 1024;
-
-test("files_are_small_in_all", () => {
-  const bytes = files.reduce((sum, file) => sum + brotliCompressSync(sentText(file, read(file))).length, 0);
-  assert.ok(bytes <= MAX_BYTES, `${bytes} bytes compressed`);
-});
-
-test("programs_are_indented_as_in_the_source", async () => {
-  const { snippet } = await import("../../../console/lib/snippets.js");
-  const sent = await import(`data:text/javascript,${encodeURIComponent(sentText("lib/snippets.js", read("lib/snippets.js")))}`);
-  for (const language of ["curl", "python", "typescript"]) {
-    const program = (make) => make(language, "http://127.0.0.1/", { name: "echo", arguments: { a: [1] } }, true);
-    assert.equal(program(sent.snippet), program(snippet), language);
-    assert.match(program(snippet), /\n {2}/, language);
-  }
-});
 
 test("scripts_have_one_idea_and_are_checked", () => {
   for (const file of scripts) {
