@@ -98,6 +98,7 @@ struct ClaimedCallView<'a> {
     params(("queue" = String, Path, example = "mail", description = "The queue")),
     request_body(content = ClaimBody, example = json!({"worker": "mailer-1", "max": 4, "wait_ms": 0})),
     responses((status = 200, description = "The calls; none if no call came within `wait_ms`", body = Claimed),
+        (status = 404, description = "The name of the queue is invalid"),
         BodyErrors, InvalidBody, Unavailable))]
 pub(super) async fn claim(
     Api { state, access }: Api,
@@ -169,6 +170,7 @@ struct HeartbeatView {
     params(("queue" = String, Path, example = "mail", description = "The queue")),
     request_body(content = HeartbeatBody, example = json!({"worker": "mailer-1", "calls": []})),
     responses((status = 200, description = "The calls that the worker no longer has", body = HeartbeatView),
+        (status = 404, description = "The name of the queue is invalid"),
         BodyErrors, InvalidBody, Unavailable))]
 pub(super) async fn heartbeat(
     Api { state, access }: Api,

@@ -9,9 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use toolpost::domain::{Time, ToolDefinition};
+use toolpost::registry::checked::write_of;
+use toolpost::registry::fetched::FetchedDefinition;
+use toolpost::store::Store;
+use toolpost::store::tools::Precondition;
 
 use crate::support::shapes::succeeded;
-use crate::support::{Backend, Node, Response, eventually};
+use crate::support::{Backend, Database, Node, Response, eventually};
 
 /// Memory of the service with its default settings, in KiB (docs/operations/sizing.md).
 const DOCUMENTED: u64 = 512 * 1024;
@@ -169,5 +174,40 @@ on_both_databases!(
             .await;
             survives(&node, 1, dense).await;
         }
+    }
+);
+
+/// Returns a tool with ten parameters, none of which equals one of another tool.
+fn tool_of_ten_strings(number: usize) -> ToolDefinition {
+    let parameter = |place| {
+        let description = format!("Parameter {place} of tool {number}, with a few words about its meaning.");
+        (format!("field_{place}"), json!({"type": "string", "description": description, "maxLength": 100 + number}))
+    };
+    let properties: serde_json::Map<String, Value> = (0..10).map(parameter).collect();
+    let schema = json!({"type": "object", "properties": properties, "required": ["field_0"]});
+    let (name, description) = (format!("tool_{number}"), format!("Does what tool {number} is for."));
+    let executor = json!({"type": "builtin", "name": "echo"});
+    let tool = json!({"name": name, "description": description, "input_schema": schema, "executor": executor});
+    serde_json::from_value(tool).unwrap()
+}
+
+on_both_databases!(
+    async fn three_thousand_tools_take_at_most_four_times_their_json(backend: Backend) {
+        const TOOLS: usize = 3000;
+        let empty = Node::start(backend, &[]).await;
+        let database = Database::fresh(backend).await;
+        let store = Store::open(&database.url).await.unwrap();
+        let fetched = FetchedDefinition::default();
+        let write = |number| write_of(&tool_of_ten_strings(number), &fetched, Precondition::Absent).unwrap();
+        let writes: Vec<_> = (0..TOOLS).map(write).collect();
+        let json: usize = writes.iter().map(|write| write.definition.len()).sum();
+        store.put_tools(writes, Time(1)).await.unwrap().unwrap();
+        drop(store);
+        let node = Node::on(database, &[]).await;
+        let last = json!({"name": "tool_2999", "arguments": {"field_0": "x"}});
+        succeeded(&node.post("/tool-calls", &last).await.ok());
+        let taken = memory(&node, "RssAnon:").saturating_sub(memory(&empty, "RssAnon:")) * 1024;
+        let allowed = u64::try_from(4 * json + 2048 * TOOLS).unwrap();
+        assert!(taken <= allowed, "{taken} bytes for {json} bytes of JSON");
     }
 );

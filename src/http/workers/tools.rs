@@ -54,6 +54,7 @@ struct ToolsView {
         "description": "Sends a mail.", "input_schema": {"type": "object", "properties": {"to": {"type": "string"}},
         "required": ["to"]}, "executor": {"type": "worker", "queue": "mail"}}]})),
     responses((status = 200, description = "The registered tools", body = ToolsView),
+        (status = 404, description = "The name of the queue is invalid"),
         (status = 409, description = "`TOOL_EXISTS`: a tool of this name is registered, and is not of this queue. `TOOL_CHANGED`: a tool was changed at the same time; repeat the request"),
         (status = 422, description = "A definition is invalid; see `errors`"),
         (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has reached its limit. `TOO_MANY_REQUESTS`: the \

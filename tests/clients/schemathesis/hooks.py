@@ -103,6 +103,8 @@ def before_call(context, case, kwargs):
         harmless(case.body)
     if operation in ("create_budget", "put_budget") and isinstance(case.body, dict):
         distant(case.body)
+    if operation == "claim_calls" and isinstance(case.body, dict) and case.body.get("wait_ms") in range(1, 60_001):
+        case.body["wait_ms"] = 1  # no call comes
     if operation == "revoke_key" and case.path_parameters and case.path_parameters.get("id") == OWN_KEY:
         case.path_parameters["id"] = NO_KEY
     if case.meta is None or not case.meta.generation.mode.is_positive:

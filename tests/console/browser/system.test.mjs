@@ -44,7 +44,7 @@ test("workers_and_their_queues_are_listed", async () => {
     await api("PUT", `/workers/${queue}/tools`, { worker, tools: [{ name: tool, description: "Waits for its worker.", input_schema: { type: "object" } }] });
     const row = page.getByRole("region", { name: "Workers" }).getByRole("row").filter({ hasText: worker });
     await row.getByRole("link", { name: tool }).waitFor();
-    const call = await makeCall(tool, {}, { async: true });
+    const call = await makeCall(tool, {}, { wait: "accepted" });
     await page.getByRole("region", { name: "Queues" }).getByRole("row").filter({ hasText: queue }).getByRole("cell", { name: /ms|s/ }).waitFor();
     const { calls: [claimed] } = await api("POST", `/workers/${queue}/claim`, { worker, max: 1, wait_ms: 0 });
     assert.equal(claimed.id, call.id);
