@@ -1598,7 +1598,7 @@ export interface components {
             reason?: string | null;
             /**
              * @description `sha256:` and the SHA-256 of the arguments that would run, the name and the revision of the tool, in the form of
-             *     RFC 8785. A decision names it, so that nobody approves what they did not see.
+             *     RFC 8785. A decision names it, so an approver cannot approve what they did not see.
              */
             digest: string;
             /**
@@ -12709,6 +12709,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The name of the queue is invalid */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The body was not received in time */
             408: {
                 headers: {
@@ -12823,6 +12832,15 @@ export interface operations {
             };
             /** @description `SCOPE_MISSING`: the key lacks a required scope. `FORBIDDEN`: the key may not access this resource */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The name of the queue is invalid */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12964,6 +12982,15 @@ export interface operations {
             };
             /** @description `SCOPE_MISSING`: the key lacks a required scope. `FORBIDDEN`: the key may not access this resource */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The name of the queue is invalid */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -213,7 +213,7 @@ class Approval(Model):
     """The reason that the policy gives."""
     digest: str
     """`sha256:` and the SHA-256 of the arguments that would run, the name and the revision of the tool, in the form
-    of RFC 8785. A decision names it, so that nobody approves what they did not see."""
+    of RFC 8785. A decision names it, so an approver cannot approve what they did not see."""
     min_approvals: int
     """Number of distinct approvals that the call needs."""
     decisions: list[ApprovalDecision]
