@@ -13,6 +13,7 @@ mod approvals;
 mod budgets;
 mod call;
 mod calls;
+mod completions;
 mod demo;
 mod doctor;
 mod error;
@@ -33,6 +34,7 @@ mod signals;
 mod stats;
 mod tenant;
 mod tools;
+mod watch;
 
 use error::CliError;
 use options::Options;
@@ -44,6 +46,7 @@ Examples:
   toolpost serve --listen 127.0.0.1:0 --tools examples/tools
   toolpost call calculate '{\"expression\": \"6 * 7\"}'     run one call without a server
   toolpost call echo --server https://example.com/toolpost    run one call by a running service
+  toolpost watch --server http://127.0.0.1:8080         watch its calls, until you press q
   toolpost calls list --status error --since 1h         list calls of the service in TOOLPOST_SERVER
   toolpost tools list
   toolpost mcp                                          serve the tools to an MCP client that starts this program
@@ -86,6 +89,8 @@ enum Command {
     Call(call::Args),
     /// List, show, follow, cancel and repeat calls of a running service
     Calls(calls::Args),
+    /// Show the calls of a running service as they happen
+    Watch(watch::Args),
     /// List, show, abort and remove sessions of a running service
     Sessions(sessions::Args),
     /// Serve the tools to an MCP client over standard input and output
@@ -112,6 +117,8 @@ enum Command {
     Healthcheck(healthcheck::Args),
     /// Print the API description, OpenAPI 3.1
     Openapi,
+    /// Print the completions of a shell
+    Completions(completions::Args),
 }
 
 /// The exit code of a command.
@@ -169,6 +176,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Demo(args) => demo::run(args, &options).await,
         Command::Call(args) => call::run(args, &options).await,
         Command::Calls(args) => calls::run(args).await,
+        Command::Watch(args) => watch::run(args).await,
         Command::Sessions(args) => sessions::run(args).await,
         Command::Mcp => serve_mcp(&options).await,
         Command::Tools(args) => tools::run(args, &options).await,
@@ -182,6 +190,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Doctor(args) => doctor::run(args, &options).await,
         Command::Healthcheck(args) => healthcheck::run(args, &options).await,
         Command::Openapi => print::json(&crate::http::openapi()).map(|()| Exit::Success),
+        Command::Completions(args) => completions::run(&args),
     }
 }
 
