@@ -36,7 +36,7 @@ impl<'a> CallToDecide<'a> {
         Some(Self { id: call.id, name: &call.name, arguments, approval })
     }
 
-    /// Prints the differences between the arguments and those that replace them.
+    /// Prints the differences between the arguments and their replacement.
     pub fn note_changes(&self, new: Option<&Value>) {
         if let (Some(new), Some(old)) = (new, self.arguments) {
             difference("", Some(old), Some(new)).iter().for_each(|line| print::note(line));
