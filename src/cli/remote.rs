@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use reqwest::redirect::Policy;
-use url::Url;
+use url::{Host, Url};
 
 use super::error::CliError;
 use super::options;
@@ -78,6 +78,8 @@ impl Remote {
         // A redirect would lose the method or the key, so it is an error that names the other URL.
         let builder = reqwest::Client::builder().redirect(Policy::none()).connect_timeout(CONNECT_TIMEOUT);
         let builder = builder.read_timeout(READ_TIMEOUT).user_agent(concat!("toolpost/", env!("CARGO_PKG_VERSION")));
+        // A proxy of the environment cannot reach a service on this machine.
+        let builder = if is_on_this_machine(&base) { builder.no_proxy() } else { builder };
         let client = builder.build();
         let client = client.map_err(|error| CliError::unavailable(format!("cannot create an HTTP client: {error}")))?;
         Ok(Self { client, base, key })
@@ -117,6 +119,15 @@ fn base_of(server: &str) -> Result<Url, CliError> {
         base.set_path(&path);
     }
     Ok(base)
+}
+
+fn is_on_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 #[cfg(test)]

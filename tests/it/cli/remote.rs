@@ -24,7 +24,7 @@ impl Remote {
 
     /// Runs a command to its end.
     fn run(&self, words: &[&str]) -> ProgramOutput {
-        self.home.run(&[words, &["--server", &self.url]].concat())
+        self.home.run(&[words, &["--server", self.url.as_str()]].concat())
     }
 
     /// Runs a command that must succeed.

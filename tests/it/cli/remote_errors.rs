@@ -34,7 +34,7 @@ async fn wrong_or_missing_key_is_named_but_not_shown() {
     let (home, url) = (Home::new(), app.url(""));
     for words in [&["tools", "list"][..], &["call", "echo"], &["watch", "--limit", "1"], &["calls", "watch", UNKNOWN]] {
         for key in [&["--key", "tp_wrong_secret"][..], &[]] {
-            let ended = home.run(&[words, key, &["--server", &url]].concat());
+            let ended = home.run(&[words, key, &["--server", url.as_str()]].concat());
             assert_eq!(ended.code, Some(2), "{words:?}: {ended:?}");
             assert!(ended.err.contains("HTTP 401 ") && ended.err.contains("--key or TOOLPOST_KEY"), "{ended:?}");
             assert!(!ended.err.contains("tp_wrong_secret"), "{ended:?}");
@@ -56,7 +56,7 @@ async fn unreachable_service_is_exit_code_3() {
     let address = socket.local_addr().unwrap();
     let url = format!("http://ada:secret@{address}/toolpost");
     for words in [&["stats"][..], &["call", "echo"], &["watch"], &["calls", "watch", UNKNOWN]] {
-        let ended = home.run(&[words, &["--server", &url]].concat());
+        let ended = home.run(&[words, &["--server", url.as_str()]].concat());
         assert_eq!((ended.code, ended.out.as_str()), (Some(3), ""), "{ended:?}");
         assert!(ended.err.contains(&format!("cannot reach http://{address}/toolpost: ")), "{ended:?}");
         assert!(ended.err.contains("TOOLPOST_SERVER") && !ended.err.contains("secret"), "{ended:?}");
@@ -69,7 +69,7 @@ async fn server_that_is_not_toolpost_is_an_error_and_not_a_crash() {
     let home = Home::new();
     let wrong = app.url("/wrong");
     for words in [&["tools", "list"][..], &["sessions", "list"], &["watch"], &["calls", "list"]] {
-        let ended = home.run(&[words, &["--server", &wrong]].concat());
+        let ended = home.run(&[words, &["--server", wrong.as_str()]].concat());
         assert_eq!((ended.code, ended.err.contains("HTTP 404")), (Some(2), true), "{ended:?}");
     }
 }

@@ -28,14 +28,14 @@ async fn every_event_is_one_line_until_the_limit() {
     let watch = ["watch", "--server", &url, "--after", "0", "--name", "echo", "--limit"];
     let expected = app.events("/events?after=0&name=echo").await.until(|event| event.is_result()).await;
     let count = expected.len().to_string();
-    let lines = home.run(&[&watch[..], &[&count]].concat());
+    let lines = home.run(&[&watch[..], &[count.as_str()]].concat());
     assert_eq!((lines.code, lines.out.lines().count()), (Some(0), expected.len()), "{lines:?}");
     assert!(lines.err.starts_with("watching http://127.0.0.1:"), "{lines:?}");
     for (line, event) in lines.out.lines().zip(&expected) {
         assert!(line.contains(&call) && line.contains(&event.event) && line.contains("echo"), "{line}");
     }
     assert!(lines.out.lines().last().unwrap().ends_with(r#"SUCCESS {"a":1}"#), "{lines:?}");
-    let json = home.run(&[&watch[..], &[&count, "--json"]].concat());
+    let json = home.run(&[&watch[..], &[count.as_str(), "--json"]].concat());
     let members = |event: &Value| (event["id"].clone(), event["event"].clone(), event["data"].clone());
     let expected: Vec<_> =
         expected.into_iter().map(|event| (event.id.into(), event.event.into(), event.data)).collect();
