@@ -12,10 +12,13 @@ use tokio_util::sync::CancellationToken;
 mod approvals;
 mod budgets;
 mod call;
+mod calls;
+mod completions;
 mod demo;
 mod doctor;
 mod error;
 mod export;
+mod follow;
 mod healthcheck;
 mod import;
 mod keys;
@@ -23,10 +26,15 @@ mod moment;
 mod options;
 mod policies;
 mod print;
+mod remote;
+mod screen;
 mod serve;
+mod sessions;
+mod signals;
 mod stats;
 mod tenant;
 mod tools;
+mod watch;
 
 use error::CliError;
 use options::Options;
@@ -37,6 +45,9 @@ Examples:
   toolpost demo                                         try the console with a few tools and a stream of calls
   toolpost serve --listen 127.0.0.1:0 --tools examples/tools
   toolpost call calculate '{\"expression\": \"6 * 7\"}'     run one call without a server
+  toolpost call echo --server https://example.com/toolpost    run one call by a running service
+  toolpost watch --server http://127.0.0.1:8080         watch its calls, until you press q
+  toolpost calls list --status error --since 1h         list calls of the service in TOOLPOST_SERVER
   toolpost tools list
   toolpost mcp                                          serve the tools to an MCP client that starts this program
   toolpost tools validate examples/tools/*.json
@@ -50,17 +61,17 @@ Examples:
 
 Exit codes:
   0  success
-  1  the call ended in ERROR, a definition is invalid, an operation could not be imported, the doctor found a fault, or
-     the service is unhealthy
-  2  wrong usage or invalid input
-  3  the service or the database failed
+  1  the call ended in ERROR, arguments or a definition are invalid, an operation could not be imported, the doctor
+     found a fault, or the service is unhealthy
+  2  wrong usage, invalid input, or a request that the service rejected
+  3  the service or the database failed or cannot be reached
   130, 143  interrupted by SIGINT, SIGTERM
 
 Flags take precedence over their environment variables, then TOOLPOST__SECTION__KEY, the --config file and the defaults.";
 
 /// Runs the tool calls of LLM agents.
 #[derive(Debug, Parser)]
-#[command(name = "toolpost", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "toolpost", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -74,11 +85,17 @@ enum Command {
     Serve(serve::Args),
     /// Run a service with a few tools and a stream of calls, to try the console
     Demo(demo::Args),
-    /// Run one call without a server, on the same database
+    /// Run one call, on the database or by a running service
     Call(call::Args),
+    /// List, show, follow, cancel and repeat calls of a running service
+    Calls(calls::Args),
+    /// Show the calls of a running service as they happen
+    Watch(watch::Args),
+    /// List, show, abort and remove sessions of a running service
+    Sessions(sessions::Args),
     /// Serve the tools to an MCP client over standard input and output
     Mcp,
-    /// List, show and check tools
+    /// List, show, check, add, remove and try tools
     Tools(tools::Args),
     /// Create tools from an API description
     Import(import::Args),
@@ -100,6 +117,8 @@ enum Command {
     Healthcheck(healthcheck::Args),
     /// Print the API description, OpenAPI 3.1
     Openapi,
+    /// Print the completions of a shell
+    Completions(completions::Args),
 }
 
 /// The exit code of a command.
@@ -156,6 +175,9 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Serve(args) => serve::run(args, &options).await,
         Command::Demo(args) => demo::run(args, &options).await,
         Command::Call(args) => call::run(args, &options).await,
+        Command::Calls(args) => calls::run(args).await,
+        Command::Watch(args) => watch::run(args).await,
+        Command::Sessions(args) => sessions::run(args).await,
         Command::Mcp => serve_mcp(&options).await,
         Command::Tools(args) => tools::run(args, &options).await,
         Command::Import(args) => import::run(args, &options).await,
@@ -168,6 +190,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Doctor(args) => doctor::run(args, &options).await,
         Command::Healthcheck(args) => healthcheck::run(args, &options).await,
         Command::Openapi => print::json(&crate::http::openapi()).map(|()| Exit::Success),
+        Command::Completions(args) => completions::run(&args),
     }
 }
 
@@ -231,6 +254,29 @@ mod tests {
     fn command_definitions_are_valid() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_every_argument_has_a_help_text() {
+        use clap::CommandFactory;
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            let arguments = command.get_arguments().filter(|argument| argument.get_help().is_none());
+            let arguments: Vec<_> = arguments.map(|argument| argument.get_id().as_str()).collect();
+            assert!(arguments.is_empty(), "{}: {arguments:?}", command.get_name());
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn server_options_are_accepted_before_and_after_the_subcommand() {
+        for words in [&["tools", "--server", "http://h", "list"][..], &["tools", "list", "--server", "http://h"]] {
+            let cli = Cli::try_parse_from(["toolpost"].iter().chain(words)).unwrap();
+            assert!(format!("{cli:?}").contains("http://h"), "{words:?}");
+        }
+        let cli = Cli::try_parse_from(["toolpost", "watch", "--key", "tp_secret"]).unwrap();
+        assert!(!format!("{cli:?}").contains("tp_secret"));
     }
 
     #[test]

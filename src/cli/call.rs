@@ -1,4 +1,4 @@
-//! `toolpost call`: runs one call with the service's engine and database, without the server.
+//! `toolpost call`: runs one call, with the engine on the database or by a running service.
 
 use std::future::Future;
 use std::io::Read;
@@ -8,26 +8,28 @@ use std::time::Duration;
 
 use crate::app::App;
 use crate::domain::event::Stage;
-use crate::domain::{Call, CallRequest, LimitsSpec, json};
+use crate::domain::{Call, CallRequest, LimitsSpec, json as lossless};
 use crate::engine::{PendingCall, RecordError, Submission, Wait};
 use crate::events::bus::CallSubscription;
 use crate::formats::native::ToolCall;
-use serde_json::Value;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use serde_json::{Value, json};
 
 use super::error::CliError;
+use super::follow::{self, Display, OnSignal};
 use super::options::Options;
+use super::remote::{CallView, Remote, ServerArgs};
+use super::screen::{Ending, Screen};
+use super::signals::Signals;
 use super::tenant::TenantArg;
 use super::{Exit, print};
-
-mod screen;
-
-use screen::Screen;
 
 /// Timeout for the connection to an upstream server, whose first start may download it.
 const UPSTREAM_WAIT: Duration = Duration::from_secs(60);
 /// Timeout for the last events after the end of the call.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
+
+/// Maximum length of arguments on standard input for a service, in bytes. The service has a limit of its own.
+const MAX_INPUT: usize = 64 * 1024 * 1024;
 
 /// Arguments of `toolpost call`.
 #[derive(Debug, clap::Args)]
@@ -45,16 +47,20 @@ pub struct Args {
     /// Print the full call as one line of JSON, without progress
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
+    if let Some(remote) = args.server.remote()? {
+        return by_service(args, &remote).await;
+    }
     let config = options.quiet_settings()?;
     let text = match args.arguments.as_str() {
         "-" => read_all(std::io::stdin().lock(), config.server.max_body_bytes)?,
         _ => args.arguments,
     };
-    let mut signals =
-        Signals::new().map_err(|error| CliError::unavailable(format!("cannot install signal handlers: {error}")))?;
+    let mut signals = Signals::new()?;
     let app = super::start_command_line(config).await?;
     let access = match args.tenant.access(&app).await {
         Ok(access) => access,
@@ -88,7 +94,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         }
         (Err(lost), None) => return Err(not_recorded(lost)),
     };
-    screen.end(&call);
+    screen.end(&Ending::from(&*call));
     let output = call.outcome.as_deref().map_or("", |outcome| outcome.output.as_str());
     let printed = if args.json { print::json_line(&ToolCall::from(&*call)) } else { print::result(output) };
     tokio::select! {
@@ -103,9 +109,33 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     })
 }
 
+/// Runs the call by a service. The call is accepted first, so that it has an id for its events and its cancellation.
+async fn by_service(args: Args, remote: &Remote) -> Result<Exit, CliError> {
+    args.tenant.expect_default()?;
+    let text = match args.arguments.as_str() {
+        "-" => read_all(std::io::stdin().lock(), MAX_INPUT)?,
+        _ => args.arguments,
+    };
+    let mut body = json!({"name": args.name, "arguments": arguments(&text), "wait": "accepted"});
+    if let Some(timeout_ms) = args.timeout_ms {
+        body["limits"] = json!({"timeout_ms": timeout_ms});
+    }
+    let mut signals = Signals::new()?;
+    let accepted = remote.post(&["tool-calls"], &body).await?;
+    let call: CallView = remote.read(accepted.clone())?;
+    let display = if args.json { Display::CallJson } else { Display::Text };
+    let screen = Screen::new(!args.json);
+    screen.show_coerced(&call.coerced);
+    // For people, the events of an ended call are shown, too.
+    if call.status.is_terminal() && args.json {
+        return follow::finish(remote, accepted, display, &screen);
+    }
+    follow::follow(remote, call.id, display, OnSignal::Cancel, &mut signals).await
+}
+
 /// Parses the arguments. Invalid JSON is passed on as a string, because the engine reports it best.
 fn arguments(text: &str) -> Value {
-    json::parse(text.as_bytes()).unwrap_or_else(|_| Value::String(text.to_owned()))
+    lossless::parse(text.as_bytes()).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 fn read_all(input: impl Read, limit: usize) -> Result<String, CliError> {
@@ -185,25 +215,6 @@ fn not_recorded(RecordError { accepted }: RecordError) -> CliError {
     };
     CliError::unavailable(what)
         .hint("Try again when the database is available. If the tool must not run twice, look up the call there first.")
-}
-
-/// SIGINT and SIGTERM as signal numbers.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.interrupt.recv() => 2,
-            _ = self.terminate.recv() => 15,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,12 @@ impl CliError {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// Names the place to which the error belongs.
+    #[must_use]
+    pub fn within(self, place: &str) -> Self {
+        Self { message: format!("{place}: {}", self.message), ..self }
+    }
+
     /// Converts an error of the installation of signal handlers.
     pub fn signals(error: std::io::Error) -> Self {
         Self::unavailable(format!("cannot install signal handlers: {error}"))

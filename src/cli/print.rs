@@ -12,13 +12,18 @@ use super::error::CliError;
 
 /// Writes a result to standard output, ending its last line.
 pub fn result(text: &str) -> Result<(), CliError> {
+    // A reader that closed the output early, as `head` does, has what it needs.
+    is_written(text).map(drop)
+}
+
+/// Writes a text to standard output, ending its last line. Returns `false` if the reader has closed the output.
+pub fn is_written(text: &str) -> Result<bool, CliError> {
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{end}").and_then(|()| out.flush()) {
-        // The reader closed the output early, as `head` does.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(CliError::unavailable(format!("cannot write to standard output: {error}"))),
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
     }
 }
 
@@ -41,7 +46,12 @@ pub fn json(document: &impl Serialize) -> Result<(), CliError> {
 
 /// Writes a record for programs, on one line.
 pub fn json_line(record: &impl Serialize) -> Result<(), CliError> {
-    result(&serde_json::to_string(record).map_err(unwritable)?)
+    result(&one_line_json(record)?)
+}
+
+/// Returns a record for programs as one line of JSON.
+pub fn one_line_json(record: &impl Serialize) -> Result<String, CliError> {
+    serde_json::to_string(record).map_err(unwritable)
 }
 
 fn unwritable(error: serde_json::Error) -> CliError {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::app::App;
 use crate::domain::stats::{ToolStats, UNKNOWN_TOOL};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::CliError;
 use super::options::Options;
+use super::remote::{Query, Remote, ServerArgs};
 use super::tenant::TenantArg;
 use super::{Exit, print, tools};
 
@@ -21,10 +22,12 @@ pub struct Args {
     /// Print JSON, as returned by `GET /stats`
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 /// The statistics of all tools, including tools without calls.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct AllStats {
     tools: Vec<ToolStats>,
     /// The shared statistics of all calls of unknown tools.
@@ -32,11 +35,30 @@ struct AllStats {
 }
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
-    super::with_app(options.quiet_settings()?, async |app| show(app, &args).await).await?;
+    match args.server.remote()? {
+        Some(remote) => show_of_service(&remote, &args).await?,
+        None => super::with_app(options.quiet_settings()?, async |app| show(app, &args).await).await?,
+    }
     Ok(Exit::Success)
 }
 
-async fn show(app: &App, Args { name, tenant, json }: &Args) -> Result<(), CliError> {
+async fn show_of_service(remote: &Remote, Args { name, tenant, json, .. }: &Args) -> Result<(), CliError> {
+    tenant.expect_default()?;
+    let path: &[&str] = match name {
+        Some(name) => &["tools", name, "stats"],
+        None => &["stats"],
+    };
+    let answer = remote.get(path, &Query::default()).await?;
+    if *json {
+        return print::json(&answer);
+    }
+    match name {
+        Some(_) => print::result(&one(&remote.read(answer)?)),
+        None => print::result(&table(&remote.read(answer)?)),
+    }
+}
+
+async fn show(app: &App, Args { name, tenant, json, .. }: &Args) -> Result<(), CliError> {
     let database = app.config.database_url();
     let access = tenant.access(app).await?;
     let stored = access.store().stats(name.as_deref()).await.map_err(|error| CliError::store(&error, &database))?;
@@ -87,7 +109,7 @@ fn one(stats: &ToolStats) -> String {
         if codes.is_empty() { String::new() } else { format!("  ({})", codes.join(", ")) }
     };
     let rows = [
-        ("tool", stats.tool_name.clone()),
+        ("tool", print::one_line(&stats.tool_name, 128)),
         ("last call", print::when(stats.last_called_at)),
         ("runs", stats.execution_count.to_string()),
         ("good", stats.success_count.to_string()),

@@ -16,6 +16,15 @@ pub struct TenantArg {
 }
 
 impl TenantArg {
+    /// Checks that no tenant is selected, because the key of a service determines it.
+    pub fn expect_default(&self) -> Result<(), CliError> {
+        if self.tenant == Tenant::default() {
+            return Ok(());
+        }
+        Err(CliError::usage("--tenant selects a tenant of the database; for a service, the key determines the tenant")
+            .hint("Use a key of the tenant with --key or TOOLPOST_KEY, or omit --server (TOOLPOST_SERVER)."))
+    }
+
     /// Returns full access to the tenant.
     ///
     /// # Errors

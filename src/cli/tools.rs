@@ -1,4 +1,4 @@
-//! `toolpost tools`: lists tools, shows a definition and validates files.
+//! `toolpost tools`: lists, shows and validates tools; adds, removes and tries tools of a running service.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,11 +14,16 @@ use crate::schema;
 
 use super::error::CliError;
 use super::options::Options;
+use super::remote::ServerArgs;
 use super::tenant::TenantArg;
 use super::{Exit, print};
 
+mod change;
+mod remote;
 mod show;
 mod validate;
+
+use show::Described;
 
 /// Maximum length of a description or executor in a list, in characters.
 const SHORT: usize = 60;
@@ -28,6 +33,8 @@ const SHORT: usize = 60;
 pub struct Args {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -53,6 +60,25 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Register the tools of definition files, *.json and *.toml, with a running service
+    Add(change::AddArgs),
+    /// Remove registered tools from a running service; a file or built-in tool of the same name returns
+    Remove {
+        /// Names of the tools
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Validate arguments as a call of a running service would: nothing runs, nothing is counted
+    Try {
+        /// Name of the tool
+        name: String,
+        /// Arguments of the tool, a JSON object
+        #[arg(value_name = "JSON", default_value = "{}")]
+        arguments: String,
+        /// Print JSON, as returned by `POST /tools/NAME/validate`
+        #[arg(long)]
+        json: bool,
+    },
     /// Validate definition files, *.json and *.toml, as registration does, without a database
     Validate {
         /// Definition files
@@ -64,27 +90,55 @@ enum Command {
     },
 }
 
-pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
+pub async fn run(Args { command, server }: Args, options: &Options) -> Result<Exit, CliError> {
     match command {
-        Command::List { tenant, json, format } => {
-            with_access(options, &tenant, |access| match format {
-                Some(format) => {
-                    print::result(&String::from_utf8_lossy(&access.snapshot().rendered(format, false).body))
-                }
-                None => list(&access.snapshot(), json),
-            })
-            .await
+        Command::List { tenant, json, format } => match server.remote()? {
+            Some(service) => {
+                tenant.expect_default()?;
+                remote::list(&service, json, format).await?;
+            }
+            None => {
+                with_access(options, &tenant, |access| match format {
+                    Some(format) => {
+                        print::result(&String::from_utf8_lossy(&access.snapshot().rendered(format, false).body))
+                    }
+                    None => list(&access.snapshot(), json),
+                })
+                .await?;
+            }
+        },
+        Command::Show { name, tenant, json } => match server.remote()? {
+            Some(service) => {
+                tenant.expect_default()?;
+                remote::show(&service, &name, json).await?;
+            }
+            None => with_access(options, &tenant, |access| show_stored(access, &name, json)).await?,
+        },
+        Command::Add(args) => return change::add(&server.required("tools add")?, &args).await,
+        Command::Remove { names } => change::remove(&server.required("tools remove")?, &names).await?,
+        Command::Try { name, arguments, json } => {
+            return remote::try_arguments(&server.required("tools try")?, &name, &arguments, json).await;
         }
-        Command::Show { name, tenant, json } => {
-            with_access(options, &tenant, |access| {
-                let entry = find(access, &name)?;
-                let active = View::from(&**access.snapshot()).is_available(&entry);
-                if json { print::json(&entry.view(None, active)) } else { print::result(&show::text(&entry)) }
-            })
-            .await
-        }
-        Command::Validate { files, json } => validate::run(&files, json, options).await,
+        Command::Validate { files, json } => return validate::run(&files, json, options).await,
     }
+    Ok(Exit::Success)
+}
+
+fn show_stored(access: &Access, name: &str, json: bool) -> Result<(), CliError> {
+    let entry = find(access, name)?;
+    let active = View::from(&**access.snapshot()).is_available(&entry);
+    if json {
+        return print::json(&entry.view(None, active));
+    }
+    let definition = entry.definition();
+    let made = &entry.made;
+    let described = Described {
+        definition: &definition,
+        source: source(made.source),
+        revision: made.revision,
+        updated_at: made.updated_at,
+    };
+    print::result(&show::text(&described))
 }
 
 /// Runs a command on a tenant's tools, including those of upstream servers, for which it waits a limited time.
@@ -92,14 +146,13 @@ async fn with_access(
     options: &Options,
     tenant: &TenantArg,
     work: impl FnOnce(&Access) -> Result<(), CliError>,
-) -> Result<Exit, CliError> {
+) -> Result<(), CliError> {
     let run = async |app: &App| {
         app.upstreams.start();
         app.upstreams.wait_first_attempt(Duration::from_millis(app.config.mcp_servers.start_wait_ms)).await;
         work(&tenant.access(app).await?)
     };
-    super::with_app(options.quiet_settings()?, run).await?;
-    Ok(Exit::Success)
+    super::with_app(options.quiet_settings()?, run).await
 }
 
 /// Returns the tool of this name, or an error with the nearest name.
@@ -120,16 +173,21 @@ fn list(snapshot: &Snapshot, json: bool) -> Result<(), CliError> {
         return print::json(&NativeList { total: tools.len(), tools });
     }
     let rows = snapshot.all().iter().map(|entry| {
-        let mark = if View::from(snapshot).is_available(entry) { "" } else { " (inactive)" };
         let definition = entry.definition();
-        vec![
-            format!("{}{mark}", entry.name),
-            source(entry.made.source).to_owned(),
-            print::one_line(&executor(&definition), SHORT),
-            print::one_line(&definition.description, SHORT),
-        ]
+        let (executor, active) = (executor(&definition), View::from(snapshot).is_available(entry));
+        row(&entry.name, active, source(entry.made.source), &executor, &definition.description)
     });
+    print_table(rows)
+}
+
+fn print_table(rows: impl Iterator<Item = Vec<String>>) -> Result<(), CliError> {
     print::result(&print::table(&["NAME", "SOURCE", "EXECUTOR", "DESCRIPTION"], rows, usize::MAX))
+}
+
+fn row(name: &str, active: bool, source: &str, executor: &str, description: &str) -> Vec<String> {
+    let mark = if active { "" } else { " (inactive)" };
+    let (executor, description) = (print::one_line(executor, SHORT), print::one_line(description, SHORT));
+    vec![format!("{}{mark}", print::one_line(name, 128)), print::one_line(source, SHORT), executor, description]
 }
 
 fn source(source: Source) -> &'static str {

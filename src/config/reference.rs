@@ -44,6 +44,8 @@ pub const SHORT: &[Short] = &[
     short(None, &["TOOLPOST_ENCRYPTION_KEYS"], "`secrets.encryption_keys`"),
     short(None, &["TOOLPOST_SECRETS_FILE"], "`secrets.file`"),
     short(None, &["TOOLPOST_SECRET_X"], "the secret `X` that a definition names as `{\"secret\": \"X\"}`, for any `X`"),
+    short(None, &["TOOLPOST_SERVER"], "the service that commands talk to, as with `--server URL`"),
+    short(None, &["TOOLPOST_KEY"], "the API key that they send, as with `--key KEY`"),
     short(None, &["TOOLPOST_API_KEY"], "the key that `toolpost import openapi --to URL` uses"),
     short(
         None,

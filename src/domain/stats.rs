@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Call, Code, Time};
 
 /// The statistics of one tool. Durations include only executed calls; a call that never ran counts as rejected.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ToolStats {
     /// The name of the tool.
     pub tool_name: String,

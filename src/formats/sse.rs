@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-/// An event. `id` and `retry` are discarded, because they are for reconnecting and a tool's response is read only once.
+/// An event. Its `id` is the parser's [`Parser::last_event_id`], and `retry` is discarded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Event {
     /// The `event` field; empty if it is missing.
@@ -25,6 +25,9 @@ pub struct Parser {
     name: Vec<u8>,
     /// `None` before the first `data` field: an event without data is ignored.
     data: Option<Vec<u8>>,
+    /// The last `id` field. It applies from the end of its event on.
+    id: Vec<u8>,
+    last_event_id: Vec<u8>,
     /// `true` if the last line ended with CR, so that a following LF belongs to it.
     after_cr: bool,
     /// `true` if the first line, which may start with a byte order mark, is complete.
@@ -35,7 +38,14 @@ impl Parser {
     /// Creates a parser that buffers at most `limit` bytes of one event.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { limit, line: Vec::new(), name: Vec::new(), data: None, after_cr: false, begun: false }
+        let (line, name, id, last_event_id) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { limit, line, name, data: None, id, last_event_id, after_cr: false, begun: false }
+    }
+
+    /// Returns the id to resume from: the last `id` of a complete event. It is empty before the first one.
+    #[must_use]
+    pub fn last_event_id(&self) -> &[u8] {
+        &self.last_event_id
     }
 
     /// Returns the next complete event and advances `input` past it, or consumes all of `input` and returns `None`.
@@ -85,6 +95,7 @@ impl Parser {
         }
         if line.is_empty() {
             let name = take(&mut self.name);
+            self.last_event_id.clone_from(&self.id);
             return self.data.take().map(|data| Event { name, data });
         }
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
@@ -96,6 +107,8 @@ impl Parser {
         // A line that starts with a colon is a comment: its field name is empty.
         match &line[..colon] {
             b"event" => self.name = line.split_off(begin),
+            // An id with a NUL is ignored by the standard.
+            b"id" if !line[begin..].contains(&0) => self.id = line.split_off(begin),
             b"data" => match &mut self.data {
                 Some(data) => {
                     data.push(b'\n');

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use serde_json::{Value, json};
 
 mod approvals;
+mod completions;
 mod demo;
 mod doctor;
 mod export;
@@ -12,7 +13,11 @@ mod formats;
 mod keys;
 mod policies;
 pub mod program;
+mod proxy;
+mod remote;
+mod remote_errors;
 mod tenant;
+mod watch;
 
 use program::{Home, Program};
 

@@ -1,16 +1,25 @@
 //! A tool as text.
 
-use crate::domain::ToolDefinition;
-use crate::registry::ToolRecord;
+use crate::domain::{Time, ToolDefinition};
 
 use crate::cli::print;
 
 /// Maximum length of a property, in characters.
 const LONGEST: usize = 500;
 
+/// A tool with the facts that are not part of its definition.
+#[derive(Debug)]
+pub struct Described<'a> {
+    pub definition: &'a ToolDefinition,
+    /// The source of the definition, as in JSON.
+    pub source: &'a str,
+    pub revision: i64,
+    pub updated_at: Time,
+}
+
 /// Formats all properties of a tool, the schemas last.
-pub fn text(tool: &ToolRecord) -> String {
-    let definition = &*tool.definition();
+pub fn text(tool: &Described<'_>) -> String {
+    let definition = tool.definition;
     let mut text = String::new();
     for line in definition.description.trim().lines() {
         text.push_str(&format!("{}\n", print::one_line(line, usize::MAX)));
@@ -18,7 +27,7 @@ pub fn text(tool: &ToolRecord) -> String {
     if !text.is_empty() {
         text.push('\n');
     }
-    text.push_str(&print::facts(&facts(tool, definition)));
+    text.push_str(&print::facts(&facts(tool)));
     text.push_str(&format!("\n\nInput schema:\n{:#}", definition.input_schema));
     if let Some(schema) = &definition.output_schema {
         text.push_str(&format!("\n\nOutput schema:\n{schema:#}"));
@@ -32,13 +41,11 @@ pub fn text(tool: &ToolRecord) -> String {
     text
 }
 
-fn facts(tool: &ToolRecord, definition: &ToolDefinition) -> Vec<(&'static str, String)> {
-    let made = &tool.made;
-    let mut facts = vec![("name", tool.name.to_string())];
-    if *tool.title != *tool.name {
-        facts.push(("title", tool.title.to_string()));
-    }
-    facts.push(("source", format!("{}, revision {}, {}", super::source(made.source), made.revision, made.updated_at)));
+fn facts(tool: &Described<'_>) -> Vec<(&'static str, String)> {
+    let Described { definition, source, revision, updated_at } = tool;
+    let mut facts = vec![("name", definition.name.clone())];
+    facts.extend(definition.title.clone().filter(|title| *title != definition.name).map(|title| ("title", title)));
+    facts.push(("source", format!("{source}, revision {revision}, {updated_at}")));
     facts.push(("executor", super::executor(definition)));
     facts.push(("hints", hints(definition)));
     let timeout = definition.limits.timeout_ms;

@@ -53,7 +53,8 @@ pub async fn run(files: &[PathBuf], json: bool, options: &Options) -> Result<Exi
     Ok(if checked.iter().all(|file| file.valid) { Exit::Success } else { Exit::Failure })
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, CliError> {
+/// Reads a definition file.
+pub fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(file).map_err(|error| {
         let error = CliError::usage(format!("cannot read {}: {error}", file.display()));
         if file.is_dir() { error.hint(format!("Name its files: {0}/*.json {0}/*.toml", file.display())) } else { error }

@@ -72,6 +72,24 @@ fn event_without_blank_line_is_discarded() {
 }
 
 #[test]
+fn id_applies_from_the_end_of_its_event_and_until_the_next_id() {
+    let mut parser = Parser::new(100);
+    for (piece, id) in [
+        ("id: 1\n", ""),
+        ("data: a\n\n", "1"),
+        ("data: b\n\n", "1"),
+        ("id: 0:2,1:3\ndata: c\n", "1"),
+        ("\n", "0:2,1:3"),
+        ("id: 4\0\ndata\n\n", "0:2,1:3"),
+        ("id\ndata\n\n", ""),
+    ] {
+        let mut input = piece.as_bytes();
+        while parser.next(&mut input).unwrap().is_some() {}
+        assert_eq!(parser.last_event_id(), id.as_bytes(), "after {piece:?}");
+    }
+}
+
+#[test]
 fn events_above_the_limit_are_rejected() {
     for fits in ["data: 3456789\n\n", "data: 3456789\n\ndata: 3456789\n\n", ":123456789012\n:123456789012\n"] {
         let mut parser = Parser::new(13);

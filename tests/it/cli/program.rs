@@ -118,12 +118,17 @@ impl Lines {
     }
 
     fn until(&mut self, beginning: &str) -> String {
+        self.find(beginning, |line| line.starts_with(beginning))
+    }
+
+    /// Returns the next line that `is_it` accepts.
+    fn find(&mut self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
         while let Some(line) = self.next() {
-            if line.starts_with(beginning) {
+            if is_it(&line) {
                 return line;
             }
         }
-        panic!("no line begins with {beginning}: {}", self.seen);
+        panic!("no line with {what}: {}", self.seen);
     }
 
     fn rest(mut self) -> String {
@@ -146,6 +151,11 @@ impl Program {
     /// Waits for a line of standard output with this beginning.
     pub fn out(&mut self, beginning: &str) -> String {
         self.out.until(beginning)
+    }
+
+    /// Waits for a line of standard output that contains all these parts.
+    pub fn out_with(&mut self, parts: &[&str]) -> String {
+        self.out.find(&parts.join(" … "), |line| parts.iter().all(|part| line.contains(part)))
     }
 
     /// Waits for a line of standard error with this beginning.

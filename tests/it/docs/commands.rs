@@ -39,6 +39,7 @@ pages! {
     model_formats_works: "docs/guide/model-formats.md";
     events_works: "docs/guide/events.md";
     console_works: "docs/guide/console.md";
+    command_line_works: "docs/guide/command-line.md";
     durable_calls_works: "docs/guide/durable-calls.md";
     sessions_works: "docs/guide/sessions.md";
     hooks_works: "docs/guide/hooks.md";

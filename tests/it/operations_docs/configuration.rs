@@ -123,7 +123,7 @@ fn every_flag_of_the_service_is_in_the_reference_and_no_other() {
 fn every_variable_that_the_program_reads_is_in_the_reference() {
     let known: BTreeSet<&str> = SHORT.iter().flat_map(|short| short.variables).copied().collect();
     let mut read = BTreeSet::new();
-    for file in ["cli/options.rs", "cli/serve.rs", "cli/doctor.rs", "cli/import.rs"] {
+    for file in ["cli/options.rs", "cli/serve.rs", "cli/doctor.rs", "cli/import.rs", "cli/remote.rs"] {
         let text = std::fs::read_to_string(project_file("src").join(file)).unwrap();
         let code = text.split("#[cfg(test)]").next().unwrap();
         let is_name = |word: &&str| {
