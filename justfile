@@ -52,8 +52,6 @@ load *arguments:
 image *arguments:
     docker/build-without-daemon {{arguments}}
 
-# Build the client packages into dist/; `scripts/test` installs what is needed.
-packages:
-    mkdir -p dist
-    clients/python/.venv/bin/python -m build --no-isolation --outdir dist clients/python
-    npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund --silent && npm pack ./clients/typescript --silent --pack-destination dist
+# Build all packages, or the named ones, into dist/; `scripts/test` installs what is needed, and `--profile release` is the quick way.
+packages *arguments:
+    scripts/packages {{arguments}}

@@ -22,7 +22,9 @@ pub fn start(log: &Log) {
         (false, Ok(quiet)) => filter.add_directive(quiet),
         _ => filter,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // An error of the log would be printed on standard error as well, and panic there if its reader has ended.
+    let builder =
+        tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter).with_writer(std::io::stderr);
     // A second start in the same process, as in tests, keeps the first settings.
     let _ = match log.format {
         LogFormat::Text => builder.with_ansi(has_colors()).with_target(false).try_init(),

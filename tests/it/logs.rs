@@ -1,8 +1,10 @@
 //! The log of the real program, as operators collect it.
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::support::{Backend, Node};
+use crate::cli::program::Home;
+use crate::support::{Backend, Client, Node, bounded};
 
 /// Starts a service with this log format, whose standard error is not a terminal.
 async fn node(format: &str) -> Node {
@@ -87,4 +89,23 @@ async fn what_callers_send_cannot_forge_a_line() {
     let lines = lines_of(node).await;
     assert!(lines.iter().any(|line| line["call_id"].as_str().is_some_and(|id| id.starts_with("a\n{"))), "{lines:#?}");
     assert!(lines.iter().all(|line| line["level"] != "ERROR"), "{lines:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_works_and_stops_without_a_reader_of_its_log() {
+    let home = Home::new();
+    let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    command.stderr(writer);
+    let mut service = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(service.stdout.take().unwrap()).lines();
+    let line = bounded("the start", lines.next_line()).await.unwrap().expect("it starts");
+    let client = Client::new(line.trim_start_matches("toolpost listening on "));
+    assert_eq!(client.call("echo", json!({})).await["status"], "SUCCESS");
+    let id = service.id().unwrap().to_string();
+    let sent = tokio::process::Command::new("kill").args(["-TERM", &id]).status().await.unwrap();
+    assert!(sent.success(), "{sent}");
+    let ended = bounded("the end", service.wait()).await.unwrap();
+    assert_eq!(ended.code(), Some(0), "{ended}");
 }

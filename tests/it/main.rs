@@ -59,6 +59,7 @@ mod operations;
 mod operations_docs;
 mod oracle;
 mod outage;
+mod packages;
 mod partial;
 mod pause;
 mod policies;

@@ -50,6 +50,7 @@ pages! {
     workers_works: "docs/guide/workers.md";
     mcp_works: "docs/guide/mcp.md";
     security_works: "docs/guide/security.md";
+    installation_works: "docs/operations/installation.md";
     deployment_works: "docs/operations/deployment.md";
     overload_works: "docs/overload.md";
     examples_work: "examples/README.md";
