@@ -22,7 +22,7 @@ async fn unpacked_program_answers_a_call() {
     assert!(name.starts_with(&format!("toolpost-{}-", env!("CARGO_PKG_VERSION"))), "{name}");
     let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     files.sort();
-    assert_eq!(files, ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "toolpost"]);
+    assert_eq!(files, ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "completions", "toolpost"]);
 
     let mut serve = installed(folder.join("toolpost"), home.path());
     serve.arg("serve");
