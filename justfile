@@ -20,14 +20,14 @@ fuzz seconds="60" tests="fuzz::":
 
 # Check format, lints and documentation.
 lint:
-    cargo fmt --check
-    cargo clippy --locked --all-targets -- -D warnings
-    cargo clippy --locked --all-targets --features fault-points -- -D warnings
-    RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps
+    cargo fmt --all --check
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy --locked --workspace --all-targets --features toolpost/fault-points -- -D warnings
+    RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 
 # Format the code.
 fmt:
-    cargo fmt
+    cargo fmt --all
 
 # Write openapi/openapi.json anew.
 openapi:
@@ -52,8 +52,10 @@ load *arguments:
 image *arguments:
     docker/build-without-daemon {{arguments}}
 
-# Build the client packages into dist/; `scripts/test` installs what is needed.
+# Build the client packages and the worker's crate into dist/; `scripts/test` installs what is needed.
 packages:
     mkdir -p dist
     clients/python/.venv/bin/python -m build --no-isolation --outdir dist clients/python
     npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund --silent && npm pack ./clients/typescript --silent --pack-destination dist
+    cargo package --locked --no-verify --allow-dirty --package toolpost --package toolpost-worker
+    cp target/package/toolpost-worker-*.crate dist/
