@@ -17,8 +17,9 @@ ARG PROFILE=dist
 WORKDIR /src
 # Dependencies first, on an empty crate: this layer is made anew only when they change.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir -p src benches tests/it \
-    && touch src/lib.rs benches/hot_path.rs benches/listing.rs tests/it/main.rs \
+COPY crates/toolpost-worker/Cargo.toml crates/toolpost-worker/
+RUN mkdir -p src benches tests/it crates/toolpost-worker/src \
+    && touch src/lib.rs crates/toolpost-worker/src/lib.rs benches/hot_path.rs benches/listing.rs tests/it/main.rs \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --locked --profile "$PROFILE" --bin toolpost \
     && rm src/lib.rs src/main.rs

@@ -20,14 +20,14 @@ fuzz seconds="60" tests="fuzz::":
 
 # Check format, lints and documentation.
 lint:
-    cargo fmt --check
-    cargo clippy --locked --all-targets -- -D warnings
-    cargo clippy --locked --all-targets --features fault-points -- -D warnings
-    RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps
+    cargo fmt --all --check
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy --locked --workspace --all-targets --features toolpost/fault-points -- -D warnings
+    RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 
 # Format the code.
 fmt:
-    cargo fmt
+    cargo fmt --all
 
 # Write openapi/openapi.json anew.
 openapi:

@@ -12,17 +12,20 @@ pub mod error;
 pub mod factory;
 pub mod output;
 pub mod run;
+pub mod set;
 pub mod system;
 pub mod typed;
 pub mod web_fetch;
 pub mod workspace;
 
 pub use crate::executor::InstanceScope;
+pub use crate::executor::emitter::Report;
 pub use definition::DefinitionBuilder;
 pub use error::{InvalidArgument, ToolError};
 pub use factory::ToolFactory;
 pub use output::{IntoToolOutput, Json};
 pub use run::{Run, object};
+pub use set::{CallData, Reports, ToolRun, ToolSet};
 pub use typed::{BuiltinTool, Validate, async_tool_fn, blocking_tool_fn, tool_fn};
 
 /// A tool with typed arguments.

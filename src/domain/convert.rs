@@ -8,6 +8,10 @@ use serde_json::{Map, Value};
 
 use super::{ContentBlock, Failure, Outcome, json};
 
+mod stated;
+
+pub use stated::stated_failure;
+
 /// The text for the model if a tool returned nothing.
 const DONE: &str = "Done";
 
@@ -21,11 +25,16 @@ const OUTCOME_KEYS: [&str; 6] = ["output", "content", "details", "structured", "
 /// - An object whose `output` is a string, or whose `content` is an array of typed blocks, is used as given, with
 ///   `details`, `structured`, `is_error` and `metadata`. If both exist, `content` takes precedence, because `output` is
 ///   always the text of the blocks.
+/// - An object `{output, is_error: true, error: {…}}` is a failure that states more than its message: see
+///   [`stated_failure`].
 /// - Any other JSON becomes compact text, and `structured` is the value. Such an object is an error if it has
 ///   `success: false`, `status: "error"` or an `error` that is neither `null`, `false`, `0`, `""`, `[]` nor `{}`.
 /// - [`ToolOutput::Data`] is always data and never an error.
 #[must_use]
 pub fn outcome_of(name: &str, answer: ToolOutput) -> Outcome {
+    if let Some(failure) = stated_failure(name, &answer) {
+        return Outcome::failed(failure);
+    }
     match answer {
         ToolOutput::Nothing => Outcome::text(DONE),
         ToolOutput::Text(text) => Outcome::text(text),

@@ -41,6 +41,8 @@ struct Shared {
     capacity: Semaphore,
     /// Whether the engine currently records reports.
     is_recorded: AtomicBool,
+    /// Whether empty updates are reports as well, because the receiver passes them on.
+    has_activity: bool,
 }
 
 /// Reports that the engine has not received yet.
@@ -74,11 +76,22 @@ pub enum Report {
 /// Creates a connected pair for one run.
 #[must_use]
 pub fn channel() -> (Emitter, ReportReceiver) {
+    connected(false)
+}
+
+/// Creates a connected pair whose receiver also gets empty updates, which say only that the tool is still running.
+#[must_use]
+pub fn forwarding_channel() -> (Emitter, ReportReceiver) {
+    connected(true)
+}
+
+fn connected(has_activity: bool) -> (Emitter, ReportReceiver) {
     let shared = Arc::new(Shared {
         buffer: Mutex::default(),
         changed: Notify::new(),
         capacity: Semaphore::const_new(MAX_WAITING_KIB as usize),
         is_recorded: AtomicBool::new(false),
+        has_activity,
     });
     (Emitter(shared.clone()), ReportReceiver { shared, waiting: Waiters::new() })
 }
@@ -99,7 +112,7 @@ impl Emitter {
     pub fn status_for(&self, update: StatusUpdate, waiter: Option<oneshot::Sender<()>>) {
         let mut buffer = self.0.buffer();
         buffer.last_activity = Some(Instant::now());
-        if !update.is_empty() {
+        if self.0.has_activity || !update.is_empty() {
             buffer.status.get_or_insert_default().merge(update);
             buffer.status_waiters.extend(waiter);
             drop(buffer);
@@ -211,6 +224,18 @@ mod tests {
             Report::Status(StatusUpdate { tip: Some("b".into()), ..StatusUpdate::default() })
         );
         assert_eq!(reports.next().await, Report::Emission(Emission::default()));
+        assert_eq!(reports.take(), None);
+    }
+
+    #[tokio::test]
+    async fn empty_updates_are_received_only_if_they_are_passed_on() {
+        let (emitter, mut reports) = channel();
+        emitter.status(StatusUpdate::default());
+        assert_eq!((reports.take(), emitter.last_activity().is_some()), (None, true));
+        let (emitter, mut reports) = forwarding_channel();
+        emitter.status(StatusUpdate::default());
+        emitter.status(StatusUpdate::default());
+        assert_eq!(reports.next().await, Report::Status(StatusUpdate::default()));
         assert_eq!(reports.take(), None);
     }
 

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::error::{panic_message, read};
-use super::{DefinitionBuilder, IntoToolOutput, InvalidArgument, Run, Tool, ToolError};
+use super::{CallData, DefinitionBuilder, IntoToolOutput, InvalidArgument, Run, Tool, ToolError};
 use crate::domain::{Failure, ToolDefinition, ToolOutput};
-use crate::executor::{BoxFuture, Executor, Invocation, ResultSlot, emitter};
+use crate::executor::{BoxFuture, Executor, Invocation};
 
 /// A function that checks arguments that the schema allows.
 pub type Validate = Arc<dyn Fn(&Value) -> Result<(), Vec<InvalidArgument>> + Send + Sync>;
@@ -80,39 +79,12 @@ impl BuiltinTool {
     /// Returns the failure of the call.
     pub async fn invoke_with(&self, arguments: Value, context: Value) -> Result<ToolOutput, Failure> {
         let context = match context {
-            Value::Object(objects) => Arc::new(objects),
-            _ => Arc::default(),
+            Value::Object(objects) => objects,
+            _ => Map::new(),
         };
-        let (emitter, _) = emitter::channel();
-        let invocation = Invocation {
-            id: Uuid::nil(),
-            tenant: crate::domain::Tenant::default(),
-            allowed: None,
-            call_id: "try_out".into(),
-            name: self.definition.name.as_str().into(),
-            naming: crate::domain::Naming::default(),
-            arguments: Arc::new(arguments),
-            context,
-            agent: None,
-            redaction: None,
-            session: None,
-            session_snapshot: None,
-            attempt: 1,
-            idle_timeout_ms: None,
-            elapsed_ms: 0,
-            awaits_external: false,
-            result_slot: ResultSlot::default(),
-            output: crate::domain::limits::Bounds::default(),
-            timeout_ms: u64::MAX,
-            traceparent: None,
-            emitter,
-            cancel: CancellationToken::new(),
-        };
-        let answer = self.executor.execute(invocation).await;
-        if let Some(pool) = self.executor.pool() {
-            pool.release_call(Uuid::nil());
-        }
-        answer
+        let name = self.definition.name.clone();
+        let call = CallData { call_id: "try_out".into(), name, arguments, context, ..CallData::default() };
+        self.run(call, CancellationToken::new()).output.await
     }
 }
 

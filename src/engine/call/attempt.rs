@@ -201,6 +201,10 @@ impl Attempts<'_> {
 /// Converts the result of a tool to an outcome, or to a failure that may be retried. Removes secrets.
 fn result_of(job: &Ongoing, entry: &Entry, result: ToolResult) -> Result<Box<Outcome>, Box<Failure>> {
     let failure = match result {
+        Ok(Ok(answer)) if let Some(failure) = convert::stated_failure(&job.call.name, &answer) => {
+            // A result is final, even if the caller may repeat the call.
+            return Ok(Outcome::failed(job.inputs.failure_of(&job.call, entry, failure)).into());
+        }
         Ok(Ok(answer)) => {
             let outcome = match answer {
                 // The tool returned its arguments unchanged, so their JSON text can be reused.

@@ -171,7 +171,7 @@ pub fn of_settings(file: &str, text: &str) -> Passage {
 /// Returns all prose of the project.
 pub fn all() -> Vec<Passage> {
     let mut passages = Vec::new();
-    for (folder, with_messages) in [("src", true), ("tests/it", false)] {
+    for (folder, with_messages) in [("src", true), ("crates", true), ("tests/it", false)] {
         for file in files(folder, "rs") {
             passages.extend(of_rust(&file, &read(&file), with_messages));
         }
