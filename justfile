@@ -48,6 +48,11 @@ load *arguments:
     cargo build --profile dist --locked
     scripts/load {{arguments}}
 
+# Measure workers on PostgreSQL; needs wrk, PostgreSQL and the environment of the Python package.
+workers *arguments:
+    cargo build --profile dist --locked
+    scripts/workers {{arguments}}
+
 # Build the container's image without Docker, as root on Debian, and try it; `--profile release` is the quick way.
 image *arguments:
     docker/build-without-daemon {{arguments}}

@@ -15,6 +15,7 @@ use crate::domain::{Code, Status, Tenant};
 
 mod listing;
 mod presence;
+mod takeover;
 
 pub use listing::QueueLoad;
 pub use presence::{OfferedTool, SeenWorker, WorkerRow};
@@ -182,6 +183,16 @@ impl Stores {
         self.db.write(SQL).bind(call).bind(node).execute().await?;
         let answered: Option<(Uuid,)> = self.db.write(ANSWERED).bind(call).optional().await?;
         Ok(answered.is_none())
+    }
+
+    /// Takes back an offer of this node that no worker has. Returns `false` if one has claimed or answered it.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn withdraw_unclaimed(&self, call: Uuid, node: &str) -> Result<bool, StoreError> {
+        const SQL: &str = "DELETE FROM worker_calls WHERE call_id = $1 AND state = 0 AND node = $2";
+        self.db.write(SQL).bind(call).bind(node).execute().await?;
+        Ok(self.offer_of(call).await?.is_none_or(|row| row.state == OfferState::Waiting))
     }
 
     /// Deletes the offer of a call of this node that ends.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::oracle;
-use crate::support::counter::Counter;
+use crate::support::counter::{Counter, Run};
 use crate::support::killable::Killable;
 use crate::support::seeded::Seeded;
 use crate::support::{Backend, Client, Database};
@@ -32,11 +32,13 @@ mod posted;
 mod server;
 mod unfinished;
 mod watchers;
+mod workers;
 
 use figures::Figures;
 use listener::Listener;
 use load::Load;
 use watchers::Watchers;
+use workers::crew::Crew;
 
 /// Number of concurrent clients.
 const CALLERS: usize = 16;
@@ -77,6 +79,8 @@ pub struct Scene {
     /// The nodes, all on one database. Most scenes have one node.
     pub nodes: Vec<Killable>,
     counter: Counter,
+    /// The workers, if they run the tools instead of the counter.
+    crew: Option<Crew>,
     load: Load,
     listener: Listener,
     /// Watchers on another node, one group for each lost node.
@@ -104,6 +108,11 @@ impl Scene {
 
     /// Opens a scene with a node for each of these URLs, which lead to one database.
     async fn open_on(name: &str, database_urls: &[&str], callers: usize) -> Self {
+        Self::open_with_workers(name, database_urls, callers, 0).await
+    }
+
+    /// Opens a scene on these nodes. Its tools are run by the given number of workers, or by the counter if it is 0.
+    async fn open_with_workers(name: &str, database_urls: &[&str], callers: usize, workers: usize) -> Self {
         let seed = seed();
         println!("{name}: TOOLPOST_CHAOS_SEED={seed}");
         let mut chance = Seeded::new(seed);
@@ -113,13 +122,15 @@ impl Scene {
         for (index, node) in nodes.iter_mut().enumerate() {
             figures.started(node.start().await);
             if index == 0 {
-                oracle::register(&node.client(), &counter).await;
+                let tool = if workers == 0 { counter.tool() } else { workers::tool() };
+                oracle::register(&node.client(), &tool).await;
             }
         }
+        let crew = if workers == 0 { None } else { Some(Crew::start(&nodes, workers).await) };
         let doors: Vec<Client> = nodes.iter().map(Killable::client).collect();
         let listener = Listener::start(doors.clone());
         let load = Load::start(doors, callers, &mut chance);
-        Self { nodes, counter, load, listener, watchers: Watchers::default(), chance, figures }
+        Self { nodes, counter, crew, load, listener, watchers: Watchers::default(), chance, figures }
     }
 
     /// Starts calls on a node that is about to be lost, and watches them from the next node.
@@ -154,7 +165,14 @@ impl Scene {
         self.figures.asked(&asked, settling.elapsed());
         let watched = self.watchers.finish().await;
         let streams = Streams { listener: Some(self.listener), watched };
-        let world = judge(&self.nodes[0].client(), asked, streams, &self.counter, &mut self.figures).await;
+        if self.crew.is_some() {
+            workers::queue_is_empty(&self.nodes[0].client()).await;
+        }
+        let noted = match self.crew {
+            Some(crew) => crew.finish(),
+            None => Noted { runs: self.counter.runs(), posted: Vec::new() },
+        };
+        let world = judge(&self.nodes[0].client(), asked, streams, noted, &mut self.figures).await;
         self.figures.print();
         world
     }
@@ -167,12 +185,18 @@ struct Streams {
     watched: Vec<oracle::Watched>,
 }
 
+/// The work of the tools' server or of the workers, by their own notes.
+struct Noted {
+    runs: Vec<Run>,
+    posted: Vec<oracle::Posted>,
+}
+
 /// Reads all stored calls and runs the oracle.
 async fn judge(
     client: &Client,
     asked: load::Observations,
     streams: Streams,
-    counter: &Counter,
+    noted: Noted,
     figures: &mut Figures,
 ) -> oracle::World {
     let world = oracle::World::read(client).await;
@@ -183,7 +207,8 @@ async fn judge(
     };
     figures.world(&world);
     let load::Observations { asked, odd, decided, .. } = asked;
-    let evidence = oracle::Evidence { asked, heard, watched, decided, runs: counter.runs(), world };
+    let Noted { runs, posted } = noted;
+    let evidence = oracle::Evidence { asked, heard, watched, decided, runs, posted, world };
     let mut violations = odd;
     violations.extend(evidence.violations());
     let count = violations.len();

@@ -15,7 +15,8 @@ mod sessions;
 
 const NEVER_MS: u64 = 600_000;
 
-fn never_poll(config: &mut Config) {
+/// Lets a node read what others have changed only when it is signalled.
+pub fn never_poll(config: &mut Config) {
     (config.node.poll_ms, config.node.heartbeat_ms, config.node.lease_ms) = (NEVER_MS, NEVER_MS, 6 * NEVER_MS);
 }
 

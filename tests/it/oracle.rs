@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::support::calls::with;
 use crate::support::counter::{Counter, Run};
 use crate::support::{Client, Event, eventually};
 
@@ -14,10 +15,12 @@ mod answers;
 mod approvals;
 mod history;
 mod negative;
+mod posted;
 mod runs;
 mod stats;
 mod stored_state;
 
+pub use posted::Posted;
 pub use stored_state::World;
 
 /// A tool that must not run twice.
@@ -45,8 +48,10 @@ pub struct Evidence {
     pub watched: Vec<Watched>,
     /// Decisions that approvers have sent, by call id.
     pub decided: BTreeMap<String, Vec<SentDecision>>,
-    /// Runs that the tools' server has counted.
+    /// Runs that the tools' server or the workers have counted.
     pub runs: Vec<Run>,
+    /// Results that workers have posted.
+    pub posted: Vec<Posted>,
     /// The stored state.
     pub world: World,
 }
@@ -105,6 +110,7 @@ impl Evidence {
         let mut note = |violation: String| found.push(violation);
         answers::check(self, &mut note);
         runs::check(self, &mut note);
+        posted::check(self, &mut note);
         approvals::check(self, &mut note);
         found.extend(self.violations_of_subscribers());
         found
@@ -120,8 +126,8 @@ impl Evidence {
     }
 }
 
-/// Registers the three tools that `counter` counts.
-pub async fn register(client: &Client, counter: &Counter) {
+/// Registers the three tools whose runs are counted. `more` are their executor and further fields.
+pub async fn register(client: &Client, more: &Value) {
     let retry = json!({"max_attempts": ATTEMPTS, "initial_backoff_ms": 20, "max_backoff_ms": 100});
     for (name, annotations, retry) in [
         (ONCE, json!({}), json!({})),
@@ -132,11 +138,10 @@ pub async fn register(client: &Client, counter: &Counter) {
             "name": name, "description": "Counts its runs.", "annotations": annotations, "retry": retry,
             "input_schema": {
                 "type": "object", "required": ["route"],
-                "properties": {"route": {"enum": ["now", "slowly", "long", "gate", "flaky"]}},
+                "properties": {"route": {"enum": ["now", "slowly", "long", "gate", "flaky", "hold"]}},
             },
-            "executor": {"type": "http", "url": counter.url()},
         });
-        client.register(definition).await;
+        client.register(with(definition, more.clone())).await;
     }
 }
 
@@ -144,9 +149,9 @@ pub async fn register(client: &Client, counter: &Counter) {
 pub async fn register_gated(nodes: &[Client], counter: &Counter) {
     let definition = json!({
         "name": GATED, "description": "Counts its runs.", "input_schema": {"type": "object", "required": ["route"]},
-        "executor": {"type": "http", "url": counter.url()}, "approval": {"expires_ms": GATED_EXPIRES_MS},
+        "approval": {"expires_ms": GATED_EXPIRES_MS},
     });
-    nodes[0].register(definition).await;
+    nodes[0].register(with(definition, counter.tool())).await;
     for node in nodes {
         let path = format!("/tools/{GATED}");
         eventually("the tool", || async { (node.get(&path).await.status == 200).then_some(()) }).await;

@@ -11,6 +11,7 @@ pub mod fixture;
 pub mod http_tool;
 pub mod instances;
 pub mod killable;
+pub mod network;
 pub mod node;
 pub mod pg_proxy;
 pub mod postgres;
@@ -22,6 +23,7 @@ pub mod service;
 pub mod shapes;
 pub mod sse;
 pub mod stall;
+pub mod tcp_proxy;
 
 pub use app::App;
 pub use client::{Client, Response};

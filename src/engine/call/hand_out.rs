@@ -101,14 +101,14 @@ impl<'a> HandOut<'a> {
     pub async fn rejoin(&self, job: &mut Ongoing, entry: &Entry, spec: &WorkerSpec) -> Result<Claimed, RunExit> {
         job.handle.outside.open();
         job.register(self.waiter.live);
-        if job.handle.outside.has_posted() {
-            return Ok(Claimed::Known);
-        }
         let call = job.call.id;
         let row = self.retried(job, || self.stores.offer_of(call)).await?;
         let next = job.call.attempts + 1;
         match row {
+            // A lost node may have offered the next attempt without recording its start.
+            Some(StoredOffer { attempt, state: OfferState::Answered, .. }) if attempt >= next => Ok(Claimed::New),
             Some(StoredOffer { state: OfferState::Answered, .. }) => Ok(Claimed::Known),
+            _ if job.handle.outside.has_posted() => Ok(Claimed::Known),
             Some(StoredOffer { attempt, state: OfferState::Claimed { since, .. }, .. }) if attempt < next => {
                 job.runs_since_ms = u64::try_from(since.as_millis()).ok();
                 // The row belongs to this node from now on.
@@ -157,7 +157,8 @@ impl<'a> HandOut<'a> {
         }
     }
 
-    /// Offers an attempt and waits until a worker has it. A result that a worker has posted before an interruption counts.
+    /// Offers an attempt and waits until a worker has it. An attempt that a worker has claimed before an interruption counts,
+    /// although this node may not have noticed the claim.
     async fn offer_and_wait(
         &self,
         job: &mut Ongoing,
@@ -167,7 +168,7 @@ impl<'a> HandOut<'a> {
     ) -> Result<(), RunExit> {
         match self.wait_for_worker(job, entry, spec, attempt).await {
             Err(RunExit::Settle(outcome)) => loop {
-                match self.stores.withdraw_unanswered(job.call.id, self.node).await {
+                match self.stores.withdraw_unclaimed(job.call.id, self.node).await {
                     Ok(true) => return Err(RunExit::Settle(outcome)),
                     Ok(false) => return Ok(()),
                     Err(error) => tracing::debug!(id = %job.call.id, %error, "cannot take back an offer"),

@@ -9,11 +9,12 @@ use uuid::Uuid;
 use super::execute::check_output;
 use super::interrupt::{Race, Shutdown};
 use super::state::{Ongoing, RunExit, StartMode};
-use crate::domain::{Failure, IdGenerator, Outcome, Phase, ToolOutput, convert};
+use crate::domain::{Failure, IdGenerator, Moment, Outcome, Phase, Status, ToolOutput, convert};
 use crate::engine::control_message::{ControlMessage, WireOutput};
 use crate::engine::live::accepts_posted_result;
 use crate::executor::images;
 use crate::registry::Entry;
+use crate::store::workers::OfferState;
 use crate::store::{StoreError, Stores};
 
 /// Interval between retries while the database is unavailable.
@@ -56,6 +57,26 @@ impl LastResult<'_> {
         job.call.set_posted_result();
         let outcome = job.inputs.without_secrets(convert::outcome_of(&entry.name, posted));
         RunExit::Settle(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
+    }
+
+    /// Records the start of a call that ends before this node has offered it, if a lost node has offered it and a worker
+    /// has had it. Returns `true` in this case.
+    pub async fn notice_claim(&self, job: &mut Ongoing, now: Moment) -> bool {
+        if job.call.status != Status::Wait || !job.recorder.has_announced() {
+            return false;
+        }
+        loop {
+            match self.stores.take_over_offer(job.call.id, self.node).await {
+                Ok(offer) => {
+                    let had_worker = offer.is_some_and(|offer| offer.state != OfferState::Waiting);
+                    return had_worker && job.call.start(now).is_ok();
+                }
+                Err(error) => tracing::debug!(id = %job.call.id, %error, "cannot look up an offer"),
+            }
+            if Race::against_stop(self.shutdown).run(tokio::time::sleep(RETRY_INTERVAL)).await.is_err() {
+                return false;
+            }
+        }
     }
 
     /// Returns the stored result, if any. Retries while the database is unavailable. Returns `None` if the service

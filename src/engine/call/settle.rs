@@ -32,9 +32,16 @@ impl Settler<'_> {
     pub async fn settle(&self, executed: Executed, span: &mut Span) -> Recorded {
         let Executed { mut job, entry, end } = executed;
         let is_for_workers = entry.as_ref().is_some_and(|entry| entry.definition.worker().is_some());
+        let had_worker = match &end {
+            // Boxed because few calls wait for a worker.
+            RunExit::Settle(_) if is_for_workers => {
+                Box::pin(self.last_result.notice_claim(&mut job, self.clock.moment())).await
+            }
+            _ => false,
+        };
         let end = match (end, entry) {
             // Boxed because few calls can have a posted result.
-            (RunExit::Settle(outcome), Some(entry)) if job.may_have_result() => {
+            (RunExit::Settle(outcome), Some(entry)) if had_worker || job.may_have_result() => {
                 Box::pin(self.last_result.find(&mut job, &entry, outcome)).await
             }
             (end, _) => end,

@@ -83,6 +83,8 @@ struct Waiting {
 struct State {
     groups: HashMap<Group, Waiting>,
     next_id: u64,
+    /// Whether claims no longer wait.
+    is_draining: bool,
 }
 
 /// The waiting claims of this node.
@@ -147,6 +149,7 @@ impl Claims {
     /// read for it yet.
     fn leave(&self, group: &Group, id: u64, is_forced: bool) -> bool {
         let mut state = self.state();
+        state.is_draining |= is_forced;
         let Some(waiting) = state.groups.get_mut(group) else { return false };
         let Some(place) = waiting.claims.iter().position(|claim| claim.id == id) else { return false };
         if waiting.may_have_calls && !is_forced {
@@ -189,13 +192,15 @@ impl Claims {
         batches
     }
 
-    /// Returns claims that got no call. Claims whose time is over are answered.
+    /// Returns claims that got no call. Claims whose time is over are answered, and all claims during a drain.
     pub(super) fn put_back(&self, batch: Batch, may_have_calls: bool) {
         let Batch { group, allowed, claims } = batch;
-        let now = Instant::now();
-        let (over, left): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.until <= now);
-        over.into_iter().for_each(|claim| drop(claim.answer.send(Ok(Vec::new()))));
         let mut state = self.state();
+        // A claim that has left meanwhile waits for this answer only, so both look at the time under the lock.
+        let now = Instant::now();
+        let is_over = |claim: &WaitingClaim| claim.until <= now || state.is_draining;
+        let (over, left): (Vec<_>, Vec<_>) = claims.into_iter().partition(is_over);
+        over.into_iter().for_each(|claim| drop(claim.answer.send(Ok(Vec::new()))));
         let new = || Waiting { allowed, claims: VecDeque::new(), may_have_calls: false, used_at: now };
         let waiting = state.groups.entry(group).or_insert_with(new);
         left.into_iter().rev().for_each(|claim| waiting.claims.push_front(claim));
@@ -276,5 +281,21 @@ mod tests {
         drain.cancel();
         assert!(claims.claim(scope(), request("a", 60_000), &drain).await.unwrap().is_empty());
         assert!(claims.take().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_ends_claims_whose_queue_is_being_read() {
+        let (claims, drain) = (Arc::new(Claims::default()), CancellationToken::new());
+        let waiting = {
+            let (claims, drain) = (claims.clone(), drain.clone());
+            tokio::spawn(async move { claims.claim(scope(), request("a", 60_000), &drain).await })
+        };
+        claims.kicked().await;
+        let batch = claims.take().pop().unwrap();
+        drain.cancel();
+        tokio::task::yield_now().await;
+        claims.put_back(batch, false);
+        let answer = tokio::time::timeout(Duration::from_secs(1), waiting).await.expect("it does not wait on");
+        assert!(answer.unwrap().unwrap().is_empty());
     }
 }

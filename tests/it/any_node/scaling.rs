@@ -225,7 +225,7 @@ impl Callers {
 async fn nodes_join_and_leave_under_load_without_an_error() {
     let mut chance = Seeded::new(SEED);
     let (mut fleet, counter) = (Fleet::of_one().await, Counter::start());
-    oracle::register(&fleet.nodes[0].client(), &counter).await;
+    oracle::register(&fleet.nodes[0].client(), &counter.tool()).await;
     let (total, expected) = watch::channel(usize::MAX);
     let subscribers = (0..SUBSCRIBERS).map(|_| {
         let mut subscriber = Subscriber::new(&fleet.nginx.client(), "/events", EVENTS, chance.fork());

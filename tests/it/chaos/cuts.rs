@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::{CALLERS, Scene, times};
+use crate::support::network::{Network, NetworkState};
 use crate::support::pg_proxy::PgProxy;
-use crate::support::pg_proxy::network::{Network, NetworkState};
 use crate::support::{Backend, Database};
 
 const NODES: usize = 3;

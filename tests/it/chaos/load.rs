@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -13,6 +14,7 @@ use super::approvers;
 use super::client::{Ask, Notes};
 use crate::oracle::{KeyHistory, SentDecision};
 use crate::support::Client;
+use crate::support::calls::has_ended;
 use crate::support::seeded::Seeded;
 
 /// Maximum time for the number of requests that a test waits for.
@@ -82,6 +84,13 @@ impl Load {
         let shared = self.shared.clone();
         let work = async move { ask.until_over(&shared.doors, turn, &shared.notes).await };
         self.tasks.push(AbortOnDropHandle::new(tokio::spawn(work)));
+    }
+
+    /// Returns the call of a request once its end is known.
+    pub fn end_of(&self, key: &str) -> Option<Value> {
+        let asked = self.shared.notes.asked.lock().unwrap();
+        let calls = asked.get(key)?.sights.iter().map(|sight| &sight.call);
+        calls.rev().find(|call| has_ended(call)).cloned()
     }
 
     /// Waits until the given number of further requests have finished.

@@ -8,7 +8,9 @@ use toolpost::telemetry::metrics::catalog::CATALOG;
 use super::{assert_known, assert_settings, at, drain_s, text, yaml};
 use crate::support::fixture::project_file;
 
-const FILES: [&str; 4] = ["toolpost", "autoscaler", "secret", "first-key"];
+const FILES: [&str; 5] = ["toolpost", "autoscaler", "secret", "first-key", "workers"];
+/// The version of objects that are not part of Kubernetes itself, so that its schemas do not describe them.
+const KEDA: &str = "keda.sh/v1alpha1";
 
 fn objects() -> Vec<Value> {
     FILES.iter().flat_map(|file| yaml(&format!("deploy/kubernetes/{file}.yaml"))).collect()
@@ -36,9 +38,19 @@ fn every_object_says_what_it_is() {
     }
     let mut kinds: Vec<&str> = objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
     kinds.sort_unstable();
-    let expected =
-        ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Job", "PodDisruptionBudget", "Secret", "Service"];
+    let expected = [
+        "ConfigMap",
+        "Deployment",
+        "HorizontalPodAutoscaler",
+        "Job",
+        "PodDisruptionBudget",
+        "ScaledObject",
+        "Secret",
+        "Service",
+    ];
     assert_eq!(kinds, expected);
+    let foreign: Vec<&Value> = objects.iter().filter(|object| object["apiVersion"] == KEDA).collect();
+    assert_eq!(foreign.len(), 1);
 }
 
 /// Validates the manifests against the JSON Schemas of Kubernetes, without unknown fields.
@@ -48,11 +60,13 @@ async fn every_object_is_one_of_kubernetes() {
     let program = project_file("tests/clients/python/.venv/bin/kubernetes-validate");
     let mut command = Command::new(&program);
     command.args(["--strict", "--kubernetes-version", "1.30"]);
-    command.args(FILES.map(|file| project_file(&format!("deploy/kubernetes/{file}.yaml"))));
+    let own: Vec<Value> = objects().into_iter().filter(|object| object["apiVersion"] != KEDA).collect();
+    let files = FILES.iter().filter(|file| yaml(&format!("deploy/kubernetes/{file}.yaml"))[0]["apiVersion"] != KEDA);
+    command.args(files.map(|file| project_file(&format!("deploy/kubernetes/{file}.yaml"))));
     let output = command.output().await.unwrap_or_else(|error| panic!("{}: {error}; {HINT}", program.display()));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}");
-    assert_eq!(printed.matches(" passed for resource ").count(), objects().len(), "{printed}");
+    assert_eq!(printed.matches(" passed for resource ").count(), own.len(), "{printed}");
 }
 
 #[test]
@@ -63,6 +77,43 @@ fn autoscaler_follows_the_queue() {
     assert!(CATALOG.iter().any(|known| known.name == metric), "the service has no such metric");
     let document = text("deploy/kubernetes/autoscaler.yaml");
     assert!(document.contains(&format!("seriesQuery: '{metric}{{")), "the adapter serves another metric");
+}
+
+/// Checks the fields of the `ScaledObject` by the documentation of KEDA, whose schema is not one of Kubernetes.
+#[test]
+fn workers_are_scaled_by_their_queue() {
+    let scaled = object("ScaledObject");
+    let members = |value: &Value| {
+        let mut names: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
+        names.sort();
+        names
+    };
+    assert_eq!(at(&scaled, "/apiVersion"), KEDA);
+    assert_eq!(members(&scaled), ["apiVersion", "kind", "metadata", "spec"]);
+    let spec = ["cooldownPeriod", "maxReplicaCount", "minReplicaCount", "scaleTargetRef", "triggers"];
+    assert_eq!(members(at(&scaled, "/spec")), spec);
+    assert_eq!(members(at(&scaled, "/spec/scaleTargetRef")), ["name"]);
+    let count = |pointer: &str| at(&scaled, pointer).as_u64().unwrap();
+    assert!(
+        count("/spec/minReplicaCount") == 0 && count("/spec/maxReplicaCount") > 1 && count("/spec/cooldownPeriod") > 0
+    );
+    assert_eq!(at(&scaled, "/spec/triggers").as_array().unwrap().len(), 1);
+    assert_eq!(members(at(&scaled, "/spec/triggers/0")), ["metadata", "type"]);
+    assert_eq!(at(&scaled, "/spec/triggers/0/type"), "prometheus");
+    let metadata = at(&scaled, "/spec/triggers/0/metadata");
+    assert_eq!(members(metadata), ["activationThreshold", "query", "serverAddress", "threshold"]);
+    // KEDA reads the numbers of a trigger from strings.
+    for number in ["threshold", "activationThreshold"] {
+        metadata[number].as_str().unwrap().parse::<f64>().unwrap();
+    }
+    let query = metadata["query"].as_str().unwrap();
+    let metrics: Vec<&str> = query.split("toolpost_").skip(1).map(|rest| rest.split('{').next().unwrap()).collect();
+    assert_eq!(metrics, ["worker_queue_waiting", "worker_queue_running"]);
+    for metric in metrics {
+        let known = CATALOG.iter().find(|known| known.name == format!("toolpost_{metric}"));
+        let known = known.unwrap_or_else(|| panic!("the service has no metric {metric}"));
+        assert!(known.labels.contains(&"queue"), "{metric} has no such label");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AGAIN, Evidence, GATED, KeyHistory, ONCE, READ, Reply, SentDecision, Sight, Watched};
+use super::{AGAIN, Evidence, GATED, KeyHistory, ONCE, Posted, READ, Reply, SentDecision, Sight, Watched};
 use crate::support::Event;
 use crate::support::counter::Run;
 
@@ -203,6 +203,20 @@ fn what_was_read_live_is_what_is_read_back() {
     assert!(watched(|events| events[3].data["phase"] = json!("done")).contains("`phase` of an event"));
     let stranger = found(|e| e.watched.push(Watched { id: "other".into(), events: Vec::new() }));
     assert!(stranger.contains("is not stored"), "{stranger}");
+}
+
+#[test]
+fn posted_results_are_held_against_the_store() {
+    let counted = Posted { number: 1, id: "id0".into(), status: 200, is_ignored: false, is_first: true };
+    let late = Posted { number: 7, is_ignored: true, ..counted.clone() };
+    let repeated = Posted { is_ignored: true, is_first: false, ..counted.clone() };
+    let posted = |posted: &[&Posted]| found(|e| e.posted.extend(posted.iter().copied().cloned()));
+    assert_eq!(posted(&[&counted, &late]), "");
+    assert_eq!(posted(&[&repeated]), "", "the first response was lost");
+    assert!(posted(&[&Posted { id: "other".into(), ..counted.clone() }]).contains("of no call that is stored"));
+    assert!(posted(&[&Posted { status: 409, ..counted.clone() }]).contains("unexpected response"));
+    assert!(posted(&[&Posted { number: 7, ..counted.clone() }]).contains("acknowledged, but is not the stored one"));
+    assert!(posted(&[&Posted { is_ignored: true, ..counted }]).contains("ignored, but is the stored one"));
 }
 
 #[test]

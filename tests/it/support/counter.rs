@@ -84,9 +84,9 @@ impl Counter {
         Self { address, shared, folder }
     }
 
-    /// Returns the URL for the tools; `{route}` is an argument.
-    pub fn url(&self) -> String {
-        format!("http://{}/{{route}}", self.address)
+    /// Returns the executor of the tools, as a part of a definition; `{route}` is an argument.
+    pub fn tool(&self) -> Value {
+        json!({"executor": {"type": "http", "url": format!("http://{}/{{route}}", self.address)}})
     }
 
     /// Opens `/gate` for current and later requests.

@@ -63,6 +63,10 @@ impl Killable {
         format!("http://{}", self.address)
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub fn client(&self) -> Client {
         Client::new(&self.url())
     }

@@ -10,10 +10,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
 pub mod loss;
-pub mod network;
+pub mod statements;
 
+use super::network::Network;
 use loss::Loss;
-use network::Network;
+use statements::Statements;
 
 /// A proxy that listens on a Unix socket in its own folder and forwards everything.
 pub struct PgProxy {
@@ -63,7 +64,16 @@ impl PgProxy {
     pub fn over(url: &str, network: &Network) -> Self {
         let network = network.clone();
         Self::between(url, move |client, server| {
-            let (there, back) = network.pass(client, server);
+            let (there, back) = network.pass(client.into_split(), server.into_split());
+            Pipe { there: tokio::spawn(there), back: tokio::spawn(back) }
+        })
+    }
+
+    /// Creates a proxy that records the statements of the service.
+    pub fn recording(url: &str, statements: &Arc<Statements>) -> Self {
+        let statements = statements.clone();
+        Self::between(url, move |client, server| {
+            let (there, back) = statements::pass(client, server, statements.clone());
             Pipe { there: tokio::spawn(there), back: tokio::spawn(back) }
         })
     }

@@ -1,6 +1,8 @@
 //! Services that die or stop while workers have calls.
 
 use serde_json::{Value, json};
+#[cfg(feature = "fault-points")]
+use sqlx::{Connection, PgConnection};
 
 use super::{answer, brief, brief_idempotent, called, claim_one, claim_with, finish, finish_in_time, heartbeat, tool};
 use crate::support::calls::{assert_counts, id_of};
@@ -168,3 +170,54 @@ on_both_databases!(
         }
     }
 );
+
+/// Starts two nodes on one PostgreSQL with the tool `t`. The first one dies when it passes this fault point.
+#[cfg(feature = "fault-points")]
+async fn one_that_dies_at(fault: &str, more: Value) -> (Node, Node) {
+    let database = Database::fresh(Backend::Postgres).await;
+    let other = Node::on(database.clone(), &[]).await;
+    tool(&other, more).await;
+    let one = Node::on(database, &[("TOOLPOST_FAULT", fault)]).await;
+    (one, other)
+}
+
+#[cfg(feature = "fault-points")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_counts_that_was_posted_before_its_call_was_cancelled_and_adopted() {
+    // The first node dies when it has noticed the claim.
+    let (mut one, other) = one_that_dies_at("BeforeAccept:2", json!({})).await;
+    let id = called(&one, json!({})).await;
+    let call = claim_one(&other, "w").await;
+    assert_eq!(one.end().await.code, None);
+    // The response comes when the call has ended.
+    let posting = {
+        let (client, call) = ((*other).clone(), call.clone());
+        tokio::spawn(async move { answer(&client, &call, &json!("kept")).await })
+    };
+    eventually("the result on disk", async || {
+        let mut database = PgConnection::connect(other.database_url()).await.unwrap();
+        let row = sqlx::query_scalar::<_, i16>("SELECT state FROM worker_calls").fetch_optional(&mut database).await;
+        row.unwrap().is_none_or(|state| state == 2).then_some(())
+    })
+    .await;
+    other.post_empty(&format!("/tool-calls/{id}/cancel")).await;
+    let ended = other.ended(&id).await;
+    assert_eq!((succeeded(&ended), &ended["attempts"]), ("kept", &json!(1)));
+    assert!(ended["started_at"].is_string(), "{ended:#}");
+    assert!(!posting.await.unwrap(), "it was not ignored");
+}
+
+#[cfg(feature = "fault-points")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_counts_whose_start_a_lost_node_has_not_recorded() {
+    // The first node dies when it has noticed the second claim.
+    let (mut one, other) = one_that_dies_at("BeforeAccept:3", brief_idempotent()).await;
+    let id = called(&one, json!({})).await;
+    claim_one(&other, "frozen").await;
+    let second = claim_one(&other, "w").await;
+    assert_eq!(second["attempt"], 2);
+    assert_eq!(one.end().await.code, None);
+    let attempt = finish_in_time(&other, "w", second, &json!("new")).await;
+    let ended = other.ended(&id).await;
+    assert_eq!((succeeded(&ended), &ended["attempts"]), ("new", &json!(attempt)));
+}

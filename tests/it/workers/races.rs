@@ -1,13 +1,16 @@
 //! Many workers at once: each call is given to one of them.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use serde_json::{Value, json};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Connection, Executor, PgConnection, SqliteConnection};
 
 use super::{answer, called, claim_one, claim_with, finish, service};
-use crate::support::Backend;
 use crate::support::calls::assert_counts;
-use crate::support::shapes::succeeded;
+use crate::support::shapes::{failed, succeeded};
+use crate::support::{App, Backend, eventually};
 
 on_both_databases!(
     async fn exactly_one_worker_gets_each_call(backend: Backend) {
@@ -100,5 +103,38 @@ on_both_databases!(
             let ended = app.ended(&id).await;
             assert_eq!(ended["status"], if ignored { "ERROR" } else { "SUCCESS" }, "{ended:#}");
         }
+    }
+);
+
+/// Gives the only offered call to a worker as another node does, whose signal is lost.
+async fn claim_without_a_signal(app: &App) {
+    const SQL: &str = "UPDATE worker_calls SET state = 1, worker = 'w', claimed_at = offered_at, \
+        lease_until = offered_at + 600000";
+    let url = app.database_url();
+    let changed = if url.starts_with("sqlite:") {
+        let options = SqliteConnectOptions::from_str(&url).unwrap();
+        SqliteConnection::connect_with(&options).await.unwrap().execute(SQL).await.unwrap().rows_affected()
+    } else {
+        PgConnection::connect(&url).await.unwrap().execute(SQL).await.unwrap().rows_affected()
+    };
+    assert_eq!(changed, 1);
+}
+
+on_both_databases!(
+    async fn a_call_that_a_worker_had_when_it_was_cancelled_counts_as_run(backend: Backend) {
+        let app = service(backend, json!({})).await;
+        let id = called(&app, json!({})).await;
+        eventually("the offer", async || {
+            let queues = app.get("/workers").await.ok()["queues"].clone();
+            (queues[0]["waiting"] == 1).then_some(())
+        })
+        .await;
+        claim_without_a_signal(&app).await;
+        app.cancel(&id).await;
+        let ended = app.ended(&id).await;
+        failed(&ended, "CANCELLED");
+        assert!(ended["started_at"].is_string(), "{ended:#}");
+        assert_eq!(ended["attempts"], 1);
+        assert_counts(&app.stats("t").await, json!({"execution_count": 1, "failure_count": 1, "rejected_count": 0}));
     }
 );

@@ -162,7 +162,7 @@ async fn cut_at_once(fate: &mut watch::Receiver<Fate>) {
 
 /// A parser that recognizes commits among the messages of a client.
 #[derive(Default)]
-struct Reader {
+pub(super) struct Reader {
     is_open: bool,
     /// For each prepared statement by name, `true` if it writes.
     statements: HashMap<Vec<u8>, bool>,
@@ -171,7 +171,7 @@ struct Reader {
 
 impl Reader {
     /// Returns the next complete message.
-    fn take(&mut self, unread: &mut Vec<u8>) -> Option<Vec<u8>> {
+    pub(super) fn take(&mut self, unread: &mut Vec<u8>) -> Option<Vec<u8>> {
         let at = usize::from(self.is_open);
         let length = u32::from_be_bytes(unread.get(at..at + 4)?.try_into().ok()?) as usize;
         if unread.len() < at + length {

@@ -1,11 +1,9 @@
-//! A network between a service and PostgreSQL that a test interrupts and repairs.
+//! A network that a test interrupts and repairs: between a service and PostgreSQL, or between a client and a service.
 
 use std::io;
 use std::sync::Arc;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
 /// Size of the buffer of each direction, in bytes.
@@ -22,7 +20,7 @@ pub enum NetworkState {
     /// Connections stay open, but nothing passes, and nothing answers new connections. Everything that was sent
     /// meanwhile arrives after the repair, as TCP sends it again.
     Silent,
-    /// The service's side of all connections is closed, of new ones immediately. The server notices it after the repair.
+    /// The client's side of all connections is closed, of new ones immediately. The server notices it after the repair.
     Broken,
 }
 
@@ -35,13 +33,16 @@ impl Network {
         self.0.send_replace(state);
     }
 
-    /// Returns the tasks for the two directions of one connection.
-    pub fn pass(
+    /// Returns the tasks for the two directions of one connection, whose sides are given as their owned halves.
+    pub fn pass<R, W>(
         &self,
-        client: UnixStream,
-        server: UnixStream,
-    ) -> (impl Future<Output = ()> + use<>, impl Future<Output = ()> + use<>) {
-        let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+        (from_client, to_client): (R, W),
+        (from_server, to_server): (R, W),
+    ) -> (impl Future<Output = ()> + use<R, W>, impl Future<Output = ()> + use<R, W>)
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
         let (there, back) = (self.0.subscribe(), self.0.subscribe());
         let there = async move {
             let open = one_way(from_client, to_server, there.clone()).await;
@@ -56,11 +57,11 @@ impl Network {
 
 /// Forwards bytes until the stream ends or the network breaks. Returns the other side, which is still open in the second
 /// case.
-async fn one_way(
-    from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    network: watch::Receiver<NetworkState>,
-) -> OwnedWriteHalf {
+async fn one_way<R, W>(from: R, mut to: W, network: watch::Receiver<NetworkState>) -> W
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
     let broken = reached(network.clone(), |state| state == NetworkState::Broken);
     tokio::select! {
         biased;
@@ -71,11 +72,11 @@ async fn one_way(
     to
 }
 
-async fn forward(
-    mut from: OwnedReadHalf,
-    to: &mut OwnedWriteHalf,
-    network: watch::Receiver<NetworkState>,
-) -> io::Result<()> {
+async fn forward<R, W>(mut from: R, to: &mut W, network: watch::Receiver<NetworkState>) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
     let mut buffer = vec![0; BUFFER];
     loop {
         let read = from.read(&mut buffer).await?;
