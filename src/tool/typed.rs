@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{panic_message, read};
-use super::{CallData, DefinitionBuilder, IntoToolOutput, InvalidArgument, Run, Tool, ToolError};
+use super::{CallData, DefinitionBuilder, IntoToolOutput, InvalidArgument, Run, Tool, ToolError, ToolRun};
 use crate::domain::{Failure, ToolDefinition, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation};
 
@@ -84,7 +84,10 @@ impl BuiltinTool {
         };
         let name = self.definition.name.clone();
         let call = CallData { call_id: "try_out".into(), name, arguments, context, ..CallData::default() };
-        self.run(call, CancellationToken::new()).output.await
+        let ToolRun { output, reports } = self.run(call, CancellationToken::new());
+        // Without a receiver, a tool that emits much does not wait.
+        drop(reports);
+        output.await
     }
 }
 

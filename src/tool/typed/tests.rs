@@ -3,13 +3,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use super::*;
 use crate::domain::call::{Progress, StatusUpdate};
 use crate::domain::event::Emission;
 use crate::domain::{Code, ContentBlock};
 use crate::executor::ResultSlot;
-use crate::executor::emitter::{Report, ReportReceiver};
+use crate::executor::emitter::{self, Report, ReportReceiver};
 use crate::tool::{Json, NoArgs, object};
 
 /// Creates an invocation of a tool called `t`, and the receiver of its reports.
