@@ -149,7 +149,7 @@ mod tests {
         let lines = lines(&board, (80, 5), start.plus_millis(1_250));
         let shown = text(&lines);
         assert_eq!(shown[0], "http://h/p  1 running  0 waiting  0 succeeded  0 failed  ");
-        assert_eq!(shown[2].trim_end(), format!("DOING     {:<24}  ███░░░░░░░  30%       1.2 s  reads", "wait"));
+        assert_eq!(shown[2].trim_end(), format!("DOING     {:<24}  ███░░░░░░░  30%     1.2 s  reads", "wait"));
         assert_eq!((lines[2][0].0, lines.len(), shown[4].as_str()), (Tint::Running, 5, "q quits"));
     }
 
