@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 pub mod builtin;
+pub mod call_data;
 pub mod definition;
 pub mod error;
 pub mod factory;
@@ -20,12 +21,13 @@ pub mod workspace;
 
 pub use crate::executor::InstanceScope;
 pub use crate::executor::emitter::Report;
+pub use call_data::{CallData, Reports, ToolRun};
 pub use definition::DefinitionBuilder;
 pub use error::{InvalidArgument, ToolError};
 pub use factory::ToolFactory;
 pub use output::{IntoToolOutput, Json};
 pub use run::{Run, object};
-pub use set::{CallData, Reports, ToolRun, ToolSet};
+pub use set::ToolSet;
 pub use typed::{BuiltinTool, Validate, async_tool_fn, blocking_tool_fn, tool_fn};
 
 /// A tool with typed arguments.

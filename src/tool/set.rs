@@ -1,146 +1,13 @@
 //! [`ToolSet`]: tools that run calls outside of a service, as in a worker program.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use super::{BuiltinTool, Report};
-use crate::domain::limits::Bounds;
-use crate::domain::{Agent, Failure, Naming, Tenant, ToolDefinition, ToolOutput};
-use crate::executor::emitter::{self, Emitter, ReportReceiver};
-use crate::executor::instances::{CallInstanceGuard, Instances};
-use crate::executor::{BoxFuture, Invocation, ResultSlot};
-
-/// The data of one call: what a tool reads of it through its [`Run`](super::Run).
-#[derive(Clone)]
-pub struct CallData {
-    /// The id that the service gave the call.
-    pub id: Uuid,
-    /// The id that the caller gave the call.
-    pub call_id: String,
-    /// The name of the tool.
-    pub name: String,
-    /// The validated arguments, as a JSON object.
-    pub arguments: Value,
-    /// The context objects that the tool lists.
-    pub context: Map<String, Value>,
-    /// The agent on whose behalf the call is made.
-    pub agent: Option<Agent>,
-    /// The session of the call.
-    pub session: Option<String>,
-    /// The number of the attempt, from 1.
-    pub attempt: u32,
-    /// Maximum duration of the run, in milliseconds. The tool can read it; the caller of [`ToolSet::run`] enforces it.
-    pub timeout_ms: u64,
-}
-
-impl Default for CallData {
-    fn default() -> Self {
-        Self {
-            id: Uuid::nil(),
-            call_id: String::new(),
-            name: String::new(),
-            arguments: Value::Object(Map::new()),
-            context: Map::new(),
-            agent: None,
-            session: None,
-            attempt: 1,
-            timeout_ms: u64::MAX,
-        }
-    }
-}
-
-impl fmt::Debug for CallData {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, name, attempt, .. } = self;
-        formatter.debug_struct("CallData").field("id", id).field("name", name).field("attempt", attempt).finish()
-    }
-}
-
-impl CallData {
-    fn invocation(self, emitter: Emitter, cancel: CancellationToken) -> Invocation {
-        Invocation {
-            id: self.id,
-            tenant: Tenant::default(),
-            allowed: None,
-            call_id: self.call_id.into(),
-            name: self.name.into(),
-            naming: Naming::default(),
-            arguments: Arc::new(self.arguments),
-            context: Arc::new(self.context),
-            agent: self.agent.map(Arc::new),
-            redaction: None,
-            session: self.session.map(Arc::from),
-            session_snapshot: None,
-            attempt: self.attempt,
-            idle_timeout_ms: None,
-            elapsed_ms: 0,
-            awaits_external: false,
-            result_slot: ResultSlot::default(),
-            output: Bounds::default(),
-            timeout_ms: self.timeout_ms,
-            traceparent: None,
-            emitter,
-            cancel,
-        }
-    }
-}
-
-/// A started run of a tool.
-pub struct ToolRun {
-    /// The work, which begins when it is polled. Dropping it stops the run.
-    pub output: BoxFuture<Result<ToolOutput, Failure>>,
-    /// The reports of the run.
-    pub reports: Reports,
-}
-
-impl fmt::Debug for ToolRun {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ToolRun").finish_non_exhaustive()
-    }
-}
-
-/// The reports of one run, in order.
-///
-/// Status updates that were not received yet are merged, so the newest wins. A tool that emits more than 4 MiB waits
-/// until its emissions are received. Dropping the receiver discards further reports.
-#[derive(Debug)]
-pub struct Reports(ReportReceiver);
-
-impl Reports {
-    /// Waits for the next report; never returns once the tool stops reporting. An empty [`Report::Status`] says that the
-    /// tool is still running.
-    ///
-    /// # Cancel safety
-    /// No report is lost if the future is dropped.
-    pub async fn next(&mut self) -> Report {
-        self.0.next().await
-    }
-
-    /// Returns the next report; `None` if none waits.
-    pub fn try_next(&mut self) -> Option<Report> {
-        self.0.take()
-    }
-}
-
-impl BuiltinTool {
-    /// Starts a run that no service accompanies: the schema is not checked and no timeout applies. `cancel` is what
-    /// [`Run::is_cancelled`](super::Run::is_cancelled) reads.
-    pub(super) fn run(&self, call: CallData, cancel: CancellationToken) -> ToolRun {
-        let (emitter, reports) = emitter::forwarding_channel();
-        let instance = self.executor.pool().map(|pool| CallInstanceGuard { pool, call: call.id });
-        let work = self.executor.execute(call.invocation(emitter, cancel));
-        let output = Box::pin(async move {
-            let _released_at_the_end = instance;
-            work.await
-        });
-        ToolRun { output, reports: Reports(reports) }
-    }
-}
+use super::call_data::start;
+use super::{BuiltinTool, CallData, ToolRun};
+use crate::domain::ToolDefinition;
+use crate::executor::instances::Instances;
 
 /// Tools that run calls without a service, for programs that receive calls from one, such as workers.
 ///
@@ -197,7 +64,7 @@ impl ToolSet {
     #[must_use]
     pub fn run(&self, call: CallData, cancel: CancellationToken) -> Option<ToolRun> {
         let tool = self.tools.iter().find(|tool| tool.definition.name == call.name)?;
-        Some(tool.run(call, cancel))
+        Some(start(&*tool.executor, call, cancel))
     }
 
     /// Releases the instances of sessions that were idle for this time.
@@ -213,11 +80,15 @@ impl ToolSet {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
+    use uuid::Uuid;
 
     use super::*;
+    use crate::domain::{Failure, ToolOutput};
+    use crate::tool::Report;
     use crate::tool::{InstanceScope, NoArgs, Run, Tool, ToolError, ToolFactory, async_tool_fn};
 
     fn call(name: &str, session: &str) -> CallData {

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use super::call_data::start;
 use super::error::{panic_message, read};
 use super::{CallData, DefinitionBuilder, IntoToolOutput, InvalidArgument, Run, Tool, ToolError, ToolRun};
 use crate::domain::{Failure, ToolDefinition, ToolOutput};
@@ -84,7 +85,7 @@ impl BuiltinTool {
         };
         let name = self.definition.name.clone();
         let call = CallData { call_id: "try_out".into(), name, arguments, context, ..CallData::default() };
-        let ToolRun { output, reports } = self.run(call, CancellationToken::new());
+        let ToolRun { output, reports } = start(&*self.executor, call, CancellationToken::new());
         // Without a receiver, a tool that emits much does not wait.
         drop(reports);
         output.await

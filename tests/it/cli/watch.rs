@@ -99,12 +99,12 @@ async fn call_is_watched_to_its_end_across_a_lost_connection() {
     let id = asked(&app).await;
     let (home, url) = (Home::new(), proxy.url());
     let mut watch = Program::start(&mut home.command(&["calls", "watch", &id, "--server", &url]));
-    watch.err("DOING  external");
+    watch.err("DOING external");
     proxy.cut();
     watch.err("connection lost");
     let path = format!("/tool-calls/{id}");
     app.post(&format!("{path}/progress"), &json!({"tip": "asks", "progress": {"current": 1, "total": 2}})).await;
-    watch.err("DOING  asks");
+    watch.err("DOING asks");
     watch.err("progress 1/2");
     app.post(&format!("{path}/result"), &json!("done")).await;
     let ended = end(watch).await;
