@@ -11,7 +11,7 @@ use super::signals::Signals;
 use super::{Exit, print};
 use crate::domain::Status;
 
-/// What a command shows of the call.
+/// The display of a followed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Display {
     /// Progress on standard error, the output on standard output.
@@ -22,7 +22,7 @@ pub enum Display {
     EventsJson,
 }
 
-/// What a signal does to the call.
+/// The effect of a signal on the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnSignal {
     /// Cancels the call and waits for its end. A second signal skips the wait.
