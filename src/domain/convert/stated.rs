@@ -21,7 +21,7 @@ pub fn stated_failure(name: &str, answer: &ToolOutput) -> Option<Failure> {
     let message = object.get("output")?.as_str().filter(|message| !message.trim().is_empty())?;
     let error = object.get("error")?.as_object()?;
     let details = error.get("details").filter(|details| !details.is_null());
-    let failure = match details.filter(|_| states_validation(error)).and_then(|details| invalid_lines(details)) {
+    let failure = match details.filter(|_| states_validation(error)).and_then(invalid_lines) {
         Some(lines) => Failure::validation(name, lines, details.cloned().unwrap_or_default()),
         None => Failure { details: details.cloned(), ..Failure::execution(name, message) },
     };
