@@ -28,8 +28,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Service")]
 pub struct ServerArgs {
-    /// Talk to the service at this URL instead of the database, such as http://127.0.0.1:8080 or
-    /// https://example.com/toolpost [env: TOOLPOST_SERVER]
+    /// Talk to the service at this URL instead of the database, such as `http://127.0.0.1:8080` or
+    /// `https://example.com/toolpost` [env: TOOLPOST_SERVER]
     #[arg(long, global = true, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     server: Option<String>,
     /// Authenticate with this API key. Other users of this machine can see flags: prefer the variable [env:

@@ -33,7 +33,8 @@ pub struct CallData {
     pub session: Option<String>,
     /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// Maximum duration of the run, in milliseconds. The tool can read it; the caller of [`ToolSet::run`] enforces it.
+    /// Maximum duration of the run, in milliseconds. The tool can read it; the caller of
+    /// [`ToolSet::run`](super::ToolSet::run) enforces it.
     pub timeout_ms: u64,
 }
 
