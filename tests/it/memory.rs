@@ -177,7 +177,7 @@ on_both_databases!(
     }
 );
 
-/// Returns a tool with ten parameters, none of which equals one of another tool.
+/// Returns a tool with ten parameters, which differ from those of every other tool.
 fn tool_of_ten_strings(number: usize) -> ToolDefinition {
     let parameter = |place| {
         let description = format!("Parameter {place} of tool {number}, with a few words about its meaning.");
