@@ -134,8 +134,7 @@ impl Stores {
     /// Returns an error if the URL is invalid, the database is unreachable or a migration fails.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let db = Db::open(url).await?;
-        migrate::run(&db).await?;
-        let is_distributed = db.is_distributed().await?;
+        let ((), is_distributed) = tokio::try_join!(migrate::run(&db), db.is_distributed())?;
         Ok(Self(Arc::new(Inner { signals: Signals::new(&db), db, is_distributed, room: Arc::default() })))
     }
 
