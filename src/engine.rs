@@ -43,6 +43,7 @@ mod inbox;
 pub mod live;
 mod memory_budget;
 mod notices;
+mod offer_writer;
 mod offers;
 pub mod pauses;
 mod rates;
@@ -85,6 +86,7 @@ use call::interrupt::Shutdown;
 use follow::Followed;
 use inbox::Inbox;
 use live::LiveCalls;
+use offer_writer::OfferWriter;
 use offers::Offers;
 use pauses::{Pauses, SharedPauses};
 use recovery::Recovery;
@@ -118,6 +120,7 @@ pub struct Engine {
     results: Results,
     sessions: SessionCalls,
     offers: Offers,
+    offer_writer: OfferWriter,
     claims: Claims,
     presence: Presence,
     notices: NoticeBoard,
@@ -139,7 +142,8 @@ impl Engine {
     ) -> Self {
         let live = LiveCalls::default();
         let notices = NoticeBoard::new(stores.clone(), ids.clone(), settings.node.clone());
-        let tool_changes = registry.changes();
+        let (tool_changes, tasks) = (registry.changes(), TaskTracker::new());
+        let offer_writer = OfferWriter::new(stores.clone(), settings.node.clone(), tasks.clone());
         Self {
             registry,
             journal,
@@ -155,11 +159,12 @@ impl Engine {
             results: Results::new(settings.results_bytes, clock.clone()),
             sessions: SessionCalls::default(),
             offers: Offers::default(),
+            offer_writer,
             claims: Claims::default(),
             presence: Presence::default(),
             notices,
             tool_changes,
-            tasks: TaskTracker::new(),
+            tasks,
             shutdown: Shutdown::default(),
             clock,
             ids,

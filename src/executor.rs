@@ -30,7 +30,7 @@ pub use http::{Egress, HttpClient, Reporting};
 pub use instances::{InstanceScope, Instances, Pool};
 pub use process::Processes;
 pub use redaction::Redaction;
-pub use result_slot::ResultSlot;
+pub use result_slot::{RecordedPost, ResultSlot};
 pub use secrets::{Secrets, SecretsFile};
 pub use vault::Vault;
 

@@ -28,9 +28,9 @@ pub enum Point {
     BeforeClaim,
     /// After that commit, before a worker is answered.
     AfterClaim,
-    /// Before the result of a worker is stored.
+    /// Before the result of a worker is accepted or stored.
     BeforeAnswer,
-    /// After that commit, before the worker is answered.
+    /// After that, before the worker is answered.
     AfterAnswer,
 }
 

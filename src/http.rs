@@ -133,6 +133,7 @@ fn worker_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(workers::listing::list))
         .routes(routes!(workers::claim))
         .routes(routes!(workers::heartbeat))
+        .routes(routes!(workers::results::post))
         .routes(routes!(workers::tools::put))
 }
 

@@ -278,6 +278,16 @@ impl Call {
         Ok(())
     }
 
+    /// Starts a call that runs in a worker program.
+    ///
+    /// # Errors
+    /// Returns an error if the call has ended.
+    pub fn start_outside(&mut self, now: impl Into<Moment>) -> Result<(), ForbiddenTransition> {
+        self.start(now)?;
+        self.record.phase = Phase::External;
+        Ok(())
+    }
+
     /// Starts a call that is answered with a cached result. No attempt is counted.
     ///
     /// # Errors

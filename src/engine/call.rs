@@ -90,6 +90,7 @@ impl<'a> Steps<'a> {
             tool_changes,
             inbox,
             offers,
+            offer_writer,
             ..
         } = engine;
         let Settings { node, limits, store_patience, rates, silence, callbacks_kick, .. } = settings;
@@ -100,7 +101,7 @@ impl<'a> Steps<'a> {
         let notices = engine.approval_notices();
         let approver = Approver { stores, waiter, notices, policies, allows_self, changes: tool_changes };
         let collector = ArgumentCollector { room, limits, silence: *silence, shutdown, clock };
-        let hand_out = HandOut { stores, node, waiter, inbox, offers, hooks: hooks.hooks };
+        let hand_out = HandOut { stores, node, waiter, inbox, offers, writer: offer_writer, hooks: hooks.hooks };
         let last_result = LastResult { stores, ids, node, patience: *store_patience, shutdown };
         Self {
             prepare: Preparer {
@@ -114,7 +115,7 @@ impl<'a> Steps<'a> {
             lookup: Lookup { results, waiter },
             admit: Admitter { rates, slots, pauses, metrics, waiter },
             execute: Execution { attempts: Attempts { waiter, tasks, metrics, tracer }, waiter, hand_out, pauses, ids },
-            settle: Settler { last_result, stores, node, hooks, budgets, clock, callbacks_kick },
+            settle: Settler { last_result, stores, node, offers: offer_writer, hooks, budgets, clock, callbacks_kick },
         }
     }
 

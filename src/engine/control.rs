@@ -45,6 +45,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub enum ControlOutcome {
     /// The message is stored or recorded.
     Delivered,
+    /// The call has ended with this message, and its end is committed.
+    Ended(Status),
     /// The call has ended, or already has a result.
     TooLate,
     /// The call does not accept a posted result.

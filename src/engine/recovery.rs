@@ -74,6 +74,16 @@ impl GracePeriod {
     }
 }
 
+/// The facts that a heartbeat leaves for the next one.
+#[derive(Debug, Default)]
+struct Knowledge {
+    grace: GracePeriod,
+    /// Whether this node may own calls that do not run here.
+    has_unknown_calls: bool,
+    /// Whether a lost node may have left offers of calls that have ended.
+    may_have_ended_offers: bool,
+}
+
 /// Runs the heartbeat of this node and adopts the calls of lost nodes.
 pub(super) struct Recovery<'a> {
     pub engine: &'a Arc<Engine>,
@@ -101,7 +111,7 @@ impl Recovery<'_> {
 
     /// Records heartbeats and adopts the calls of lost nodes, until `stop` fires.
     pub async fn run_heartbeat(&self, stop: CancellationToken) {
-        let (mut grace, mut has_unknown_calls) = (GracePeriod::default(), false);
+        let mut known = Knowledge { may_have_ended_offers: true, ..Knowledge::default() };
         let mut last_cleanup = Instant::now();
         let mut beat = tokio::time::interval(self.lease.heartbeat);
         let mut inbox = tokio::time::interval(self.lease.poll);
@@ -110,15 +120,15 @@ impl Recovery<'_> {
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
-                _ = beat.tick() => self.beat_and_adopt(&mut grace, &mut has_unknown_calls).await,
+                _ = beat.tick() => self.beat_and_adopt(&mut known).await,
                 _ = inbox.tick() => self.process_messages().await,
             };
             if let Err(error) = done {
                 // Other nodes may have been cut off, too.
-                grace.restart(self.lease.lease);
+                known.grace.restart(self.lease.lease);
                 beat.reset_after(self.lease.heartbeat.min(RETRY_INTERVAL));
                 // The failed step may have adopted calls that this node does not know of.
-                has_unknown_calls = true;
+                known.has_unknown_calls = true;
                 tracing::debug!(%error, "the heartbeat failed");
             }
             if last_cleanup.elapsed() > CLEANUP_INTERVAL {
@@ -144,7 +154,7 @@ impl Recovery<'_> {
         self.engine.notices.process(|notice| self.engine.sessions.apply(notice)).await
     }
 
-    async fn beat_and_adopt(&self, grace: &mut GracePeriod, has_unknown_calls: &mut bool) -> Result<(), StoreError> {
+    async fn beat_and_adopt(&self, known: &mut Knowledge) -> Result<(), StoreError> {
         let (stores, own) = (&self.engine.stores, self.engine.node());
         // Read before the own heartbeat, because this node's row shows whether its lease has lasted.
         let nodes = stores.nodes(self.lease.lease).await;
@@ -152,15 +162,16 @@ impl Recovery<'_> {
         let nodes = nodes?;
         self.engine.chunks.note_peers(nodes.iter().any(|node| *node.node != **own));
         // Without its row, this node was declared lost, and other nodes may have adopted its calls.
-        *has_unknown_calls |= !nodes.iter().any(|node| *node.node == **own);
+        known.has_unknown_calls |= !nodes.iter().any(|node| *node.node == **own);
         if !self.lease.adopts_calls || self.engine.is_draining() {
             return Ok(());
         }
-        for Beaten { node, beat, .. } in grace.lost(nodes, own, self.lease.lease) {
+        for Beaten { node, beat, .. } in known.grace.lost(nodes, own, self.lease.lease) {
             tracing::warn!(node, "node lost; adopting its calls");
+            known.may_have_ended_offers = true;
             stores.expire_node(&node, beat).await?;
         }
-        if std::mem::take(has_unknown_calls) {
+        if std::mem::take(&mut known.has_unknown_calls) {
             self.stop_adopted().await?;
             self.resume(self.orphaned().await?).await?;
         }
@@ -184,6 +195,10 @@ impl Recovery<'_> {
         }
         // Calls adopted before a failure are resumed anyway.
         let resumed = self.resume(left).await;
+        if known.may_have_ended_offers {
+            stores.delete_ended_offers().await?;
+            known.may_have_ended_offers = false;
+        }
         done.and(resumed)
     }
 

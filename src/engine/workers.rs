@@ -94,7 +94,8 @@ impl Workers<'_> {
         self.engine.presence.note(&self.engine.stores).await
     }
 
-    fn see(&self, tenant: &Tenant, queue: &Arc<str>, worker: &Arc<str>, sdk: Option<Arc<str>>) {
+    /// Records that a worker was seen.
+    pub fn see(&self, tenant: &Tenant, queue: &Arc<str>, worker: &Arc<str>, sdk: Option<Arc<str>>) {
         let (queue, worker) = (queue.clone(), worker.clone());
         self.engine.presence.see(SeenWorker { tenant: tenant.clone(), queue, worker, sdk });
     }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
-use crate::domain::ToolOutput;
+use crate::domain::{Status, ToolOutput};
 
 /// The slot of one run for a posted result. Cheap to clone; all clones share the slot.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +23,8 @@ struct Slot {
     posters: usize,
     /// Whether the worker that has the call has lost it.
     is_lost: bool,
+    /// Receives the status of the call once it has ended with the posted result and is committed.
+    recorded: Option<watch::Sender<Option<Status>>>,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +65,22 @@ impl Drop for Posting {
     fn drop(&mut self) {
         self.0.slot().posters -= 1;
         self.0.0.changed.notify_waiters();
+    }
+}
+
+/// A post that is recorded with the end of the call.
+#[derive(Debug)]
+pub struct RecordedPost {
+    /// Whether no other result was posted before.
+    pub is_first: bool,
+    end: watch::Receiver<Option<Status>>,
+}
+
+impl RecordedPost {
+    /// Waits until the call has ended with the first posted result, and its end is committed. Returns its status; `None` if
+    /// the run ends otherwise.
+    pub async fn end(mut self) -> Option<Status> {
+        self.end.wait_for(Option::is_some).await.ok().and_then(|status| *status)
     }
 }
 
@@ -154,6 +172,30 @@ impl ResultSlot {
         }
     }
 
+    /// Posts a result whose poster waits for its record.
+    ///
+    /// # Errors
+    /// Returns the result if none is awaited and none was posted this way.
+    pub fn post_to_record(&self, answer: ToolOutput) -> Result<RecordedPost, ToolOutput> {
+        let mut slot = self.slot();
+        match (&slot.state, &slot.recorded) {
+            (State::Open, _) => {}
+            (_, Some(recorded)) => return Ok(RecordedPost { is_first: false, end: recorded.subscribe() }),
+            _ => return Err(answer),
+        }
+        let (recorded, end) = watch::channel(None);
+        (slot.state, slot.recorded) = (State::Posted(Box::new(answer)), Some(recorded));
+        drop(slot);
+        self.0.changed.notify_waiters();
+        Ok(RecordedPost { is_first: true, end })
+    }
+
+    /// Returns the sender of the status of the ended call, if a poster waits for it.
+    #[must_use]
+    pub fn recorded(&self) -> Option<watch::Sender<Option<Status>>> {
+        self.slot().recorded.clone()
+    }
+
     /// Records that the run produced its own result. Returns the result that was posted before, which takes precedence.
     #[must_use]
     pub fn answered(&self) -> Option<ToolOutput> {
@@ -194,6 +236,12 @@ impl ResultSlot {
     #[must_use]
     pub fn has_posted(&self) -> bool {
         matches!(self.slot().state, State::Posted(_))
+    }
+
+    /// Returns `true` if a result was posted, consumed or not.
+    #[must_use]
+    pub fn has_result(&self) -> bool {
+        matches!(self.slot().state, State::Posted(_) | State::Taken)
     }
 
     /// Records that the worker that has the call has lost it.

@@ -68,7 +68,7 @@ pub(super) async fn progress(
     match outcome {
         ControlOutcome::Delivered => Ok(reply::accepted(&serde_json::json!({ "id": id }))),
         ControlOutcome::NoSuchCall => Err(extract::no_such_call(&id.to_string())),
-        ControlOutcome::TooLate | ControlOutcome::NotExternal => {
+        ControlOutcome::Ended(_) | ControlOutcome::TooLate | ControlOutcome::NotExternal => {
             Err(Problem::conflict("CALL_ENDED", "the call has ended"))
         }
         ControlOutcome::Busy => Err(Problem::report_backlog_full()),
@@ -121,6 +121,7 @@ pub(super) async fn result(
         None => control.post_result(id, answer).await?,
     };
     let ignored = match outcome {
+        ControlOutcome::Ended(status) => return Ok(reply::ok(&ResultReceipt { id, status, ignored: false })),
         ControlOutcome::Delivered => false,
         ControlOutcome::TooLate => true,
         ControlOutcome::Busy => return Err(Problem::report_backlog_full()),

@@ -16,6 +16,7 @@ use crate::domain::{Agent, decode, json, tool};
 use crate::engine::{ClaimError, ClaimRequest, ClaimedCall};
 
 pub(super) mod listing;
+pub(super) mod results;
 pub(super) mod tools;
 
 /// Maximum length of the name of a worker, in characters.

@@ -14,6 +14,7 @@ mod idle;
 mod leases;
 mod listing;
 mod races;
+mod results;
 mod rust;
 mod sharing;
 mod tools;

@@ -347,6 +347,12 @@ impl StatusUpdate {
         *self == Self::default()
     }
 
+    /// Returns `true` if the update only enters this phase.
+    #[must_use]
+    pub fn only_enters(&self, phase: Phase) -> bool {
+        *self == Self { phase: Some(phase), ..Self::default() }
+    }
+
     /// Merges a later update into this one.
     pub fn merge(&mut self, later: Self) {
         self.tip = later.tip.or(self.tip.take());

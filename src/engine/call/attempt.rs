@@ -14,7 +14,7 @@ use super::instrument::{attempt_span, record_attempt};
 use super::interrupt::{ANNOUNCE_AFTER, Interrupt, Race};
 use super::state::{Ongoing, RunExit, StartMode};
 use super::wait::Waiter;
-use crate::domain::call::StatusUpdate;
+use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::event::EventKind;
 use crate::domain::limits::Bounds;
 use crate::domain::{Call, Code, Failure, Outcome, Time, ToolOutput, convert};
@@ -146,6 +146,10 @@ impl Attempts<'_> {
         let journal = job.recorder.journal().clone();
         let mut next = Some(first);
         while let Some(report) = next {
+            if changes_nothing(job, &report) {
+                next = job.reports.take();
+                continue;
+            }
             job.announce(self.waiter.live).await;
             let waiters = job.reports.waiters();
             if let Some(change) = apply(job, report, self.waiter.clock.now())
@@ -178,7 +182,7 @@ impl Attempts<'_> {
             call_id: call.call_id.clone(),
             name: call.name.clone(),
             naming: job.naming,
-            arguments: job.inputs.arguments.clone().or(call.effective_arguments.clone()).unwrap_or_default(),
+            arguments: job.given_arguments(),
             context: job.call.context.clone(),
             agent: call.agent.clone(),
             session: call.session.clone(),
@@ -225,8 +229,17 @@ fn result_of(job: &Ongoing, entry: &Entry, result: ToolResult) -> Result<Box<Out
     Err(job.inputs.failure_of(&job.call, entry, failure).into())
 }
 
+/// Returns `true` if a report repeats what the start of the call has said: that it is worked on outside this process.
+fn changes_nothing(job: &Ongoing, report: &Report) -> bool {
+    let is_outside = job.call.phase == Phase::External;
+    matches!(report, Report::Status(update) if is_outside && update.only_enters(Phase::External))
+}
+
 /// Merges a report into the call, and returns the change that records it.
 fn apply(job: &mut Ongoing, report: Report, now: Time) -> Option<Change> {
+    if changes_nothing(job, &report) {
+        return None;
+    }
     match job.inputs.report_without_secrets(report) {
         Report::Status(update) => {
             job.call.update(update).ok()?;

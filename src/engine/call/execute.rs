@@ -118,9 +118,13 @@ impl Execution<'_> {
     /// Starts the first attempt. The start is committed before the tool runs, unless the tool is read-only and the call
     /// is not stored yet. After a crash the row therefore shows whether, and how often, the tool has run.
     async fn start(&self, job: &mut Ongoing, entry: &Entry) -> Result<(), RunExit> {
-        job.call
-            .start(self.waiter.clock.moment())
-            .map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        let (now, has_worker) = (self.waiter.clock.moment(), entry.definition.worker().is_some());
+        let started = if has_worker { job.call.start_outside(now) } else { job.call.start(now) };
+        started.map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        if has_worker {
+            // The claim is committed. If the call takes longer, its start is recorded like that of a read-only tool.
+            return Ok(());
+        }
         if entry.definition.annotations.read_only && !job.recorder.has_announced() {
             return Ok(());
         }

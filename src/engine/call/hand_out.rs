@@ -4,6 +4,7 @@
 //! was, changes nothing. This node reads the row when it is notified and when a time has passed.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +19,9 @@ use crate::domain::limits::Limits;
 use crate::domain::tool::WorkerSpec;
 use crate::domain::{Failure, HookEvent};
 use crate::engine::inbox::Inbox;
-use crate::engine::offers::{OfferWatch, Offers};
+use crate::engine::offer_writer::OfferWriter;
+use crate::engine::offers::{OfferWatch, OfferedCall, Offers};
 use crate::executor::ResultSlot;
-use crate::fault::{self, Point};
 use crate::hooks::Hooks;
 use crate::registry::Entry;
 use crate::store::journal::JournalError;
@@ -41,6 +42,7 @@ pub(super) struct HandOut<'a> {
     pub waiter: Waiter<'a>,
     pub inbox: &'a Inbox,
     pub offers: &'a Offers,
+    pub writer: &'a OfferWriter,
     pub hooks: &'a Hooks,
 }
 
@@ -61,6 +63,8 @@ pub(super) struct LeaseWatch<'a> {
     then: AfterLease,
     slot: ResultSlot,
     queue: QueueKey,
+    watch: Arc<OfferWatch>,
+    lease: Duration,
 }
 
 impl<'a> HandOut<'a> {
@@ -134,7 +138,7 @@ impl<'a> HandOut<'a> {
     }
 
     /// Watches the lease of the worker that runs the current attempt.
-    pub fn watch(&self, job: &Ongoing, entry: &Entry, spec: &WorkerSpec) -> LeaseWatch<'a> {
+    pub fn watch(&self, job: &mut Ongoing, entry: &Entry, spec: &WorkerSpec) -> LeaseWatch<'a> {
         let then = if entry.definition.is_repeatable() { AfterLease::OfferAgain } else { AfterLease::End };
         LeaseWatch {
             hand_out: *self,
@@ -143,6 +147,8 @@ impl<'a> HandOut<'a> {
             then,
             slot: job.handle.outside.clone(),
             queue: (job.call.tenant.clone(), spec.queue.as_str().into()),
+            watch: job.watch_offer(self.offers),
+            lease: Duration::from_millis(spec.lease_ms),
         }
     }
 
@@ -168,6 +174,7 @@ impl<'a> HandOut<'a> {
     ) -> Result<(), RunExit> {
         match self.wait_for_worker(job, entry, spec, attempt).await {
             Err(RunExit::Settle(outcome)) => loop {
+                self.writer.forget(job.call.id).await;
                 match self.stores.withdraw_unclaimed(job.call.id, self.node).await {
                     Ok(true) => return Err(RunExit::Settle(outcome)),
                     Ok(false) => return Ok(()),
@@ -198,14 +205,11 @@ impl<'a> HandOut<'a> {
             attempt,
             lease_ms: spec.lease_ms,
         };
-        let (watch, _entered) = OfferWatch::enter(self.offers, offer.call);
-        watch.set_waiting(true);
-        fault::pass(Point::BeforeOffer);
-        let stored = self.retried(job, || self.stores.offer(&offer, self.node)).await?;
-        fault::pass(Point::AfterOffer);
+        let watch = job.watch_offer(self.offers);
+        watch.await_worker(|| OfferedCall { call: Arc::new(job.call.clone()), arguments: job.given_arguments() });
+        let stored = self.retried(job, || self.writer.offer(offer.clone())).await?;
         // Another node has adopted the call.
         let Some(mut stored) = stored else { return Err(RunExit::TakenOver) };
-        self.stores.signals().notify_work(&offer.tenant, &offer.queue);
         let deadline = self.deadline(job, attempt, stored.age);
         let limit_ms = job.call.limits.and_then(|limits| limits.queue_timeout_ms).unwrap_or_default();
         loop {
@@ -225,6 +229,9 @@ impl<'a> HandOut<'a> {
                 }
                 Err(interrupt) => return Err(interrupt.into()),
             }
+            if watch.is_claimed_here(attempt) {
+                return Ok(());
+            }
             let read = || self.stores.offer_of(offer.call);
             // Only this node deletes the row, unless another one has adopted the call.
             let Some(row) = self.retried(job, read).await? else { return Err(RunExit::TakenOver) };
@@ -242,7 +249,7 @@ impl<'a> HandOut<'a> {
     }
 
     /// Repeats an access to the database until it succeeds or the call is interrupted.
-    async fn retried<T, F: Future<Output = Result<T, StoreError>>>(
+    async fn retried<T, E: Display, F: Future<Output = Result<T, E>>>(
         &self,
         job: &Ongoing,
         access: impl Fn() -> F,
@@ -267,20 +274,24 @@ impl<'a> HandOut<'a> {
 impl LeaseWatch<'_> {
     /// Watches the lease. If it expires, takes the call from the worker and ends its attempt.
     pub async fn run(&self) -> Infallible {
-        let (watch, _entered) = OfferWatch::enter(self.hand_out.offers, self.call);
+        // A claim at this node has just begun, so its row need not be read.
+        let mut left = self.watch.is_claimed_here(self.attempt).then_some(self.lease);
+        if left.is_some() {
+            self.watch.watch_lease(self.attempt);
+        }
         loop {
-            let left = match self.look().await {
-                Ok(left) => left,
+            let until = Instant::now() + left.unwrap_or(Duration::ZERO).min(MAX_SLEEP);
+            tokio::select! {
+                () = self.watch.changed() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
+            left = match self.look().await {
+                Ok(left) => Some(left.unwrap_or(MAX_SLEEP)),
                 Err(error) => {
                     tracing::debug!(id = %self.call, %error, "cannot read the lease of a worker");
                     Some(RETRY_AFTER)
                 }
             };
-            let until = Instant::now() + left.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
-            tokio::select! {
-                () = watch.changed() => {}
-                () = tokio::time::sleep_until(until) => {}
-            }
         }
     }
 
@@ -294,6 +305,9 @@ impl LeaseWatch<'_> {
                 Ok(None)
             }
             Some(OfferState::Claimed { left, .. }) if left.is_zero() => {
+                if !self.watch.refuse_results(|| self.slot.has_result()) {
+                    return Ok(None);
+                }
                 let has_expired = stores.expire_lease(self.call, self.attempt, self.then).await?;
                 if has_expired {
                     tracing::info!(id = %self.call, attempt = self.attempt, "a worker has lost a call");
@@ -303,7 +317,10 @@ impl LeaseWatch<'_> {
                 // Otherwise a heartbeat came first.
                 Ok((!has_expired).then_some(Duration::ZERO))
             }
-            Some(OfferState::Claimed { left, .. }) => Ok(Some(left)),
+            Some(OfferState::Claimed { left, .. }) => {
+                self.watch.watch_lease(self.attempt);
+                Ok(Some(left))
+            }
             // Its worker did not receive it, and another one gets the same attempt.
             Some(OfferState::Waiting) => Ok(None),
             None => {

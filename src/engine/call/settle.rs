@@ -13,6 +13,7 @@ use super::state::{Executed, Ongoing, RunExit};
 use crate::budgets::Budgets;
 use crate::domain::limits::Bounds;
 use crate::domain::{Clock, HookEvent, Outcome};
+use crate::engine::offer_writer::OfferWriter;
 use crate::store::Stores;
 use crate::telemetry::trace::Span;
 
@@ -21,6 +22,7 @@ pub(super) struct Settler<'a> {
     pub last_result: LastResult<'a>,
     pub stores: &'a Stores,
     pub node: &'a str,
+    pub offers: &'a OfferWriter,
     pub hooks: CallHooks<'a>,
     pub budgets: &'a Budgets,
     pub clock: &'a Clock,
@@ -60,7 +62,7 @@ impl Settler<'_> {
             RunExit::Done(outcome) if is_for_workers => {
                 let id = job.call.id;
                 let recorded = self.commit(job, outcome, span).await;
-                self.delete_offer(id).await;
+                self.offers.delete(id);
                 return recorded;
             }
             RunExit::Done(outcome) | RunExit::Settle(outcome) => return self.commit(job, outcome, span).await,
@@ -93,6 +95,7 @@ impl Settler<'_> {
             true => Box::pin(self.hooks.persist(&mut job, &outcome, now)).await,
             false => None,
         };
+        let poster = job.handle.outside.recorded();
         // The other resources of the call are released after its end is committed.
         let Ongoing { mut call, mut recorder, .. } = *job;
         if let Err(error) = call.settle(*outcome, now) {
@@ -114,6 +117,8 @@ impl Settler<'_> {
             self.callbacks_kick.notify_one();
         }
         if let Some(settled) = settled {
+            // The poster may have left.
+            poster.map(|poster| poster.send_replace(Some(settled.status)));
             record_end(span, &settled);
             self.hooks.after(&job.access, &settled);
         }

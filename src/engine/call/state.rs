@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,7 @@ use crate::domain::{
 use crate::engine::call_order::OrderGuard;
 use crate::engine::context::ContextObjects;
 use crate::engine::live::{CallEntry, CallHandle, LiveCalls, accepts_posted_result};
+use crate::engine::offers::{OfferWatch, Offers};
 use crate::engine::sessions::{SessionCall, SessionCalls};
 use crate::events::render;
 use crate::executor::ResultSlot;
@@ -63,6 +65,8 @@ pub(in crate::engine) struct Ongoing {
     pub turn: Option<OrderGuard>,
     /// Ends the tool's instance of this call when dropped.
     pub instance_guard: Option<CallInstanceGuard>,
+    /// Wakes the call when its offer to workers may have changed, from the first offer on.
+    pub offer: Option<(Arc<OfferWatch>, CallEntry<Arc<OfferWatch>>)>,
     /// How long the current attempt has run before a restart, in milliseconds, if a worker has it.
     pub runs_since_ms: Option<u64>,
     /// Fires when a call of the same request waits for an approval.
@@ -139,6 +143,7 @@ impl Planned {
             inputs: ExecutorInputs::default(),
             turn: None,
             instance_guard: None,
+            offer: None,
             runs_since_ms: None,
             parked: None,
             permits: Vec::new(),
@@ -220,6 +225,17 @@ impl Ongoing {
         if self.registration.is_none() {
             self.registration = Some(live.enter(self.call.id, self.handle.clone()));
         }
+    }
+
+    /// Returns the arguments that the tool gets, including presets.
+    pub fn given_arguments(&self) -> Arc<Value> {
+        self.inputs.arguments.clone().or(self.call.effective_arguments.clone()).unwrap_or_default()
+    }
+
+    /// Returns the watch of the call's offer to workers.
+    pub fn watch_offer(&mut self, offers: &Offers) -> Arc<OfferWatch> {
+        let enter = || OfferWatch::enter(offers, self.call.id);
+        self.offer.get_or_insert_with(enter).0.clone()
     }
 
     /// Makes the call reachable for decisions about its approval.

@@ -35,7 +35,7 @@ pub struct ClaimRequest {
 #[derive(Debug)]
 pub struct ClaimedCall {
     /// The call.
-    pub call: Call,
+    pub call: Arc<Call>,
     /// The number of the attempt.
     pub attempt: u32,
     /// How long the worker has the call without a heartbeat, in milliseconds.

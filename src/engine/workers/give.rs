@@ -11,6 +11,7 @@ use crate::domain::{Call, Failure};
 use crate::engine::Engine;
 use crate::engine::call::{ExecutorInputs, InputInjector};
 use crate::engine::control_message::{ControlMessage, WireOutput};
+use crate::engine::offers::OfferedCall;
 use crate::engine::recovery::access_of;
 use crate::fault::{self, Point};
 use crate::store::StoreError;
@@ -57,10 +58,13 @@ async fn serve(engine: &Arc<Engine>, mut batch: Batch) -> bool {
     // The queue has more calls than one commit gives away.
     let is_full = claimed.len() == owners.len();
     let mut gifts: Vec<Vec<ClaimedCall>> = batch.claims.iter().map(|_| Vec::new()).collect();
-    let mut calls = read(engine, &claimed).await;
+    let own: Vec<_> = claimed.iter().map(|claim| own_call(engine, claim)).collect();
+    let others: Vec<Uuid> = claimed.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(claim, _)| claim.call).collect();
+    let mut calls = read(engine, &others).await;
     let mut is_complete = true;
-    for (claim, owner) in claimed.into_iter().zip(owners) {
+    for ((claim, own), owner) in claimed.into_iter().zip(own).zip(owners) {
         let gift = match &mut calls {
+            _ if own.is_some() => Ok(own),
             Ok(calls) => prepare(engine, &claim, calls.remove(&claim.call)).await,
             Err(_) => Err(()),
         };
@@ -121,17 +125,22 @@ async fn claim(engine: &Engine, batch: &Batch, names: &[Arc<str>]) -> Result<Vec
         }
     };
     fault::pass(Point::BeforeClaim);
-    let claimed = engine.stores.claim(place, tools.as_deref(), names).await?;
+    let claimed = engine.stores.claim(place, tools.as_deref(), names, engine.node()).await?;
     fault::pass(Point::AfterClaim);
     Ok(claimed)
 }
 
-async fn read(engine: &Engine, claims: &[Claim]) -> Result<HashMap<Uuid, Call>, StoreError> {
-    if claims.is_empty() {
+/// Returns a claimed call of this node without the database. Its inputs are complete.
+fn own_call(engine: &Engine, claim: &Claim) -> Option<ClaimedCall> {
+    let OfferedCall { call, arguments } = engine.offers.content(claim.call).filter(|_| claim.is_own)?;
+    Some(ClaimedCall { call, attempt: claim.attempt, lease_ms: claim.lease_ms, arguments })
+}
+
+async fn read(engine: &Engine, ids: &[Uuid]) -> Result<HashMap<Uuid, Call>, StoreError> {
+    if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let ids: Vec<Uuid> = claims.iter().map(|claim| claim.call).collect();
-    let calls = engine.stores.calls_of_any_tenant(&ids).await?;
+    let calls = engine.stores.calls_of_any_tenant(ids).await?;
     Ok(calls.into_iter().filter(|call| !call.status.is_terminal()).map(|call| (call.id, call)).collect())
 }
 
@@ -163,7 +172,7 @@ async fn prepare(engine: &Arc<Engine>, claim: &Claim, call: Option<Call>) -> Res
         return Ok(None);
     }
     let arguments = inputs.arguments.or(call.effective_arguments.clone()).unwrap_or_default();
-    Ok(Some(ClaimedCall { call, attempt: claim.attempt, lease_ms: claim.lease_ms, arguments }))
+    Ok(Some(ClaimedCall { call: call.into(), attempt: claim.attempt, lease_ms: claim.lease_ms, arguments }))
 }
 
 /// Ends a call that cannot be given to a worker.
@@ -178,7 +187,8 @@ async fn end(engine: &Engine, claim: &Claim, failure: Failure) {
         tracing::debug!(id = %claim.call, %error, "cannot end a call that no worker can get");
     }
     engine.inbox.process_messages_of(claim.call).await;
-    tell_owner(engine, claim.call);
+    engine.offers.wake(claim.call);
+    signal_owner(engine, claim.call);
 }
 
 /// Gives a call back, so that another worker gets it.
@@ -192,13 +202,13 @@ async fn give_back(engine: &Engine, claim: &Claim) {
 /// Answers a worker. If it is gone, its calls are given back.
 async fn hand_over(engine: &Engine, waiting: WaitingClaim, gifts: Vec<ClaimedCall>) {
     let WaitingClaim { answer, worker, .. } = waiting;
-    let ids: Vec<Uuid> = gifts.iter().map(|gift| gift.call.id).collect();
+    let claims: Vec<(Uuid, u32)> = gifts.iter().map(|gift| (gift.call.id, gift.attempt)).collect();
     match answer.send(Ok(gifts)) {
-        Ok(()) => ids.into_iter().for_each(|call| tell_owner(engine, call)),
+        Ok(()) => claims.into_iter().for_each(|(call, attempt)| tell_owner(engine, call, attempt)),
         Err(refused) => {
             for gift in refused.into_iter().flatten() {
                 let ClaimedCall { call, attempt, lease_ms, .. } = gift;
-                let claim = Claim { call: call.id, attempt, lease_ms, worker: worker.clone() };
+                let claim = Claim { call: call.id, attempt, lease_ms, worker: worker.clone(), is_own: false };
                 give_back(engine, &claim).await;
             }
             // They are waiting again.
@@ -207,9 +217,14 @@ async fn hand_over(engine: &Engine, waiting: WaitingClaim, gifts: Vec<ClaimedCal
     }
 }
 
-/// Wakes the node that owns the call.
-fn tell_owner(engine: &Engine, call: Uuid) {
-    engine.offers.wake(call);
+/// Tells the owner of the call that a worker has claimed an attempt.
+fn tell_owner(engine: &Engine, call: Uuid, attempt: u32) {
+    engine.offers.note_claim(call, attempt);
+    signal_owner(engine, call);
+}
+
+/// Wakes the node that owns the call, unless it is this one.
+fn signal_owner(engine: &Engine, call: Uuid) {
     if engine.live.get(call).is_none() {
         engine.stores.signals().notify_inbox(call);
     }

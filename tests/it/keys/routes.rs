@@ -93,6 +93,9 @@ fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, S
         ("get", "/workers") => ("", None, Own),
         ("post", "/workers/{queue}/claim") => ("q", Some(json!({"worker": "w", "max": 64})), Own),
         ("post", "/workers/{queue}/heartbeat") => ("q", Some(json!({"worker": "w", "calls": [waiting]})), Own),
+        ("post", "/workers/{queue}/results") => {
+            ("q", Some(json!({"worker": "w", "results": [{"id": waiting, "token": "1.AAAA"}]})), Own)
+        }
         ("put", "/workers/{queue}/tools") => {
             let tools = json!([{"name": "marker.new", "input_schema": {"type": "object"}}]);
             ("q", Some(json!({"worker": "w", "tools": tools})), Refused)

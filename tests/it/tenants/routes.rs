@@ -63,6 +63,9 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
         ("post", "/workers/{queue}/heartbeat") => {
             ("queue", Some(json!({"worker": "w", "calls": [waiting]})), OwnChange)
         }
+        ("post", "/workers/{queue}/results") => {
+            ("queue", Some(json!({"worker": "w", "results": [{"id": waiting, "token": "1.AAAA"}]})), OwnChange)
+        }
         ("put", "/workers/{queue}/tools") => ("queue", Some(json!({"worker": "w", "tools": []})), OwnChange),
         ("post", "/policies") => ("", Some(json!({"name": "own", "when": "false", "effect": "deny"})), OwnChange),
         ("post", "/budgets") => {

@@ -151,6 +151,7 @@ on_both_databases!(
             let mut left = 0;
             for status in ["WAIT", "DOING"] {
                 let page = client.get(&format!("/tool-calls?status={status}&limit=500")).await;
+                eprintln!("LEFT {}", page.json);
                 left += page.json["tool_calls"].as_array()?.len();
             }
             (left == 0).then_some(())
@@ -185,7 +186,7 @@ async fn one_that_dies_at(fault: &str, more: Value) -> (Node, Node) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_counts_that_was_posted_before_its_call_was_cancelled_and_adopted() {
     // The first node dies when it has noticed the claim.
-    let (mut one, other) = one_that_dies_at("BeforeAccept:2", json!({})).await;
+    let (mut one, other) = one_that_dies_at("BeforeRun:1", json!({})).await;
     let id = called(&one, json!({})).await;
     let call = claim_one(&other, "w").await;
     assert_eq!(one.end().await.code, None);
@@ -211,7 +212,7 @@ async fn a_result_counts_that_was_posted_before_its_call_was_cancelled_and_adopt
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_counts_whose_start_a_lost_node_has_not_recorded() {
     // The first node dies when it has noticed the second claim.
-    let (mut one, other) = one_that_dies_at("BeforeAccept:3", brief_idempotent()).await;
+    let (mut one, other) = one_that_dies_at("BeforeAccept:2", brief_idempotent()).await;
     let id = called(&one, json!({})).await;
     claim_one(&other, "frozen").await;
     let second = claim_one(&other, "w").await;

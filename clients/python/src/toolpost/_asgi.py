@@ -81,25 +81,24 @@ class HttpApp:
 
     async def _run(self, tool: ToolFunction[Any, Any], call: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Responds with JSON, or with an event stream if the tool reports progress."""
-        reports = ReportQueue()
-        context = Context(call, send=reports.put)
         stream = _Stream(send)
+        reports = ReportQueue(stream.progress)
+        context = Context(call, send=reports.put)
         work = asyncio.create_task(_output(tool, call.get("arguments") or {}, context, self._threads))
-        sender = asyncio.create_task(reports.send_all(stream.progress))
         gone = asyncio.create_task(_disconnected(receive))
         try:
             await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 context.cancel()
                 return
-            reports.close()
-            await sender
+            await reports.close()
             await stream.result(work.result())
         finally:
-            for task in (work, sender, gone):
+            reports.cancel()
+            for task in (work, gone):
                 task.cancel()
             with suppress(asyncio.CancelledError):
-                await asyncio.gather(work, sender, gone, return_exceptions=True)
+                await asyncio.gather(work, gone, return_exceptions=True)
 
 
 class _Stream:

@@ -12,14 +12,20 @@ MAX_QUEUED = 1000
 
 
 class ReportQueue:
-    """Queues reports for one sender. Progress that was not sent yet is replaced by newer progress."""
+    """Sends reports one after the other. Progress that was not sent yet is replaced by newer progress.
 
-    def __init__(self) -> None:
+    Args:
+        send: Sends a report.
+    """
+
+    def __init__(self, send: Callable[[Report], Awaitable[None]]) -> None:
+        self._send = send
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._queue: list[Report] = []
-        self._wake = asyncio.Event()
         self._is_closed = False
+        #: Sends the reports of the queue. Most calls have none.
+        self._sender: asyncio.Task[None] | None = None
 
     def put(self, report: Report) -> None:
         """Adds a report. The oldest is dropped if the sender is too slow."""
@@ -33,25 +39,32 @@ class ReportQueue:
             else:
                 self._queue.append(dict(report))
                 del self._queue[:-MAX_QUEUED]
-        self._loop.call_soon_threadsafe(self._wake.set)
+        self._loop.call_soon_threadsafe(self._start)
 
-    def close(self) -> None:
-        """Ends the queue: its sender returns after the last report."""
+    async def close(self) -> None:
+        """Ends the queue. Returns when the last report is sent."""
         with self._lock:
             self._is_closed = True
-        self._wake.set()
+        self._start()
+        if self._sender is not None:
+            await self._sender
 
-    async def send_all(self, send: Callable[[Report], Awaitable[None]]) -> None:
-        """Sends the reports until the queue is closed."""
+    def cancel(self) -> None:
+        """Drops the reports that are left."""
+        with self._lock:
+            self._is_closed, self._queue = True, []
+        if self._sender is not None:
+            self._sender.cancel()
+
+    def _start(self) -> None:
+        if self._queue and (self._sender is None or self._sender.done()):
+            self._sender = asyncio.create_task(self._send_all())
+
+    async def _send_all(self) -> None:
         while True:
-            await self._wake.wait()
-            self._wake.clear()
             with self._lock:
                 reports, self._queue = self._queue, []
-                is_closed = self._is_closed
-            for report in reports:
-                await send(report)
-            if is_closed and not reports:
+            if not reports:
                 return
-            if is_closed:
-                self._wake.set()
+            for report in reports:
+                await self._send(report)

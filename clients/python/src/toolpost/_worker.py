@@ -19,6 +19,7 @@ from ._async.client import AsyncToolpost
 from ._context import Context, Report
 from ._output import ToolError, encode, error_output
 from ._reports import ReportQueue
+from ._results import ResultSender
 from ._tool import REGISTRY, ToolFunction
 from ._transport import backoff, headers_of, path
 from .errors import (
@@ -32,6 +33,8 @@ MAX_HEARTBEAT_S = 5.0
 MAX_CLAIM = 64
 #: The tries to deliver a result. The service gives the call out again, or settles it, when its lease ends.
 RESULT_TRIES = 12
+#: A longer result has a request of its own.
+MAX_SHARED_BYTES = 64 * 1024
 TRANSIENT = (APIConnectionError, RateLimitError, ServiceUnavailableError)
 
 
@@ -84,6 +87,7 @@ class Worker:
         self._registers = register
         headers = {"user-agent": headers_of(None, "toolpost-python-worker")["user-agent"]}
         self._client = AsyncToolpost(url, api_key, max_retries=0, headers=headers)
+        self._results = ResultSender(self._post_results, self.name)
         self._running: dict[str, _Run] = {}
         self._claiming: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
@@ -169,8 +173,13 @@ class Worker:
         calls: list[dict[str, Any]] = response.json()["calls"]
         return calls
 
+    async def _post_results(self, body: bytes) -> list[str]:
+        place = path("workers", self.queue, "results")
+        response = await self._client.request("POST", place, content=body, timeout=30)
+        return [receipt["outcome"] for receipt in response.json().get("results", ())]
+
     def _start(self, call: dict[str, Any]) -> None:
-        run = _Run(self._client, self.tools.get(call["name"]), call, self._threads)
+        run = _Run(self._client, self._results, self.tools.get(call["name"]), call, self._threads)
         self._running[call["id"]] = run
         run.task.add_done_callback(lambda _: self._ended(run))
         self._changed.set()
@@ -215,6 +224,7 @@ class _Run:
     def __init__(
         self,
         client: AsyncToolpost,
+        results: ResultSender,
         tool: ToolFunction[Any, Any] | None,
         call: Mapping[str, Any],
         threads: ThreadPoolExecutor,
@@ -223,9 +233,10 @@ class _Run:
         self.lease_ms = int(call.get("lease_ms") or 30_000)
         self._call = call
         self._client = client
+        self._results = results
         self._tool = tool
         self._threads = threads
-        self._reports = ReportQueue()
+        self._reports = ReportQueue(self._send_report)
         self._context = Context(call, send=self._reports.put)
         self._is_abandoned = False
         self._work: asyncio.Task[Any] | None = None
@@ -239,10 +250,8 @@ class _Run:
             self._work.cancel()
 
     async def _run(self) -> None:
-        sender = asyncio.create_task(self._reports.send_all(self._send_report))
         output = await self._output()
-        self._reports.close()
-        await sender
+        await self._reports.close()
         if not self._is_abandoned:
             await self._post_result(output)
 
@@ -276,8 +285,9 @@ class _Run:
             if self._is_abandoned:
                 return
             try:
-                await self._post("result", output)
-                return
+                if await self._send_result(output):
+                    return
+                await asyncio.sleep(backoff(attempt))
             except (BadRequestError, InvalidRequestError) as error:
                 failed = ToolError(f"the result was rejected: {error.detail}")
                 if output == encode(error_output(failed)):
@@ -290,6 +300,21 @@ class _Run:
             except APIStatusError as error:
                 log.error("result of %s is rejected: %s", self._call["name"], error)
                 return
+
+    async def _send_result(self, output: bytes) -> bool:
+        """Sends the result. Returns `False` if the service cannot accept it now."""
+        if len(output) <= MAX_SHARED_BYTES:
+            try:
+                outcome = await self._results.send(self.id, str(self._call["token"]), output)
+                if outcome == "refused":
+                    log.error("the service refused the token of %s", self._call["name"])
+                return outcome != "retry"
+            except ToolpostError as error:
+                if isinstance(error, TRANSIENT):
+                    raise
+                # One result of the request may be invalid, or the service is older than shared results.
+        await self._post("result", output)
+        return True
 
     async def _post(self, what: str, body: bytes) -> None:
         headers = {"authorization": f"Bearer {self._call['token']}"}
