@@ -33,11 +33,13 @@ mod backtest;
 mod bulk_cancel;
 mod call;
 mod call_order;
+mod claims;
 mod context;
 mod control;
 mod control_message;
 mod detach;
 mod follow;
+mod handover;
 mod in_flight;
 mod inbox;
 pub mod live;
@@ -68,6 +70,7 @@ pub use call::accept::AcceptError;
 pub use call::arguments::try_arguments;
 pub use call::recorder::{PendingCall, RecordError};
 pub use call_order::CallOrder;
+pub use claims::{ClaimError, ClaimRequest, ClaimedCall};
 pub use control::{ControlOutcome, ControlPlane};
 pub use in_flight::{InFlightCalls, WaitOutcome};
 pub use memory_budget::{Footprint, MemoryBudget, NoRoom, Unread};
@@ -78,12 +81,14 @@ pub use sessions::Sessions;
 pub use settings::{Load, Settings};
 pub use submission::{KeyedError, Mode, Submission, SubmitError, Wait};
 pub use submit::Keyed;
-pub use workers::{ClaimError, ClaimRequest, ClaimedCall, WorkerRules};
+pub use workers::WorkerRules;
 
 use argument_chunks::ChunkReceiver;
 use call::cached::Results;
 use call::interrupt::Shutdown;
+use claims::Claims;
 use follow::Followed;
+use handover::Handover;
 use inbox::Inbox;
 use live::LiveCalls;
 use offer_writer::OfferWriter;
@@ -91,7 +96,7 @@ use offers::Offers;
 use pauses::{Pauses, SharedPauses};
 use recovery::Recovery;
 use sessions::SessionCalls;
-use workers::{Claims, Presence};
+use workers::Presence;
 
 /// Memory reserved for each call in addition to its request, in KiB.
 const KIB_PER_CALL: usize = 16;
@@ -121,7 +126,8 @@ pub struct Engine {
     sessions: SessionCalls,
     offers: Offers,
     offer_writer: OfferWriter,
-    claims: Claims,
+    handover: Handover,
+    claims: Arc<Claims>,
     presence: Presence,
     notices: NoticeBoard,
     /// Changes of the registry.
@@ -143,7 +149,10 @@ impl Engine {
         let live = LiveCalls::default();
         let notices = NoticeBoard::new(stores.clone(), ids.clone(), settings.node.clone());
         let (tool_changes, tasks) = (registry.changes(), TaskTracker::new());
-        let offer_writer = OfferWriter::new(stores.clone(), settings.node.clone(), tasks.clone());
+        let (offers, claims) = (Offers::default(), Arc::<Claims>::default());
+        let handover =
+            Handover { stores: stores.clone(), live: live.clone(), offers: offers.clone(), claims: claims.clone() };
+        let offer_writer = OfferWriter::new(handover.clone(), settings.node.clone(), tasks.clone());
         Self {
             registry,
             journal,
@@ -158,9 +167,10 @@ impl Engine {
             stores,
             results: Results::new(settings.results_bytes, clock.clone()),
             sessions: SessionCalls::default(),
-            offers: Offers::default(),
+            offers,
             offer_writer,
-            claims: Claims::default(),
+            claims,
+            handover,
             presence: Presence::default(),
             notices,
             tool_changes,

@@ -707,3 +707,72 @@ BEGIN
         event_seqs, event_offsets, event_kinds, event_data, callback_calls, callback_urls, callback_hosts, callback_events
     );
 END $$;
+
+
+-- ---------------------------------------------------------------------------------------------------------------------
+-- Calls of workers
+-- ---------------------------------------------------------------------------------------------------------------------
+
+-- The settings of these functions make their plans independent of statistics: rows are found by their keys.
+
+-- Deletes the rows of ended calls of a node, and offers attempts of other calls, unless they or later ones are offered. An offer
+-- with a worker is claimed by it. Returns the stored offers; a call that has ended, or that another node owns, has none.
+CREATE FUNCTION write_offers(
+    in_node TEXT, ended UUID[], shards SMALLINT[], calls UUID[], tenants TEXT[], queues TEXT[], tools TEXT[], priorities INTEGER[],
+    attempts INTEGER[], leases BIGINT[], in_workers TEXT[]
+) RETURNS TABLE (
+    stored_call UUID, stored_attempt INTEGER, stored_state SMALLINT, lease_left BIGINT, since_claim BIGINT, age BIGINT
+) LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    now_ms BIGINT := (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT;
+    own UUID[];
+BEGIN
+    IF cardinality(ended) > 0 THEN
+        DELETE FROM worker_calls AS w WHERE w.call_id = ANY (ended) AND w.node = in_node;
+    END IF;
+    IF cardinality(calls) IS NULL THEN
+        RETURN;
+    END IF;
+    -- An owner that was frozen must not offer a call that another node has settled since.
+    SELECT array_agg(c.id) INTO own
+    FROM UNNEST(shards, calls) AS o (shard, id) JOIN tool_calls AS c ON c.shard = o.shard AND c.id = o.id
+    WHERE c.status + 0 < 2 AND c.node = in_node;
+    RETURN QUERY
+    INSERT INTO worker_calls AS w (call_id, tenant, queue, tool, priority, attempt, state, node, offered_at, lease_ms, worker,
+        claimed_at, lease_until)
+    SELECT o.id, o.tenant, o.queue, o.tool, o.priority, o.attempt, (o.worker IS NOT NULL)::INTEGER, in_node, now_ms, o.lease,
+        o.worker, CASE WHEN o.worker IS NOT NULL THEN now_ms END, CASE WHEN o.worker IS NOT NULL THEN now_ms + o.lease END
+    FROM UNNEST(calls, tenants, queues, tools, priorities, attempts, leases, in_workers)
+        AS o (id, tenant, queue, tool, priority, attempt, lease, worker)
+    WHERE o.id = ANY (own)
+    ON CONFLICT (call_id) DO UPDATE SET
+        node = excluded.node,
+        state = CASE WHEN w.attempt < excluded.attempt THEN 0 ELSE w.state END,
+        offered_at = CASE WHEN w.attempt < excluded.attempt THEN excluded.offered_at ELSE w.offered_at END,
+        worker = CASE WHEN w.attempt < excluded.attempt THEN NULL ELSE w.worker END,
+        attempt = CASE WHEN w.attempt < excluded.attempt THEN excluded.attempt ELSE w.attempt END
+    RETURNING w.call_id, w.attempt, w.state, COALESCE(w.lease_until - now_ms, 0), COALESCE(now_ms - w.claimed_at, 0),
+        now_ms - w.offered_at;
+END $$;
+
+-- Gives the best waiting calls of a queue to workers: the call at place `n` goes to `in_workers[n]`. NULL stands for all tools. A
+-- call that another transaction gives away is skipped.
+CREATE FUNCTION claim_calls(in_tenant TEXT, in_queue TEXT, in_tools TEXT[], in_workers TEXT[], in_node TEXT)
+RETURNS TABLE (claimed_call UUID, claimed_attempt INTEGER, claimed_lease BIGINT, claimed_priority INTEGER, is_own BOOLEAN)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
+DECLARE
+    now_ms BIGINT := (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT;
+BEGIN
+    RETURN QUERY
+    WITH best AS (
+        SELECT w.call_id, w.priority FROM worker_calls AS w
+        WHERE w.state = 0 AND w.tenant = in_tenant AND w.queue = in_queue AND (in_tools IS NULL OR w.tool = ANY (in_tools))
+        ORDER BY w.priority DESC, w.call_id LIMIT cardinality(in_workers) FOR UPDATE SKIP LOCKED),
+    ranked AS (SELECT call_id, ROW_NUMBER() OVER (ORDER BY priority DESC, call_id) AS place FROM best)
+    UPDATE worker_calls AS w SET
+        state = 1, worker = in_workers[r.place], claimed_at = now_ms, lease_until = now_ms + w.lease_ms
+    FROM ranked AS r WHERE w.call_id = r.call_id
+    RETURNING w.call_id, w.attempt, w.lease_ms, w.priority, w.node = in_node;
+END $$;

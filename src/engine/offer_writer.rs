@@ -1,5 +1,6 @@
 //! Writes the offers of this node. Those that come while one transaction runs share the next one.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,8 +9,11 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::claims::{Batch, ClaimedCall};
+use super::handover::{Handover, Places};
+use super::offers::OfferedCall;
+use crate::domain::Tenant;
 use crate::fault::{self, Point};
-use crate::store::Stores;
 use crate::store::workers::{Offer, StoredOffer};
 
 /// Maximum number of offers of one transaction. A statement on SQLite has at most 32,766 parameters.
@@ -40,7 +44,7 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Shared {
-    stores: Stores,
+    handover: Handover,
     node: Arc<str>,
     tasks: TaskTracker,
     waiting: Mutex<Waiting>,
@@ -54,8 +58,8 @@ pub(super) struct OfferWriter(Arc<Shared>);
 
 impl OfferWriter {
     /// Creates the writer of a node. Its tasks belong to `tasks`.
-    pub fn new(stores: Stores, node: Arc<str>, tasks: TaskTracker) -> Self {
-        Self(Arc::new(Shared { stores, node, tasks, waiting: Mutex::default(), written: Notify::new() }))
+    pub fn new(handover: Handover, node: Arc<str>, tasks: TaskTracker) -> Self {
+        Self(Arc::new(Shared { handover, node, tasks, waiting: Mutex::default(), written: Notify::new() }))
     }
 
     /// Offers an attempt of a call, unless it or a later one is offered. Returns the stored offer after its commit; `None`
@@ -133,29 +137,79 @@ impl OfferWriter {
 
     /// Writes one transaction. Returns `false` if the database fails. Then the calls offer again.
     async fn write(&self, offers: Vec<(Offer, Reply)>, ended: &[Uuid]) -> bool {
-        let Shared { stores, node, .. } = &*self.0;
-        let written: Vec<&Offer> = offers.iter().map(|(offer, _)| offer).collect();
-        if !written.is_empty() {
+        let Shared { handover, node, .. } = &*self.0;
+        let (mut offers, replies): (Vec<Offer>, Vec<Reply>) = offers.into_iter().unzip();
+        let direct = self.assign(&mut offers);
+        if !offers.is_empty() {
             fault::pass(Point::BeforeOffer);
         }
-        let mut stored = match stores.write_offers(node, ended, &written).await {
+        if !direct.is_empty() {
+            fault::pass(Point::BeforeClaim);
+        }
+        let stored = match handover.stores.write_offers(node, ended, &offers).await {
             Ok(stored) => stored,
             Err(error) => {
                 tracing::debug!(%error, "cannot write offers");
+                direct.into_iter().for_each(|direct| handover.claims.put_back(direct.batch, false));
                 return false;
             }
         };
-        if !written.is_empty() {
+        if !offers.is_empty() {
             fault::pass(Point::AfterOffer);
         }
-        let queues: HashSet<_> = written.iter().map(|offer| (&offer.tenant, &offer.queue)).collect();
-        for (tenant, queue) in queues {
-            stores.signals().notify_work(tenant, queue);
+        if !direct.is_empty() {
+            fault::pass(Point::AfterClaim);
         }
-        for (offer, reply) in offers {
+        for Direct { batch, owners } in direct {
+            let mut gifts: Vec<Vec<ClaimedCall>> = batch.claims.iter().map(|_| Vec::new()).collect();
+            for (place, owner) in owners {
+                let gift = gift_of(handover, &offers[place], &stored);
+                gifts[owner].extend(gift);
+            }
+            handover.answer(batch, gifts, false).await;
+        }
+        let left = offers.iter().filter(|offer| offer.worker.is_none());
+        let queues: HashSet<_> = left.map(|offer| (&offer.tenant, &offer.queue)).collect();
+        for (tenant, queue) in queues {
+            handover.stores.signals().notify_work(tenant, queue);
+        }
+        for (offer, reply) in offers.iter().zip(replies) {
             // The call may have been interrupted.
-            let _ = reply.send(stored.remove(&offer.call));
+            let _ = reply.send(stored.get(&offer.call).copied());
         }
         true
     }
+
+    /// Assigns new offers to workers that wait at this node for calls of their queues, best calls first.
+    fn assign(&self, offers: &mut [Offer]) -> Vec<Direct> {
+        let mut of_queues: HashMap<(Tenant, Arc<str>), Vec<usize>> = HashMap::new();
+        for (place, offer) in offers.iter().enumerate().filter(|(_, offer)| offer.is_first) {
+            of_queues.entry((offer.tenant.clone(), offer.queue.clone())).or_default().push(place);
+        }
+        let mut assigned = Vec::new();
+        for ((tenant, queue), mut places) in of_queues {
+            let Some(batch) = self.0.handover.claims.take_idle(&tenant, &queue) else { continue };
+            places.sort_by_key(|place| (Reverse(offers[*place].priority), offers[*place].call));
+            let Places { owners, workers } = Places::of(&batch.claims, places.len());
+            for (place, worker) in places.iter().zip(workers) {
+                offers[*place].worker = Some(worker);
+            }
+            assigned.push(Direct { batch, owners: places.into_iter().zip(owners).collect() });
+        }
+        assigned
+    }
+}
+
+/// Waiting claims that get calls with their offers.
+struct Direct {
+    batch: Batch,
+    /// The index of each assigned offer, with that of its claim.
+    owners: Vec<(usize, usize)>,
+}
+
+/// Returns a call for the worker that has claimed it with its offer.
+fn gift_of(handover: &Handover, offer: &Offer, stored: &HashMap<Uuid, StoredOffer>) -> Option<ClaimedCall> {
+    stored.get(&offer.call).filter(|stored| stored.is_claim_of(offer.attempt))?;
+    let OfferedCall { call, arguments } = handover.offers.content(offer.call)?;
+    Some(ClaimedCall { call, attempt: offer.attempt, lease_ms: offer.lease_ms, arguments })
 }

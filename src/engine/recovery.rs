@@ -339,6 +339,7 @@ impl Recovery<'_> {
         job.ongoing.conversation = session_key(&job.ongoing.call).and_then(|place| sessions.get(&place)).cloned();
         job.enter_session(&self.engine.sessions);
         (job.ongoing.begin, job.ongoing.is_queued, job.ongoing.is_accepted_first) = (begin, true, true);
+        job.ongoing.is_resumed = true;
         if begin != StartMode::Start && job.ongoing.handle.may_be_outside {
             // The call was handed out before the restart, so its result may arrive before its turn.
             job.ongoing.handle.outside.open();

@@ -51,11 +51,12 @@ impl ControlPlane<'_> {
             Ok(post) => {
                 fault::pass(Point::AfterAnswer);
                 let is_first = post.is_first;
-                // If the call ends otherwise, the worker repeats the request, and the row decides.
+                // If the call does not end with it here, the row decides: a worker that has the call repeats the request.
                 return Ok(match tokio::time::timeout(RECORD_TIMEOUT, post.end()).await {
                     Ok(Some(status)) if is_first => ControlOutcome::Ended(status),
                     Ok(Some(_)) => ControlOutcome::TooLate,
-                    _ => ControlOutcome::Busy,
+                    _ if self.stores.is_claimed(id, attempt).await? => ControlOutcome::Busy,
+                    _ => ControlOutcome::TooLate,
                 });
             }
             Err(answer) => answer,
@@ -74,11 +75,7 @@ impl ControlPlane<'_> {
     }
 
     /// Accepts a result for a call of this node. Returns it if this node cannot accept it.
-    fn accept_here(
-        &self,
-        (id, attempt): (Uuid, u32),
-        answer: ToolOutput,
-    ) -> Result<RecordedPost, ToolOutput> {
+    fn accept_here(&self, (id, attempt): (Uuid, u32), answer: ToolOutput) -> Result<RecordedPost, ToolOutput> {
         let Some(slot) = self.live.get(id).map(|handle| handle.outside) else { return Err(answer) };
         self.offers.accept((id, attempt), answer, |answer| slot.post_to_record(answer))
     }

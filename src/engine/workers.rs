@@ -8,20 +8,18 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Engine;
+use super::claims::{ClaimError, ClaimRequest, ClaimedCall};
 use crate::access::Access;
-use crate::domain::{AllowList, Tenant};
+use crate::domain::Tenant;
 use crate::store::StoreError;
 use crate::store::signals::HintReceiver;
 use crate::store::signals::QueueKey;
 use crate::store::workers::{NotHeld, SeenWorker};
 
-mod claims;
 mod forget;
 mod give;
 mod presence;
 
-pub(super) use claims::Claims;
-pub use claims::{ClaimError, ClaimRequest, ClaimedCall};
 pub(super) use presence::Presence;
 
 /// Interval between two records of the workers that were seen.
@@ -117,9 +115,6 @@ impl Engine {
         serve(self.clone(), rules, work, stop)
     }
 }
-
-/// The tenant of a worker, and the tools whose calls it may get.
-type Scope = (Tenant, Option<Arc<AllowList>>);
 
 /// Gives calls to waiting workers, and keeps what is known of workers, until `stop` fires.
 pub(super) async fn serve(

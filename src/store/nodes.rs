@@ -41,10 +41,13 @@ pub struct NodeLoad {
     pub waiting: i64,
 }
 
+/// The time in milliseconds, by the clock of SQLite.
+pub(super) const NOW_ON_SQLITE: &str = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)";
+
 /// Returns the SQL expression for the time of the database, in milliseconds since 1970.
 pub(super) fn now_of(db: &Db) -> &'static str {
     match db {
-        Db::Sqlite(_) => "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+        Db::Sqlite(_) => NOW_ON_SQLITE,
         Db::Postgres(_) => "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT",
     }
 }

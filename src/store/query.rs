@@ -101,6 +101,21 @@ impl<'t> Query<'t> {
         self
     }
 
+    /// Adds an array as the value of the next parameter, or NULL if it has no elements. Only Postgres has arrays.
+    #[must_use]
+    pub fn bind_array<'v, T: 'v>(mut self, values: impl IntoIterator<Item = T>) -> Self
+    where
+        Vec<T>: Encode<'v, Postgres> + Type<Postgres>,
+    {
+        let values: Vec<T> = values.into_iter().collect();
+        let added = match &mut self.bound {
+            Bound::Sqlite(..) => Err("SQLite has no arrays".into()),
+            Bound::Postgres(_, arguments) => arguments.add((!values.is_empty()).then_some(values)),
+        };
+        self.error = self.error.or(added.err());
+        self
+    }
+
     /// Adds text to the statement.
     #[must_use]
     pub fn push(mut self, sql: &str) -> Self {

@@ -41,6 +41,10 @@ pub struct Offer {
     pub attempt: u32,
     /// How long a worker has the call without a heartbeat, in milliseconds.
     pub lease_ms: u64,
+    /// Whether the call was never offered before. Only then a worker can claim it with the offer.
+    pub is_first: bool,
+    /// The worker that claims the attempt with the offer.
+    pub worker: Option<Arc<str>>,
 }
 
 /// The holder of an offered call.
@@ -68,6 +72,14 @@ pub struct StoredOffer {
     pub state: OfferState,
     /// The time since it is offered.
     pub age: Duration,
+}
+
+impl StoredOffer {
+    /// Returns `true` if a worker has claimed this attempt and has not answered it.
+    #[must_use]
+    pub fn is_claim_of(&self, attempt: u32) -> bool {
+        self.attempt == attempt && matches!(self.state, OfferState::Claimed { .. })
+    }
 }
 
 /// The fate of a call whose lease has expired.

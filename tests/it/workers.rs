@@ -46,7 +46,7 @@ async fn service(backend: Backend, more: Value) -> App {
 
 /// Makes a call of `t` without waiting for it. Returns its id.
 async fn called(client: &Client, arguments: Value) -> String {
-    client.accepted(json!({"name": "t", "arguments": arguments, "wait": "accepted"})).await
+    client.sent(json!({"name": "t", "arguments": arguments, "wait": "accepted"})).await
 }
 
 async fn claim_with(client: &Client, worker: &str, more: Value) -> Response {

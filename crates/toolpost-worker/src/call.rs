@@ -9,12 +9,14 @@ use toolpost::tool::{CallData, Report, Reports, ToolRun};
 
 use crate::output::{self, ResultBody};
 use crate::running::RunningGuard;
-use crate::service::{ClaimedCall, RequestError, Service};
+use crate::service::{ClaimedCall, RequestError, ResultEffect, Service};
 use crate::worker::Shared;
-use crate::{backoff, report};
+use crate::{backoff, report, results};
 
 /// The tries to deliver a result. The service gives the call out again, or settles it, when its lease ends.
 const RESULT_TRIES: u32 = 12;
+/// A longer result has a request of its own.
+const MAX_SHARED_BYTES: usize = 64 * 1024;
 /// The tries to deliver a report.
 const REPORT_TRIES: u32 = 3;
 /// Maximum time for the reports that are left when a tool has ended.
@@ -25,7 +27,7 @@ pub(crate) async fn run(worker: Arc<Shared>, mut call: ClaimedCall, running: Run
     let work = async {
         let data = data_of(&mut call);
         let Some(result) = result_of(&worker, &call, data, &running.abandon).await else { return };
-        post_result(&worker.service, &call, output::body_of(result)).await;
+        post_result(&worker, &call, output::body_of(result)).await;
     };
     tokio::select! {
         biased;
@@ -130,10 +132,10 @@ async fn send_report(service: &Service, call: &ClaimedCall, report: &Report) {
 }
 
 /// Posts a result. A result that the service rejects becomes a failure that says so.
-async fn post_result(service: &Service, call: &ClaimedCall, body: ResultBody) {
+async fn post_result(worker: &Arc<Shared>, call: &ClaimedCall, body: ResultBody) {
     let (mut body, mut is_replaced) = (body, false);
     for attempt in 0..RESULT_TRIES {
-        let error = match service.result(call, &body).await {
+        let error = match deliver(worker, call, &body).await {
             Ok(false) => return,
             Ok(true) => {
                 tracing::debug!(id = %call.id, tool = call.name, "the result came too late");
@@ -158,4 +160,19 @@ async fn post_result(service: &Service, call: &ClaimedCall, body: ResultBody) {
         }
     }
     tracing::error!(id = %call.id, tool = call.name, "the result was not delivered");
+}
+
+/// Delivers a result, together with others if it is small. Returns `true` if it came too late to count.
+async fn deliver(worker: &Arc<Shared>, call: &ClaimedCall, body: &ResultBody) -> Result<bool, RequestError> {
+    if body.media_type == "application/json" && body.bytes.len() <= MAX_SHARED_BYTES {
+        match results::send(worker, call.id, call.token.clone(), body.bytes.clone()).await {
+            Ok(ResultEffect::Recorded) => return Ok(false),
+            Ok(ResultEffect::Ignored) => return Ok(true),
+            Ok(ResultEffect::Retry) => return Err(RequestError::lost("the service cannot accept the result now")),
+            Err(error @ RequestError::Unavailable { .. }) => return Err(error),
+            // Another result of the request may be invalid, or the service is older than shared results.
+            Ok(ResultEffect::Refused) | Err(RequestError::Refused(_)) => {}
+        }
+    }
+    worker.service.result(call, body).await
 }

@@ -66,6 +66,7 @@ mod error;
 mod leases;
 mod output;
 mod report;
+mod results;
 mod running;
 mod service;
 mod signal;

@@ -24,7 +24,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 const MAX_DETAIL_CHARS: usize = 500;
 
 /// A request that has failed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum RequestError {
     /// The service was not reached, or asks for another try.
     Unavailable {
@@ -40,7 +40,7 @@ pub(crate) enum RequestError {
 }
 
 /// The response of a refused request (RFC 9457).
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Refusal {
     #[serde(skip)]
     pub(crate) status: u16,
@@ -70,6 +70,11 @@ impl RequestError {
             cause = next.source();
         }
         Self::Unavailable { message, retry_after: None, is_unsent: error.is_connect() }
+    }
+
+    /// Returns the error of a request whose effect is not known.
+    pub(crate) fn lost(message: &str) -> Self {
+        Self::Unavailable { message: message.to_owned(), retry_after: None, is_unsent: false }
     }
 
     pub(crate) fn retry_after(&self) -> Option<Duration> {
@@ -125,6 +130,30 @@ pub(crate) struct Beaten {
 struct Receipt {
     #[serde(default)]
     ignored: bool,
+}
+
+/// What became of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ResultEffect {
+    /// It is recorded.
+    Recorded,
+    /// It came too late to count.
+    Ignored,
+    /// The service cannot accept it now.
+    Retry,
+    /// The token is not valid for the call.
+    Refused,
+}
+
+#[derive(Deserialize)]
+struct Receipts {
+    results: Vec<SharedReceipt>,
+}
+
+#[derive(Deserialize)]
+struct SharedReceipt {
+    outcome: ResultEffect,
 }
 
 /// The service, as one worker of one queue reaches it.
@@ -206,6 +235,24 @@ impl Service {
     pub(crate) async fn result(&self, call: &ClaimedCall, body: &ResultBody) -> Result<bool, RequestError> {
         let request = self.of_call(call, "result", &body.media_type, body.bytes.clone());
         Ok(read::<Receipt>(&self.send(request).await?)?.ignored)
+    }
+
+    /// Posts results in one request: the id, the token and the JSON of each. Returns the effects in the same order.
+    pub(crate) async fn results(&self, results: &[(Uuid, &str, &[u8])]) -> Result<Vec<ResultEffect>, RequestError> {
+        let mut body = format!("{{\"worker\":{},\"results\":[", Value::from(self.worker.as_str())).into_bytes();
+        for (place, (id, token, result)) in results.iter().enumerate() {
+            let separator = if place == 0 { "" } else { "," };
+            body.extend(format!("{separator}{{\"id\":\"{id}\",\"token\":{}", Value::from(*token)).into_bytes());
+            if !result.is_empty() {
+                body.extend(b",\"result\":");
+                body.extend(*result);
+            }
+            body.push(b'}');
+        }
+        body.extend(b"]}");
+        let request = self.request(Method::POST, &["workers", &self.queue, "results"]).timeout(REQUEST_TIMEOUT);
+        let answer = self.send(request.header(CONTENT_TYPE, "application/json").body(body)).await?;
+        Ok(read::<Receipts>(&answer)?.results.into_iter().map(|receipt| receipt.outcome).collect())
     }
 
     fn of_call(&self, call: &ClaimedCall, what: &str, media_type: &str, body: Vec<u8>) -> RequestBuilder {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use toolpost::domain::ToolDefinition;
 use toolpost::tool::{BuiltinTool, ToolSet};
 
+use crate::results::Results;
 use crate::running::Running;
 use crate::service::Service;
 use crate::{WorkerError, claims, leases};
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     /// The definitions to register, if the worker registers them.
     pub(crate) definitions: Option<Vec<Value>>,
     pub(crate) running: Running,
+    pub(crate) results: Results,
     pub(crate) queue: String,
     pub(crate) name: String,
     pub(crate) concurrency: usize,
@@ -179,6 +181,7 @@ impl Worker {
             tools,
             definitions: definitions.transpose()?,
             running: Running::default(),
+            results: Results::default(),
             queue: self.queue,
             name,
             concurrency: self.concurrency,

@@ -204,10 +204,15 @@ impl<'a> HandOut<'a> {
             priority: job.call.priority,
             attempt,
             lease_ms: spec.lease_ms,
+            is_first: !job.is_resumed && attempt == 1,
+            worker: None,
         };
         let watch = job.watch_offer(self.offers);
         watch.await_worker(|| OfferedCall { call: Arc::new(job.call.clone()), arguments: job.given_arguments() });
-        let stored = self.retried(job, || self.writer.offer(offer.clone())).await?;
+        // A failed write may have stored the offer.
+        let mut is_first = offer.is_first;
+        let write = || self.writer.offer(Offer { is_first: std::mem::take(&mut is_first), ..offer.clone() });
+        let stored = self.retried(job, write).await?;
         // Another node has adopted the call.
         let Some(mut stored) = stored else { return Err(RunExit::TakenOver) };
         let deadline = self.deadline(job, attempt, stored.age);
@@ -252,7 +257,7 @@ impl<'a> HandOut<'a> {
     async fn retried<T, E: Display, F: Future<Output = Result<T, E>>>(
         &self,
         job: &Ongoing,
-        access: impl Fn() -> F,
+        mut access: impl FnMut() -> F,
     ) -> Result<T, RunExit> {
         let work = async {
             loop {

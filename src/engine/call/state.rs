@@ -65,6 +65,8 @@ pub(in crate::engine) struct Ongoing {
     pub turn: Option<OrderGuard>,
     /// Ends the tool's instance of this call when dropped.
     pub instance_guard: Option<CallInstanceGuard>,
+    /// `true` if the call was accepted by another run of the service, or by another node.
+    pub is_resumed: bool,
     /// Wakes the call when its offer to workers may have changed, from the first offer on.
     pub offer: Option<(Arc<OfferWatch>, CallEntry<Arc<OfferWatch>>)>,
     /// How long the current attempt has run before a restart, in milliseconds, if a worker has it.
@@ -143,6 +145,7 @@ impl Planned {
             inputs: ExecutorInputs::default(),
             turn: None,
             instance_guard: None,
+            is_resumed: false,
             offer: None,
             runs_since_ms: None,
             parked: None,

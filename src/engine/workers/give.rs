@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::claims::{Batch, ClaimError, ClaimedCall, WaitingClaim};
 use crate::domain::{Call, Failure};
 use crate::engine::Engine;
 use crate::engine::call::{ExecutorInputs, InputInjector};
+use crate::engine::claims::{Batch, ClaimError, ClaimedCall};
 use crate::engine::control_message::{ControlMessage, WireOutput};
+use crate::engine::handover::{MOST, Places};
 use crate::engine::offers::OfferedCall;
 use crate::engine::recovery::access_of;
 use crate::fault::{self, Point};
@@ -18,8 +19,6 @@ use crate::store::StoreError;
 use crate::store::signals::{Hint, HintReceiver, QueueKey};
 use crate::store::workers::Claim;
 
-/// Maximum number of calls that one commit gives away.
-const MOST: usize = 256;
 /// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
@@ -45,9 +44,9 @@ pub(super) async fn run(engine: &Arc<Engine>, mut work: HintReceiver<QueueKey>, 
 }
 
 /// Serves the claims of one group. Claims without a call wait on. Returns `false` if the database has failed.
-async fn serve(engine: &Arc<Engine>, mut batch: Batch) -> bool {
-    let (owners, names) = places(&batch.claims);
-    let claimed = match claim(engine, &batch, &names).await {
+async fn serve(engine: &Arc<Engine>, batch: Batch) -> bool {
+    let Places { owners, workers } = Places::of(&batch.claims, MOST);
+    let claimed = match claim(engine, &batch, &workers).await {
         Ok(claimed) => claimed,
         Err(error) => {
             tracing::debug!(queue = &*batch.group.queue, %error, "cannot claim calls");
@@ -59,7 +58,8 @@ async fn serve(engine: &Arc<Engine>, mut batch: Batch) -> bool {
     let is_full = claimed.len() == owners.len();
     let mut gifts: Vec<Vec<ClaimedCall>> = batch.claims.iter().map(|_| Vec::new()).collect();
     let own: Vec<_> = claimed.iter().map(|claim| own_call(engine, claim)).collect();
-    let others: Vec<Uuid> = claimed.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(claim, _)| claim.call).collect();
+    let others: Vec<Uuid> =
+        claimed.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(claim, _)| claim.call).collect();
     let mut calls = read(engine, &others).await;
     let mut is_complete = true;
     for ((claim, own), owner) in claimed.into_iter().zip(own).zip(owners) {
@@ -76,38 +76,12 @@ async fn serve(engine: &Arc<Engine>, mut batch: Batch) -> bool {
             }
             Err(()) => {
                 is_complete = false;
-                give_back(engine, &claim).await;
+                engine.handover.take_back(&claim).await;
             }
         }
     }
-    let mut left = Vec::new();
-    for (waiting, gifts) in std::mem::take(&mut batch.claims).into_iter().zip(gifts) {
-        match gifts.is_empty() {
-            true => left.push(waiting),
-            false => hand_over(engine, waiting, gifts).await,
-        }
-    }
-    engine.claims.put_back(Batch { claims: left, ..batch }, is_full);
+    engine.handover.answer(batch, gifts, is_full).await;
     is_complete
-}
-
-/// Distributes places evenly: returns, for each place, the claim that gets it, and its worker.
-fn places(claims: &[WaitingClaim]) -> (Vec<usize>, Vec<Arc<str>>) {
-    let mut places = Vec::new();
-    let mut round = 0;
-    while places.len() < MOST {
-        let before = places.len();
-        for (index, claim) in claims.iter().enumerate().filter(|(_, claim)| claim.max > round) {
-            if places.len() < MOST {
-                places.push((index, claim.worker.clone()));
-            }
-        }
-        if places.len() == before {
-            break;
-        }
-        round += 1;
-    }
-    places.into_iter().unzip()
 }
 
 async fn claim(engine: &Engine, batch: &Batch, names: &[Arc<str>]) -> Result<Vec<Claim>, StoreError> {
@@ -188,44 +162,5 @@ async fn end(engine: &Engine, claim: &Claim, failure: Failure) {
     }
     engine.inbox.process_messages_of(claim.call).await;
     engine.offers.wake(claim.call);
-    signal_owner(engine, claim.call);
-}
-
-/// Gives a call back, so that another worker gets it.
-async fn give_back(engine: &Engine, claim: &Claim) {
-    // If this fails, too, the lease expires.
-    if let Err(error) = engine.stores.unclaim(claim).await {
-        tracing::debug!(id = %claim.call, %error, "cannot give back a call");
-    }
-}
-
-/// Answers a worker. If it is gone, its calls are given back.
-async fn hand_over(engine: &Engine, waiting: WaitingClaim, gifts: Vec<ClaimedCall>) {
-    let WaitingClaim { answer, worker, .. } = waiting;
-    let claims: Vec<(Uuid, u32)> = gifts.iter().map(|gift| (gift.call.id, gift.attempt)).collect();
-    match answer.send(Ok(gifts)) {
-        Ok(()) => claims.into_iter().for_each(|(call, attempt)| tell_owner(engine, call, attempt)),
-        Err(refused) => {
-            for gift in refused.into_iter().flatten() {
-                let ClaimedCall { call, attempt, lease_ms, .. } = gift;
-                let claim = Claim { call: call.id, attempt, lease_ms, worker: worker.clone(), is_own: false };
-                give_back(engine, &claim).await;
-            }
-            // They are waiting again.
-            engine.claims.note_work(&Hint::Any);
-        }
-    }
-}
-
-/// Tells the owner of the call that a worker has claimed an attempt.
-fn tell_owner(engine: &Engine, call: Uuid, attempt: u32) {
-    engine.offers.note_claim(call, attempt);
-    signal_owner(engine, call);
-}
-
-/// Wakes the node that owns the call, unless it is this one.
-fn signal_owner(engine: &Engine, call: Uuid) {
-    if engine.live.get(call).is_none() {
-        engine.stores.signals().notify_inbox(call);
-    }
+    engine.handover.signal_owner(claim.call);
 }

@@ -8,8 +8,48 @@ use uuid::Uuid;
 use super::{Claim, NotHeld, number};
 use crate::domain::{Code, Status, Tenant};
 use crate::store::inbox::Message;
-use crate::store::nodes::now_of;
+use crate::store::nodes::{NOW_ON_SQLITE, now_of};
+use crate::store::query::Query;
 use crate::store::{Db, StoreError, Stores, codec};
+
+/// A claimed call: its id, attempt, lease and priority, and whether it belongs to the claiming node.
+type ClaimRow = (Uuid, i32, i64, i32, bool);
+
+const CLAIM_CALLS: &str = "SELECT claimed_call, claimed_attempt, claimed_lease, claimed_priority, is_own \
+    FROM claim_calls($1, $2, $3, $4, $5)";
+const BEST: &str = "WITH best AS (SELECT call_id, priority FROM worker_calls WHERE state = 0 AND tenant = ";
+
+/// Returns the statement that claims calls on SQLite.
+fn claim_on_sqlite<'t>(
+    best: Query<'t>,
+    (tenant, queue): (&Tenant, &str),
+    tools: Option<&[String]>,
+    places: &[Arc<str>],
+    node: &str,
+) -> Query<'t> {
+    let query = best.push_bind(tenant).push(" AND queue = ").push_bind(queue);
+    let query = match tools {
+        Some(tools) => query.push(" AND tool IN ").push_list(tools),
+        None => query,
+    };
+    let query = query.push(" ORDER BY priority DESC, call_id LIMIT ");
+    let query = query.push_bind(i64::try_from(places.len()).unwrap_or(i64::MAX));
+    let mut query = query.push(
+        "), ranked AS (SELECT call_id, ROW_NUMBER() OVER (ORDER BY priority DESC, call_id) AS place FROM best), \
+         places (place, worker) AS (VALUES ",
+    );
+    for (place, worker) in (1_i64..).zip(places) {
+        query = query.push(if place == 1 { "(" } else { ", (" }).push_bind(place);
+        query = query.push(", ").push_bind(&**worker).push(")");
+    }
+    let query = query.push(&format!(
+        ") UPDATE worker_calls SET state = 1, worker = p.worker, claimed_at = {NOW_ON_SQLITE}, \
+         lease_until = {NOW_ON_SQLITE} + worker_calls.lease_ms FROM ranked AS r JOIN places AS p ON p.place = r.place \
+         WHERE worker_calls.call_id = r.call_id \
+         RETURNING worker_calls.call_id, attempt, worker_calls.lease_ms, worker_calls.priority, node = "
+    ));
+    query.push_bind(node).uncached()
+}
 
 impl Stores {
     /// Returns the tools whose calls wait in a queue.
@@ -34,32 +74,20 @@ impl Stores {
         places: &[Arc<str>],
         node: &str,
     ) -> Result<Vec<Claim>, StoreError> {
-        let (now, is_postgres) = (now_of(&self.db), matches!(self.db, Db::Postgres(_)));
-        let query = self.db.write("WITH best AS (SELECT call_id, priority FROM worker_calls WHERE state = 0 AND tenant = ");
-        let query = query.push_bind(tenant).push(" AND queue = ").push_bind(queue);
-        let query = match tools {
-            Some(tools) => query.push(" AND tool IN ").push_list(tools),
-            None => query,
+        let mut rows: Vec<ClaimRow> = match self.db {
+            Db::Postgres(_) => {
+                let query = self
+                    .db
+                    .write(CLAIM_CALLS)
+                    .bind(tenant)
+                    .bind(queue)
+                    .bind_array(tools.unwrap_or_default().iter().map(String::as_str));
+                query.bind_array(places.iter().map(|worker| &**worker)).bind(node).all().await?
+            }
+            Db::Sqlite(_) => claim_on_sqlite(self.db.write(BEST), (tenant, queue), tools, places, node).all().await?,
         };
-        let query = query.push(" ORDER BY priority DESC, call_id LIMIT ");
-        let query = query.push_bind(i64::try_from(places.len()).unwrap_or(i64::MAX));
-        let mut query = query.push(if is_postgres { " FOR UPDATE SKIP LOCKED)" } else { ")" }).push(
-            ", ranked AS (SELECT call_id, ROW_NUMBER() OVER (ORDER BY priority DESC, call_id) AS place FROM best), \
-             places (place, worker) AS (VALUES ",
-        );
-        for (place, worker) in (1_i64..).zip(places) {
-            query = query.push(if place == 1 { "(" } else { ", (" }).push_bind(place);
-            query = query.push(", ").push_bind(&**worker).push(")");
-        }
-        let query = query.push(&format!(
-            ") UPDATE worker_calls SET state = 1, worker = p.worker, claimed_at = {now}, \
-             lease_until = {now} + worker_calls.lease_ms FROM ranked AS r JOIN places AS p ON p.place = r.place \
-             WHERE worker_calls.call_id = r.call_id \
-             RETURNING worker_calls.call_id, attempt, worker_calls.lease_ms, worker_calls.priority, node = "
-        ));
-        let mut rows: Vec<(Uuid, i32, i64, i32, bool)> = query.push_bind(node).uncached().all().await?;
         rows.sort_by_key(|(call, _, _, priority, _)| (Reverse(*priority), *call));
-        let claim = |((call, attempt, lease_ms, _, is_own), worker): ((Uuid, i32, i64, i32, bool), &Arc<str>)| Claim {
+        let claim = |((call, attempt, lease_ms, _, is_own), worker): (ClaimRow, &Arc<str>)| Claim {
             call,
             attempt: attempt.unsigned_abs(),
             lease_ms: lease_ms.unsigned_abs(),

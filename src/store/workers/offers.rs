@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{AfterLease, CLAIMED, Offer, OfferState, StoredOffer, WAITING, millis, number};
 use crate::store::nodes::now_of;
 use crate::store::query::{Query, Transaction};
-use crate::store::{StoreError, Stores, codec};
+use crate::store::{Db, StoreError, Stores, codec};
 
 /// The columns of a stored offer.
 type OfferColumns = (i32, i16, i64, i64, i64);
@@ -29,42 +29,60 @@ fn stored_offer((attempt, state, left, since, age): OfferColumns) -> StoredOffer
     }
 }
 
-/// Returns the statement that offers attempts of calls of this node, unless they or later ones are offered.
-fn insertion<'t>(transaction: &'t mut Transaction<'_>, node: &str, offers: &[&Offer], now: &str) -> Query<'t> {
-    let mut query = transaction.query("WITH m (shard, call_id, queue, tool, priority, attempt, lease_ms) AS (VALUES ");
-    for (index, offer) in offers.iter().enumerate() {
-        let Offer { call, queue, tool, priority, attempt, lease_ms, .. } = offer;
-        query = query.push(if index == 0 { "(" } else { ", (" }).push_bind(codec::shard_of_call(*call));
-        query = query.push(", ").push_bind(*call).push(", ").push_bind(&**queue);
-        query = query.push(", ").push_bind(codec::indexed_name(tool)).push(", ").push_bind(*priority);
-        query = query.push(", ").push_bind(number(*attempt)).push(", ");
-        query = query.push_bind(i64::try_from(*lease_ms).unwrap_or(i64::MAX)).push(")");
-    }
-    let (first, last) = (offers.iter().map(|offer| offer.call).min(), offers.iter().map(|offer| offer.call).max());
-    // An owner that was frozen must not offer a call that another node has settled since.
-    let query = query.push(&format!(
-        ") INSERT INTO worker_calls AS w (call_id, tenant, queue, tool, priority, attempt, state, node, offered_at, \
-         lease_ms) SELECT c.id, c.tenant, m.queue, m.tool, m.priority, m.attempt, 0, c.node, {now}, m.lease_ms \
-         FROM m JOIN tool_calls AS c ON c.shard = m.shard AND c.id = m.call_id WHERE c.status + 0 < 2 AND c.id BETWEEN "
-    ));
-    let query = query.push_bind(first).push(" AND ").push_bind(last).push(" AND c.node = ").push_bind(node);
+/// A stored offer with its call.
+type OfferRow = (Uuid, i32, i16, i64, i64, i64);
+
+const WRITE_OFFERS: &str = "SELECT stored_call, stored_attempt, stored_state, lease_left, since_claim, age \
+    FROM write_offers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+
+/// Writes offers on Postgres by one call of a function, so that its plan is kept.
+fn call_of_function<'t>(query: Query<'t>, node: &str, ended: &[Uuid], offers: &[Offer]) -> Query<'t> {
+    let each = || offers.iter();
     query
-        .push(&format!(
-            " ON CONFLICT (call_id) DO UPDATE SET node = excluded.node, \
-             state = CASE WHEN w.attempt < excluded.attempt THEN 0 ELSE w.state END, \
-             offered_at = CASE WHEN w.attempt < excluded.attempt THEN excluded.offered_at ELSE w.offered_at END, \
-             worker = CASE WHEN w.attempt < excluded.attempt THEN NULL ELSE w.worker END, \
-             attempt = CASE WHEN w.attempt < excluded.attempt THEN excluded.attempt ELSE w.attempt END \
-             RETURNING call_id, {}",
-            offer_columns(now)
-        ))
-        .uncached()
+        .bind(node)
+        .bind_array(ended.iter().copied())
+        .bind_array(each().map(|offer| codec::shard_of_call(offer.call)))
+        .bind_array(each().map(|offer| offer.call))
+        .bind_array(each().map(|offer| offer.tenant.as_str()))
+        .bind_array(each().map(|offer| &*offer.queue))
+        .bind_array(each().map(|offer| codec::indexed_name(&offer.tool)))
+        .bind_array(each().map(|offer| offer.priority))
+        .bind_array(each().map(|offer| number(offer.attempt)))
+        .bind_array(each().map(|offer| i64::try_from(offer.lease_ms).unwrap_or(i64::MAX)))
+        .bind_array(each().map(|offer| offer.worker.as_deref()))
+}
+
+/// Offers an attempt on SQLite, unless it or a later one is offered.
+async fn insert(
+    transaction: &mut Transaction<'_>,
+    node: &str,
+    offer: &Offer,
+    now: &str,
+) -> Result<Option<OfferRow>, StoreError> {
+    // An owner that was frozen must not offer a call that another node has settled since.
+    let sql = format!(
+        "INSERT INTO worker_calls AS w (call_id, tenant, queue, tool, priority, attempt, state, node, offered_at, lease_ms, \
+         worker, claimed_at, lease_until) SELECT c.id, c.tenant, $3, $4, $5, $6, $9 IS NOT NULL, c.node, {now}, $8, $9, \
+         CASE WHEN $9 IS NOT NULL THEN {now} END, CASE WHEN $9 IS NOT NULL THEN {now} + $8 END FROM tool_calls AS c \
+         WHERE c.shard = $1 AND c.id = $2 AND c.status + 0 < 2 AND c.node = $7 \
+         ON CONFLICT (call_id) DO UPDATE SET node = excluded.node, \
+         state = CASE WHEN w.attempt < excluded.attempt THEN 0 ELSE w.state END, \
+         offered_at = CASE WHEN w.attempt < excluded.attempt THEN excluded.offered_at ELSE w.offered_at END, \
+         worker = CASE WHEN w.attempt < excluded.attempt THEN NULL ELSE w.worker END, \
+         attempt = CASE WHEN w.attempt < excluded.attempt THEN excluded.attempt ELSE w.attempt END \
+         RETURNING call_id, {}",
+        offer_columns(now)
+    );
+    let Offer { call, queue, tool, priority, attempt, lease_ms, worker, .. } = offer;
+    let query = transaction.query(sql).bind_call(*call).bind(&**queue).bind(codec::indexed_name(tool)).bind(*priority);
+    let query = query.bind(number(*attempt)).bind(node).bind(i64::try_from(*lease_ms).unwrap_or(i64::MAX));
+    query.bind(worker.as_deref()).optional().await
 }
 
 impl Stores {
     /// Deletes the offers of calls of this node that have ended, and offers attempts of other calls, in one commit. An
     /// attempt is not offered if it or a later one is offered already. Returns the stored offers; a call that has ended, or
-    /// that another node owns, has none. `offers` names a call once.
+    /// that another node owns, has none. `offers` names a call once. An offer with a worker is claimed by it.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -72,23 +90,29 @@ impl Stores {
         &self,
         node: &str,
         ended: &[Uuid],
-        offers: &[&Offer],
+        offers: &[Offer],
     ) -> Result<HashMap<Uuid, StoredOffer>, StoreError> {
-        let now = now_of(&self.db);
-        let written = self.db.transaction(async |transaction| {
-            if !ended.is_empty() {
-                let query = transaction.query("DELETE FROM worker_calls WHERE node = ").push_bind(node);
-                query.push(" AND call_id IN ").push_list(ended).uncached().execute().await?;
+        let rows: Vec<OfferRow> = match self.db {
+            Db::Postgres(_) => call_of_function(self.db.write(WRITE_OFFERS), node, ended, offers).all().await?,
+            Db::Sqlite(_) => {
+                let now = now_of(&self.db);
+                let written = self.db.transaction(async |transaction| {
+                    if !ended.is_empty() {
+                        let query = transaction.query("DELETE FROM worker_calls WHERE node = ").push_bind(node);
+                        query.push(" AND call_id IN ").push_list(ended).uncached().execute().await?;
+                    }
+                    let mut rows = Vec::with_capacity(offers.len());
+                    for offer in offers {
+                        rows.extend(insert(transaction, node, offer, now).await?);
+                    }
+                    Ok(Some(rows))
+                });
+                written.await?.unwrap_or_default()
             }
-            if offers.is_empty() {
-                return Ok(Some(Vec::new()));
-            }
-            let rows: Vec<(Uuid, i32, i16, i64, i64, i64)> = insertion(transaction, node, offers, now).all().await?;
-            Ok(Some(rows))
-        });
-        let rows = written.await?.unwrap_or_default().into_iter();
-        let stored = |(call, attempt, state, left, since, age)| (call, stored_offer((attempt, state, left, since, age)));
-        Ok(rows.map(stored).collect())
+        };
+        let stored =
+            |(call, attempt, state, left, since, age)| (call, stored_offer((attempt, state, left, since, age)));
+        Ok(rows.into_iter().map(stored).collect())
     }
 
     /// Returns the stored offer of a call.

@@ -151,7 +151,6 @@ on_both_databases!(
             let mut left = 0;
             for status in ["WAIT", "DOING"] {
                 let page = client.get(&format!("/tool-calls?status={status}&limit=500")).await;
-                eprintln!("LEFT {}", page.json);
                 left += page.json["tool_calls"].as_array()?.len();
             }
             (left == 0).then_some(())

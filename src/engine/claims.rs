@@ -10,10 +10,12 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Scope;
 use crate::domain::{AllowList, Call, Tenant};
 use crate::store::signals::{Hint, QueueKey};
 use crate::store::workers::SeenWorker;
+
+/// The tenant of a worker, and the tools whose calls it may get.
+type Scope = (Tenant, Option<Arc<AllowList>>);
 
 /// How long it is remembered that a queue without waiting workers is empty.
 const REMEMBER: Duration = Duration::from_secs(60);
@@ -62,6 +64,14 @@ pub(super) struct WaitingClaim {
     pub answer: oneshot::Sender<Answer>,
 }
 
+#[cfg(test)]
+impl WaitingClaim {
+    /// Creates a claim whose answer nobody awaits.
+    pub fn of(worker: &str, max: usize) -> Self {
+        Self { id: 0, worker: worker.into(), max, until: Instant::now(), answer: oneshot::channel().0 }
+    }
+}
+
 /// The claims that are served together: those of one queue and one allow-list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Group {
@@ -89,7 +99,7 @@ struct State {
 
 /// The waiting claims of this node.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Claims {
+pub(super) struct Claims {
     state: Mutex<State>,
     kick: Notify,
 }
@@ -190,6 +200,20 @@ impl Claims {
             }
         }
         batches
+    }
+
+    /// Takes the claims of workers that wait for any call of a queue, if no other call of the queue waits for a worker, as far
+    /// as this node knows.
+    pub fn take_idle(&self, tenant: &Tenant, queue: &Arc<str>) -> Option<Batch> {
+        let group = Group { tenant: tenant.clone(), queue: queue.clone(), globs: Vec::new() };
+        let mut state = self.state();
+        let is_draining = state.is_draining;
+        let waiting = state.groups.get_mut(&group)?;
+        waiting.claims.retain(|claim| !claim.answer.is_closed());
+        if waiting.may_have_calls || waiting.claims.is_empty() || waiting.allowed.is_some() || is_draining {
+            return None;
+        }
+        Some(Batch { group, allowed: None, claims: waiting.claims.drain(..).collect() })
     }
 
     /// Returns claims that got no call. Claims whose time is over are answered, and all claims during a drain.
@@ -297,5 +321,32 @@ mod tests {
         claims.put_back(batch, false);
         let answer = tokio::time::timeout(Duration::from_secs(1), waiting).await.expect("it does not wait on");
         assert!(answer.unwrap().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn new_calls_go_to_waiting_workers_only_if_no_other_call_waits() {
+        let (claims, drain) = (Arc::new(Claims::default()), CancellationToken::new());
+        let wait = |worker: &'static str, allowed: Option<Arc<AllowList>>| {
+            let (claims, drain) = (claims.clone(), drain.clone());
+            tokio::spawn(async move { claims.claim((Tenant::default(), allowed), request(worker, 1000), &drain).await })
+        };
+        let queue: Arc<str> = "q".into();
+        let take = || claims.take_idle(&Tenant::default(), &queue);
+        let some = AllowList::of(vec!["a.*".to_owned()]).unwrap().unwrap();
+        let limited = wait("limited", Some(Arc::new(some)));
+        let any = wait("any", None);
+        tokio::task::yield_now().await;
+        assert!(take().is_none(), "the queue was not read yet");
+        for batch in claims.take() {
+            claims.put_back(batch, false);
+        }
+        let batch = take().expect("a worker that takes any call");
+        assert_eq!(batch.claims.iter().map(|claim| &*claim.worker).collect::<Vec<_>>(), ["any"]);
+        assert!(take().is_none(), "nobody else waits");
+        claims.put_back(batch, false);
+        claims.note_work(&Hint::Of((Tenant::default(), queue.clone())));
+        assert!(take().is_none(), "another call waits");
+        limited.abort();
+        any.abort();
     }
 }
