@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -282,6 +283,8 @@ impl LeaseWatch<'_> {
         // A claim at this node has just begun, so its row need not be read.
         let mut left = self.watch.is_claimed_here(self.attempt).then_some(self.lease);
         if left.is_some() {
+            // The wake-up that told of the claim.
+            let _ = self.watch.changed().now_or_never();
             self.watch.watch_lease(self.attempt);
         }
         loop {
@@ -303,7 +306,14 @@ impl LeaseWatch<'_> {
     /// Reads the row. Returns the time until the next look, if it is known.
     async fn look(&self) -> Result<Option<Duration>, StoreError> {
         let HandOut { stores, inbox, .. } = self.hand_out;
-        let row = stores.offer_of(self.call).await?;
+        let row = {
+            // The attempt may end meanwhile, and a statement that is dropped costs its connection.
+            let (stores, call) = (stores.clone(), self.call);
+            tokio::spawn(async move { stores.offer_of(call).await }).await
+        };
+        // The runtime ends.
+        let Ok(row) = row else { return Ok(Some(RETRY_AFTER)) };
+        let row = row?;
         match row.filter(|row| row.attempt == self.attempt).map(|row| row.state) {
             Some(OfferState::Answered) => {
                 inbox.process_messages_of(self.call).await;
