@@ -187,3 +187,41 @@ pub(super) async fn look(engine: &Engine) -> Result<(), StoreError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepted(offers: &Offers, attempt: u32) -> bool {
+        offers.accept((Uuid::nil(), attempt), (), Ok::<(), ()>).is_ok()
+    }
+
+    #[test]
+    fn results_are_accepted_only_of_the_attempt_that_a_worker_is_known_to_have() {
+        let offers = Offers::default();
+        assert!(!accepted(&offers, 1), "the call is not here");
+        let (watch, _entry) = OfferWatch::enter(&offers, Uuid::nil());
+        offers.note_claim(Uuid::nil(), 1);
+        assert!(watch.is_claimed_here(1) && !watch.is_claimed_here(2));
+        assert!(accepted(&offers, 1) && !accepted(&offers, 2));
+        watch.watch_lease(1);
+        assert!(accepted(&offers, 1) && !accepted(&offers, 2) && offers.is_running(Uuid::nil(), 1));
+        assert!(!watch.refuse_results(|| true), "a result was accepted");
+        assert!(accepted(&offers, 1));
+        assert!(watch.refuse_results(|| false));
+        assert!(!accepted(&offers, 1) && !offers.is_running(Uuid::nil(), 1));
+    }
+
+    #[test]
+    fn the_row_decides_about_an_attempt_whose_result_came_before_its_claim_was_known() {
+        let offers = Offers::default();
+        let (watch, _entry) = OfferWatch::enter(&offers, Uuid::nil());
+        assert!(!accepted(&offers, 1));
+        offers.note_claim(Uuid::nil(), 1);
+        watch.watch_lease(1);
+        assert!(!accepted(&offers, 1), "the first result may be stored");
+        assert!(offers.has_waiting(), "a lost signal is noticed");
+        offers.note_claim(Uuid::nil(), 2);
+        assert!(accepted(&offers, 2), "the next attempt");
+    }
+}

@@ -285,6 +285,35 @@ mod tests {
         assert_eq!(slot.result_or_loss().await, Some(ToolOutput::Nothing));
     }
 
+    #[tokio::test]
+    async fn posters_learn_how_the_call_ends() {
+        let slot = ResultSlot::default();
+        assert!(slot.post_to_record(ToolOutput::Nothing).is_err(), "no result is awaited");
+        slot.open();
+        let first = slot.post_to_record(ToolOutput::Text("first".into())).unwrap();
+        let other = slot.post_to_record(ToolOutput::Text("other".into())).unwrap();
+        assert_eq!((first.is_first, other.is_first, slot.has_result()), (true, false, true));
+        assert_eq!(slot.result().await, ToolOutput::Text("first".into()));
+        let late = slot.post_to_record(ToolOutput::Nothing).unwrap();
+        slot.recorded().unwrap().send_replace(Some(Status::Success));
+        for post in [first, other, late] {
+            assert_eq!(post.end().await, Some(Status::Success));
+        }
+    }
+
+    #[tokio::test]
+    async fn posters_of_a_run_that_ends_otherwise_are_told() {
+        let slot = ResultSlot::default();
+        slot.open();
+        let post = slot.post_to_record(ToolOutput::Nothing).unwrap();
+        drop(slot);
+        assert_eq!(post.end().await, None);
+        let slot = ResultSlot::default();
+        slot.open();
+        assert_eq!(slot.post(ToolOutput::Nothing), PostOutcome::Accepted);
+        assert!(slot.post_to_record(ToolOutput::Nothing).is_err(), "it is stored, so the row decides");
+    }
+
     #[test]
     fn a_result_posted_just_before_close_is_returned() {
         let slot = ResultSlot::default();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use cel::common::value::CowVal;
+use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
 use cel::objects::{Key, Map};
 use serde_json::Value as Json;
@@ -22,7 +22,7 @@ pub struct Input<'a> {
     tool: Option<(&'a ToolDefinition, Source)>,
     arguments: &'a Json,
     now: Time,
-    converted: [OnceLock<cel::Value>; VARIABLES.len()],
+    converted: [OnceLock<Option<Box<dyn Val>>>; VARIABLES.len()],
 }
 
 impl<'a> Input<'a> {
@@ -104,8 +104,9 @@ impl<'a> Input<'a> {
 impl VariableResolver for Input<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let place = VARIABLES.iter().position(|known| *known == variable)?;
-        let value = self.converted[place].get_or_init(|| self.convert(place));
-        value.clone().try_into().ok().map(CowVal::Owned)
+        // Lent, because the conversion copies all that a variable contains.
+        let value = self.converted[place].get_or_init(|| self.convert(place).try_into().ok());
+        value.as_deref().map(CowVal::Borrowed)
     }
 }
 
