@@ -729,6 +729,8 @@ DECLARE
     own UUID[];
 BEGIN
     IF cardinality(ended) > 0 THEN
+        -- Locked in the order of heartbeats, so that neither waits for the other forever.
+        PERFORM 1 FROM worker_calls AS w WHERE w.call_id = ANY (ended) AND w.node = in_node ORDER BY w.call_id FOR UPDATE;
         DELETE FROM worker_calls AS w WHERE w.call_id = ANY (ended) AND w.node = in_node;
     END IF;
     IF cardinality(calls) IS NULL THEN

@@ -1,4 +1,4 @@
-//! The last step of a claim: the worker that waits gets its calls, and their owners are told.
+//! The last step of a claim: the worker that waits gets its calls, and their owners are notified.
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ impl Handover {
         }
     }
 
-    /// Tells the owner of the call that a worker has claimed an attempt.
+    /// Notifies the owner of the call that a worker has claimed an attempt.
     fn tell_owner(&self, call: Uuid, attempt: u32) {
         self.offers.note_claim(call, attempt);
         self.signal_owner(call);

@@ -14,7 +14,8 @@ use super::handover::{Handover, Places};
 use super::offers::OfferedCall;
 use crate::domain::Tenant;
 use crate::fault::{self, Point};
-use crate::store::workers::{Offer, StoredOffer};
+use crate::store::signals::Hint;
+use crate::store::workers::{Claim, Offer, StoredOffer};
 
 /// Maximum number of offers of one transaction. A statement on SQLite has at most 32,766 parameters.
 const MOST: usize = 256;
@@ -108,35 +109,60 @@ impl OfferWriter {
 
     /// Writes until nothing waits.
     async fn write_all(self) {
+        // Claims that a failed write may have stored, and whose workers know nothing of them.
+        let mut lost: Vec<Claim> = Vec::new();
         loop {
+            self.take_back(&mut lost).await;
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }
             let (offers, ended) = {
                 let mut waiting = self.waiting();
-                let calls: Vec<Uuid> = waiting.offers.keys().take(MOST).copied().collect();
+                let mut calls: Vec<Uuid> = waiting.offers.keys().copied().collect();
+                // The oldest first.
+                calls.sort_unstable();
+                calls.truncate(MOST);
                 let offers: Vec<_> = calls.iter().filter_map(|call| waiting.offers.remove(call)).collect();
                 let kept = waiting.ended.len().saturating_sub(MOST);
                 let ended = waiting.ended.split_off(kept);
-                if offers.is_empty() && ended.is_empty() {
+                if offers.is_empty() && ended.is_empty() && (lost.is_empty() || self.0.tasks.is_closed()) {
                     waiting.is_writing = false;
                     return;
                 }
                 waiting.in_progress = calls;
                 (offers, ended)
             };
-            let is_written = self.write(offers, &ended).await;
+            let written = self.write(offers, &ended).await;
             self.waiting().in_progress.clear();
             self.0.written.notify_waiters();
-            if !is_written && !self.0.tasks.is_closed() {
+            if let Err(claims) = written
+                && !self.0.tasks.is_closed()
+            {
+                lost.extend(claims);
                 self.waiting().ended.extend(ended);
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         }
     }
 
-    /// Writes one transaction. Returns `false` if the database fails. Then the calls offer again.
-    async fn write(&self, offers: Vec<(Offer, Reply)>, ended: &[Uuid]) -> bool {
+    /// Takes back claims. Those that fail stay in the list.
+    async fn take_back(&self, lost: &mut Vec<Claim>) {
+        for claim in std::mem::take(lost) {
+            match self.0.handover.stores.unclaim(&claim).await {
+                Ok(()) => self.0.handover.claims.note_work(&Hint::Any),
+                Err(error) => {
+                    tracing::debug!(id = %claim.call, %error, "cannot take back a call");
+                    lost.push(claim);
+                }
+            }
+        }
+    }
+
+    /// Writes one transaction.
+    ///
+    /// # Errors
+    /// Returns the claims that may be stored if the database fails. The calls offer again.
+    async fn write(&self, offers: Vec<(Offer, Reply)>, ended: &[Uuid]) -> Result<(), Vec<Claim>> {
         let Shared { handover, node, .. } = &*self.0;
         let (mut offers, replies): (Vec<Offer>, Vec<Reply>) = offers.into_iter().unzip();
         let direct = self.assign(&mut offers);
@@ -151,7 +177,7 @@ impl OfferWriter {
             Err(error) => {
                 tracing::debug!(%error, "cannot write offers");
                 direct.into_iter().for_each(|direct| handover.claims.put_back(direct.batch, false));
-                return false;
+                return Err(offers.iter().filter_map(claim_of).collect());
             }
         };
         if !offers.is_empty() {
@@ -177,7 +203,7 @@ impl OfferWriter {
             // The call may have been interrupted.
             let _ = reply.send(stored.get(&offer.call).copied());
         }
-        true
+        Ok(())
     }
 
     /// Assigns new offers to workers that wait at this node for calls of their queues, best calls first.
@@ -205,6 +231,12 @@ struct Direct {
     batch: Batch,
     /// The index of each assigned offer, with that of its claim.
     owners: Vec<(usize, usize)>,
+}
+
+/// Returns the claim that an offer makes.
+fn claim_of(offer: &Offer) -> Option<Claim> {
+    let Offer { call, attempt, lease_ms, worker, .. } = offer;
+    Some(Claim { call: *call, attempt: *attempt, lease_ms: *lease_ms, worker: worker.clone()?, is_own: true })
 }
 
 /// Returns a call for the worker that has claimed it with its offer.

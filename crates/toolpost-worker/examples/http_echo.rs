@@ -1,4 +1,4 @@
-//! A plain `http` tool that returns its arguments, for measurements beside the worker: `http_echo ADDRESS`.
+//! A plain `http` tool that returns its arguments, for comparison with the worker: `http_echo ADDRESS`.
 
 use axum::routing::post;
 use axum::{Json, Router};

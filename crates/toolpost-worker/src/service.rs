@@ -132,7 +132,7 @@ struct Receipt {
     ignored: bool,
 }
 
-/// What became of a result.
+/// The fate of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ResultEffect {

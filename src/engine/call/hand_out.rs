@@ -283,7 +283,7 @@ impl LeaseWatch<'_> {
         // A claim at this node has just begun, so its row need not be read.
         let mut left = self.watch.is_claimed_here(self.attempt).then_some(self.lease);
         if left.is_some() {
-            // The wake-up that told of the claim.
+            // The wake-up that reported the claim.
             let _ = self.watch.changed().now_or_never();
             self.watch.watch_lease(self.attempt);
         }

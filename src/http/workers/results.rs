@@ -64,7 +64,7 @@ struct ReceiptView {
     outcome: Effect,
 }
 
-/// What became of a result.
+/// The fate of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ResultEffect)]

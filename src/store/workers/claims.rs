@@ -124,10 +124,13 @@ impl Stores {
         let now = now_of(&self.db);
         let renew = format!(
             "UPDATE worker_calls SET lease_until = CASE WHEN state = 1 THEN {now} + lease_ms ELSE lease_until END \
-             WHERE state > 0 AND tenant = "
+             WHERE call_id IN (SELECT call_id FROM worker_calls WHERE state > 0 AND tenant = "
         );
         let query = self.db.write(renew).push_bind(tenant).push(" AND queue = ").push_bind(queue);
         let query = query.push(" AND worker = ").push_bind(worker).push(" AND call_id IN ").push_list(calls);
+        // Locked in the order in which offers are deleted, so that neither waits for the other forever.
+        let is_postgres = matches!(self.db, Db::Postgres(_));
+        let query = query.push(if is_postgres { " ORDER BY call_id FOR UPDATE)" } else { ")" });
         let held: Vec<Uuid> = query.push(" RETURNING call_id").uncached().column().await?;
         let gone: Vec<Uuid> = calls.iter().copied().filter(|call| !held.contains(call)).collect();
         if gone.is_empty() {
