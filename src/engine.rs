@@ -98,12 +98,6 @@ use recovery::Recovery;
 use sessions::SessionCalls;
 use workers::Presence;
 
-/// Memory reserved for each call in addition to its request, in KiB.
-const KIB_PER_CALL: usize = 16;
-/// Memory for the bodies of requests without calls, such as results and definitions, in KiB. It is a separate budget, so
-/// that calls cannot exhaust the memory that is needed to post their results.
-const OTHERS_KIB: usize = 32 * 1024;
-
 /// The engine of one node, which runs its calls.
 #[derive(Debug)]
 pub struct Engine {
@@ -126,7 +120,6 @@ pub struct Engine {
     sessions: SessionCalls,
     offers: Offers,
     offer_writer: OfferWriter,
-    handover: Handover,
     claims: Arc<Claims>,
     presence: Presence,
     notices: NoticeBoard,
@@ -152,12 +145,12 @@ impl Engine {
         let (offers, claims) = (Offers::default(), Arc::<Claims>::default());
         let handover =
             Handover { stores: stores.clone(), live: live.clone(), offers: offers.clone(), claims: claims.clone() };
-        let offer_writer = OfferWriter::new(handover.clone(), settings.node.clone(), tasks.clone());
+        let offer_writer = OfferWriter::new(handover, settings.node.clone(), tasks.clone());
         Self {
             registry,
             journal,
             room: MemoryBudget::new(settings.room_kib),
-            others: MemoryBudget::new(OTHERS_KIB),
+            others: MemoryBudget::new(memory_budget::OTHERS_KIB),
             queue: Arc::new(Semaphore::new(settings.max_queued)),
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
@@ -170,7 +163,6 @@ impl Engine {
             offers,
             offer_writer,
             claims,
-            handover,
             presence: Presence::default(),
             notices,
             tool_changes,

@@ -5,8 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::KIB_PER_CALL;
 use crate::domain::json::{self, DeserializeWeighed, JsonError, WeighedError};
+
+/// Memory reserved for each call in addition to its request, in KiB.
+const KIB_PER_CALL: usize = 16;
+/// Memory for the bodies of requests without calls, such as results and definitions, in KiB. It is a separate budget, so
+/// that calls cannot exhaust the memory that is needed to post their results.
+pub(super) const OTHERS_KIB: usize = 32 * 1024;
 
 /// Simultaneous copies of a request's text, including memory that the allocator keeps after a free: the body and its
 /// values, then the values, arguments, record, statement of the commit, events and response. Measured with many

@@ -63,6 +63,11 @@ impl OfferWriter {
         Self(Arc::new(Shared { handover, node, tasks, waiting: Mutex::default(), written: Notify::new() }))
     }
 
+    /// Returns the handover of calls to workers.
+    pub fn handover(&self) -> &Handover {
+        &self.0.handover
+    }
+
     /// Offers an attempt of a call, unless it or a later one is offered. Returns the stored offer after its commit; `None`
     /// if the call has ended or another node owns it.
     ///

@@ -24,6 +24,10 @@ use crate::registry::Entry;
 use crate::store::StoreError;
 use crate::store::nodes::Beaten;
 
+mod grace;
+
+use grace::GracePeriod;
+
 /// Interval between two deletions of expired idempotency keys, tickets and pauses.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -47,32 +51,6 @@ pub struct Lease {
 
 /// Maximum wait after a failed heartbeat: other nodes depend on it.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
-
-/// The time during which this node must not declare other nodes lost.
-///
-/// Leases are judged only by the clock of the database. If this node was frozen or the database was unavailable, the
-/// other nodes may have been cut off, too. They then have one lease to return.
-#[derive(Debug, Default)]
-struct GracePeriod(Option<Instant>);
-
-impl GracePeriod {
-    fn restart(&mut self, lease: Duration) {
-        self.0 = Instant::now().checked_add(lease);
-    }
-
-    /// Returns the lost nodes. The row of this node, `own`, is from its previous heartbeat.
-    fn lost(&mut self, nodes: Vec<Beaten>, own: &str, lease: Duration) -> Vec<Beaten> {
-        let has_lasted = nodes.iter().any(|node| node.node == own && !node.is_over);
-        if !has_lasted {
-            self.restart(lease);
-        }
-        if self.0.is_some_and(|until| Instant::now() < until) {
-            return Vec::new();
-        }
-        self.0 = None;
-        nodes.into_iter().filter(|node| node.is_over && node.node != own).collect()
-    }
-}
 
 /// The facts that a heartbeat leaves for the next one.
 #[derive(Debug, Default)]

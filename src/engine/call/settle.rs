@@ -59,12 +59,6 @@ impl Settler<'_> {
                 self.delete_offer(job.call.id).await;
                 return self.commit(job, outcome, span).await;
             }
-            RunExit::Done(outcome) if is_for_workers => {
-                let id = job.call.id;
-                let recorded = self.commit(job, outcome, span).await;
-                self.offers.delete(id);
-                return recorded;
-            }
             RunExit::Done(outcome) | RunExit::Settle(outcome) => return self.commit(job, outcome, span).await,
             RunExit::LeaveQueued => {
                 self.budgets.hand_over(&job.call.tenant, &job.call.holds);
@@ -95,7 +89,7 @@ impl Settler<'_> {
             true => Box::pin(self.hooks.persist(&mut job, &outcome, now)).await,
             false => None,
         };
-        let poster = job.handle.outside.recorded();
+        let (poster, was_offered) = (job.handle.outside.recorded(), job.offer.is_some());
         // The other resources of the call are released after its end is committed.
         let Ongoing { mut call, mut recorder, .. } = *job;
         if let Err(error) = call.settle(*outcome, now) {
@@ -117,6 +111,10 @@ impl Settler<'_> {
             self.callbacks_kick.notify_one();
         }
         if let Some(settled) = settled {
+            if was_offered {
+                // Only now: the offer of a call that another node has adopted says which attempt a worker has.
+                self.offers.delete(settled.id);
+            }
             // The poster may have left.
             poster.map(|poster| poster.send_replace(Some(settled.status)));
             record_end(span, &settled);

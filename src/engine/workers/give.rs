@@ -76,11 +76,11 @@ async fn serve(engine: &Arc<Engine>, batch: Batch) -> bool {
             }
             Err(()) => {
                 is_complete = false;
-                engine.handover.take_back(&claim).await;
+                engine.offer_writer.handover().take_back(&claim).await;
             }
         }
     }
-    engine.handover.answer(batch, gifts, is_full).await;
+    engine.offer_writer.handover().answer(batch, gifts, is_full).await;
     is_complete
 }
 
@@ -162,5 +162,5 @@ async fn end(engine: &Engine, claim: &Claim, failure: Failure) {
     }
     engine.inbox.process_messages_of(claim.call).await;
     engine.offers.wake(claim.call);
-    engine.handover.signal_owner(claim.call);
+    engine.offer_writer.handover().signal_owner(claim.call);
 }

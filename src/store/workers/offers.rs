@@ -9,6 +9,11 @@ use crate::store::nodes::now_of;
 use crate::store::query::{Query, Transaction};
 use crate::store::{Db, StoreError, Stores, codec};
 
+/// The condition that a node ($3) owns an offer and its call ($1, $2). Another node may have adopted the call and not its
+/// offer yet, which says which attempt a worker has.
+const OWNED: &str =
+    "node = $3 AND EXISTS (SELECT 1 FROM tool_calls AS c WHERE c.shard = $1 AND c.id = $2 AND c.node = $3)";
+
 /// The columns of a stored offer.
 type OfferColumns = (i32, i16, i64, i64, i64);
 
@@ -142,9 +147,9 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn withdraw_unanswered(&self, call: Uuid, node: &str) -> Result<bool, StoreError> {
-        const SQL: &str = "DELETE FROM worker_calls WHERE call_id = $1 AND state <> 2 AND node = $2";
+        let sql = format!("DELETE FROM worker_calls WHERE call_id = $2 AND state <> 2 AND {OWNED}");
         const ANSWERED: &str = "SELECT call_id FROM worker_calls WHERE call_id = $1 AND state = 2";
-        self.db.write(SQL).bind(call).bind(node).execute().await?;
+        self.db.write(sql).bind_call(call).bind(node).execute().await?;
         let answered: Option<(Uuid,)> = self.db.write(ANSWERED).bind(call).optional().await?;
         Ok(answered.is_none())
     }
@@ -154,8 +159,8 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn withdraw_unclaimed(&self, call: Uuid, node: &str) -> Result<bool, StoreError> {
-        const SQL: &str = "DELETE FROM worker_calls WHERE call_id = $1 AND state = 0 AND node = $2";
-        self.db.write(SQL).bind(call).bind(node).execute().await?;
+        let sql = format!("DELETE FROM worker_calls WHERE call_id = $2 AND state = 0 AND {OWNED}");
+        self.db.write(sql).bind_call(call).bind(node).execute().await?;
         Ok(self.offer_of(call).await?.is_none_or(|row| row.state == OfferState::Waiting))
     }
 
@@ -164,8 +169,8 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn delete_offer(&self, call: Uuid, node: &str) -> Result<(), StoreError> {
-        const SQL: &str = "DELETE FROM worker_calls WHERE call_id = $1 AND node = $2";
-        self.db.write(SQL).bind(call).bind(node).execute().await.map(drop)
+        let sql = format!("DELETE FROM worker_calls WHERE call_id = $2 AND {OWNED}");
+        self.db.write(sql).bind_call(call).bind(node).execute().await.map(drop)
     }
 
     /// Deletes the offers of ended calls, whose node stopped between both.
