@@ -1,4 +1,4 @@
-//! Writes the offers of this node. Those that come while one transaction runs share the next one.
+//! Writes the offers of this node. The offers that come while one transaction runs share the next one.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -150,7 +150,7 @@ impl OfferWriter {
         }
     }
 
-    /// Takes back claims. Those that fail stay in the list.
+    /// Takes back claims. The list keeps the failed ones.
     async fn take_back(&self, lost: &mut Vec<Claim>) {
         for claim in std::mem::take(lost) {
             match self.0.handover.stores.unclaim(&claim).await {

@@ -3977,7 +3977,7 @@ export interface components {
             arguments?: components["schemas"]["Json"];
         };
         /**
-         * @description What became of a result.
+         * @description The fate of a result.
          * @enum {string}
          */
         ResultEffect: "recorded" | "ignored" | "retry" | "refused";
