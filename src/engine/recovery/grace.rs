@@ -14,7 +14,7 @@ use crate::store::nodes::Beaten;
 pub(super) struct GracePeriod(Option<Instant>);
 
 impl GracePeriod {
-    /// Begins the period anew.
+    /// Begins the period again.
     pub fn restart(&mut self, lease: Duration) {
         self.0 = Instant::now().checked_add(lease);
     }
