@@ -66,7 +66,7 @@ pub(super) struct WaitingClaim {
 
 #[cfg(test)]
 impl WaitingClaim {
-    /// Creates a claim whose answer nobody awaits.
+    /// Creates a claim whose answer is dropped.
     pub fn of(worker: &str, max: usize) -> Self {
         Self { id: 0, worker: worker.into(), max, until: Instant::now(), answer: oneshot::channel().0 }
     }
@@ -342,7 +342,7 @@ mod tests {
         }
         let batch = take().expect("a worker that takes any call");
         assert_eq!(batch.claims.iter().map(|claim| &*claim.worker).collect::<Vec<_>>(), ["any"]);
-        assert!(take().is_none(), "nobody else waits");
+        assert!(take().is_none(), "no other worker waits");
         claims.put_back(batch, false);
         claims.note_work(&Hint::Of((Tenant::default(), queue.clone())));
         assert!(take().is_none(), "another call waits");

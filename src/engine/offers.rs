@@ -39,7 +39,7 @@ enum Holder {
     #[default]
     Unknown,
     /// No worker has the call.
-    Nobody,
+    NoWorker,
     /// A worker has claimed this attempt at this node. This node may accept its result.
     Claimed(u32),
     /// A worker runs this attempt, and its lease is watched. This node may accept its result.
@@ -75,7 +75,7 @@ impl OfferWatch {
     /// Records that a worker is awaited, and what it gets. What was known of earlier attempts is forgotten.
     pub fn await_worker(&self, content: impl FnOnce() -> OfferedCall) {
         self.content.get_or_init(content);
-        *self.holder() = Holder::Nobody;
+        *self.holder() = Holder::NoWorker;
     }
 
     /// Returns `true` if a worker has claimed this attempt at this node, and its lease is not watched yet.
@@ -105,7 +105,7 @@ impl OfferWatch {
     }
 
     fn is_waiting(&self) -> bool {
-        matches!(*self.holder(), Holder::Nobody | Holder::ByRow(_))
+        matches!(*self.holder(), Holder::NoWorker | Holder::ByRow(_))
     }
 }
 
@@ -152,7 +152,7 @@ impl Offers {
         if holder.may_answer(attempt) {
             return accept(result);
         }
-        if matches!(*holder, Holder::Unknown | Holder::Nobody) {
+        if matches!(*holder, Holder::Unknown | Holder::NoWorker) {
             *holder = Holder::ByRow(attempt);
         }
         Err(result)

@@ -111,7 +111,7 @@ pub(in super::super) async fn post(
     }
     state.engine.workers().see(access.tenant(), &queue, &worker, super::sdk_of(&headers));
     let posting = results.into_iter().map(async |NewResult { id, token, result }| {
-        // The token proves that the sender has the call, whoever may see it.
+        // The token proves that the sender has the call, so the key need not reach it.
         let outcome = match state.signing_key.attempt_of_token(id, &token) {
             Some(attempt) => {
                 let answer = result.map_or(ToolOutput::Nothing, ToolOutput::Json);
