@@ -139,30 +139,22 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_batch_is_shared_by_waiting_workers(backend: Backend) {
+    async fn workers_share_the_calls_of_a_batch(backend: Backend) {
         let app = service(backend, json!({})).await;
-        let waiting: Vec<_> = ["a", "b"]
-            .map(|worker| {
-                let app = (*app).clone();
-                tokio::spawn(async move { claim(&app, worker, 64).await })
-            })
-            .into();
         let calls: Vec<Value> = (0..4).map(|n| json!({"name": "t", "arguments": {"n": n}})).collect();
-        let batch = app.posted(json!({"calls": calls, "mode": "parallel"}));
-        let mut done = 0;
-        for worker in waiting {
-            for call in worker.await.unwrap() {
-                finish(&app, &call, &call["arguments"]["n"]).await;
-                done += 1;
+        let mut batch = app.posted(json!({"calls": calls, "mode": "parallel"}));
+        let work = async |worker: &str| loop {
+            for call in claim_with(&app, worker, json!({"max": 2, "wait_ms": 200})).await.ok()["calls"].as_array().unwrap() {
+                finish(&app, call, &call["arguments"]["n"]).await;
             }
-        }
-        while done < 4 {
-            finish(&app, &claim_one(&app, "a").await, &json!("rest")).await;
-            done += 1;
-        }
-        let batch = batch.await.unwrap().ok();
-        assert_eq!(batch["results"].as_array().unwrap().len(), 4);
-        assert!(batch["results"].as_array().unwrap().iter().all(|call| call["status"] == "SUCCESS"), "{batch:#}");
+        };
+        let batch = tokio::select! {
+            batch = &mut batch => batch.unwrap().ok(),
+            _ = futures_util::future::join(work("a"), work("b")) => unreachable!("workers go on"),
+        };
+        let results = batch["results"].as_array().unwrap();
+        let outputs: Vec<&Value> = results.iter().map(|call| &call["output"]).collect();
+        assert_eq!(outputs, ["0", "1", "2", "3"]);
     }
 );
 
