@@ -206,10 +206,9 @@ impl Approvals<'_> {
         let checked = try_arguments(&entry, &Arc::new(arguments.clone())).map_err(DecideError::Invalid)?;
         let changed = digest(&row.tool, &checked.arguments, entry.made.revision.unsigned_abs());
         let tool = Some((&*entry.definition, entry.made.source));
-        let input = Input::new(call, tool, &checked.arguments, self.clock.now());
-        if let Some(Verdict { policy, effect: PolicyEffect::Deny, reason, error }) =
-            evaluate(&self.policies.of(&row.tenant), &input)
-        {
+        let policies = self.policies.of(&row.tenant);
+        let verdict = evaluate(&policies, &Input::new(call, tool, &checked.arguments, self.clock.now()));
+        if let Some(Verdict { policy, effect: PolicyEffect::Deny, reason, error }) = verdict {
             return Err(DecideError::Denied(
                 Failure::policy_denied(&row.tool, &policy, reason.as_deref(), error.as_deref()).message,
             ));

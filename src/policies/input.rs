@@ -1,11 +1,14 @@
 //! What expressions see of a call.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
+use cel::common::types::{
+    CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelTimestamp, CelUInt,
+};
 use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
-use cel::objects::{Key, Map};
 use serde_json::Value as Json;
 
 use crate::domain::tool::Annotations;
@@ -16,13 +19,16 @@ pub const VARIABLES: [&str; 6] = ["tool", "args", "caller", "session", "call", "
 /// Maximum size of the arguments that expressions look at, in bytes of JSON.
 pub const MAX_ARGUMENTS: usize = 256 * 1024;
 
+/// A value that borrows texts of the call and its tool.
+type Boxed<'a> = Box<dyn Val + 'a>;
+
 /// A call as expressions see it. Each variable is converted when it is first used.
 pub struct Input<'a> {
     call: &'a Call,
     tool: Option<(&'a ToolDefinition, Source)>,
     arguments: &'a Json,
     now: Time,
-    converted: [OnceLock<Option<Box<dyn Val>>>; VARIABLES.len()],
+    converted: [OnceLock<Boxed<'a>>; VARIABLES.len()],
 }
 
 impl<'a> Input<'a> {
@@ -42,38 +48,37 @@ impl<'a> Input<'a> {
         count(self.arguments)
     }
 
-    fn convert(&self, variable: usize) -> cel::Value {
+    fn convert(&self, variable: usize) -> Boxed<'a> {
         let call = self.call;
         match VARIABLES[variable] {
             "tool" => self.tool(),
             "args" => value_of(self.arguments),
             "caller" => {
                 let identity = call.caller.as_deref();
-                let scopes =
-                    identity.map(|identity| identity.scopes.iter().map(|scope| text(scope.as_str())).collect());
+                let scopes = identity.map(|identity| identity.scopes.iter().map(|scope| text(scope.as_str())).collect());
                 map([
                     ("tenant", text(call.tenant.as_str())),
-                    ("key", optional(identity.and_then(|one| one.key).map(|key| text(&key.to_string())))),
-                    ("subject", optional(identity.map(|one| text(&one.subject)))),
-                    ("scopes", cel::Value::List(Arc::new(scopes.unwrap_or_default()))),
+                    ("key", optional(identity.and_then(|one| one.key).map(|key| text(key.to_string())))),
+                    ("subject", optional(identity.map(|one| text(&*one.subject)))),
+                    ("scopes", list(scopes.unwrap_or_default())),
                 ])
             }
             "session" => map([("id", optional(call.session.as_deref().map(text)))]),
             "call" => map([
-                ("batch", optional(call.batch_id.map(|id| text(&id.to_string())))),
-                ("index", cel::Value::Int(call.index.into())),
-                ("priority", cel::Value::Int(call.priority.into())),
+                ("batch", optional(call.batch_id.map(|id| text(id.to_string())))),
+                ("index", Box::new(CelInt::from(i64::from(call.index)))),
+                ("priority", Box::new(CelInt::from(i64::from(call.priority)))),
             ]),
             _ => {
                 let now = chrono::DateTime::from_timestamp_micros(self.now.0).unwrap_or_default();
-                cel::Value::Timestamp(now.fixed_offset())
+                Box::new(CelTimestamp::from(now.fixed_offset()))
             }
         }
     }
 
-    fn tool(&self) -> cel::Value {
+    fn tool(&self) -> Boxed<'a> {
         let Some((tool, source)) = self.tool else {
-            return map([("name", text(&self.call.name)), ("tags", list(&[])), ("groups", list(&[]))]);
+            return map([("name", text(&*self.call.name)), ("tags", list(Vec::new())), ("groups", list(Vec::new()))]);
         };
         // What an upstream server says about its own tools must not loosen a rule.
         let hints = if source == Source::Mcp { Annotations::default() } else { tool.annotations };
@@ -84,17 +89,17 @@ impl<'a> Input<'a> {
             Source::Api => "api",
         };
         map([
-            ("name", text(&tool.name)),
+            ("name", text(&*tool.name)),
             ("source", text(source)),
-            ("tags", list(&tool.tags)),
-            ("groups", list(&tool.groups)),
+            ("tags", list(tool.tags.iter().map(text).collect())),
+            ("groups", list(tool.groups.iter().map(text).collect())),
             (
                 "annotations",
                 map([
-                    ("read_only", hints.read_only.into()),
-                    ("destructive", hints.destructive.into()),
-                    ("idempotent", hints.idempotent.into()),
-                    ("open_world", hints.open_world.into()),
+                    ("read_only", boolean(hints.read_only)),
+                    ("destructive", boolean(hints.destructive)),
+                    ("idempotent", boolean(hints.idempotent)),
+                    ("open_world", boolean(hints.open_world)),
                 ]),
             ),
         ])
@@ -104,46 +109,46 @@ impl<'a> Input<'a> {
 impl VariableResolver for Input<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let place = VARIABLES.iter().position(|known| *known == variable)?;
-        // Lent, because the conversion copies all that a variable contains.
-        let value = self.converted[place].get_or_init(|| self.convert(place).try_into().ok());
-        value.as_deref().map(CowVal::Borrowed)
+        // Lent, because a copy would copy all that the variable contains.
+        Some(CowVal::Borrowed(&**self.converted[place].get_or_init(|| self.convert(place))))
     }
 }
 
-fn text(text: &str) -> cel::Value {
-    cel::Value::String(Arc::new(text.to_owned()))
+fn text<'a>(text: impl Into<Cow<'a, str>>) -> Boxed<'a> {
+    Box::new(CelString::from(text.into()))
 }
 
-fn optional(value: Option<cel::Value>) -> cel::Value {
-    value.unwrap_or(cel::Value::Null)
+fn boolean<'a>(value: bool) -> Boxed<'a> {
+    Box::new(CelBool::from(value))
 }
 
-fn list(items: &[String]) -> cel::Value {
-    cel::Value::List(Arc::new(items.iter().map(|item| text(item)).collect()))
+fn optional(value: Option<Boxed<'_>>) -> Boxed<'_> {
+    value.unwrap_or_else(|| Box::new(CelNull))
 }
 
-fn map<const N: usize>(members: [(&str, cel::Value); N]) -> cel::Value {
-    let members = members.into_iter().map(|(name, value)| (Key::from(name), value));
-    cel::Value::Map(Map { map: Arc::new(members.collect::<HashMap<_, _>>()) })
+fn list(items: Vec<Boxed<'_>>) -> Boxed<'_> {
+    Box::new(CelList::from(items))
+}
+
+fn map<'a>(members: impl IntoIterator<Item = (&'a str, Boxed<'a>)>) -> Boxed<'a> {
+    let members = members.into_iter().map(|(name, value)| (CelMapKey::from(name), value));
+    Box::new(CelMap::from(members.collect::<HashMap<_, _>>()))
 }
 
 /// Converts JSON: whole numbers become `int` or `uint`, others `double`.
-fn value_of(json: &Json) -> cel::Value {
+fn value_of(json: &Json) -> Boxed<'_> {
     match json {
-        Json::Null => cel::Value::Null,
-        Json::Bool(value) => (*value).into(),
+        Json::Null => Box::new(CelNull),
+        Json::Bool(value) => boolean(*value),
         Json::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (Some(value), ..) => cel::Value::Int(value),
-            (_, Some(value), _) => cel::Value::UInt(value),
-            (.., Some(value)) => cel::Value::Float(value),
-            _ => cel::Value::Null,
+            (Some(value), ..) => Box::new(CelInt::from(value)),
+            (_, Some(value), _) => Box::new(CelUInt::from(value)),
+            (.., Some(value)) => Box::new(CelDouble::from(value)),
+            _ => Box::new(CelNull),
         },
         Json::String(value) => text(value),
-        Json::Array(items) => cel::Value::List(Arc::new(items.iter().map(value_of).collect())),
-        Json::Object(members) => {
-            let members = members.iter().map(|(name, value)| (Key::from(name.as_str()), value_of(value)));
-            cel::Value::Map(Map { map: Arc::new(members.collect::<HashMap<_, _>>()) })
-        }
+        Json::Array(items) => list(items.iter().map(value_of).collect()),
+        Json::Object(members) => map(members.iter().map(|(name, value)| (name.as_str(), value_of(value)))),
     }
 }
 
