@@ -1,5 +1,6 @@
 import { Backoff, pause } from "./backoff.js";
 import { RequestError, ToolpostError } from "./errors.js";
+import { ResultSender } from "./results.js";
 import { failureOf, type Invocation, invoke, Reporter, type ResultBody } from "./run.js";
 import { onStopSignal } from "./stop_signal.js";
 import { byName, type Tool, type ToolDefinition } from "./tool.js";
@@ -73,6 +74,7 @@ class QueueWorker implements Worker {
   readonly #options: ServeOptions;
   readonly #path: string;
   readonly #transport: Transport;
+  readonly #results: ResultSender;
   readonly #tools: Map<string, Tool>;
   readonly #running = new Map<string, RunningCall>();
   readonly #stopping = new AbortController();
@@ -86,6 +88,7 @@ class QueueWorker implements Worker {
     // The loops of the worker repeat requests themselves, for as long as it runs.
     this.#transport = new Transport(url, { ...options, maxRetries: 0 });
     this.worker = options.worker ?? `ts-${crypto.randomUUID()}`;
+    this.#results = new ResultSender(this.#transport, this.#path, this.worker);
     const { concurrency = 8 } = options;
     if (!(concurrency >= 1)) throw new TypeError(`concurrency: ${concurrency} is not 1 or more`);
     let isReady = () => {};
@@ -221,18 +224,15 @@ class QueueWorker implements Worker {
     await reporter.flush();
     // The service ends the call, so that it ends as a timeout. This result counts only if it does not.
     if (isLate) await pause(LATE_MS, this.#stopping.signal);
-    if (!running.isGone) await this.#deliver(`${path}/result`, body, headers, running);
+    await this.#deliver(call, body, running);
   }
 
   /** Delivers a result. The heartbeats keep the call until this returns. */
-  async #deliver(path: string, body: ResultBody, auth: Record<string, string>, running: RunningCall): Promise<void> {
-    const headers = body === undefined ? auth : { ...auth, "content-type": "application/json" };
+  async #deliver({ id, token }: TakenCall, body: ResultBody, running: RunningCall): Promise<void> {
     const backoff = new Backoff(250, 15_000);
     for (let attempt = 1; !running.isGone; attempt++) {
       try {
-        const response = await this.#transport.once("POST", path, { headers, body });
-        await response.body?.cancel();
-        return;
+        return await this.#results.send(id, token, body);
       } catch (error) {
         if (!isTransient(error) || attempt === DELIVERIES) throw error;
         await pause(backoff.next((error as RequestError).retryAfterMs));

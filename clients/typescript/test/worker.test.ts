@@ -184,7 +184,7 @@ test("a lost connection is taken up again, and a result is delivered once", asyn
     },
   });
   const proxy = await Proxy.before(service.url);
-  const isResult = (path: string) => path.endsWith("/result");
+  const isResult = (path: string) => /\/results?$/.test(path);
   proxy.faultOf = ({ path }) => {
     if (!isResult(path) || proxy.seen.filter((one) => isResult(one.path)).length > 2) return undefined;
     return proxy.seen.filter((one) => isResult(one.path)).length === 1 ? { kind: "answer", status: 503 } : { kind: "lose" };
