@@ -18,6 +18,7 @@ mod results;
 mod rust;
 mod sharing;
 mod tools;
+mod uncertain;
 
 /// Registers the tool `t` of the queue `q`.
 async fn tool(client: &Client, more: Value) {

@@ -71,17 +71,24 @@ impl Scene {
     }
 }
 
-/// Starts the relay.
+/// Starts the relay as the guide does.
 async fn relay(service: &str, token: &str, slack: &HttpTool) -> (Child, Client) {
-    let mut command = Command::new("python3");
-    command.arg(project_file("examples/slack_approvals.py")).arg("0").env("PYTHONDONTWRITEBYTECODE", "1");
-    command.env("TOOLPOST_SIGNING_SECRET", SECRET).env("TOOLPOST_URL", service).env("TOOLPOST_KEY", token);
-    command.env("SLACK_API", slack.url("/api")).env("SLACK_TOKEN", "xoxb-1").env("SLACK_CHANNEL", "C012");
-    command.env("SLACK_SIGNING_SECRET", SLACK_SECRET).env("no_proxy", "127.0.0.1");
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = bounded("the start of the relay", lines.next_line()).await.unwrap().expect("a line");
-    let url = line.strip_prefix("listening on ").expect("its address").to_owned();
+    let mut command = Command::new(project_file("clients/python/.venv/bin/flask"));
+    command.arg("--app").arg(project_file("examples/slack_approvals.py")).args(["run", "--port", "0"]);
+    command.env("TOOLPOST_SIGNING_SECRET", SECRET).env("TOOLPOST_URL", service).env("TOOLPOST_API_KEY", token);
+    command.env("SLACK_API", slack.url("/api/")).env("SLACK_TOKEN", "xoxb-1").env("SLACK_CHANNEL", "C012");
+    command.env("SLACK_SIGNING_SECRET", SLACK_SECRET).env("no_proxy", "127.0.0.1").env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("PYTHONPATH", project_file("clients/python/src"));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let url = loop {
+        let line = bounded("the start of the relay", lines.next_line()).await.unwrap().expect("its address");
+        if let Some((_, url)) = line.split_once("Running on ") {
+            break url.to_owned();
+        }
+    };
+    // The relay must not wait for a reader of its log.
+    tokio::spawn(async move { while lines.next_line().await.is_ok_and(|line| line.is_some()) {} });
     (child, Client::new(&url))
 }
 
@@ -160,7 +167,7 @@ async fn forged_requests_decide_nothing_and_show_nothing() {
         (signature("guessed", &now(), &body), now()),
         (signature(SLACK_SECRET, &now(), "payload=%7B%7D"), now()),
         (signature(SLACK_SECRET, &old, &body), old.clone()),
-        (String::new(), String::new()),
+        (String::new(), "0".to_owned()),
     ] {
         assert_eq!(scene.send(&body, &signature, &sent_at).await.status, 401);
     }

@@ -18,10 +18,14 @@ const SSL_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
 /// The message with which the server reports the end of a command; a status byte follows.
 const READY_FOR_QUERY: &[u8] = b"Z\0\0\0\x05";
 
+/// Words of statements that write.
+const WRITES: &[&str] = &["INSERT", "UPDATE", "DELETE", "JOURNAL_COMMIT", "WRITE_OFFERS", "CLAIM_CALLS"];
+
 /// Drops the acknowledgement of one commit in `one_in`, while it is switched on.
 pub struct Loss {
     chance: Mutex<Seeded>,
     one_in: u64,
+    words: &'static [&'static str],
     is_on: AtomicBool,
     lost: AtomicUsize,
 }
@@ -38,8 +42,13 @@ enum Fate {
 
 impl Loss {
     pub fn new(seed: u64, one_in: u64) -> Arc<Self> {
+        Self::of_statements(seed, one_in, WRITES)
+    }
+
+    /// Drops acknowledgements of statements that contain one of these words, in capital letters.
+    pub fn of_statements(seed: u64, one_in: u64, words: &'static [&'static str]) -> Arc<Self> {
         let chance = Mutex::new(Seeded::new(seed));
-        Arc::new(Self { chance, one_in, is_on: AtomicBool::new(false), lost: AtomicUsize::new(0) })
+        Arc::new(Self { chance, one_in, words, is_on: AtomicBool::new(false), lost: AtomicUsize::new(0) })
     }
 
     pub fn switch(&self, is_on: bool) {
@@ -86,7 +95,7 @@ async fn requests(
     let (mut reader, mut unread) = (Reader::default(), Vec::new());
     loop {
         while let Some(message) = reader.take(&mut unread) {
-            if reader.commits(&message) {
+            if reader.commits(&message, loss.words) {
                 let fate = loss.choose();
                 if fate != Fate::Whole {
                     tell.send_replace(fate);
@@ -164,7 +173,7 @@ async fn cut_at_once(fate: &mut watch::Receiver<Fate>) {
 #[derive(Default)]
 pub(super) struct Reader {
     is_open: bool,
-    /// For each prepared statement by name, `true` if it writes.
+    /// For each prepared statement by name, `true` if it contains one of the words.
     statements: HashMap<Vec<u8>, bool>,
     writes: bool,
 }
@@ -183,15 +192,15 @@ impl Reader {
         Some(message)
     }
 
-    /// Returns `true` if the server commits a change on this message.
-    fn commits(&mut self, message: &[u8]) -> bool {
+    /// Returns `true` if the server commits a statement with one of the words on this message.
+    fn commits(&mut self, message: &[u8], words: &[&str]) -> bool {
         let mut texts = message.get(5..).unwrap_or_default().split(|byte| *byte == 0).map(<[u8]>::to_vec);
         let mut text = || texts.next().unwrap_or_default();
         match message.first() {
             // Parse: a name, then the statement.
             Some(b'P') => {
                 let name = text();
-                self.statements.insert(name, writes(&text()));
+                self.statements.insert(name, contains(&text(), words));
             }
             // Bind: a portal, then the name.
             Some(b'B') => {
@@ -203,7 +212,7 @@ impl Reader {
             // Query: a statement as text.
             Some(b'Q') => {
                 let statement = text();
-                return statement.eq_ignore_ascii_case(b"COMMIT") || writes(&statement);
+                return statement.eq_ignore_ascii_case(b"COMMIT") || contains(&statement, words);
             }
             _ => {}
         }
@@ -211,9 +220,9 @@ impl Reader {
     }
 }
 
-fn writes(statement: &[u8]) -> bool {
+fn contains(statement: &[u8], words: &[&str]) -> bool {
     let statement = String::from_utf8_lossy(statement).to_uppercase();
-    ["INSERT", "UPDATE", "DELETE", "JOURNAL_COMMIT"].iter().any(|word| statement.contains(word))
+    words.iter().any(|word| statement.contains(word))
 }
 
 #[cfg(test)]

@@ -1,0 +1,73 @@
+//! Offers and claims whose acknowledgement by the database is lost.
+
+use serde_json::{Value, json};
+
+use super::{called, claim_now, claim_one, finish, tool};
+use crate::support::calls::id_of;
+use crate::support::pg_proxy::PgProxy;
+use crate::support::pg_proxy::loss::Loss;
+use crate::support::shapes::succeeded;
+use crate::support::{App, Backend, Database, Options, eventually};
+
+/// Starts a service that loses acknowledgements as `loss` determines. The tool may not run twice, and its leases are long.
+async fn service(database: &Database, loss: &std::sync::Arc<Loss>) -> (App, PgProxy) {
+    let proxy = PgProxy::losing(&database.url, loss);
+    let app = App::start_at(proxy.url().to_owned(), Options::default()).await;
+    tool(&app, json!({})).await;
+    (app, proxy)
+}
+
+/// Waits until the service has seen a worker, whose claim then waits.
+async fn waits(app: &App, worker: &str) {
+    eventually("the worker", async || {
+        let listed = app.get("/workers").await.ok();
+        listed["workers"].as_array().unwrap().iter().any(|one| one["worker"] == worker).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_claim_lost_its_acknowledgement_is_given_at_the_same_attempt() {
+    let database = Database::fresh(Backend::Postgres).await;
+    let loss = Loss::of_statements(3, 1, &["WRITE_OFFERS"]);
+    let (app, _proxy) = service(&database, &loss).await;
+    // The queue is known to be empty, so new calls go to waiting workers directly.
+    assert_eq!(claim_now(&app, "first").await, Vec::<Value>::new());
+    for round in 0..4 {
+        let worker = format!("w{round}");
+        let waiting = {
+            let (app, worker) = ((*app).clone(), worker.clone());
+            tokio::spawn(async move { claim_one(&app, &worker).await })
+        };
+        waits(&app, &worker).await;
+        let lost = loss.count();
+        loss.switch(true);
+        let id = called(&app, json!({})).await;
+        eventually("a lost acknowledgement", async || (loss.count() > lost).then_some(())).await;
+        loss.switch(false);
+        let call = waiting.await.unwrap();
+        assert_eq!((id_of(&call), &call["attempt"]), (id.clone(), &json!(1)));
+        finish(&app, &call, &json!("once")).await;
+        let ended = app.ended(&id).await;
+        assert_eq!((succeeded(&ended), &ended["attempts"]), ("once", &json!(1)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_offer_lost_its_acknowledgement_is_given_once() {
+    let database = Database::fresh(Backend::Postgres).await;
+    let loss = Loss::of_statements(5, 1, &["WRITE_OFFERS"]);
+    let (app, _proxy) = service(&database, &loss).await;
+    for _ in 0..4 {
+        let lost = loss.count();
+        loss.switch(true);
+        let id = called(&app, json!({})).await;
+        eventually("a lost acknowledgement", async || (loss.count() > lost).then_some(())).await;
+        loss.switch(false);
+        let call = claim_one(&app, "w").await;
+        assert_eq!((id_of(&call), &call["attempt"]), (id.clone(), &json!(1)));
+        assert_eq!(claim_now(&app, "w").await, Vec::<Value>::new());
+        finish(&app, &call, &json!("once")).await;
+        assert_eq!(succeeded(&app.ended(&id).await), "once");
+    }
+}
