@@ -21,6 +21,8 @@ use crate::store::workers::{Claim, Offer, StoredOffer};
 const MOST: usize = 256;
 /// Scheduler turns for which a transaction waits for further offers. Calls that were accepted together offer together.
 const TURNS: usize = 4;
+/// How long a deletion waits for an offer whose transaction it shares. No offer waits for a transaction of its own.
+const LINGER: Duration = Duration::from_millis(20);
 /// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
@@ -41,6 +43,10 @@ struct Waiting {
     in_progress: Vec<Uuid>,
     /// Whether a task writes.
     is_writing: bool,
+    /// Whether a task waits until the deletions no longer wait for an offer.
+    is_lingering: bool,
+    /// Whether the deletions no longer wait for an offer.
+    is_due: bool,
 }
 
 #[derive(Debug)]
@@ -75,7 +81,11 @@ impl OfferWriter {
     /// Returns [`NotStored`] if the database fails.
     pub async fn offer(&self, offer: Offer) -> Result<Option<StoredOffer>, NotStored> {
         let (reply, stored) = oneshot::channel();
-        self.add(|waiting| drop(waiting.offers.insert(offer.call, (offer, reply))));
+        {
+            let mut waiting = self.waiting();
+            waiting.offers.insert(offer.call, (offer, reply));
+            self.start(&mut waiting);
+        }
         stored.await.map_err(|_| NotStored)
     }
 
@@ -96,19 +106,35 @@ impl OfferWriter {
 
     /// Deletes the offer of a call of this node that has ended, soon. What a shutdown leaves is deleted later.
     pub fn delete(&self, call: Uuid) {
-        self.add(|waiting| waiting.ended.push(call));
+        let mut waiting = self.waiting();
+        waiting.ended.push(call);
+        if waiting.ended.len() >= MOST {
+            waiting.is_due = true;
+            self.start(&mut waiting);
+        } else if !waiting.is_lingering && !self.0.tasks.is_closed() {
+            waiting.is_lingering = true;
+            self.0.tasks.spawn(self.clone().linger());
+        }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, change: impl FnOnce(&mut Waiting)) {
-        let mut waiting = self.waiting();
-        change(&mut waiting);
+    fn start(&self, waiting: &mut Waiting) {
         if !std::mem::replace(&mut waiting.is_writing, true) {
             // A task of its own, because a caller that leaves must not take the offers of others with it.
             self.0.tasks.spawn(self.clone().write_all());
+        }
+    }
+
+    async fn linger(self) {
+        tokio::time::sleep(LINGER).await;
+        let mut waiting = self.waiting();
+        waiting.is_lingering = false;
+        if !waiting.ended.is_empty() {
+            waiting.is_due = true;
+            self.start(&mut waiting);
         }
     }
 
@@ -128,12 +154,14 @@ impl OfferWriter {
                 calls.sort_unstable();
                 calls.truncate(MOST);
                 let offers: Vec<_> = calls.iter().filter_map(|call| waiting.offers.remove(call)).collect();
-                let kept = waiting.ended.len().saturating_sub(MOST);
-                let ended = waiting.ended.split_off(kept);
-                if offers.is_empty() && ended.is_empty() && (lost.is_empty() || self.0.tasks.is_closed()) {
+                let nothing_due = offers.is_empty() && !waiting.is_due;
+                if nothing_due && (lost.is_empty() || self.0.tasks.is_closed()) {
                     waiting.is_writing = false;
                     return;
                 }
+                let kept = waiting.ended.len().saturating_sub(MOST);
+                let ended = waiting.ended.split_off(kept);
+                waiting.is_due = kept > 0;
                 waiting.in_progress = calls;
                 (offers, ended)
             };
@@ -144,7 +172,11 @@ impl OfferWriter {
                 && !self.0.tasks.is_closed()
             {
                 lost.extend(claims);
-                self.waiting().ended.extend(ended);
+                {
+                    let mut waiting = self.waiting();
+                    waiting.is_due |= !ended.is_empty();
+                    waiting.ended.extend(ended);
+                }
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         }

@@ -12,6 +12,7 @@ use crate::cli::program::{Program, ProgramOutput};
 use crate::support::Client;
 use crate::support::fixture::project_file;
 
+mod crates;
 mod debian;
 mod npm;
 mod tarball;

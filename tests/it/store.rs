@@ -25,6 +25,7 @@ mod inbox;
 mod leases;
 mod mcp_sessions;
 mod mixed_commits;
+mod offers;
 mod pages;
 mod partitions;
 mod publication;

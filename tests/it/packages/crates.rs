@@ -1,0 +1,62 @@
+//! The crates. They contain every file that their compilation reads.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tokio::process::Command;
+
+use super::run;
+use crate::support::fixture::project_file;
+
+/// Returns the files and folders of the project that the compilation of the service has read, relative to the project.
+fn inputs() -> Vec<PathBuf> {
+    let list = fs::read_to_string(format!("{}.d", env!("CARGO_BIN_EXE_toolpost"))).expect("Cargo writes it");
+    let (_, files) = list.split_once(": ").expect("a rule of make");
+    // The build folder has what the build script makes of the others.
+    let program = Path::new(env!("CARGO_BIN_EXE_toolpost"));
+    let built = program.parent().expect("its folder");
+    let files = files.split_whitespace().map(Path::new).filter(|file| !file.starts_with(built));
+    let root = project_file("");
+    // Cargo may still list files of an earlier build.
+    let files = files.filter(|file| file.exists());
+    files.filter_map(|file| file.strip_prefix(&root).ok()).map(Path::to_owned).collect()
+}
+
+/// Returns a file, or the files within a folder.
+fn files_of(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let entries = path.read_dir().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    entries.flat_map(|entry| files_of(&entry.unwrap().path())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn crates_have_every_file_that_their_compilation_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pack = Command::new(project_file("scripts/packages"));
+    pack.arg("--out").arg(folder.path()).arg("crate");
+    run(pack).await;
+    let version = env!("CARGO_PKG_VERSION");
+    let worker = Path::new("crates/toolpost-worker");
+    let crates = [("toolpost", Path::new(""), inputs()), ("toolpost-worker", worker, vec![worker.join("src")])];
+    for (name, root, inputs) in crates {
+        let mut unpack = Command::new("tar");
+        unpack.arg("-xzf").arg(folder.path().join(format!("{name}-{version}.crate"))).arg("-C").arg(folder.path());
+        run(unpack).await;
+        let unpacked = folder.path().join(format!("{name}-{version}"));
+        let root = project_file(root.to_str().unwrap());
+        let read: Vec<_> = inputs.iter().flat_map(|input| files_of(&project_file(input.to_str().unwrap()))).collect();
+        assert!(read.len() > 4, "{read:?}");
+        for file in read {
+            let packed = unpacked.join(file.strip_prefix(&root).unwrap());
+            assert!(packed.is_file(), "{name} has no {}", packed.display());
+            assert!(fs::read(&packed).unwrap() == fs::read(&file).unwrap(), "{}", packed.display());
+        }
+        for file in ["README.md", "Cargo.lock", "LICENSE-MIT", "LICENSE-APACHE"] {
+            assert!(unpacked.join(file).is_file(), "{name} has no {file}");
+        }
+        let manifest = fs::read_to_string(unpacked.join("Cargo.toml")).unwrap();
+        assert!(!manifest.contains("path = \"../"), "it depends on published crates only: {manifest}");
+    }
+}

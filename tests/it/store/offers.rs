@@ -1,0 +1,148 @@
+//! Offers of calls to workers.
+
+use std::sync::Arc;
+
+use toolpost::domain::{Call, Outcome, Tenant};
+use toolpost::store::Stores;
+use toolpost::store::workers::{AfterLease, Claim, Offer, OfferState, StoredOffer};
+use uuid::Uuid;
+
+use super::{ACCEPTED, Log, SETTLED, ended};
+use crate::support::Backend;
+
+impl Log {
+    async fn accepted_call(&self) -> Call {
+        let call = self.call("t");
+        self.write(&call, ACCEPTED).await.unwrap();
+        call
+    }
+
+    /// Offers an attempt as this node. Returns the stored offer.
+    async fn offer(&self, node: &str, offer: Offer) -> Option<StoredOffer> {
+        let call = offer.call;
+        self.store.write_offers(node, &[], &[offer]).await.unwrap().remove(&call)
+    }
+
+    async fn offer_state(&self, call: Uuid) -> Option<(u32, &'static str)> {
+        let row = self.store.offer_of(call).await.unwrap()?;
+        Some((row.attempt, name_of(row.state)))
+    }
+
+    async fn claimed(&self, worker: &str) -> Vec<Claim> {
+        // The store has a claim of idempotency keys, too.
+        Stores::claim(&self.store, (&Tenant::default(), "q"), None, &[worker.into()], "node").await.unwrap()
+    }
+
+    async fn expire_all_leases(&self) {
+        self.sql("UPDATE worker_calls SET lease_until = lease_until - 3600000").await;
+    }
+}
+
+fn name_of(state: OfferState) -> &'static str {
+    match state {
+        OfferState::Waiting => "waiting",
+        OfferState::Claimed { .. } => "claimed",
+        OfferState::Answered => "answered",
+    }
+}
+
+fn offer(call: &Call, attempt: u32, worker: Option<&str>) -> Offer {
+    Offer {
+        call: call.id,
+        tenant: Tenant::default(),
+        queue: "q".into(),
+        tool: "t".into(),
+        priority: 0,
+        attempt,
+        lease_ms: 30_000,
+        is_first: true,
+        worker: worker.map(Arc::from),
+    }
+}
+
+on_both_databases!(
+    async fn only_the_owner_of_a_call_offers_it_and_takes_it_back(backend: Backend) {
+        let log = Log::open(backend).await;
+        let call = log.accepted_call().await;
+        assert!(log.offer("other", offer(&call, 1, None)).await.is_none(), "another node owns the call");
+        assert!(log.offer("node", offer(&call, 1, None)).await.is_some());
+        assert_eq!(log.claimed("w").await.len(), 1);
+        // Another node adopts the call, and the row still names the former owner.
+        log.sql("UPDATE tool_calls SET node = 'other'").await;
+        log.store.withdraw_unanswered(call.id, "node").await.unwrap();
+        log.store.delete_offer(call.id, "node").await.unwrap();
+        assert!(!log.store.withdraw_unclaimed(call.id, "node").await.unwrap(), "a worker has it");
+        assert!(log.offer("node", offer(&call, 2, None)).await.is_none());
+        assert_eq!(log.offer_state(call.id).await, Some((1, "claimed")));
+        // The new owner finds the claim, and the former one no longer deletes the row.
+        let stored = log.offer("other", offer(&call, 1, None)).await.unwrap();
+        assert_eq!((stored.attempt, name_of(stored.state)), (1, "claimed"));
+        log.store.write_offers("node", &[call.id], &[]).await.unwrap();
+        assert_eq!(log.offer_state(call.id).await, Some((1, "claimed")));
+        assert!(log.store.withdraw_unanswered(call.id, "other").await.unwrap());
+        assert_eq!(log.offer_state(call.id).await, None);
+    }
+);
+
+on_both_databases!(
+    async fn no_attempt_is_offered_twice_and_no_ended_call_at_all(backend: Backend) {
+        let log = Log::open(backend).await;
+        let call = log.accepted_call().await;
+        log.offer("node", offer(&call, 1, None)).await.unwrap();
+        assert_eq!(log.claimed("w").await.len(), 1);
+        // A write whose acknowledgement was lost is repeated.
+        let again = log.offer("node", offer(&call, 1, None)).await.unwrap();
+        assert_eq!((again.attempt, name_of(again.state)), (1, "claimed"));
+        let next = log.offer("node", offer(&call, 2, None)).await.unwrap();
+        assert_eq!((next.attempt, name_of(next.state)), (2, "waiting"));
+        let earlier = log.offer("node", offer(&call, 1, None)).await.unwrap();
+        assert_eq!((earlier.attempt, name_of(earlier.state)), (2, "waiting"));
+        log.write(&ended(&call, Outcome::text("x"), 1), SETTLED).await.unwrap();
+        assert!(log.offer("node", offer(&call, 3, None)).await.is_none());
+        log.store.delete_ended_offers().await.unwrap();
+        assert_eq!(log.offer_state(call.id).await, None);
+    }
+);
+
+on_both_databases!(
+    async fn a_claim_is_taken_back_only_from_its_worker_and_attempt(backend: Backend) {
+        let log = Log::open(backend).await;
+        let call = log.accepted_call().await;
+        let stored = log.offer("node", offer(&call, 1, Some("w"))).await.unwrap();
+        assert_eq!((stored.attempt, name_of(stored.state)), (1, "claimed"), "it is offered as claimed");
+        assert!(log.claimed("other").await.is_empty());
+        let claim = |worker: &str, attempt| Claim {
+            call: call.id,
+            attempt,
+            lease_ms: 30_000,
+            worker: worker.into(),
+            is_own: true,
+        };
+        for wrong in [claim("other", 1), claim("w", 2)] {
+            log.store.unclaim(&wrong).await.unwrap();
+            assert_eq!(log.offer_state(call.id).await, Some((1, "claimed")));
+        }
+        log.store.unclaim(&claim("w", 1)).await.unwrap();
+        assert_eq!(log.offer_state(call.id).await, Some((1, "waiting")));
+        assert_eq!(log.claimed("other").await[0].attempt, 1);
+    }
+);
+
+on_both_databases!(
+    async fn a_lease_expires_for_its_attempt_only(backend: Backend) {
+        let log = Log::open(backend).await;
+        let call = log.accepted_call().await;
+        log.offer("node", offer(&call, 1, Some("w"))).await.unwrap();
+        let expire = async |attempt, then| log.store.expire_lease(call.id, attempt, then).await.unwrap();
+        assert!(!expire(1, AfterLease::End).await, "it has not expired");
+        log.expire_all_leases().await;
+        assert!(!expire(2, AfterLease::End).await, "another attempt");
+        assert!(expire(1, AfterLease::OfferAgain).await);
+        assert_eq!(log.offer_state(call.id).await, Some((2, "waiting")));
+        assert_eq!(log.claimed("v").await[0].attempt, 2);
+        log.expire_all_leases().await;
+        assert!(!expire(1, AfterLease::End).await, "the next attempt has begun");
+        assert!(expire(2, AfterLease::End).await);
+        assert_eq!(log.offer_state(call.id).await, None);
+    }
+);
