@@ -81,12 +81,10 @@ impl Handover {
         }
     }
 
-    /// Takes a call back, so that another worker gets it.
-    pub async fn take_back(&self, claim: &Claim) {
-        // If this fails, too, the lease expires.
-        if let Err(error) = self.stores.unclaim(claim).await {
-            tracing::debug!(id = %claim.call, %error, "cannot take back a call");
-        }
+    /// Takes a call back, so that another worker gets it. Returns `false` if this fails; then the lease expires.
+    pub async fn take_back(&self, claim: &Claim) -> bool {
+        let taken = self.stores.unclaim(claim).await;
+        taken.inspect_err(|error| tracing::debug!(id = %claim.call, %error, "cannot take back a call")).is_ok()
     }
 
     /// Notifies the owner of the call that a worker has claimed an attempt.

@@ -21,7 +21,7 @@ use crate::store::workers::{Claim, Offer, StoredOffer};
 const MOST: usize = 256;
 /// Scheduler turns for which a transaction waits for further offers. Calls that were accepted together offer together.
 const TURNS: usize = 4;
-/// How long a deletion waits for an offer whose transaction it shares. No offer waits for a transaction of its own.
+/// How long deletions wait for an offer whose transaction they share. No offer waits for a transaction that only deletes.
 const LINGER: Duration = Duration::from_millis(20);
 /// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -43,10 +43,6 @@ struct Waiting {
     in_progress: Vec<Uuid>,
     /// Whether a task writes.
     is_writing: bool,
-    /// Whether a task waits until the deletions no longer wait for an offer.
-    is_lingering: bool,
-    /// Whether the deletions no longer wait for an offer.
-    is_due: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +51,8 @@ struct Shared {
     node: Arc<str>,
     tasks: TaskTracker,
     waiting: Mutex<Waiting>,
+    /// Notified of each offer.
+    offered: Notify,
     /// Notified after each transaction.
     written: Notify,
 }
@@ -66,7 +64,8 @@ pub(super) struct OfferWriter(Arc<Shared>);
 impl OfferWriter {
     /// Creates the writer of a node. Its tasks belong to `tasks`.
     pub fn new(handover: Handover, node: Arc<str>, tasks: TaskTracker) -> Self {
-        Self(Arc::new(Shared { handover, node, tasks, waiting: Mutex::default(), written: Notify::new() }))
+        let (waiting, offered, written) = (Mutex::default(), Notify::new(), Notify::new());
+        Self(Arc::new(Shared { handover, node, tasks, waiting, offered, written }))
     }
 
     /// Returns the handover of calls to workers.
@@ -81,11 +80,8 @@ impl OfferWriter {
     /// Returns [`NotStored`] if the database fails.
     pub async fn offer(&self, offer: Offer) -> Result<Option<StoredOffer>, NotStored> {
         let (reply, stored) = oneshot::channel();
-        {
-            let mut waiting = self.waiting();
-            waiting.offers.insert(offer.call, (offer, reply));
-            self.start(&mut waiting);
-        }
+        self.add(|waiting| drop(waiting.offers.insert(offer.call, (offer, reply))));
+        self.0.offered.notify_waiters();
         stored.await.map_err(|_| NotStored)
     }
 
@@ -106,35 +102,19 @@ impl OfferWriter {
 
     /// Deletes the offer of a call of this node that has ended, soon. What a shutdown leaves is deleted later.
     pub fn delete(&self, call: Uuid) {
-        let mut waiting = self.waiting();
-        waiting.ended.push(call);
-        if waiting.ended.len() >= MOST {
-            waiting.is_due = true;
-            self.start(&mut waiting);
-        } else if !waiting.is_lingering && !self.0.tasks.is_closed() {
-            waiting.is_lingering = true;
-            self.0.tasks.spawn(self.clone().linger());
-        }
+        self.add(|waiting| waiting.ended.push(call));
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start(&self, waiting: &mut Waiting) {
+    fn add(&self, change: impl FnOnce(&mut Waiting)) {
+        let mut waiting = self.waiting();
+        change(&mut waiting);
         if !std::mem::replace(&mut waiting.is_writing, true) {
             // A task of its own, because a caller that leaves must not take the offers of others with it.
             self.0.tasks.spawn(self.clone().write_all());
-        }
-    }
-
-    async fn linger(self) {
-        tokio::time::sleep(LINGER).await;
-        let mut waiting = self.waiting();
-        waiting.is_lingering = false;
-        if !waiting.ended.is_empty() {
-            waiting.is_due = true;
-            self.start(&mut waiting);
         }
     }
 
@@ -144,6 +124,10 @@ impl OfferWriter {
         let mut lost: Vec<Claim> = Vec::new();
         loop {
             self.take_back(&mut lost).await;
+            let offered = self.0.offered.notified();
+            if self.has_only_deletions() {
+                let _ = tokio::time::timeout(LINGER, offered).await;
+            }
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }
@@ -154,14 +138,12 @@ impl OfferWriter {
                 calls.sort_unstable();
                 calls.truncate(MOST);
                 let offers: Vec<_> = calls.iter().filter_map(|call| waiting.offers.remove(call)).collect();
-                let nothing_due = offers.is_empty() && !waiting.is_due;
-                if nothing_due && (lost.is_empty() || self.0.tasks.is_closed()) {
+                let kept = waiting.ended.len().saturating_sub(MOST);
+                let ended = waiting.ended.split_off(kept);
+                if offers.is_empty() && ended.is_empty() && (lost.is_empty() || self.0.tasks.is_closed()) {
                     waiting.is_writing = false;
                     return;
                 }
-                let kept = waiting.ended.len().saturating_sub(MOST);
-                let ended = waiting.ended.split_off(kept);
-                waiting.is_due = kept > 0;
                 waiting.in_progress = calls;
                 (offers, ended)
             };
@@ -172,25 +154,23 @@ impl OfferWriter {
                 && !self.0.tasks.is_closed()
             {
                 lost.extend(claims);
-                {
-                    let mut waiting = self.waiting();
-                    waiting.is_due |= !ended.is_empty();
-                    waiting.ended.extend(ended);
-                }
+                self.waiting().ended.extend(ended);
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         }
     }
 
+    fn has_only_deletions(&self) -> bool {
+        let waiting = self.waiting();
+        waiting.offers.is_empty() && (1..MOST).contains(&waiting.ended.len()) && !self.0.tasks.is_closed()
+    }
+
     /// Takes back claims. The list keeps the failed ones.
     async fn take_back(&self, lost: &mut Vec<Claim>) {
         for claim in std::mem::take(lost) {
-            match self.0.handover.stores.unclaim(&claim).await {
-                Ok(()) => self.0.handover.claims.note_work(&Hint::Any),
-                Err(error) => {
-                    tracing::debug!(id = %claim.call, %error, "cannot take back a call");
-                    lost.push(claim);
-                }
+            match self.0.handover.take_back(&claim).await {
+                true => self.0.handover.claims.note_work(&Hint::Any),
+                false => lost.push(claim),
             }
         }
     }

@@ -55,12 +55,12 @@ impl<'a> Input<'a> {
             "args" => value_of(self.arguments),
             "caller" => {
                 let identity = call.caller.as_deref();
-                let scopes = identity.map(|identity| identity.scopes.iter().map(|scope| text(scope.as_str())).collect());
+                let scopes = identity.into_iter().flat_map(|one| one.scopes.iter()).map(|scope| text(scope.as_str()));
                 map([
                     ("tenant", text(call.tenant.as_str())),
                     ("key", optional(identity.and_then(|one| one.key).map(|key| text(key.to_string())))),
                     ("subject", optional(identity.map(|one| text(&*one.subject)))),
-                    ("scopes", list(scopes.unwrap_or_default())),
+                    ("scopes", list(scopes.collect())),
                 ])
             }
             "session" => map([("id", optional(call.session.as_deref().map(text)))]),

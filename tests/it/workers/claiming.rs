@@ -144,7 +144,8 @@ on_both_databases!(
         let calls: Vec<Value> = (0..4).map(|n| json!({"name": "t", "arguments": {"n": n}})).collect();
         let mut batch = app.posted(json!({"calls": calls, "mode": "parallel"}));
         let work = async |worker: &str| loop {
-            for call in claim_with(&app, worker, json!({"max": 2, "wait_ms": 200})).await.ok()["calls"].as_array().unwrap() {
+            let claimed = claim_with(&app, worker, json!({"max": 2, "wait_ms": 200})).await.ok();
+            for call in claimed["calls"].as_array().unwrap() {
                 finish(&app, call, &call["arguments"]["n"]).await;
             }
         };
