@@ -4,19 +4,26 @@ use std::process::Command;
 
 use super::program::Home;
 
+/// What is completed: the words, the place of the last one, and the result.
+const COMPLETED: [(&str, usize, &str); 3] =
+    [("toolpost calls re", 2, "rerun"), ("toolpost tools a", 2, "add"), ("toolpost watch --ser", 2, "--server")];
+
+/// Runs a script without the settings of the user. Returns its output.
+fn run(shell: &str, option: &str, script: &str) -> String {
+    let ended = Command::new(shell).args([option, "-c", script]).output();
+    let ended = ended.unwrap_or_else(|error| panic!("{shell}: {error}; `scripts/test` installs it"));
+    assert!(ended.status.success(), "{shell}: {ended:?}");
+    String::from_utf8_lossy(&ended.stdout).trim().to_owned()
+}
+
 #[test]
 fn completions_are_accepted_by_each_shell() {
     let home = Home::new();
-    for shell in ["bash", "zsh", "fish"] {
+    for (shell, option) in [("bash", "--norc"), ("zsh", "-f"), ("fish", "--no-config")] {
         let ended = home.run(&["completions", shell]);
         assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{shell}");
         let file = home.file(shell, &ended.out);
-        assert!(ended.out.contains("completions") && ended.out.contains("rerun"), "{shell}");
-        // Only bash is installed everywhere.
-        match Command::new(shell).args(["-n", &file]).output() {
-            Ok(checked) => assert!(checked.status.success(), "{shell}: {checked:?}"),
-            Err(error) => assert_ne!(shell, "bash", "{error}"),
-        }
+        run(shell, option, &format!("{shell} -n {file}"));
     }
     assert_eq!(home.run(&["completions", "cmd"]).code, Some(2));
 }
@@ -25,16 +32,33 @@ fn completions_are_accepted_by_each_shell() {
 fn bash_completes_commands_and_flags() {
     let home = Home::new();
     let file = home.file("bash", &home.run(&["completions", "bash"]).out);
-    for (words, last, expected) in
-        [("toolpost calls re", 2, "rerun"), ("toolpost tools a", 2, "add"), ("toolpost watch --ser", 2, "--server")]
-    {
+    for (words, last, expected) in COMPLETED {
         let script = format!(
             "source {file}; COMP_WORDS=({words}); COMP_CWORD={last}; _toolpost toolpost ${{COMP_WORDS[{last}]}} \
              ${{COMP_WORDS[{last} - 1]}}; echo \"${{COMPREPLY[@]}}\""
         );
-        let completed = Command::new("bash").args(["-c", &script]).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&completed.stdout).trim(), expected, "{completed:?}");
+        assert_eq!(run("bash", "--norc", &script), expected);
     }
+}
+
+#[test]
+fn fish_completes_commands_and_flags() {
+    let home = Home::new();
+    let file = home.file("fish", &home.run(&["completions", "fish"]).out);
+    for (words, _, expected) in COMPLETED {
+        let completed = run("fish", "--no-config", &format!("source {file}; complete -C '{words}'"));
+        assert_eq!(completed.split_once('\t').map(|(word, _)| word), Some(expected), "{completed}");
+        assert_eq!(completed.lines().count(), 1, "{completed}");
+    }
+}
+
+#[test]
+fn zsh_has_a_completion_of_the_command() {
+    let home = Home::new();
+    let file = home.file("zsh", &home.run(&["completions", "zsh"]).out);
+    let script =
+        format!("autoload -Uz compinit; compinit -D -u; source {file}; whence -w _toolpost; print $_comps[toolpost]");
+    assert_eq!(run("zsh", "-f", &script), "_toolpost: function\n_toolpost");
 }
 
 #[test]
