@@ -66,16 +66,24 @@ impl LastResult<'_> {
             return false;
         }
         loop {
-            match self.stores.take_over_offer(job.call.id, self.node).await {
-                Ok(offer) => {
-                    let had_worker = offer.is_some_and(|offer| offer.state != OfferState::Waiting);
-                    return had_worker && job.call.start(now).is_ok();
-                }
+            match self.had_worker(job.call.id).await {
+                Ok(had_worker) => return had_worker && job.call.start(now).is_ok(),
                 Err(error) => tracing::debug!(id = %job.call.id, %error, "cannot look up an offer"),
             }
             if Race::against_stop(self.shutdown).run(tokio::time::sleep(RETRY_INTERVAL)).await.is_err() {
                 return false;
             }
+        }
+    }
+
+    /// Takes over the offer of a lost node. Returns `true` if a worker has had the call; otherwise, none gets it from now on.
+    async fn had_worker(&self, call: Uuid) -> Result<bool, StoreError> {
+        match self.stores.take_over_offer(call, self.node).await? {
+            Some(offer) if offer.state == OfferState::Waiting => {
+                // A worker may claim it at any moment.
+                Ok(!self.stores.withdraw_unclaimed(call, self.node).await?)
+            }
+            offer => Ok(offer.is_some()),
         }
     }
 
