@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::access::Access;
 use crate::app::App;
-use crate::domain::{ExecutorSpec, Source, ToolDefinition};
+use crate::domain::{ExecutorSpec, ToolDefinition};
 use crate::formats::definitions::Format;
 use crate::registry::definitions::{NativeItem, NativeList};
 use crate::registry::{Snapshot, ToolRecord, View};
@@ -134,7 +134,7 @@ fn show_stored(access: &Access, name: &str, json: bool) -> Result<(), CliError> 
     let made = &entry.made;
     let described = Described {
         definition: &definition,
-        source: source(made.source),
+        source: made.source.as_str(),
         revision: made.revision,
         updated_at: made.updated_at,
     };
@@ -175,7 +175,7 @@ fn list(snapshot: &Snapshot, json: bool) -> Result<(), CliError> {
     let rows = snapshot.all().iter().map(|entry| {
         let definition = entry.definition();
         let (executor, active) = (executor(&definition), View::from(snapshot).is_available(entry));
-        row(&entry.name, active, source(entry.made.source), &executor, &definition.description)
+        row(&entry.name, active, entry.made.source.as_str(), &executor, &definition.description)
     });
     print_table(rows)
 }
@@ -188,15 +188,6 @@ fn row(name: &str, active: bool, source: &str, executor: &str, description: &str
     let mark = if active { "" } else { " (inactive)" };
     let (executor, description) = (print::one_line(executor, SHORT), print::one_line(description, SHORT));
     vec![format!("{}{mark}", print::one_line(name, 128)), print::one_line(source, SHORT), executor, description]
-}
-
-fn source(source: Source) -> &'static str {
-    match source {
-        Source::Builtin => "builtin",
-        Source::Mcp => "mcp",
-        Source::File => "file",
-        Source::Api => "api",
-    }
 }
 
 fn executor(definition: &ToolDefinition) -> String {

@@ -33,6 +33,19 @@ pub enum Source {
     Api,
 }
 
+impl Source {
+    /// Returns the name, as in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Builtin => "builtin",
+            Self::Mcp => "mcp",
+            Self::File => "file",
+            Self::Api => "api",
+        }
+    }
+}
+
 /// Hints about the effects of a tool, with the names and defaults of the Model Context Protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]

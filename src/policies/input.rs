@@ -82,15 +82,9 @@ impl<'a> Input<'a> {
         };
         // What an upstream server says about its own tools must not loosen a rule.
         let hints = if source == Source::Mcp { Annotations::default() } else { tool.annotations };
-        let source = match source {
-            Source::Builtin => "builtin",
-            Source::Mcp => "mcp",
-            Source::File => "file",
-            Source::Api => "api",
-        };
         map([
             ("name", text(&*tool.name)),
-            ("source", text(source)),
+            ("source", text(source.as_str())),
             ("tags", list(tool.tags.iter().map(text).collect())),
             ("groups", list(tool.groups.iter().map(text).collect())),
             (
