@@ -89,6 +89,8 @@ impl<'a> HandOut<'a> {
     /// # Errors
     /// Returns the end of a call that no worker takes, or that is interrupted.
     pub async fn hand_out_again(&self, job: &mut Ongoing, entry: &Entry, spec: &WorkerSpec) -> Result<(), RunExit> {
+        // The lost attempt may have been too short for the record of its start.
+        job.announce(self.waiter.live).await;
         let tip = format!("Attempt {} waits for a worker", job.call.attempts + 1);
         let update = StatusUpdate { phase: Some(Phase::Retrying), tip: Some(tip), ..StatusUpdate::default() };
         job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;

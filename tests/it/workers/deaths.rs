@@ -221,3 +221,20 @@ async fn an_attempt_counts_whose_start_a_lost_node_has_not_recorded() {
     let ended = other.ended(&id).await;
     assert_eq!((succeeded(&ended), &ended["attempts"]), ("new", &json!(attempt)));
 }
+
+#[cfg(feature = "fault-points")]
+#[tokio::test(flavor = "multi_thread")]
+async fn events_have_no_gap_after_a_lost_attempt_whose_start_was_not_recorded() {
+    // The first node dies when it has noticed the claim. The lease ends before the other node adopts the call.
+    let (mut one, other) = one_that_dies_at("BeforeRun:1", brief_idempotent()).await;
+    let id = called(&one, json!({})).await;
+    claim_one(&other, "lost").await;
+    assert_eq!(one.end().await.code, None);
+    let second = claim_one(&other, "w").await;
+    assert_eq!(second["attempt"], 2);
+    other.in_phase(&id, "external").await;
+    finish_in_time(&other, "w", second, &json!("new")).await;
+    let events = other.events(&format!("/tool-calls/{id}/events")).await.until(|event| event.is_result()).await;
+    let numbers: Vec<_> = events.iter().map(|event| event.data["seq"].as_u64().unwrap()).collect();
+    assert!(numbers.iter().copied().eq(1..=events.len() as u64), "{numbers:?}");
+}
