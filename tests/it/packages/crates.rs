@@ -1,5 +1,7 @@
 //! The crates. They contain every file that their compilation reads.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,18 +10,30 @@ use tokio::process::Command;
 use super::run;
 use crate::support::fixture::project_file;
 
-/// Returns the files and folders of the project that the compilation of the service has read, relative to the project.
-fn inputs() -> Vec<PathBuf> {
-    let list = fs::read_to_string(format!("{}.d", env!("CARGO_BIN_EXE_toolpost"))).expect("Cargo writes it");
-    let (_, files) = list.split_once(": ").expect("a rule of make");
-    // The build folder has what the build script makes of the others.
-    let program = Path::new(env!("CARGO_BIN_EXE_toolpost"));
-    let built = program.parent().expect("its folder");
-    let files = files.split_whitespace().map(Path::new).filter(|file| !file.starts_with(built));
+/// Returns the files and folders of the project that the compilation of the service reads, relative to the project.
+fn inputs() -> BTreeSet<PathBuf> {
     let root = project_file("");
-    // Cargo may still list files of an earlier build.
-    let files = files.filter(|file| file.exists());
-    files.filter_map(|file| file.strip_prefix(&root).ok()).map(Path::to_owned).collect()
+    let folder = Path::new(env!("CARGO_BIN_EXE_toolpost")).parent().expect("the build folder");
+    let mut inputs: BTreeSet<_> = ["build.rs", "console", "migrations"].map(PathBuf::from).into();
+    for entry in folder.join("deps").read_dir().expect("rustc writes it") {
+        let path = entry.unwrap().path();
+        let name = path.file_name().and_then(OsStr::to_str).unwrap();
+        if !name.starts_with("toolpost-") || !name.ends_with(".d") {
+            continue;
+        }
+        // Rules of make, which name what rustc has read.
+        let list = fs::read_to_string(&path).unwrap();
+        let files =
+            list.lines().filter_map(|line| line.split_once(": ")).flat_map(|(_, files)| files.split_whitespace());
+        let files = files.map(|file| root.join(file));
+        // The build folder has what the build script makes, and may list files of an earlier build.
+        let files = files.filter(|file| !file.starts_with(folder) && file.is_file());
+        inputs.extend(files.filter_map(|file| file.strip_prefix(&root).ok().map(Path::to_owned)));
+    }
+    assert!(inputs.contains(Path::new("src/lib.rs")), "{inputs:?}");
+    // Cargo packs a manifest that it writes itself.
+    inputs.remove(Path::new("Cargo.toml"));
+    inputs
 }
 
 /// Returns a file, or the files within a folder.
@@ -39,7 +53,7 @@ async fn crates_have_every_file_that_their_compilation_reads() {
     run(pack).await;
     let version = env!("CARGO_PKG_VERSION");
     let worker = Path::new("crates/toolpost-worker");
-    let crates = [("toolpost", Path::new(""), inputs()), ("toolpost-worker", worker, vec![worker.join("src")])];
+    let crates = [("toolpost", Path::new(""), inputs()), ("toolpost-worker", worker, [worker.join("src")].into())];
     for (name, root, inputs) in crates {
         let mut unpack = Command::new("tar");
         unpack.arg("-xzf").arg(folder.path().join(format!("{name}-{version}.crate"))).arg("-C").arg(folder.path());
