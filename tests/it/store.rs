@@ -62,7 +62,7 @@ struct Log {
     told: Arc<Mutex<Vec<PublishedEvent>>>,
     door: DoorKeeper,
     writer: JoinHandle<()>,
-    _database: Database,
+    database: Database,
 }
 
 impl Log {
@@ -87,7 +87,7 @@ impl Log {
         let (journal, writer) =
             Journal::start(store.db().clone(), Clock::manual(Time(ACCEPTED_AT)), ids.clone(), shard, sink);
         let door = DoorKeeper(door);
-        Self { store, journal, ids, told, door, writer, _database: database }
+        Self { store, journal, ids, told, door, writer, database }
     }
 
     /// Builds a newly accepted call.

@@ -57,12 +57,14 @@ impl Lanes {
         Self { parts, tasks, own: ArcSwap::from_pointee(vec![first]), adopted: Mutex::default() }
     }
 
-    /// Starts a further writer for new calls, unless there is one for this shard.
+    /// Writes new calls to this shard as well. A writer of adopted calls of the shard also writes the new ones, so that the
+    /// changes of a call keep their order.
     pub fn add(&self, shard: Shard) {
-        let own = self.own.load();
-        if own.iter().all(|lane| lane.shard != shard) {
-            let added = start(&self.parts, &self.tasks, shard, true);
-            self.own.store(Arc::new(own.iter().cloned().chain([added]).collect()));
+        let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.owns(shard) {
+            let lane = adopted.remove(&shard);
+            let added = lane.unwrap_or_else(|| start(&self.parts, &self.tasks, shard, true));
+            self.own.store(Arc::new(self.own.load().iter().cloned().chain([added]).collect()));
         }
     }
 
@@ -99,13 +101,18 @@ impl Lanes {
     /// Returns [`JournalError::Closed`] if the writers have stopped.
     pub fn queue(&self, shard: Shard) -> Result<mpsc::Sender<Entry>, JournalError> {
         let shard = if matches!(self.parts.db, Db::Sqlite(_)) { Shard::default() } else { shard };
-        if let Some(lane) = self.own.load().iter().find(|lane| lane.shard == shard) {
-            return Ok(lane.queue.clone());
+        let own = || self.own.load().iter().find(|lane| lane.shard == shard).map(|lane| lane.queue.clone());
+        if let Some(queue) = own() {
+            return Ok(queue);
         }
         if self.parts.closing.is_cancelled() {
             return Err(JournalError::Closed);
         }
         let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may have become an own shard before the lock.
+        if let Some(queue) = own() {
+            return Ok(queue);
+        }
         let lane = adopted.entry(shard).or_insert_with(|| start(&self.parts, &self.tasks, shard, false));
         Ok(lane.queue.clone())
     }

@@ -1,16 +1,18 @@
 //! Shards: independent sequences of commits of several journals on one database.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use sqlx::{Connection, PgConnection};
 use toolpost::domain::{Cursor, IdGenerator, Outcome, Shard, Tenant, Time};
-use toolpost::store::journal::Transitions;
+use toolpost::store::journal::{Change, Transitions};
 use toolpost::store::retention::RetentionTarget;
 
-use super::{ACCEPTED, Log, PublishedEvent, WHOLE, ended, told_of};
-use crate::support::{Backend, Database};
+use super::{ACCEPTED, Log, PublishedEvent, SETTLED, STARTED, WHOLE, ended, told_of};
+use crate::support::{Backend, Database, eventually};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -134,6 +136,36 @@ async fn an_adopted_call_stays_in_its_shard_and_leaves_its_first_node() {
     let late = ended(&call, Outcome::text("late"), 1);
     let refused = logs[0].write(&late, Transitions { started: true, settled: true, ..Transitions::default() }).await;
     assert!(refused.is_err(), "the first node has lost the call");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_an_adopted_call_keep_their_order_when_its_shard_becomes_one_of_the_node() {
+    const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%journal%'";
+    let logs = logs([1, 2]).await;
+    let call = logs[0].call("t");
+    logs[0].write(&call, ACCEPTED).await.unwrap();
+    let mut adopted = logs[1].store.adopt("other", 10).await.unwrap().remove(0);
+    let mut database = PgConnection::connect(&logs[1].database.url).await.unwrap();
+    let mut blocking = database.begin().await.unwrap();
+    sqlx::query("SELECT pos FROM event_clock WHERE shard = 1 FOR UPDATE").execute(&mut *blocking).await.unwrap();
+    adopted.start(Time(1)).unwrap();
+    let started = Change::new(Arc::new(adopted.clone()), STARTED);
+    let started = logs[1].journal.enqueue(started).await.unwrap();
+    let waiting = async |blocking: &mut PgConnection| sqlx::query_scalar::<_, i32>(WAITING).fetch_all(blocking).await;
+    let pid = eventually("the first commit", async || {
+        let mut look = PgConnection::connect(&logs[1].database.url).await.unwrap();
+        waiting(&mut look).await.unwrap().first().copied()
+    });
+    let pid = pid.await;
+    logs[1].journal.add_shard(shard(1));
+    adopted.settle(Outcome::text("x"), Time(2)).unwrap();
+    let settled = Change::new(Arc::new(adopted), SETTLED);
+    let settled = logs[1].journal.enqueue(settled).await.unwrap();
+    // The first commit fails, and is repeated after a pause.
+    sqlx::query("SELECT pg_terminate_backend($1)").bind(pid).execute(&mut *blocking).await.unwrap();
+    blocking.rollback().await.unwrap();
+    assert_eq!((started.await.unwrap(), settled.await.unwrap()), (Ok(()), Ok(())));
+    assert_eq!(logs[0].events_of(&call).await.len(), 5);
 }
 
 /// One step of a plan: a whole call in one shard, or a page of events read.
