@@ -19,6 +19,8 @@ type Scope = (Tenant, Option<Arc<AllowList>>);
 
 /// How long it is remembered that a queue without waiting workers is empty.
 const REMEMBER: Duration = Duration::from_secs(60);
+/// Time within which a worker that has just got calls usually claims the next ones.
+const SOON: Duration = Duration::from_millis(5);
 
 /// A claim as it is requested.
 #[derive(Debug, Clone)]
@@ -102,6 +104,7 @@ struct State {
 pub(super) struct Claims {
     state: Mutex<State>,
     kick: Notify,
+    arrived: Notify,
 }
 
 /// Claims that are served together.
@@ -152,6 +155,7 @@ impl Claims {
         if waiting.may_have_calls {
             self.kick.notify_one();
         }
+        self.arrived.notify_waiters();
         id
     }
 
@@ -216,6 +220,26 @@ impl Claims {
         Some(Batch { group, allowed: None, claims: waiting.claims.drain(..).collect() })
     }
 
+    /// Waits a moment while every one of these queues is likely to get a claim soon, but none has one.
+    pub async fn await_claims(&self, queues: impl Fn() -> Vec<QueueKey>) {
+        let until = Instant::now() + SOON;
+        loop {
+            let arrived = self.arrived.notified();
+            let queues = queues();
+            let is_likely = !queues.is_empty() && queues.into_iter().all(|queue| self.gets_claim_soon(queue));
+            if !is_likely || tokio::time::timeout_at(until, arrived).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn gets_claim_soon(&self, (tenant, queue): QueueKey) -> bool {
+        let state = self.state();
+        let waiting = state.groups.get(&Group { tenant, queue, globs: Vec::new() });
+        waiting.is_some_and(|waiting| waiting.claims.is_empty() && waiting.used_at.elapsed() < SOON)
+            && !state.is_draining
+    }
+
     /// Returns claims that got no call. Claims whose time is over are answered, and all claims during a drain.
     pub(super) fn put_back(&self, batch: Batch, may_have_calls: bool) {
         let Batch { group, allowed, claims } = batch;
@@ -228,6 +252,7 @@ impl Claims {
         let new = || Waiting { allowed, claims: VecDeque::new(), may_have_calls: false, used_at: now };
         let waiting = state.groups.entry(group).or_insert_with(new);
         left.into_iter().rev().for_each(|claim| waiting.claims.push_front(claim));
+        waiting.used_at = now;
         waiting.may_have_calls |= may_have_calls;
         if waiting.may_have_calls {
             self.kick.notify_one();
@@ -251,102 +276,4 @@ impl Claims {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(worker: &str, wait_ms: u64) -> ClaimRequest {
-        ClaimRequest { queue: "q".into(), worker: worker.into(), max: 1, wait: Duration::from_millis(wait_ms) }
-    }
-
-    fn scope() -> Scope {
-        (Tenant::default(), None)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_empty_queue_is_read_once_for_all_workers() {
-        let (claims, drain) = (Arc::new(Claims::default()), CancellationToken::new());
-        let wait = |worker: &'static str| {
-            let (claims, drain) = (claims.clone(), drain.clone());
-            tokio::spawn(async move { claims.claim(scope(), request(worker, 1000), &drain).await })
-        };
-        let first = wait("a");
-        claims.kicked().await;
-        let mut batches = claims.take();
-        assert_eq!(batches.len(), 1);
-        claims.put_back(batches.pop().unwrap(), false);
-        let second = wait("b");
-        tokio::task::yield_now().await;
-        assert!(claims.take().is_empty(), "the queue is known to be empty");
-        claims.note_work(&Hint::Of((Tenant::default(), "q".into())));
-        let batch = claims.take().pop().unwrap();
-        assert_eq!(batch.claims.iter().map(|claim| &*claim.worker).collect::<Vec<_>>(), ["a", "b"]);
-        claims.put_back(batch, false);
-        assert!(first.await.unwrap().unwrap().is_empty());
-        assert!(second.await.unwrap().unwrap().is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_claim_that_does_not_wait_reads_the_queue() {
-        let (claims, drain) = (Arc::new(Claims::default()), CancellationToken::new());
-        let waiting = {
-            let (claims, drain) = (claims.clone(), drain.clone());
-            tokio::spawn(async move { claims.claim(scope(), request("a", 0), &drain).await })
-        };
-        claims.kicked().await;
-        tokio::time::advance(Duration::from_millis(1)).await;
-        let batch = claims.take().pop().unwrap();
-        claims.put_back(batch, false);
-        assert!(waiting.await.unwrap().unwrap().is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_drain_ends_waiting_claims() {
-        let (claims, drain) = (Claims::default(), CancellationToken::new());
-        drain.cancel();
-        assert!(claims.claim(scope(), request("a", 60_000), &drain).await.unwrap().is_empty());
-        assert!(claims.take().is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_drain_ends_claims_whose_queue_is_being_read() {
-        let (claims, drain) = (Arc::new(Claims::default()), CancellationToken::new());
-        let waiting = {
-            let (claims, drain) = (claims.clone(), drain.clone());
-            tokio::spawn(async move { claims.claim(scope(), request("a", 60_000), &drain).await })
-        };
-        claims.kicked().await;
-        let batch = claims.take().pop().unwrap();
-        drain.cancel();
-        tokio::task::yield_now().await;
-        claims.put_back(batch, false);
-        let answer = tokio::time::timeout(Duration::from_secs(1), waiting).await.expect("it does not wait on");
-        assert!(answer.unwrap().unwrap().is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn new_calls_go_to_waiting_workers_only_if_no_other_call_waits() {
-        let (claims, drain) = (Arc::new(Claims::default()), CancellationToken::new());
-        let wait = |worker: &'static str, allowed: Option<Arc<AllowList>>| {
-            let (claims, drain) = (claims.clone(), drain.clone());
-            tokio::spawn(async move { claims.claim((Tenant::default(), allowed), request(worker, 1000), &drain).await })
-        };
-        let queue: Arc<str> = "q".into();
-        let take = || claims.take_idle(&Tenant::default(), &queue);
-        let some = AllowList::of(vec!["a.*".to_owned()]).unwrap().unwrap();
-        let limited = wait("limited", Some(Arc::new(some)));
-        let any = wait("any", None);
-        tokio::task::yield_now().await;
-        assert!(take().is_none(), "the queue was not read yet");
-        for batch in claims.take() {
-            claims.put_back(batch, false);
-        }
-        let batch = take().expect("a worker that takes any call");
-        assert_eq!(batch.claims.iter().map(|claim| &*claim.worker).collect::<Vec<_>>(), ["any"]);
-        assert!(take().is_none(), "no other worker waits");
-        claims.put_back(batch, false);
-        claims.note_work(&Hint::Of((Tenant::default(), queue.clone())));
-        assert!(take().is_none(), "another call waits");
-        limited.abort();
-        any.abort();
-    }
-}
+mod tests;

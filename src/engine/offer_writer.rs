@@ -14,7 +14,7 @@ use super::handover::{Handover, Places};
 use super::offers::OfferedCall;
 use crate::domain::Tenant;
 use crate::fault::{self, Point};
-use crate::store::signals::Hint;
+use crate::store::signals::{Hint, QueueKey};
 use crate::store::workers::{Claim, Offer, StoredOffer};
 
 /// Maximum number of offers of one transaction. A statement on SQLite has at most 32,766 parameters.
@@ -131,6 +131,8 @@ impl OfferWriter {
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }
+            // A call that is offered and claimed in one commit costs less than one that waits for a second one.
+            self.0.handover.claims.await_claims(|| self.queues()).await;
             let (offers, ended) = {
                 let mut waiting = self.waiting();
                 let mut calls: Vec<Uuid> = waiting.offers.keys().copied().collect();
@@ -158,6 +160,17 @@ impl OfferWriter {
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         }
+    }
+
+    /// Returns the queues of waiting offers, or nothing if one was offered before.
+    fn queues(&self) -> Vec<QueueKey> {
+        let waiting = self.waiting();
+        let offers = || waiting.offers.values().map(|(offer, _)| offer);
+        if !offers().all(|offer| offer.is_first) {
+            return Vec::new();
+        }
+        let queues: HashSet<_> = offers().map(|offer| (offer.tenant.clone(), offer.queue.clone())).collect();
+        queues.into_iter().collect()
     }
 
     fn has_only_deletions(&self) -> bool {
