@@ -115,7 +115,17 @@ impl<'a> Steps<'a> {
             lookup: Lookup { results, waiter },
             admit: Admitter { rates, slots, pauses, metrics, waiter },
             execute: Execution { attempts: Attempts { waiter, tasks, metrics, tracer }, waiter, hand_out, pauses, ids },
-            settle: Settler { last_result, stores, node, offers: offer_writer, hooks, budgets, clock, callbacks_kick },
+            settle: Settler {
+                last_result,
+                stores,
+                node,
+                live,
+                offers: offer_writer,
+                hooks,
+                budgets,
+                clock,
+                callbacks_kick,
+            },
         }
     }
 

@@ -31,6 +31,8 @@ pub struct CallHandle {
     pub has_token: bool,
     /// `true` if the call may accept a posted result.
     pub may_be_outside: bool,
+    /// `true` if another node has adopted the call. Its run ends here without a result.
+    pub is_taken_over: bool,
 }
 
 /// All reachable calls of this node.
@@ -75,6 +77,15 @@ impl LiveCalls {
     /// Returns the handle to a tenant's call, if it is reachable on this node.
     pub fn of(&self, tenant: &Tenant, id: Uuid) -> Option<CallHandle> {
         self.get(id).filter(|handle| handle.tenant == *tenant)
+    }
+
+    /// Ends the run of a call that another node has adopted.
+    pub fn leave_to_adopter(&self, id: Uuid) {
+        let handle = self.calls().get_mut(&id).map(|handle| {
+            handle.is_taken_over = true;
+            handle.clone()
+        });
+        handle.iter().for_each(|handle| handle.cancel.cancel());
     }
 
     /// Returns the handle to a call of any tenant, if it is reachable on this node.

@@ -18,7 +18,6 @@ use super::sessions::SessionKey;
 use super::submission::Mode;
 use super::{Engine, schedule};
 use crate::access::Access;
-use crate::domain::call::StatusUpdate;
 use crate::domain::{Call, Caller, Failure, Phase, Scopes, Session, Status, Time};
 use crate::registry::Entry;
 use crate::store::StoreError;
@@ -150,7 +149,12 @@ impl Recovery<'_> {
             stores.expire_node(&node, beat).await?;
         }
         if std::mem::take(&mut known.has_unknown_calls) {
-            self.stop_adopted().await?;
+            if self.stop_adopted().await? {
+                // This node must not adopt them again before their runs have ended: two runs of one call would write as this
+                // node.
+                known.has_unknown_calls = true;
+                return Ok(());
+            }
             self.resume(self.orphaned().await?).await?;
         }
         let mut left = Vec::new();
@@ -180,18 +184,17 @@ impl Recovery<'_> {
         done.and(resumed)
     }
 
-    /// Ends the runs of calls that other nodes have adopted: publishes a status of each call, which the fence rejects.
-    async fn stop_adopted(&self) -> Result<(), StoreError> {
+    /// Ends the runs of calls that other nodes have adopted. Returns `true` if there are any.
+    async fn stop_adopted(&self) -> Result<bool, StoreError> {
         let ids: Vec<Uuid> = self.engine.live.calls().keys().copied().collect();
+        let mut has_any = false;
         for page in ids.chunks(PAGE) {
             for id in self.engine.stores.not_of(self.engine.node(), page).await? {
-                if let Some(handle) = self.engine.live.get(id) {
-                    let phase = Some(Phase::Running);
-                    handle.emitter.status(StatusUpdate { phase, ..StatusUpdate::default() });
-                }
+                has_any |= self.engine.live.get(id).is_some();
+                self.engine.live.leave_to_adopter(id);
             }
         }
-        Ok(())
+        Ok(has_any)
     }
 
     /// Returns the calls of this node that do not run here. Each running call is reachable before it is committed, so

@@ -209,6 +209,9 @@ impl Approver<'_> {
     /// Closes the approval of a call that ends before it runs. Returns the end of the call: a decision that was recorded
     /// first counts. If the database fails, the end of the call says that it is closed.
     async fn close(&self, job: &mut Ongoing, end: RunExit) -> RunExit {
+        if job.is_taken_over(self.waiter.live) {
+            return RunExit::TakenOver;
+        }
         while let Ok(row) = self.stores.approval(job.call.id).await {
             let Some(row) = row else {
                 // A concurrent decider must find the approval closed.

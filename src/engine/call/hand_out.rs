@@ -32,6 +32,8 @@ use crate::store::{StoreError, Stores};
 
 /// Pause after a failed access to the database.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// Pause after a lease was found expired but did not end.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// Longest time between two looks at the row of an offer whose worker has given it back.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
@@ -89,8 +91,7 @@ impl<'a> HandOut<'a> {
     /// # Errors
     /// Returns the end of a call that no worker takes, or that is interrupted.
     pub async fn hand_out_again(&self, job: &mut Ongoing, entry: &Entry, spec: &WorkerSpec) -> Result<(), RunExit> {
-        // The lost attempt may have been too short for the record of its start.
-        job.announce(self.waiter.live).await;
+        job.record_start().await;
         let tip = format!("Attempt {} waits for a worker", job.call.attempts + 1);
         let update = StatusUpdate { phase: Some(Phase::Retrying), tip: Some(tip), ..StatusUpdate::default() };
         job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
@@ -109,7 +110,7 @@ impl<'a> HandOut<'a> {
         job.handle.outside.open();
         job.register(self.waiter.live);
         let call = job.call.id;
-        let row = self.retried(job, || self.stores.offer_of(call)).await?;
+        let row = self.retried(job, || self.stores.take_over_offer(call, self.node)).await?;
         let next = job.call.attempts + 1;
         match row {
             // A lost node may have offered the next attempt without recording its start.
@@ -135,7 +136,8 @@ impl<'a> HandOut<'a> {
     ///
     /// # Errors
     /// Returns the end of a call that is interrupted.
-    pub async fn withdraw(&self, job: &Ongoing) -> Result<(), RunExit> {
+    pub async fn withdraw(&self, job: &mut Ongoing) -> Result<(), RunExit> {
+        job.record_start().await;
         let call = job.call.id;
         self.retried(job, || self.stores.withdraw_unanswered(call, self.node)).await.map(drop)
     }
@@ -307,7 +309,7 @@ impl LeaseWatch<'_> {
 
     /// Reads the row. Returns the time until the next look, if it is known.
     async fn look(&self) -> Result<Option<Duration>, StoreError> {
-        let HandOut { stores, inbox, .. } = self.hand_out;
+        let HandOut { stores, inbox, node, .. } = self.hand_out;
         let row = {
             // The attempt may end meanwhile, and a statement that is dropped costs its connection.
             let (stores, call) = (stores.clone(), self.call);
@@ -325,14 +327,14 @@ impl LeaseWatch<'_> {
                 if !self.watch.refuse_results(|| self.slot.has_result()) {
                     return Ok(None);
                 }
-                let has_expired = stores.expire_lease(self.call, self.attempt, self.then).await?;
+                let has_expired = stores.expire_lease((self.call, self.attempt), node, self.then).await?;
                 if has_expired {
                     tracing::info!(id = %self.call, attempt = self.attempt, "a worker has lost a call");
                     stores.signals().notify_work(&self.queue.0, &self.queue.1);
                     self.slot.lose();
                 }
-                // Otherwise a heartbeat came first.
-                Ok((!has_expired).then_some(Duration::ZERO))
+                // Otherwise a heartbeat came first, or the start is still being recorded.
+                Ok((!has_expired).then_some(LOOK_AGAIN_AFTER))
             }
             Some(OfferState::Claimed { left, .. }) => {
                 self.watch.watch_lease(self.attempt);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::sync::Notify;
-use uuid::Uuid;
 
 use super::hooks::CallHooks;
 use super::instrument::record_end;
@@ -13,6 +12,7 @@ use super::state::{Executed, Ongoing, RunExit};
 use crate::budgets::Budgets;
 use crate::domain::limits::Bounds;
 use crate::domain::{Clock, HookEvent, Outcome};
+use crate::engine::live::LiveCalls;
 use crate::engine::offer_writer::OfferWriter;
 use crate::store::Stores;
 use crate::telemetry::trace::Span;
@@ -22,6 +22,7 @@ pub(super) struct Settler<'a> {
     pub last_result: LastResult<'a>,
     pub stores: &'a Stores,
     pub node: &'a str,
+    pub live: &'a LiveCalls,
     pub offers: &'a OfferWriter,
     pub hooks: CallHooks<'a>,
     pub budgets: &'a Budgets,
@@ -32,7 +33,10 @@ pub(super) struct Settler<'a> {
 impl Settler<'_> {
     /// Settles a call. Returns whether the caller still waited for it.
     pub async fn settle(&self, executed: Executed, span: &mut Span) -> Recorded {
-        let Executed { mut job, entry, end } = executed;
+        let Executed { mut job, entry, mut end } = executed;
+        if job.is_taken_over(self.live) {
+            end = RunExit::TakenOver;
+        }
         let is_for_workers = entry.as_ref().is_some_and(|entry| entry.definition.worker().is_some());
         let had_worker = match &end {
             // Boxed because few calls wait for a worker.
@@ -55,8 +59,9 @@ impl Settler<'_> {
         drop(job.handle.outside.close());
         match end {
             RunExit::Settle(outcome) if is_for_workers => {
+                job.record_start().await;
                 // Before the commit, so that the next heartbeat of the worker says why it no longer has the call.
-                self.delete_offer(job.call.id).await;
+                self.delete_offer(&job).await;
                 return self.commit(job, outcome, span).await;
             }
             RunExit::Done(outcome) | RunExit::Settle(outcome) => return self.commit(job, outcome, span).await,
@@ -73,8 +78,16 @@ impl Settler<'_> {
     }
 
     /// Deletes the row by which workers fetch the call. What a failure leaves is deleted later.
-    async fn delete_offer(&self, call: Uuid) {
-        if let Err(error) = self.stores.delete_offer(call, self.node).await {
+    async fn delete_offer(&self, job: &Ongoing) {
+        let call = job.call.id;
+        let deleted = async {
+            if job.is_resumed {
+                // It may be the offer of a lost node.
+                self.stores.take_over_offer(call, self.node).await?;
+            }
+            self.stores.delete_offer(call, self.node).await
+        };
+        if let Err(error) = deleted.await {
             tracing::debug!(%call, %error, "cannot delete the offer of an ended call");
         }
     }

@@ -125,6 +125,7 @@ impl Planned {
             draft: None,
             has_token,
             may_be_outside: next.as_ref().is_ok_and(|entry| accepts_posted_result(entry)),
+            is_taken_over: false,
         };
         // Boxed because it is large and every step moves it.
         let ongoing = Box::new(Ongoing {
@@ -245,7 +246,9 @@ impl Ongoing {
     pub fn await_decisions(&mut self, live: &LiveCalls) -> Arc<Notify> {
         let decided = self.handle.decided.get_or_insert_default().clone();
         self.register(live);
-        live.calls().insert(self.call.id, self.handle.clone());
+        if let Some(handle) = live.calls().get_mut(&self.call.id) {
+            handle.decided = Some(decided.clone());
+        }
         decided
     }
 
@@ -255,12 +258,29 @@ impl Ongoing {
         self.recorder.has_announced() && !is_behind
     }
 
+    /// Returns `true` if the run ends because another node has adopted the call.
+    pub fn is_taken_over(&self, live: &LiveCalls) -> bool {
+        self.handle.cancel.is_cancelled() && live.get(self.call.id).is_some_and(|handle| handle.is_taken_over)
+    }
+
     /// Makes the call reachable, and publishes its status to subscribers if they do not know it.
     pub async fn announce(&mut self, live: &LiveCalls) {
         self.register(live);
         if !self.is_announced() {
             let change = self.recorder.change(&self.call);
             self.recorder.enqueue(change).await;
+        }
+    }
+
+    /// Records the start of the call, unless it is recorded. The row of its offer can be deleted afterwards: until then, only
+    /// the row says that a worker had the call.
+    pub async fn record_start(&mut self) {
+        if self.call.started_at.is_some() && !self.is_announced() {
+            let change = self.recorder.change(&self.call);
+            if let Err(error) = self.recorder.write(change).await {
+                // The next change of the call fails in the same way.
+                tracing::debug!(id = %self.call.id, %error, "the start of a call was not recorded");
+            }
         }
     }
 

@@ -194,21 +194,34 @@ impl Stores {
         }
     }
 
-    /// Takes a call from its worker if the lease of this attempt has expired. Returns `false` otherwise.
+    /// Takes a call of this node from its worker if the lease of this attempt has expired and its start is recorded. Returns
+    /// `false` otherwise.
+    ///
+    /// Without the row, only the start says that a worker had the call. It cannot be undone, so another node that adopts the
+    /// call at this moment knows of the attempt in any case.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn expire_lease(&self, call: Uuid, attempt: u32, then: AfterLease) -> Result<bool, StoreError> {
+    pub async fn expire_lease(
+        &self,
+        (call, attempt): (Uuid, u32),
+        node: &str,
+        then: AfterLease,
+    ) -> Result<bool, StoreError> {
         let now = now_of(&self.db);
-        let expired =
-            format!("WHERE call_id = $1 AND attempt = $2 AND state = 1 AND lease_until <= {now} RETURNING call_id");
+        let expired = format!(
+            "WHERE call_id = $2 AND attempt = $4 AND state = 1 AND lease_until <= {now} AND node = $3 AND EXISTS \
+             (SELECT 1 FROM tool_calls AS c WHERE c.shard = $1 AND c.id = $2 AND c.node = $3 AND c.status + 0 = 1) \
+             RETURNING call_id"
+        );
         let sql = match then {
             AfterLease::End => format!("DELETE FROM worker_calls {expired}"),
             AfterLease::OfferAgain => format!(
                 "UPDATE worker_calls SET state = 0, attempt = attempt + 1, worker = NULL, offered_at = {now} {expired}"
             ),
         };
-        let done: Option<(Uuid,)> = self.db.write(sql).bind(call).bind(number(attempt)).optional().await?;
+        let done: Option<(Uuid,)> =
+            self.db.write(sql).bind_call(call).bind(node).bind(number(attempt)).optional().await?;
         Ok(done.is_some())
     }
 

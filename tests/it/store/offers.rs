@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use toolpost::domain::{Call, Outcome, Tenant};
+use toolpost::domain::{Call, Outcome, Tenant, Time};
 use toolpost::store::Stores;
 use toolpost::store::workers::{AfterLease, Claim, Offer, OfferState, StoredOffer};
 use uuid::Uuid;
 
-use super::{ACCEPTED, Log, SETTLED, ended};
+use super::{ACCEPTED, Log, SETTLED, STARTED, ended};
 use crate::support::Backend;
 
 impl Log {
@@ -129,14 +129,31 @@ on_both_databases!(
 );
 
 on_both_databases!(
+    async fn a_lease_that_lasts_does_not_end(backend: Backend) {
+        let log = Log::open(backend).await;
+        let mut call = log.accepted_call().await;
+        call.start(Time(1)).unwrap();
+        log.write(&call, STARTED).await.unwrap();
+        log.offer("node", offer(&call, 1, Some("w"))).await.unwrap();
+        assert!(!log.store.expire_lease((call.id, 1), "node", AfterLease::End).await.unwrap());
+    }
+);
+
+on_both_databases!(
     async fn a_lease_expires_for_its_attempt_only(backend: Backend) {
         let log = Log::open(backend).await;
-        let call = log.accepted_call().await;
+        let mut call = log.accepted_call().await;
         log.offer("node", offer(&call, 1, Some("w"))).await.unwrap();
-        let expire = async |attempt, then| log.store.expire_lease(call.id, attempt, then).await.unwrap();
-        assert!(!expire(1, AfterLease::End).await, "it has not expired");
+        let id = call.id;
+        let expire = async |attempt, then| log.store.expire_lease((id, attempt), "node", then).await.unwrap();
         log.expire_all_leases().await;
+        assert!(!expire(1, AfterLease::End).await, "without the row, nothing would say that a worker had the call");
+        call.start(Time(1)).unwrap();
+        log.write(&call, STARTED).await.unwrap();
+        log.offer("node", offer(&call, 1, None)).await.unwrap();
         assert!(!expire(2, AfterLease::End).await, "another attempt");
+        let other = log.store.expire_lease((id, 1), "other", AfterLease::End).await;
+        assert!(!other.unwrap(), "the call belongs to another node");
         assert!(expire(1, AfterLease::OfferAgain).await);
         assert_eq!(log.offer_state(call.id).await, Some((2, "waiting")));
         assert_eq!(log.claimed("v").await[0].attempt, 2);

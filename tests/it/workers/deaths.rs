@@ -1,5 +1,7 @@
 //! Services that die or stop while workers have calls.
 
+#[cfg(feature = "fault-points")]
+use reqwest::Method;
 use serde_json::{Value, json};
 #[cfg(feature = "fault-points")]
 use sqlx::{Connection, PgConnection};
@@ -237,4 +239,18 @@ async fn events_have_no_gap_after_a_lost_attempt_whose_start_was_not_recorded() 
     let events = other.events(&format!("/tool-calls/{id}/events")).await.until(|event| event.is_result()).await;
     let numbers: Vec<_> = events.iter().map(|event| event.data["seq"].as_u64().unwrap()).collect();
     assert!(numbers.iter().copied().eq(1..=events.len() as u64), "{numbers:?}");
+}
+
+#[cfg(feature = "fault-points")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_counts_whose_node_dies_between_its_cancellation_and_its_end() {
+    // The call must not run twice, and the first node dies before it records the end.
+    let (mut one, other) = one_that_dies_at("BeforeSettle:1", json!({})).await;
+    let id = called(&one, json!({})).await;
+    claim_one(&one, "w").await;
+    // The response may be lost.
+    let _ = one.request(Method::POST, &format!("/tool-calls/{id}/cancel")).send().await;
+    assert_eq!(one.end().await.code, None);
+    let ended = other.ended(&id).await;
+    assert_eq!((&ended["status"], &ended["attempts"]), (&json!("ERROR"), &json!(1)), "{ended:#}");
 }

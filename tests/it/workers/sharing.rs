@@ -119,6 +119,29 @@ async fn a_node_that_was_frozen_gives_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_waits_for_a_worker_ends_when_another_node_has_adopted_its_call() {
+    let one = Node::start(Backend::Postgres, &[]).await;
+    let other = one.second().await;
+    tool(&one, json!({})).await;
+    let posting = one.posted(json!({"name": "t"}));
+    let id = eventually("the call", async || other.all_calls().await.first().map(id_of)).await;
+    let adopter = other.get("/system").await.ok()["node"].as_str().unwrap().to_owned();
+    let mut database = PgConnection::connect(one.database_url()).await.unwrap();
+    // Both nodes find that they were declared lost, and the call belongs to the other one.
+    let mut adoption = database.begin().await.unwrap();
+    sqlx::query("UPDATE tool_calls SET node = $1").bind(&adopter).execute(&mut *adoption).await.unwrap();
+    sqlx::query("DELETE FROM nodes").execute(&mut *adoption).await.unwrap();
+    adoption.commit().await.unwrap();
+    let response = posting.await.unwrap();
+    assert_eq!(response.status, 503, "the caller does not wait for a run of another node: {}", response.text());
+    let call = claim_one(&other, "w").await;
+    assert_eq!((id_of(&call), &call["attempt"]), (id.clone(), &json!(1)));
+    finish(&other, &call, &json!("once")).await;
+    let ended = other.ended(&id).await;
+    assert_eq!((succeeded(&ended), &ended["attempts"], &ended["node"]), ("once", &json!(1), &json!(adopter)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn claims_of_many_workers_on_both_nodes_share_no_call() {
     const CALLS: usize = 60;
     let (one, other) = pair().await;
