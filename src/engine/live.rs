@@ -79,13 +79,13 @@ impl LiveCalls {
         self.get(id).filter(|handle| handle.tenant == *tenant)
     }
 
-    /// Ends the run of a call that another node has adopted.
-    pub fn leave_to_adopter(&self, id: Uuid) {
-        let handle = self.calls().get_mut(&id).map(|handle| {
+    /// Ends the run of a call that another node has adopted. Returns `false` if the call does not run here.
+    pub fn leave_to_adopter(&self, id: Uuid) -> bool {
+        let cancel = self.calls().get_mut(&id).map(|handle| {
             handle.is_taken_over = true;
-            handle.clone()
+            handle.cancel.clone()
         });
-        handle.iter().for_each(|handle| handle.cancel.cancel());
+        cancel.inspect(CancellationToken::cancel).is_some()
     }
 
     /// Returns the handle to a call of any tenant, if it is reachable on this node.

@@ -190,8 +190,7 @@ impl Recovery<'_> {
         let mut has_any = false;
         for page in ids.chunks(PAGE) {
             for id in self.engine.stores.not_of(self.engine.node(), page).await? {
-                has_any |= self.engine.live.get(id).is_some();
-                self.engine.live.leave_to_adopter(id);
+                has_any |= self.engine.live.leave_to_adopter(id);
             }
         }
         Ok(has_any)

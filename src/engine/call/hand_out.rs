@@ -138,8 +138,7 @@ impl<'a> HandOut<'a> {
     /// Returns the end of a call that is interrupted.
     pub async fn withdraw(&self, job: &mut Ongoing) -> Result<(), RunExit> {
         job.record_start().await;
-        let call = job.call.id;
-        self.retried(job, || self.stores.withdraw_unanswered(call, self.node)).await.map(drop)
+        self.retried(job, || self.stores.withdraw_unanswered(job.call.id, self.node)).await.map(drop)
     }
 
     /// Watches the lease of the worker that runs the current attempt.

@@ -5,6 +5,7 @@
 //! that was adopted from another node stays in its shard and gets a writer when it is first changed.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -26,6 +27,7 @@ struct Lane {
     shard: Shard,
     queue: mpsc::Sender<Entry>,
     pace: Arc<CommitPace>,
+    is_own: Arc<AtomicBool>,
 }
 
 impl Lane {
@@ -62,8 +64,8 @@ impl Lanes {
     pub fn add(&self, shard: Shard) {
         let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.owns(shard) {
-            let lane = adopted.remove(&shard);
-            let added = lane.unwrap_or_else(|| start(&self.parts, &self.tasks, shard, true));
+            let added = adopted.remove(&shard).unwrap_or_else(|| start(&self.parts, &self.tasks, shard, true));
+            added.is_own.store(true, Ordering::Relaxed);
             self.own.store(Arc::new(self.own.load().iter().cloned().chain([added]).collect()));
         }
     }
@@ -127,8 +129,8 @@ impl Lanes {
 /// Starts the writer of a shard. `is_own` tells whether the shard belongs to this node.
 fn start(parts: &WriterParts, tasks: &TaskTracker, shard: Shard, is_own: bool) -> Lane {
     let (queue, entries) = mpsc::channel(QUEUE);
-    let pace = Arc::<CommitPace>::default();
-    let writer = Writer::new(parts.clone(), shard, is_own, pace.clone());
+    let (pace, is_own) = (Arc::<CommitPace>::default(), Arc::new(AtomicBool::new(is_own)));
+    let writer = Writer::new(parts.clone(), shard, is_own.clone(), pace.clone());
     tasks.spawn(writer.run(entries));
-    Lane { shard, queue, pace }
+    Lane { shard, queue, pace, is_own }
 }

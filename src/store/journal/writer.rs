@@ -54,7 +54,7 @@ pub(super) struct Writer {
     closing: CancellationToken,
     shard: Shard,
     /// Whether the shard belongs to this node. Only then the connection is kept.
-    is_own: bool,
+    is_own: Arc<AtomicBool>,
     /// Whether the rows of the shard certainly exist.
     is_open: bool,
     pace: Arc<CommitPace>,
@@ -76,7 +76,7 @@ pub(super) struct Unpublished {
 }
 
 impl Writer {
-    pub fn new(parts: WriterParts, shard: Shard, is_own: bool, pace: Arc<CommitPace>) -> Self {
+    pub fn new(parts: WriterParts, shard: Shard, is_own: Arc<AtomicBool>, pace: Arc<CommitPace>) -> Self {
         let WriterParts { db, clock, ids, sink, healthy, closing } = parts;
         let (last_known_pos, connection, unpublished) = (shard.start(), None, None);
         Self {
@@ -87,8 +87,8 @@ impl Writer {
             healthy,
             closing,
             shard,
+            is_open: is_own.load(Ordering::Relaxed),
             is_own,
-            is_open: is_own,
             pace,
             last_known_pos,
             connection,
@@ -302,7 +302,7 @@ impl Writer {
                 if found.is_err() {
                     connection.discard();
                 } else {
-                    self.connection = self.is_own.then_some(connection);
+                    self.connection = self.is_own.load(Ordering::Relaxed).then_some(connection);
                 }
                 found
             }
@@ -350,7 +350,7 @@ impl Writer {
             // The state of the connection is unknown, so the next attempt uses a new one.
             connection.discard();
         } else {
-            self.connection = self.is_own.then_some(connection);
+            self.connection = self.is_own.load(Ordering::Relaxed).then_some(connection);
         }
         outcome
     }

@@ -197,8 +197,8 @@ impl Stores {
     /// Takes a call of this node from its worker if the lease of this attempt has expired and its start is recorded. Returns
     /// `false` otherwise.
     ///
-    /// Without the row, only the start says that a worker had the call. It cannot be undone, so another node that adopts the
-    /// call at this moment knows of the attempt in any case.
+    /// Without the row, only the start says that a worker had the call. A recorded start is never removed, so a node that
+    /// adopts the call at this moment knows of the attempt.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.

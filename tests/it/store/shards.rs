@@ -149,18 +149,15 @@ async fn changes_of_an_adopted_call_keep_their_order_when_its_shard_becomes_one_
     let mut blocking = database.begin().await.unwrap();
     sqlx::query("SELECT pos FROM event_clock WHERE shard = 1 FOR UPDATE").execute(&mut *blocking).await.unwrap();
     adopted.start(Time(1)).unwrap();
-    let started = Change::new(Arc::new(adopted.clone()), STARTED);
-    let started = logs[1].journal.enqueue(started).await.unwrap();
-    let waiting = async |blocking: &mut PgConnection| sqlx::query_scalar::<_, i32>(WAITING).fetch_all(blocking).await;
+    let started = logs[1].journal.enqueue(Change::new(Arc::new(adopted.clone()), STARTED)).await.unwrap();
     let pid = eventually("the first commit", async || {
         let mut look = PgConnection::connect(&logs[1].database.url).await.unwrap();
-        waiting(&mut look).await.unwrap().first().copied()
+        sqlx::query_scalar::<_, i32>(WAITING).fetch_optional(&mut look).await.unwrap()
     });
     let pid = pid.await;
     logs[1].journal.add_shard(shard(1));
     adopted.settle(Outcome::text("x"), Time(2)).unwrap();
-    let settled = Change::new(Arc::new(adopted), SETTLED);
-    let settled = logs[1].journal.enqueue(settled).await.unwrap();
+    let settled = logs[1].journal.enqueue(Change::new(Arc::new(adopted), SETTLED)).await.unwrap();
     // The first commit fails, and is repeated after a pause.
     sqlx::query("SELECT pg_terminate_backend($1)").bind(pid).execute(&mut *blocking).await.unwrap();
     blocking.rollback().await.unwrap();

@@ -234,7 +234,8 @@ async fn events_have_no_gap_after_a_lost_attempt_whose_start_was_not_recorded() 
     assert_eq!(one.end().await.code, None);
     let second = claim_one(&other, "w").await;
     assert_eq!(second["attempt"], 2);
-    other.in_phase(&id, "external").await;
+    let begun = async || (other.stored(&id).await["attempts"].as_u64() > Some(1)).then_some(());
+    eventually("the second attempt", begun).await;
     finish_in_time(&other, "w", second, &json!("new")).await;
     let events = other.events(&format!("/tool-calls/{id}/events")).await.until(|event| event.is_result()).await;
     let numbers: Vec<_> = events.iter().map(|event| event.data["seq"].as_u64().unwrap()).collect();
