@@ -38,6 +38,7 @@ mod context;
 mod control;
 mod control_message;
 mod detach;
+mod early_claims;
 mod follow;
 mod handover;
 mod in_flight;

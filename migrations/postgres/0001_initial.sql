@@ -758,6 +758,32 @@ BEGIN
         now_ms - w.offered_at;
 END $$;
 
+-- Writes one commit with new calls that workers claim. Their rows need no check, because the commit itself accepts the calls.
+CREATE FUNCTION journal_commit_with_claims(
+    claimed UUID[], tenants TEXT[], queues TEXT[], tools TEXT[], priorities INTEGER[], attempts INTEGER[], leases BIGINT[],
+    in_workers TEXT[],
+    in_shard SMALLINT, in_positions BIGINT, in_node TEXT, in_commit UUID, in_at BIGINT, in_calls BYTEA, in_stats TEXT,
+    new_ids UUID[], new_tenants TEXT[], new_sessions TEXT[], new_batches UUID[], new_tools TEXT[], new_numbers BIGINT[],
+    new_arguments TEXT[], new_records TEXT[],
+    old_ids UUID[], old_numbers BIGINT[], old_arguments TEXT[], old_records TEXT[],
+    event_calls UUID[], event_seqs INTEGER[], event_offsets INTEGER[], event_kinds TEXT[], event_data TEXT[],
+    callback_calls UUID[], callback_urls TEXT[], callback_hosts TEXT[], callback_events UUID[]
+) RETURNS BIGINT LANGUAGE plpgsql AS $$
+DECLARE
+    now_ms BIGINT := (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT;
+BEGIN
+    INSERT INTO worker_calls (call_id, tenant, queue, tool, priority, attempt, state, node, offered_at, lease_ms, worker,
+        claimed_at, lease_until)
+    SELECT o.id, o.tenant, o.queue, o.tool, o.priority, o.attempt, 1, in_node, now_ms, o.lease, o.worker, now_ms, now_ms + o.lease
+    FROM UNNEST(claimed, tenants, queues, tools, priorities, attempts, leases, in_workers)
+        AS o (id, tenant, queue, tool, priority, attempt, lease, worker);
+    RETURN journal_commit(
+        in_shard, in_positions, in_node, in_commit, in_at, in_calls, in_stats, new_ids, new_tenants, new_sessions, new_batches,
+        new_tools, new_numbers, new_arguments, new_records, old_ids, old_numbers, old_arguments, old_records, event_calls,
+        event_seqs, event_offsets, event_kinds, event_data, callback_calls, callback_urls, callback_hosts, callback_events
+    );
+END $$;
+
 -- Gives the best waiting calls of a queue to workers: the call at place `n` goes to `in_workers[n]`. NULL stands for all tools. A
 -- call that another transaction gives away is skipped.
 CREATE FUNCTION claim_calls(in_tenant TEXT, in_queue TEXT, in_tools TEXT[], in_workers TEXT[], in_node TEXT)

@@ -34,6 +34,7 @@ mod inject;
 mod instrument;
 pub(super) mod interrupt;
 mod last_result;
+mod lease_watch;
 pub(super) mod plan;
 mod policies;
 mod prepare;

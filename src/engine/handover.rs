@@ -1,5 +1,7 @@
 //! The last step of a claim: the worker that waits gets its calls, and their owners are notified.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -7,9 +9,10 @@ use uuid::Uuid;
 use super::claims::{Batch, ClaimedCall, Claims, WaitingClaim};
 use super::live::LiveCalls;
 use super::offers::Offers;
+use crate::domain::Tenant;
 use crate::store::Stores;
 use crate::store::signals::Hint;
-use crate::store::workers::Claim;
+use crate::store::workers::{Claim, Offer};
 
 /// Maximum number of calls that one commit gives away.
 pub(super) const MOST: usize = 256;
@@ -27,6 +30,14 @@ pub(super) struct Handover {
 pub(super) struct Places {
     pub owners: Vec<usize>,
     pub workers: Vec<Arc<str>>,
+}
+
+/// Waiting claims that get calls with their offers.
+#[derive(Debug)]
+pub(super) struct Direct {
+    pub batch: Batch,
+    /// The index of each assigned offer, with that of its claim.
+    pub owners: Vec<(usize, usize)>,
 }
 
 impl Places {
@@ -50,34 +61,66 @@ impl Places {
 }
 
 impl Handover {
+    /// Assigns new offers to workers that wait at this node for calls of their queues, best calls first.
+    pub fn assign(&self, offers: &mut [Offer]) -> Vec<Direct> {
+        let mut of_queues: HashMap<(Tenant, Arc<str>), Vec<usize>> = HashMap::new();
+        for (place, offer) in offers.iter().enumerate().filter(|(_, offer)| offer.is_first) {
+            of_queues.entry((offer.tenant.clone(), offer.queue.clone())).or_default().push(place);
+        }
+        let mut assigned = Vec::new();
+        for ((tenant, queue), mut places) in of_queues {
+            let Some(batch) = self.claims.take_idle(&tenant, &queue) else { continue };
+            places.sort_by_key(|place| (Reverse(offers[*place].priority), offers[*place].call));
+            let Places { owners, workers } = Places::of(&batch.claims, places.len());
+            for (place, worker) in places.iter().zip(workers) {
+                offers[*place].worker = Some(worker);
+            }
+            assigned.push(Direct { batch, owners: places.into_iter().zip(owners).collect() });
+        }
+        assigned
+    }
+
     /// Answers the claims of a batch with their calls: those at place `n` of `gifts` are for claim `n`. Claims without a call
-    /// wait on.
-    pub async fn answer(&self, mut batch: Batch, gifts: Vec<Vec<ClaimedCall>>, may_have_calls: bool) {
-        let mut left = Vec::new();
+    /// wait on. Returns the calls of workers that are gone, which the caller takes back.
+    #[must_use]
+    pub fn answer(&self, mut batch: Batch, gifts: Vec<Vec<ClaimedCall>>, may_have_calls: bool) -> Vec<Claim> {
+        let (mut left, mut gone) = (Vec::new(), Vec::new());
         for (waiting, gifts) in std::mem::take(&mut batch.claims).into_iter().zip(gifts) {
             match gifts.is_empty() {
                 true => left.push(waiting),
-                false => self.give(waiting, gifts).await,
+                false => gone.extend(self.give(waiting, gifts)),
             }
         }
         self.claims.put_back(Batch { claims: left, ..batch }, may_have_calls);
+        gone
     }
 
-    /// Answers a worker. If it is gone, its calls are given back.
-    async fn give(&self, waiting: WaitingClaim, gifts: Vec<ClaimedCall>) {
+    /// Answers a worker. If it is gone, returns its calls.
+    fn give(&self, waiting: WaitingClaim, gifts: Vec<ClaimedCall>) -> Vec<Claim> {
         let WaitingClaim { answer, worker, .. } = waiting;
         let claims: Vec<(Uuid, u32)> = gifts.iter().map(|gift| (gift.call.id, gift.attempt)).collect();
-        match answer.send(Ok(gifts)) {
-            Ok(()) => claims.into_iter().for_each(|(call, attempt)| self.tell_owner(call, attempt)),
-            Err(refused) => {
-                for gift in refused.into_iter().flatten() {
-                    let ClaimedCall { call, attempt, lease_ms, .. } = gift;
-                    let claim = Claim { call: call.id, attempt, lease_ms, worker: worker.clone(), is_own: false };
-                    self.take_back(&claim).await;
-                }
-                // They are waiting again.
-                self.claims.note_work(&Hint::Any);
-            }
+        let Err(refused) = answer.send(Ok(gifts)) else {
+            claims.into_iter().for_each(|(call, attempt)| self.tell_owner(call, attempt));
+            return Vec::new();
+        };
+        let claim_of = |ClaimedCall { call, attempt, lease_ms, .. }| Claim {
+            call: call.id,
+            attempt,
+            lease_ms,
+            worker: worker.clone(),
+            is_own: false,
+        };
+        refused.into_iter().flatten().map(claim_of).collect()
+    }
+
+    /// Takes back the calls of workers that are gone.
+    pub async fn take_back_all(&self, gone: Vec<Claim>) {
+        for claim in &gone {
+            self.take_back(claim).await;
+        }
+        if !gone.is_empty() {
+            // They are waiting again.
+            self.claims.note_work(&Hint::Any);
         }
     }
 

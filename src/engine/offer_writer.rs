@@ -1,6 +1,5 @@
 //! Writes the offers of this node. The offers that come while one transaction runs share the next one.
 
-use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,10 +8,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::claims::{Batch, ClaimedCall};
-use super::handover::{Handover, Places};
+use super::claims::ClaimedCall;
+use super::early_claims::EarlyClaims;
+use super::handover::{Direct, Handover};
 use super::offers::OfferedCall;
-use crate::domain::Tenant;
 use crate::fault::{self, Point};
 use crate::store::signals::{Hint, QueueKey};
 use crate::store::workers::{Claim, Offer, StoredOffer};
@@ -48,6 +47,7 @@ struct Waiting {
 #[derive(Debug)]
 struct Shared {
     handover: Handover,
+    early_claims: EarlyClaims,
     node: Arc<str>,
     tasks: TaskTracker,
     waiting: Mutex<Waiting>,
@@ -65,12 +65,18 @@ impl OfferWriter {
     /// Creates the writer of a node. Its tasks belong to `tasks`.
     pub fn new(handover: Handover, node: Arc<str>, tasks: TaskTracker) -> Self {
         let (waiting, offered, written) = (Mutex::default(), Notify::new(), Notify::new());
-        Self(Arc::new(Shared { handover, node, tasks, waiting, offered, written }))
+        let early_claims = EarlyClaims::new(handover.clone(), tasks.clone());
+        Self(Arc::new(Shared { handover, early_claims, node, tasks, waiting, offered, written }))
     }
 
     /// Returns the handover of calls to workers.
     pub fn handover(&self) -> &Handover {
         &self.0.handover
+    }
+
+    /// Returns the claims with which calls are accepted.
+    pub fn early_claims(&self) -> &EarlyClaims {
+        &self.0.early_claims
     }
 
     /// Offers an attempt of a call, unless it or a later one is offered. Returns the stored offer after its commit; `None`
@@ -195,7 +201,7 @@ impl OfferWriter {
     async fn write(&self, offers: Vec<(Offer, Reply)>, ended: &[Uuid]) -> Result<(), Vec<Claim>> {
         let Shared { handover, node, .. } = &*self.0;
         let (mut offers, replies): (Vec<Offer>, Vec<Reply>) = offers.into_iter().unzip();
-        let direct = self.assign(&mut offers);
+        let direct = handover.assign(&mut offers);
         if !offers.is_empty() {
             fault::pass(Point::BeforeOffer);
         }
@@ -222,7 +228,8 @@ impl OfferWriter {
                 let gift = gift_of(handover, &offers[place], &stored);
                 gifts[owner].extend(gift);
             }
-            handover.answer(batch, gifts, false).await;
+            let gone = handover.answer(batch, gifts, false);
+            handover.take_back_all(gone).await;
         }
         let left = offers.iter().filter(|offer| offer.worker.is_none());
         let queues: HashSet<_> = left.map(|offer| (&offer.tenant, &offer.queue)).collect();
@@ -235,32 +242,6 @@ impl OfferWriter {
         }
         Ok(())
     }
-
-    /// Assigns new offers to workers that wait at this node for calls of their queues, best calls first.
-    fn assign(&self, offers: &mut [Offer]) -> Vec<Direct> {
-        let mut of_queues: HashMap<(Tenant, Arc<str>), Vec<usize>> = HashMap::new();
-        for (place, offer) in offers.iter().enumerate().filter(|(_, offer)| offer.is_first) {
-            of_queues.entry((offer.tenant.clone(), offer.queue.clone())).or_default().push(place);
-        }
-        let mut assigned = Vec::new();
-        for ((tenant, queue), mut places) in of_queues {
-            let Some(batch) = self.0.handover.claims.take_idle(&tenant, &queue) else { continue };
-            places.sort_by_key(|place| (Reverse(offers[*place].priority), offers[*place].call));
-            let Places { owners, workers } = Places::of(&batch.claims, places.len());
-            for (place, worker) in places.iter().zip(workers) {
-                offers[*place].worker = Some(worker);
-            }
-            assigned.push(Direct { batch, owners: places.into_iter().zip(owners).collect() });
-        }
-        assigned
-    }
-}
-
-/// Waiting claims that get calls with their offers.
-struct Direct {
-    batch: Batch,
-    /// The index of each assigned offer, with that of its claim.
-    owners: Vec<(usize, usize)>,
 }
 
 /// Returns the claim that an offer makes.

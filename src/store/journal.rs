@@ -21,6 +21,7 @@ use crate::domain::{Call, Clock, IdGenerator, KeyClaim, Shard, Tenant};
 
 mod batch;
 mod bucket;
+mod claims;
 mod commit;
 mod group;
 mod lanes;
@@ -31,6 +32,7 @@ mod tally;
 mod writer;
 
 pub use bucket::{bucket_of, upper_end_ms};
+pub use claims::ClaimAssigner;
 pub(in crate::store) use tally::Tally;
 
 use lanes::Lanes;
@@ -55,6 +57,8 @@ pub struct Change {
     callback: Option<Uuid>,
     /// Whether a caller waits for the call.
     is_awaited: bool,
+    /// Chooses the worker that claims the accepted call in the same commit.
+    assigner: Option<Arc<dyn ClaimAssigner>>,
 }
 
 /// Changes that are written together or not at all.
@@ -98,6 +102,7 @@ impl Change {
             claims: Vec::new(),
             callback: None,
             is_awaited: false,
+            assigner: None,
         }
     }
 
@@ -122,6 +127,12 @@ impl Change {
     #[must_use]
     pub fn awaited(self) -> Self {
         Self { is_awaited: true, ..self }
+    }
+
+    /// Lets a worker claim the accepted call in the same commit. A commit with idempotency keys does not ask.
+    #[must_use]
+    pub fn with_assigner(self, assigner: Arc<dyn ClaimAssigner>) -> Self {
+        Self { assigner: Some(assigner), ..self }
     }
 
     /// Stores `image` instead of the published call. It is the same call with a different outcome, arguments or

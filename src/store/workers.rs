@@ -47,6 +47,18 @@ pub struct Offer {
     pub worker: Option<Arc<str>>,
 }
 
+impl Offer {
+    /// Returns the number of the attempt as it is stored.
+    pub(super) fn attempt_column(&self) -> i32 {
+        number(self.attempt)
+    }
+
+    /// Returns the lease as it is stored, in milliseconds.
+    pub(super) fn lease_column(&self) -> i64 {
+        i64::try_from(self.lease_ms).unwrap_or(i64::MAX)
+    }
+}
+
 /// The holder of an offered call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferState {
@@ -75,6 +87,12 @@ pub struct StoredOffer {
 }
 
 impl StoredOffer {
+    /// Returns `true` if this attempt waits for a worker.
+    #[must_use]
+    pub fn is_waiting(&self, attempt: u32) -> bool {
+        self.attempt <= attempt && self.state == OfferState::Waiting
+    }
+
     /// Returns `true` if a worker has claimed this attempt and has not answered it.
     #[must_use]
     pub fn is_claim_of(&self, attempt: u32) -> bool {

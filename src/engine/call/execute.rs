@@ -4,8 +4,9 @@ use futures_util::future::FutureExt;
 
 use super::admit::Admitted;
 use super::attempt::Attempts;
-use super::hand_out::{Claimed, HandOut, LeaseWatch};
+use super::hand_out::{Claimed, HandOut};
 use super::interrupt::Race;
+use super::lease_watch::LeaseWatch;
 use super::recorder::Recorded;
 use super::retry;
 use super::state::{Executed, Ongoing, RunExit, StartMode};

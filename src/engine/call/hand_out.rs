@@ -1,18 +1,15 @@
-//! The part of step 5 that concerns `worker` tools: offers an attempt, waits until a worker has it, and watches its lease.
+//! The part of step 5 that concerns `worker` tools: offers an attempt and waits until a worker has it.
 //!
 //! The row of the offer is the truth: every change compares its attempt, so that a worker that was frozen, or a node that
 //! was, changes nothing. This node reads the row when it is notified and when a time has passed.
 
-use std::convert::Infallible;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use tokio::time::Instant;
-use uuid::Uuid;
-
 use super::interrupt::{Deadline, Interrupt, Race};
+use super::lease_watch::LeaseWatch;
+use super::recorder::Recorded;
 use super::state::{Ongoing, RunExit};
 use super::wait::Waiter;
 use crate::domain::call::{Phase, StatusUpdate};
@@ -21,21 +18,16 @@ use crate::domain::tool::WorkerSpec;
 use crate::domain::{Failure, HookEvent};
 use crate::engine::inbox::Inbox;
 use crate::engine::offer_writer::OfferWriter;
-use crate::engine::offers::{OfferWatch, OfferedCall, Offers};
-use crate::executor::ResultSlot;
+use crate::engine::offers::{OfferedCall, Offers};
+use crate::fault::{self, Point};
 use crate::hooks::Hooks;
 use crate::registry::Entry;
+use crate::store::Stores;
 use crate::store::journal::JournalError;
-use crate::store::signals::QueueKey;
 use crate::store::workers::{AfterLease, Offer, OfferState, StoredOffer};
-use crate::store::{StoreError, Stores};
 
 /// Pause after a failed access to the database.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// Pause after a lease was found expired but did not end.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// Longest time between two looks at the row of an offer whose worker has given it back.
-const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// Offers calls to workers.
 #[derive(Clone, Copy)]
@@ -58,18 +50,6 @@ pub(super) enum Claimed {
     Known,
 }
 
-/// The lease of the worker that runs an attempt.
-pub(super) struct LeaseWatch<'a> {
-    hand_out: HandOut<'a>,
-    call: Uuid,
-    attempt: u32,
-    then: AfterLease,
-    slot: ResultSlot,
-    queue: QueueKey,
-    watch: Arc<OfferWatch>,
-    lease: Duration,
-}
-
 impl<'a> HandOut<'a> {
     /// Offers the first attempt of a call, and waits until a worker has it.
     ///
@@ -78,12 +58,47 @@ impl<'a> HandOut<'a> {
     pub async fn hand_out(&self, job: &mut Ongoing, entry: &Entry, spec: &WorkerSpec) -> Result<(), RunExit> {
         job.handle.outside.open();
         job.register(self.waiter.live);
-        if self.hooks.has(HookEvent::BeforeToolCall) || job.handle.draft.is_some() {
+        let attempt = job.call.attempts + 1;
+        if !job.recorder.has_announced() {
+            let offer = offer_of(job, entry, spec, attempt);
+            if self.accept(job, &offer).await? {
+                let waited = self.await_claim(job, &offer, Duration::ZERO).await;
+                return self.or_withdraw(job, waited).await;
+            }
+        } else if self.hooks.has(HookEvent::BeforeToolCall) || job.handle.draft.is_some() {
             // Any node may give the call to a worker, with the arguments of its row.
             self.publish(job).await?;
         }
-        let attempt = job.call.attempts + 1;
         self.offer_and_wait(job, entry, spec, attempt).await
+    }
+
+    /// Commits the acceptance of a call, together with the claim of a worker that waits. Returns `true` if one gets the call.
+    ///
+    /// A caller that was told that its call is not recorded in time can be sure that no worker gets it: the claim is answered
+    /// only after a commit in time.
+    ///
+    /// # Errors
+    /// Returns the end of a call that is not recorded, or not in time.
+    async fn accept(&self, job: &mut Ongoing, offer: &Offer) -> Result<bool, RunExit> {
+        let content = self.await_worker(job);
+        let claims = &self.writer.handover().claims;
+        claims.await_claims(|| vec![(offer.tenant.clone(), offer.queue.clone())]).await;
+        let early = self.writer.early_claims().enter(offer.clone());
+        let change = job.recorder.shared_change(content.call.clone()).with_assigner(early.assigner());
+        fault::pass(Point::BeforeAccept);
+        let written = job.recorder.write(change).await;
+        fault::pass(Point::AfterAccept);
+        match written {
+            Ok(Recorded::InTime) => {
+                job.is_accepted_first = true;
+                Ok(early.give(content))
+            }
+            Ok(Recorded::Late) => {
+                Err(Failure::overloaded("The call could not be recorded in time and was not run").into())
+            }
+            Err(JournalError::Fenced) => Err(RunExit::TakenOver),
+            Err(error) => Err(Failure::overloaded(&format!("The call was not run: {error}")).into()),
+        }
     }
 
     /// Waits until a worker has the next attempt of a call whose last worker has lost it.
@@ -145,7 +160,9 @@ impl<'a> HandOut<'a> {
     pub fn watch(&self, job: &mut Ongoing, entry: &Entry, spec: &WorkerSpec) -> LeaseWatch<'a> {
         let then = if entry.definition.is_repeatable() { AfterLease::OfferAgain } else { AfterLease::End };
         LeaseWatch {
-            hand_out: *self,
+            stores: self.stores,
+            inbox: self.inbox,
+            node: self.node,
             call: job.call.id,
             attempt: job.call.attempts,
             then,
@@ -167,8 +184,7 @@ impl<'a> HandOut<'a> {
         }
     }
 
-    /// Offers an attempt and waits until a worker has it. An attempt that a worker has claimed before an interruption counts,
-    /// although this node may not have noticed the claim.
+    /// Offers an attempt and waits until a worker has it.
     async fn offer_and_wait(
         &self,
         job: &mut Ongoing,
@@ -176,7 +192,15 @@ impl<'a> HandOut<'a> {
         spec: &WorkerSpec,
         attempt: u32,
     ) -> Result<(), RunExit> {
-        match self.wait_for_worker(job, entry, spec, attempt).await {
+        let offer = offer_of(job, entry, spec, attempt);
+        let waited = self.offer_and_await_claim(job, &offer).await;
+        self.or_withdraw(job, waited).await
+    }
+
+    /// Takes the offer back if the wait for a worker has ended without one. An attempt that a worker has claimed before counts,
+    /// although this node may not have noticed the claim.
+    async fn or_withdraw(&self, job: &Ongoing, waited: Result<(), RunExit>) -> Result<(), RunExit> {
+        match waited {
             Err(RunExit::Settle(outcome)) => loop {
                 self.writer.forget(job.call.id).await;
                 match self.stores.withdraw_unclaimed(job.call.id, self.node).await {
@@ -193,58 +217,53 @@ impl<'a> HandOut<'a> {
         }
     }
 
-    async fn wait_for_worker(
-        &self,
-        job: &mut Ongoing,
-        entry: &Entry,
-        spec: &WorkerSpec,
-        attempt: u32,
-    ) -> Result<(), RunExit> {
-        let offer = Offer {
-            call: job.call.id,
-            tenant: job.call.tenant.clone(),
-            queue: spec.queue.as_str().into(),
-            tool: entry.name.clone(),
-            priority: job.call.priority,
-            attempt,
-            lease_ms: spec.lease_ms,
-            is_first: !job.is_resumed && attempt == 1,
-            worker: None,
-        };
-        let watch = job.watch_offer(self.offers);
-        watch.await_worker(|| OfferedCall { call: Arc::new(job.call.clone()), arguments: job.given_arguments() });
+    async fn offer_and_await_claim(&self, job: &mut Ongoing, offer: &Offer) -> Result<(), RunExit> {
+        self.await_worker(job);
         // A failed write may have stored the offer.
         let mut is_first = offer.is_first;
         let write = || self.writer.offer(Offer { is_first: std::mem::take(&mut is_first), ..offer.clone() });
         let stored = self.retried(job, write).await?;
         // Another node has adopted the call.
-        let Some(mut stored) = stored else { return Err(RunExit::TakenOver) };
-        let deadline = self.deadline(job, attempt, stored.age);
-        let limit_ms = job.call.limits.and_then(|limits| limits.queue_timeout_ms).unwrap_or_default();
+        let Some(stored) = stored else { return Err(RunExit::TakenOver) };
+        match stored.is_waiting(offer.attempt) {
+            true => self.await_claim(job, offer, stored.age).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Records that a worker is awaited. Returns what it gets.
+    fn await_worker(&self, job: &mut Ongoing) -> OfferedCall {
+        let watch = job.watch_offer(self.offers);
+        watch.await_worker(|| OfferedCall { call: Arc::new(job.call.clone()), arguments: job.given_arguments() })
+    }
+
+    /// Waits until a worker has an offered attempt. `age` is the time since it is offered.
+    async fn await_claim(&self, job: &mut Ongoing, offer: &Offer, age: Duration) -> Result<(), RunExit> {
+        let watch = job.watch_offer(self.offers);
+        let deadline = self.deadline(job, offer.attempt, age);
         loop {
-            if stored.attempt > attempt || stored.state != OfferState::Waiting {
-                return Ok(());
-            }
             let race = Race::new(&job.handle.cancel, self.waiter.shutdown);
             let race = race.left_on_drain(job.is_queued, self.waiter.shutdown).until(deadline);
             match race.run(watch.changed()).await {
                 Ok(()) => {}
                 Err(Interrupt::Drained) => return Err(RunExit::LeaveQueued),
-                Err(Interrupt::TimedOut(..)) => {
-                    let withdrawn = || self.stores.withdraw_waiting(offer.call, attempt);
+                Err(Interrupt::TimedOut(limit_ms, _)) => {
+                    let withdrawn = || self.stores.withdraw_waiting(offer.call, offer.attempt);
                     if self.retried(job, withdrawn).await? {
-                        return Err(Failure::no_worker(&entry.name, &offer.queue, limit_ms).into());
+                        return Err(Failure::no_worker(&offer.tool, &offer.queue, limit_ms).into());
                     }
                 }
                 Err(interrupt) => return Err(interrupt.into()),
             }
-            if watch.is_claimed_here(attempt) {
+            if watch.is_claimed_here(offer.attempt) {
                 return Ok(());
             }
             let read = || self.stores.offer_of(offer.call);
             // Only this node deletes the row, unless another one has adopted the call.
-            let Some(row) = self.retried(job, read).await? else { return Err(RunExit::TakenOver) };
-            stored = row;
+            let Some(stored) = self.retried(job, read).await? else { return Err(RunExit::TakenOver) };
+            if !stored.is_waiting(offer.attempt) {
+                return Ok(());
+            }
         }
     }
 
@@ -280,71 +299,17 @@ impl<'a> HandOut<'a> {
     }
 }
 
-impl LeaseWatch<'_> {
-    /// Watches the lease. If it expires, takes the call from the worker and ends its attempt.
-    pub async fn run(&self) -> Infallible {
-        // A claim at this node has just begun, so its row need not be read.
-        let mut left = self.watch.is_claimed_here(self.attempt).then_some(self.lease);
-        if left.is_some() {
-            // The wake-up that reported the claim.
-            let _ = self.watch.changed().now_or_never();
-            self.watch.watch_lease(self.attempt);
-        }
-        loop {
-            let until = Instant::now() + left.unwrap_or(Duration::ZERO).min(MAX_SLEEP);
-            tokio::select! {
-                () = self.watch.changed() => {}
-                () = tokio::time::sleep_until(until) => {}
-            }
-            left = match self.look().await {
-                Ok(left) => Some(left.unwrap_or(MAX_SLEEP)),
-                Err(error) => {
-                    tracing::debug!(id = %self.call, %error, "cannot read the lease of a worker");
-                    Some(RETRY_AFTER)
-                }
-            };
-        }
-    }
-
-    /// Reads the row. Returns the time until the next look, if it is known.
-    async fn look(&self) -> Result<Option<Duration>, StoreError> {
-        let HandOut { stores, inbox, node, .. } = self.hand_out;
-        let row = {
-            // The attempt may end meanwhile, and a statement that is dropped costs its connection.
-            let (stores, call) = (stores.clone(), self.call);
-            tokio::spawn(async move { stores.offer_of(call).await }).await
-        };
-        // The runtime ends.
-        let Ok(row) = row else { return Ok(Some(RETRY_AFTER)) };
-        let row = row?;
-        match row.filter(|row| row.attempt == self.attempt).map(|row| row.state) {
-            Some(OfferState::Answered) => {
-                inbox.process_messages_of(self.call).await;
-                Ok(None)
-            }
-            Some(OfferState::Claimed { left, .. }) if left.is_zero() => {
-                if !self.watch.refuse_results(|| self.slot.has_result()) {
-                    return Ok(None);
-                }
-                let has_expired = stores.expire_lease((self.call, self.attempt), node, self.then).await?;
-                if has_expired {
-                    tracing::info!(id = %self.call, attempt = self.attempt, "a worker has lost a call");
-                    stores.signals().notify_work(&self.queue.0, &self.queue.1);
-                    self.slot.lose();
-                }
-                // Otherwise a heartbeat came first, or the start is still being recorded.
-                Ok((!has_expired).then_some(LOOK_AGAIN_AFTER))
-            }
-            Some(OfferState::Claimed { left, .. }) => {
-                self.watch.watch_lease(self.attempt);
-                Ok(Some(left))
-            }
-            // Its worker did not receive it, and another one gets the same attempt.
-            Some(OfferState::Waiting) => Ok(None),
-            None => {
-                self.slot.lose();
-                Ok(None)
-            }
-        }
+/// Returns the offer of an attempt.
+fn offer_of(job: &Ongoing, entry: &Entry, spec: &WorkerSpec, attempt: u32) -> Offer {
+    Offer {
+        call: job.call.id,
+        tenant: job.call.tenant.clone(),
+        queue: spec.queue.as_str().into(),
+        tool: entry.name.clone(),
+        priority: job.call.priority,
+        attempt,
+        lease_ms: spec.lease_ms,
+        is_first: !job.is_resumed && attempt == 1,
+        worker: None,
     }
 }

@@ -93,8 +93,13 @@ impl Recorder {
 
     /// Builds a change with the current call and its new transitions.
     pub fn change(&mut self, call: &Call) -> Change {
-        let transitions = self.take_transitions(call);
-        Change::new(Arc::new(call.clone()), transitions)
+        self.shared_change(Arc::new(call.clone()))
+    }
+
+    /// Builds a change as [`Recorder::change`] does, without a copy of the call.
+    pub fn shared_change(&mut self, call: Arc<Call>) -> Change {
+        let transitions = self.take_transitions(&call);
+        Change::new(call, transitions)
     }
 
     /// Passes a change to the journal. The commit need not be awaited: later changes of the call follow in the same

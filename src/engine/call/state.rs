@@ -183,10 +183,7 @@ impl Planned {
             || self.ongoing.call.callback_url.is_some()
             || self.is_asynchronous()
             || self.is_streamed()
-            || self.next.as_ref().is_ok_and(|entry| {
-                // Any node gives a call to a worker, from its row.
-                entry.definition.requires_approval() || entry.definition.worker().is_some()
-            })
+            || self.next.as_ref().is_ok_and(|entry| entry.definition.requires_approval())
     }
 
     /// Returns `true` if the tool is asynchronous, so that the other calls of a batch do not wait for it.

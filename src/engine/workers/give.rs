@@ -80,7 +80,8 @@ async fn serve(engine: &Arc<Engine>, batch: Batch) -> bool {
             }
         }
     }
-    engine.offer_writer.handover().answer(batch, gifts, is_full).await;
+    let handover = engine.offer_writer.handover();
+    handover.take_back_all(handover.answer(batch, gifts, is_full)).await;
     is_complete
 }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Change, Committed, CommittedChange, Tally, WriteUnit};
+use super::{Change, ClaimAssigner, Committed, CommittedChange, Tally, WriteUnit};
 use crate::domain::event::Reported;
 use crate::domain::{Call, KeyClaim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
+use crate::store::workers::Offer;
 
 /// Bytes of a row above which a connection shrinks its buffers after the commit.
 const LARGE_ROW_BYTES: usize = 256 * 1024;
@@ -50,6 +51,11 @@ pub(super) struct Batch<'a> {
     pub claimed: Vec<usize>,
     pub claims: Vec<(&'a Tenant, &'a KeyClaim)>,
     pub callbacks: Vec<CallbackRow>,
+    /// The new calls that workers claim.
+    pub offers: Vec<Offer>,
+    assigner: Option<&'a dyn ClaimAssigner>,
+    /// The new calls that workers may claim.
+    assignable: Vec<Uuid>,
     changes: Vec<CommittedChange>,
     positions: i32,
 }
@@ -66,6 +72,9 @@ impl<'a> Batch<'a> {
             claimed: Vec::new(),
             claims: Vec::new(),
             callbacks: Vec::new(),
+            offers: Vec::new(),
+            assigner: None,
+            assignable: Vec::new(),
             changes: Vec::with_capacity(units.len()),
             positions: 0,
         };
@@ -91,6 +100,13 @@ impl<'a> Batch<'a> {
         batch
     }
 
+    /// Chooses workers for new calls. Their claims become part of the commit.
+    pub fn assign_workers(&mut self) {
+        if let Some(assigner) = self.assigner.filter(|_| self.claims.is_empty()) {
+            self.offers = assigner.assign(&self.assignable);
+        }
+    }
+
     /// Returns the number of event positions of the commit.
     pub fn positions(&self) -> i64 {
         self.positions.into()
@@ -109,7 +125,8 @@ impl<'a> Batch<'a> {
     /// Returns the row if it is all that the commit writes.
     pub fn only_row(&self) -> Option<&RowImage<'a>> {
         let [row] = self.rows.as_slice() else { return None };
-        let has_more = !(self.reported.is_empty() && self.claims.is_empty() && self.callbacks.is_empty());
+        let has_more = !(self.reported.is_empty() && self.claims.is_empty() && self.callbacks.is_empty())
+            || !self.offers.is_empty();
         (!has_more).then_some(row)
     }
 
@@ -169,6 +186,10 @@ impl<'a> Batch<'a> {
         if transitions.settled {
             row.settled = Some(allocate(2));
             self.stats.count(call);
+        }
+        if let Some(assigner) = &change.assigner {
+            self.assigner = Some(&**assigner);
+            self.assignable.push(call.id);
         }
         self.claims.extend(change.claims());
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));

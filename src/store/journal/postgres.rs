@@ -1,6 +1,6 @@
 //! A commit on Postgres: one call of the SQL function `journal_commit`, and therefore one round trip and one
-//! transaction. A commit with idempotency keys calls `journal_commit_with_keys`, and a commit of a single row calls a function
-//! of its own.
+//! transaction. A commit with idempotency keys calls `journal_commit_with_keys`, one with claims of workers calls
+//! `journal_commit_with_claims`, and a commit of a single row calls a function of its own.
 
 use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
@@ -12,6 +12,7 @@ use super::batch::{Batch, RowImage};
 use super::commit::{CommitError, CommitResult, FIND_COMMIT};
 use crate::domain::Shard;
 use crate::store::callbacks::CallbackRow;
+use crate::store::workers::Offer;
 use crate::store::{codec, idempotency, partitions};
 
 mod single_row;
@@ -25,6 +26,8 @@ const COMMIT: &str = "SELECT journal_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, 
     $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)";
 const COMMIT_WITH_KEYS: &str = "SELECT journal_commit_with_keys($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, \
     $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)";
+const COMMIT_WITH_CLAIMS: &str = "SELECT journal_commit_with_claims($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
+    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36)";
 
 /// A commit that returns the position before its first event.
 type Commit<'q> = QueryScalar<'q, Postgres, i64, PgArguments>;
@@ -45,10 +48,10 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, shard: Sha
 }
 
 fn of_rows<'q>(shard: Shard, batch: &'q Batch<'q>) -> Commit<'q> {
-    let query: Commit<'q> = if batch.claims.is_empty() {
-        sqlx::query_scalar(COMMIT)
-    } else {
-        bind_claims(sqlx::query_scalar(COMMIT_WITH_KEYS), batch)
+    let query: Commit<'q> = match (&*batch.claims, &*batch.offers) {
+        ([], []) => sqlx::query_scalar(COMMIT),
+        ([], _) => bind_offers(sqlx::query_scalar(COMMIT_WITH_CLAIMS), batch),
+        _ => bind_claims(sqlx::query_scalar(COMMIT_WITH_KEYS), batch),
     };
     let query = query
         .bind(codec::shard_column(shard))
@@ -70,6 +73,19 @@ fn bind_claims<'q>(query: Commit<'q>, batch: &'q Batch<'q>) -> Commit<'q> {
         .bind(claims().map(|claim| claim.batch_id).collect::<Vec<_>>())
         .bind(claims().map(|claim| codec::concat_ids(&claim.calls)).collect::<Vec<_>>())
         .bind(batch.at.plus_millis(idempotency::KEPT_MS).0)
+}
+
+fn bind_offers<'q>(query: Commit<'q>, batch: &'q Batch<'q>) -> Commit<'q> {
+    let offers = || batch.offers.iter();
+    query
+        .bind(offers().map(|offer| offer.call).collect::<Vec<_>>())
+        .bind(offers().map(|offer| offer.tenant.as_str()).collect::<Vec<_>>())
+        .bind(offers().map(|offer| &*offer.queue).collect::<Vec<_>>())
+        .bind(offers().map(|offer| codec::indexed_name(&offer.tool)).collect::<Vec<_>>())
+        .bind(offers().map(|offer| offer.priority).collect::<Vec<_>>())
+        .bind(offers().map(Offer::attempt_column).collect::<Vec<_>>())
+        .bind(offers().map(Offer::lease_column).collect::<Vec<_>>())
+        .bind(offers().map(|offer| offer.worker.as_deref()).collect::<Vec<_>>())
 }
 
 fn bind_inserts<'q>(query: Commit<'q>, batch: &'q Batch<'q>) -> Commit<'q> {

@@ -11,6 +11,8 @@ use super::batch::{Batch, RowImage};
 use super::commit::{CommitError, CommitResult, FIND_COMMIT};
 use crate::domain::{KeyClaim, Shard, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
+use crate::store::nodes::NOW_ON_SQLITE;
+use crate::store::workers::Offer;
 use crate::store::{codec, idempotency};
 
 /// Maximum number of rows of a statement.
@@ -117,6 +119,15 @@ static CLAIMS: LazyLock<Statements> = LazyLock::new(|| {
     Statements::new(&format!("INSERT INTO idempotency_keys AS k ({})", CLAIM_COLUMNS), 6, &tail)
 });
 static CALLBACKS: LazyLock<Statements> = LazyLock::new(|| Statements::new(&CallbackRow::insert_head(), 5, ""));
+static OFFERS: LazyLock<Statements> = LazyLock::new(|| {
+    let head = "WITH o (call_id, tenant, queue, tool, priority, attempt, node, lease_ms, worker) AS (";
+    let tail = format!(
+        ") INSERT INTO worker_calls (call_id, tenant, queue, tool, priority, attempt, state, node, offered_at, lease_ms, \
+         worker, claimed_at, lease_until) SELECT call_id, tenant, queue, tool, priority, attempt, 1, node, {NOW_ON_SQLITE}, \
+         lease_ms, worker, {NOW_ON_SQLITE}, {NOW_ON_SQLITE} + lease_ms FROM o"
+    );
+    Statements::new(head, 9, &tail)
+});
 static COMMITS: LazyLock<String> =
     LazyLock::new(|| format!("INSERT INTO commits ({COMMIT_COLUMNS}) VALUES (0, $1, $2, $3, $4, $5, $6)"));
 
@@ -165,6 +176,7 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
             query.bind(row.host()).bind(row.event_id)
         })
         .await?;
+    OFFERS.run(connection, &batch.offers, |query, offer| bind_offer(query, offer, batch.node())).await?;
     EVENTS
         .run(connection, &batch.reported, |query, row| {
             query
@@ -233,6 +245,19 @@ fn bind_claim(query: Query, (tenant, claim): &(&Tenant, &KeyClaim), now: Time) -
         .bind(claim.batch_id)
         .bind(codec::concat_ids(&claim.calls))
         .bind(now.plus_millis(idempotency::KEPT_MS).0)
+}
+
+fn bind_offer(query: Query, offer: &Offer, node: &str) -> Query {
+    query
+        .bind(offer.call)
+        .bind(offer.tenant.as_str().to_owned())
+        .bind(offer.queue.to_string())
+        .bind(codec::indexed_name(&offer.tool).into_owned())
+        .bind(offer.priority)
+        .bind(offer.attempt_column())
+        .bind(node.to_owned())
+        .bind(offer.lease_column())
+        .bind(offer.worker.as_deref().map(str::to_owned))
 }
 
 /// Looks up a commit that may have succeeded after position `after`. Returns the position before its first event.

@@ -52,8 +52,8 @@ fn call_of_function<'t>(query: Query<'t>, node: &str, ended: &[Uuid], offers: &[
         .bind_array(each().map(|offer| &*offer.queue))
         .bind_array(each().map(|offer| codec::indexed_name(&offer.tool)))
         .bind_array(each().map(|offer| offer.priority))
-        .bind_array(each().map(|offer| number(offer.attempt)))
-        .bind_array(each().map(|offer| i64::try_from(offer.lease_ms).unwrap_or(i64::MAX)))
+        .bind_array(each().map(Offer::attempt_column))
+        .bind_array(each().map(Offer::lease_column))
         .bind_array(each().map(|offer| offer.worker.as_deref()))
 }
 
@@ -78,9 +78,9 @@ async fn insert(
          RETURNING call_id, {}",
         offer_columns(now)
     );
-    let Offer { call, queue, tool, priority, attempt, lease_ms, worker, .. } = offer;
+    let Offer { call, queue, tool, priority, worker, .. } = offer;
     let query = transaction.query(sql).bind_call(*call).bind(&**queue).bind(codec::indexed_name(tool)).bind(*priority);
-    let query = query.bind(number(*attempt)).bind(node).bind(i64::try_from(*lease_ms).unwrap_or(i64::MAX));
+    let query = query.bind(offer.attempt_column()).bind(node).bind(offer.lease_column());
     query.bind(worker.as_deref()).optional().await
 }
 
