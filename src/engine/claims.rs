@@ -21,6 +21,8 @@ type Scope = (Tenant, Option<Arc<AllowList>>);
 const REMEMBER: Duration = Duration::from_secs(60);
 /// Time within which a worker that has just got calls usually claims the next ones.
 const SOON: Duration = Duration::from_millis(5);
+/// Time after the end of its wait for which a claim waits for a commit that serves it.
+const SERVED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A claim as it is requested.
 #[derive(Debug, Clone)]
@@ -139,8 +141,10 @@ impl Claims {
         }
         match self.leave(&group, id, drain.is_cancelled()) {
             true => Ok(Vec::new()),
-            // It is being served. The answer may be empty.
-            false => answered.await.unwrap_or(Err(ClaimError)),
+            // It is being served. The answer may be empty. A later one is refused, and its calls are given to others.
+            false => {
+                tokio::time::timeout(SERVED_WITHIN, answered).await.ok().and_then(Result::ok).unwrap_or(Err(ClaimError))
+            }
         }
     }
 

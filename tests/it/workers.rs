@@ -10,6 +10,7 @@ use crate::support::{App, Backend, Client, Response};
 mod access;
 mod claiming;
 mod deaths;
+mod early;
 mod idle;
 mod leases;
 mod listing;

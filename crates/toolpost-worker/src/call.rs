@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use toolpost::domain::{Failure, ToolOutput};
 use toolpost::tool::{CallData, Report, Reports, ToolRun};
@@ -22,11 +23,18 @@ const REPORT_TRIES: u32 = 3;
 /// Maximum time for the reports that are left when a tool has ended.
 const LAST_REPORTS: Duration = Duration::from_secs(5);
 
-/// Runs a call to its end and posts its result. Stops without a result if the call is abandoned.
-pub(crate) async fn run(worker: Arc<Shared>, mut call: ClaimedCall, running: RunningGuard) {
+/// Runs a call to its end and posts its result. Stops without a result if the call is abandoned. Releases the slot when the tool
+/// has ended.
+pub(crate) async fn run(
+    worker: Arc<Shared>,
+    mut call: ClaimedCall,
+    running: RunningGuard,
+    slot: Option<OwnedSemaphorePermit>,
+) {
     let work = async {
         let data = data_of(&mut call);
         let Some(result) = result_of(&worker, &call, data, &running.abandon).await else { return };
+        drop(slot);
         post_result(&worker, &call, output::body_of(result)).await;
     };
     tokio::select! {

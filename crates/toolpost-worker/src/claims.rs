@@ -21,15 +21,10 @@ pub(crate) async fn run(
 ) -> Result<(), WorkerError> {
     let (mut failures, mut is_registered) = (0, false);
     while !stopping.is_cancelled() {
-        reap(calls);
-        let free = worker.concurrency.saturating_sub(calls.len());
-        if free == 0 {
-            tokio::select! {
-                ended = calls.join_next() => log_panic(ended),
-                () = stopping.cancelled() => {}
-            }
-            continue;
-        }
+        let free = tokio::select! {
+            free = free(worker, calls) => free,
+            () = stopping.cancelled() => return Ok(()),
+        };
         // A claim is not interrupted: its calls would be lost until their leases end.
         match claim(worker, free.min(MAX_CLAIM), &mut is_registered).await {
             Ok(claimed) => {
@@ -57,6 +52,17 @@ pub(crate) async fn run(
     Ok(())
 }
 
+/// Waits until another call may start. Returns how many may.
+async fn free(worker: &Shared, calls: &mut JoinSet<()>) -> usize {
+    reap(calls);
+    while calls.len() >= worker.max_calls {
+        log_panic(calls.join_next().await);
+    }
+    // Only claims take permits, so the permit is still there afterwards.
+    drop(worker.slots.acquire().await);
+    worker.slots.available_permits().min(worker.max_calls - calls.len())
+}
+
 async fn claim(worker: &Shared, max: usize, is_registered: &mut bool) -> Result<Vec<ClaimedCall>, RequestError> {
     if !*is_registered {
         if let Some(definitions) = &worker.definitions {
@@ -72,7 +78,9 @@ async fn claim(worker: &Shared, max: usize, is_registered: &mut bool) -> Result<
 fn start(worker: &Arc<Shared>, calls: &mut JoinSet<()>, claimed: ClaimedCall) {
     let lease = Duration::from_millis(claimed.lease_ms);
     let running = worker.running.add(claimed.id, claimed.attempt, lease);
-    calls.spawn(call::run(worker.clone(), claimed, running));
+    // The service gives no more calls than were claimed.
+    let slot = worker.slots.clone().try_acquire_owned().ok();
+    calls.spawn(call::run(worker.clone(), claimed, running, slot));
 }
 
 fn tools_refused(refusal: Refusal) -> WorkerError {

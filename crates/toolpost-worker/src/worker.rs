@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use toolpost::domain::ToolDefinition;
@@ -50,7 +51,10 @@ pub(crate) struct Shared {
     pub(crate) results: Results,
     pub(crate) queue: String,
     pub(crate) name: String,
-    pub(crate) concurrency: usize,
+    /// A permit for each tool that may run. A call releases its own when its tool has ended, and then sends the result.
+    pub(crate) slots: Arc<Semaphore>,
+    /// Maximum number of calls that run or send their results.
+    pub(crate) max_calls: usize,
     pub(crate) poll: Duration,
 }
 
@@ -184,7 +188,8 @@ impl Worker {
             results: Results::default(),
             queue: self.queue,
             name,
-            concurrency: self.concurrency,
+            slots: Arc::new(Semaphore::new(self.concurrency)),
+            max_calls: self.concurrency.saturating_mul(2),
             poll: Duration::from_millis(self.poll_ms),
         })
     }
@@ -202,6 +207,13 @@ impl Worker {
         }
         if self.concurrency == 0 {
             return invalid("`concurrency` must be at least 1, got 0".into());
+        }
+        if self.concurrency > Semaphore::MAX_PERMITS {
+            return invalid(format!(
+                "`concurrency` must be at most {}, got {}",
+                Semaphore::MAX_PERMITS,
+                self.concurrency
+            ));
         }
         if self.poll_ms > MAX_POLL_MS {
             return invalid(format!("`poll_ms` must be at most {MAX_POLL_MS}, got {}", self.poll_ms));

@@ -94,6 +94,8 @@ impl<'a> HandOut<'a> {
                 Ok(early.give(content))
             }
             Ok(Recorded::Late) => {
+                // The row says that a worker has the call, which would count as an attempt.
+                self.retried(job, || self.stores.delete_offer(job.call.id, self.node)).await?;
                 Err(Failure::overloaded("The call could not be recorded in time and was not run").into())
             }
             Err(JournalError::Fenced) => Err(RunExit::TakenOver),

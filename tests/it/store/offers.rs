@@ -1,9 +1,10 @@
 //! Offers of calls to workers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use toolpost::domain::{Call, Outcome, Tenant, Time};
 use toolpost::store::Stores;
+use toolpost::store::journal::{Change, ClaimAssigner};
 use toolpost::store::workers::{AfterLease, Claim, Offer, OfferState, StoredOffer};
 use uuid::Uuid;
 
@@ -161,5 +162,36 @@ on_both_databases!(
         assert!(!expire(1, AfterLease::End).await, "the next attempt has begun");
         assert!(expire(2, AfterLease::End).await);
         assert_eq!(log.offer_state(call.id).await, None);
+    }
+);
+
+/// Assigns one worker to every call.
+#[derive(Debug)]
+struct OneWorker(Mutex<Vec<Offer>>);
+
+impl ClaimAssigner for OneWorker {
+    fn assign(&self, accepted: &[Uuid]) -> Vec<Offer> {
+        self.0.lock().unwrap().iter().filter(|offer| accepted.contains(&offer.call)).cloned().collect()
+    }
+}
+
+on_both_databases!(
+    async fn a_claim_is_stored_with_the_acceptance_of_its_call_or_not_at_all(backend: Backend) {
+        let log = Log::open(backend).await;
+        let (call, refused) = (log.call("t"), log.accepted_call().await);
+        let offers = [offer(&call, 1, Some("w")), offer(&refused, 1, Some("w"))];
+        let assigner = Arc::new(OneWorker(Mutex::new(offers.to_vec())));
+        let accept = async |call: &Call| {
+            let change = Change::new(Arc::new(call.clone()), ACCEPTED).with_assigner(assigner.clone());
+            log.journal.write(change).await
+        };
+        accept(&call).await.unwrap();
+        let claims = log.store.offer_of(call.id).await.unwrap().unwrap();
+        assert!(claims.is_claim_of(1) && matches!(claims.state, OfferState::Claimed { left, .. } if !left.is_zero()));
+        assert!(log.claimed("other").await.is_empty());
+        assert!(log.store.is_claimed(call.id, 1).await.unwrap());
+        // The call exists already, so the database refuses the commit.
+        accept(&refused).await.unwrap_err();
+        assert_eq!(log.offer_state(refused.id).await, None);
     }
 );

@@ -134,9 +134,12 @@ on_both_databases!(
         let calling = {
             let (client, stop) = (client.clone(), last.clone());
             tokio::spawn(async move {
-                while !stop.is_cancelled() {
-                    let body = json!({"name": "t", "wait": "accepted"});
-                    let sent = client.request(reqwest::Method::POST, "/tool-calls").json(&body).send().await;
+                // A waiting worker claims an awaited call with its acceptance, and a detached one with its offer.
+                for body in [json!({"name": "t", "wait": "accepted"}), json!({"name": "t"})].iter().cycle() {
+                    if stop.is_cancelled() {
+                        return;
+                    }
+                    let sent = client.request(reqwest::Method::POST, "/tool-calls").json(body).send().await;
                     let pause = if sent.is_ok() { 25 } else { 50 };
                     tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
                 }
