@@ -716,7 +716,7 @@ END $$;
 -- The settings of these functions make their plans independent of statistics: rows are found by their keys.
 
 -- Deletes the rows of ended calls of a node, and offers attempts of other calls, unless they or later ones are offered. An offer
--- with a worker is claimed by it. Returns the stored offers; a call that has ended, or that another node owns, has none.
+-- with a worker is claimed by it, and only such an offer is on disk afterwards. Returns the stored offers; a call that has ended, or that another node owns, has none.
 CREATE FUNCTION write_offers(
     in_node TEXT, ended UUID[], shards SMALLINT[], calls UUID[], tenants TEXT[], queues TEXT[], tools TEXT[], priorities INTEGER[],
     attempts INTEGER[], leases BIGINT[], in_workers TEXT[]
@@ -728,6 +728,10 @@ DECLARE
     now_ms BIGINT := (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT;
     own UUID[];
 BEGIN
+    IF cardinality(array_remove(in_workers, NULL)) = 0 THEN
+        -- An offer that the database loses in a crash is stored again, and a claim of it makes both durable.
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
     IF cardinality(ended) > 0 THEN
         -- Locked in the order of heartbeats, so that neither waits for the other forever.
         PERFORM 1 FROM worker_calls AS w WHERE w.call_id = ANY (ended) AND w.node = in_node ORDER BY w.call_id FOR UPDATE;

@@ -15,6 +15,9 @@ use crate::domain::SessionState;
 use crate::store::StoreError;
 use crate::store::signals::{Hint, HintReceiver, Wakeup};
 
+/// Interval at which offers are looked for that the database has lost.
+const LOST_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The signals that the engine follows.
 #[derive(Debug)]
 pub(super) struct Followed {
@@ -34,7 +37,9 @@ impl Followed {
     /// are polled by the loop of the heartbeat.
     pub async fn run(mut self, engine: Arc<Engine>, poll: Duration, stop: CancellationToken) {
         let mut poll = tokio::time::interval(poll);
+        let mut lost = tokio::time::interval(LOST_INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        lost.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
@@ -43,6 +48,7 @@ impl Followed {
                 () = self.pauses.woken() => engine.shared_pauses().sync().await,
                 () = engine.pauses.unsaved() => engine.shared_pauses().sync().await,
                 _ = poll.tick() => look(&engine).await,
+                _ = lost.tick() => offers::wake_lost(&engine).await,
             };
             if let Err(error) = done {
                 // The next poll repeats it.
@@ -55,7 +61,7 @@ impl Followed {
 /// Reads what the other nodes have changed without a signal.
 async fn look(engine: &Engine) -> Result<(), StoreError> {
     engine.shared_pauses().sync().await?;
-    offers::look(engine).await
+    offers::wake_claimed(engine).await
 }
 
 /// Delivers messages that another node has stored.

@@ -158,6 +158,13 @@ impl Offers {
         Err(result)
     }
 
+    /// Wakes those waiting calls for which `is_meant` returns `true`.
+    fn wake_waiting(&self, is_meant: impl Fn(&Uuid) -> bool) {
+        let calls = self.calls();
+        let meant = calls.iter().filter(|(call, watch)| watch.is_waiting() && is_meant(call));
+        meant.for_each(|(_, watch)| watch.changed.notify_one());
+    }
+
     fn has_waiting(&self) -> bool {
         self.calls().values().any(|watch| watch.is_waiting())
     }
@@ -170,20 +177,25 @@ pub(super) async fn follow(engine: &Engine, hint: &Hint<Uuid>) -> Result<(), Sto
             engine.offers.wake(*call);
             Ok(())
         }
-        Hint::Any => look(engine).await,
+        Hint::Any => wake_claimed(engine).await,
     }
 }
 
 /// Wakes the waiting calls that a worker has claimed meanwhile. One statement serves all of them, and none is sent if no
 /// call waits.
-pub(super) async fn look(engine: &Engine) -> Result<(), StoreError> {
-    if !engine.offers.has_waiting() {
-        return Ok(());
+pub(super) async fn wake_claimed(engine: &Engine) -> Result<(), StoreError> {
+    if engine.offers.has_waiting() {
+        let claimed = engine.stores.claimed_of(engine.node()).await?;
+        engine.offers.wake_waiting(|call| claimed.contains(call));
     }
-    for call in engine.stores.claimed_of(engine.node()).await? {
-        if let Some(watch) = engine.offers.watch(call).filter(|watch| watch.is_waiting()) {
-            watch.changed.notify_one();
-        }
+    Ok(())
+}
+
+/// Wakes the waiting calls without a waiting row. The database may have lost it in a crash.
+pub(super) async fn wake_lost(engine: &Engine) -> Result<(), StoreError> {
+    if engine.offers.has_waiting() {
+        let waiting = engine.stores.waiting_of(engine.node()).await?;
+        engine.offers.wake_waiting(|call| !waiting.contains(call));
     }
     Ok(())
 }

@@ -22,8 +22,9 @@ pub(crate) async fn run(
     let (mut failures, mut is_registered) = (0, false);
     while !stopping.is_cancelled() {
         let free = tokio::select! {
-            free = free(worker, calls) => free,
+            biased;
             () = stopping.cancelled() => return Ok(()),
+            free = free(worker, calls) => free,
         };
         // A claim is not interrupted: its calls would be lost until their leases end.
         match claim(worker, free.min(MAX_CLAIM), &mut is_registered).await {

@@ -260,9 +260,13 @@ impl<'a> HandOut<'a> {
             if watch.is_claimed_here(offer.attempt) {
                 return Ok(());
             }
-            let read = || self.stores.offer_of(offer.call);
-            // Only this node deletes the row, unless another one has adopted the call.
-            let Some(stored) = self.retried(job, read).await? else { return Err(RunExit::TakenOver) };
+            let mut stored = self.retried(job, || self.stores.offer_of(offer.call)).await?;
+            if stored.is_none() {
+                // The database has lost the row in a crash, unless another node has adopted the call and deleted it.
+                let again = || self.writer.offer(Offer { is_first: false, ..offer.clone() });
+                stored = self.retried(job, again).await?;
+            }
+            let Some(stored) = stored else { return Err(RunExit::TakenOver) };
             if !stored.is_waiting(offer.attempt) {
                 return Ok(());
             }

@@ -1,6 +1,6 @@
 //! Offers of the node that owns the calls.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
@@ -88,6 +88,9 @@ impl Stores {
     /// Deletes the offers of calls of this node that have ended, and offers attempts of other calls, in one commit. An
     /// attempt is not offered if it or a later one is offered already. Returns the stored offers; a call that has ended, or
     /// that another node owns, has none. `offers` names a call once. An offer with a worker is claimed by it.
+    ///
+    /// Without such an offer, PostgreSQL may lose the changes in a crash. The owner of a call notices that its row is missing
+    /// and offers again. Rows of ended calls that come back are deleted by [`Stores::delete_ended_offers`].
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -229,7 +232,17 @@ impl Stores {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn claimed_of(&self, node: &str) -> Result<Vec<Uuid>, StoreError> {
-        self.db.read("SELECT call_id FROM worker_calls WHERE node = $1 AND state > 0").bind(node).column().await
+    pub async fn claimed_of(&self, node: &str) -> Result<HashSet<Uuid>, StoreError> {
+        const SQL: &str = "SELECT call_id FROM worker_calls WHERE node = $1 AND state > 0";
+        Ok(self.db.read(SQL).bind(node).column().await?.into_iter().collect())
+    }
+
+    /// Returns the calls of this node that wait for a worker.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn waiting_of(&self, node: &str) -> Result<HashSet<Uuid>, StoreError> {
+        const SQL: &str = "SELECT call_id FROM worker_calls WHERE node = $1 AND state = 0";
+        Ok(self.db.read(SQL).bind(node).column().await?.into_iter().collect())
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::outage::{Load, readyz, service, with};
-use crate::support::calls::has_ended;
+use crate::support::calls::{has_ended, id_of};
 use crate::support::postgres::PgCluster;
 use crate::support::{Answer, App, Backend, Database, HttpTool, Node, Options, eventually};
 
@@ -94,4 +94,37 @@ async fn a_call_that_was_adopted_without_an_answer_still_ends() {
         Some(answer.json).filter(has_ended)
     });
     assert_eq!(ended.await["error"]["code"], "OUTCOME_UNKNOWN");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn offered_calls_reach_a_worker_after_a_crash_of_the_server() {
+    let (app, cluster) = service(Options::default()).await;
+    let executor = json!({"type": "worker", "queue": "q", "lease_ms": 60_000});
+    app.register(json!({"name": "t", "input_schema": {"type": "object"}, "executor": executor})).await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        for _ in 0..20 {
+            ids.push(app.sent(json!({"name": "t", "wait": "accepted"})).await);
+        }
+        // An offer is not on disk before a worker claims it.
+        with(&cluster, |cluster| {
+            cluster.stop_immediate();
+            cluster.start_again();
+        })
+        .await;
+        readyz(&app, 200).await;
+    }
+    let mut given = Vec::new();
+    while given.len() < ids.len() {
+        let claim = json!({"worker": "w", "max": 64, "wait_ms": 30_000});
+        let claimed = app.post("/workers/q/claim", &claim).await;
+        if claimed.status == 503 {
+            // One of its connections was still broken.
+            continue;
+        }
+        given.extend(claimed.ok()["calls"].as_array().unwrap().iter().map(id_of));
+    }
+    given.sort();
+    ids.sort();
+    assert_eq!(given, ids, "each call is given once");
 }

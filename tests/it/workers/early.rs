@@ -132,7 +132,7 @@ on_both_databases!(
 on_both_databases!(
     async fn a_claim_is_answered_although_its_commit_is_not_finished(backend: Backend) {
         let database = Database::fresh(backend).await;
-        let app = service(database.url.clone(), None, json!({})).await;
+        let app = service(database.url.clone(), Some(60_000), json!({})).await;
         let claiming = {
             let client = (*app).clone();
             tokio::spawn(async move { claim_with(&client, "impatient", json!({"wait_ms": 1000})).await })

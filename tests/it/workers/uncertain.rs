@@ -1,6 +1,7 @@
 //! Offers and claims whose acknowledgement by the database is lost.
 
 use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
 
 use super::{called, claim_now, claim_one, finish, tool};
 use crate::support::calls::id_of;
@@ -70,4 +71,24 @@ async fn a_call_whose_offer_lost_its_acknowledgement_is_given_once() {
         finish(&app, &call, &json!("once")).await;
         assert_eq!(succeeded(&app.ended(&id).await), "once");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_offer_the_database_has_lost_is_offered_again() {
+    let database = Database::fresh(Backend::Postgres).await;
+    let app = App::start_at(database.url.clone(), Options::default()).await;
+    tool(&app, json!({})).await;
+    let id = called(&app, json!({})).await;
+    // What a crash does to an offer that is not on disk yet.
+    eventually("the offer", async || {
+        let mut connection = PgConnection::connect(&database.url).await.unwrap();
+        let deleted = sqlx::query("DELETE FROM worker_calls WHERE state = 0").execute(&mut connection).await.unwrap();
+        (deleted.rows_affected() == 1).then_some(())
+    })
+    .await;
+    let call = claim_one(&app, "w").await;
+    assert_eq!((id_of(&call), &call["attempt"]), (id.clone(), &json!(1)));
+    finish(&app, &call, &json!("once")).await;
+    let ended = app.ended(&id).await;
+    assert_eq!((succeeded(&ended), &ended["attempts"]), ("once", &json!(1)));
 }
