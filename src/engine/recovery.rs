@@ -80,10 +80,12 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    async fn beat(&self) -> Result<(), StoreError> {
+    /// Records a heartbeat. Returns `true` if this node is new, or was declared lost.
+    async fn beat(&self) -> Result<bool, StoreError> {
         let began = Instant::now();
-        self.engine.stores.beat(self.engine.node(), self.lease.lease).await?;
-        self.engine.budgets().renew(began, self.lease.lease).await
+        let had_no_row = self.engine.stores.beat(self.engine.node(), self.lease.lease).await?;
+        self.engine.budgets().renew(began, self.lease.lease).await?;
+        Ok(had_no_row)
     }
 
     /// Records heartbeats and adopts the calls of lost nodes, until `stop` fires.
@@ -135,11 +137,11 @@ impl Recovery<'_> {
         let (stores, own) = (&self.engine.stores, self.engine.node());
         // Read before the own heartbeat, because this node's row shows whether its lease has lasted.
         let nodes = stores.nodes(self.lease.lease).await;
-        self.beat().await?;
+        // Without its row, this node was declared lost, and other nodes may have adopted its calls. Only the heartbeat itself
+        // can tell: the row may be deleted at any time before it.
+        known.has_unknown_calls |= self.beat().await?;
         let nodes = nodes?;
         self.engine.chunks.note_peers(nodes.iter().any(|node| *node.node != **own));
-        // Without its row, this node was declared lost, and other nodes may have adopted its calls.
-        known.has_unknown_calls |= !nodes.iter().any(|node| *node.node == **own);
         if !self.lease.adopts_calls || self.engine.is_draining() {
             return Ok(());
         }
@@ -170,7 +172,13 @@ impl Recovery<'_> {
                 Err(error) => break Err(error),
             }
             // A long recovery must not cost this node its lease.
-            self.beat().await.unwrap_or_else(|error| tracing::debug!(%error, "no heartbeat"));
+            match self.beat().await {
+                Ok(was_lost) => known.has_unknown_calls |= was_lost,
+                Err(error) => {
+                    known.has_unknown_calls = true;
+                    tracing::debug!(%error, "no heartbeat");
+                }
+            }
         };
         if !left.is_empty() {
             tracing::info!(calls = left.len(), "adopting orphaned calls");

@@ -68,15 +68,17 @@ fn under_way() -> String {
 }
 
 impl Stores {
-    /// Records a heartbeat of the node. It is valid for `lease` from the time stamped by the database.
+    /// Records a heartbeat of the node. It is valid for `lease` from the time stamped by the database. Returns `true` if the
+    /// node had no row: it is new, or was declared lost.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn beat(&self, node: &str, lease: Duration) -> Result<(), StoreError> {
+    pub async fn beat(&self, node: &str, lease: Duration) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO nodes AS n (node, beat, lease_ms) VALUES ($1, 1, $2) \
-            ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1, lease_ms = excluded.lease_ms";
+            ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1, lease_ms = excluded.lease_ms RETURNING beat";
         let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-        self.db.write(SQL).bind(node).bind(lease_ms).execute().await.map(drop)
+        let beat: Option<(i64,)> = self.db.write(SQL).bind(node).bind(lease_ms).optional().await?;
+        Ok(beat == Some((1,)))
     }
 
     /// Returns all nodes. `lease` applies to nodes of an earlier version, which do not store theirs.

@@ -125,9 +125,9 @@ impl<'a> Batch<'a> {
     /// Returns the row if it is all that the commit writes.
     pub fn only_row(&self) -> Option<&RowImage<'a>> {
         let [row] = self.rows.as_slice() else { return None };
-        let has_more = !(self.reported.is_empty() && self.claims.is_empty() && self.callbacks.is_empty())
-            || !self.offers.is_empty();
-        (!has_more).then_some(row)
+        let has_no_more =
+            self.reported.is_empty() && self.claims.is_empty() && self.callbacks.is_empty() && self.offers.is_empty();
+        has_no_more.then_some(row)
     }
 
     /// Returns the rows of new calls.

@@ -31,6 +31,17 @@ on_both_databases!(
 );
 
 on_both_databases!(
+    async fn a_heartbeat_tells_a_node_that_it_was_declared_lost(backend: Backend) {
+        let log = Log::open(backend).await;
+        assert!(log.store.beat("node", HOUR).await.unwrap(), "it is new");
+        assert!(!log.store.beat("node", HOUR).await.unwrap());
+        log.sql("DELETE FROM nodes").await;
+        assert!(log.store.beat("node", HOUR).await.unwrap());
+        assert!(!log.store.beat("node", HOUR).await.unwrap());
+    }
+);
+
+on_both_databases!(
     async fn a_node_of_an_earlier_version_has_a_lease(backend: Backend) {
         let log = Log::open(backend).await;
         let beat = "INSERT INTO nodes AS n (node, beat) VALUES ('old', 1) \
