@@ -49,9 +49,10 @@ async fn tables_of_a_commit_can_be_distributed_by_shard() {
     sqlx::raw_sql(CHECKS).execute(&mut connection).await.unwrap();
     let mut whole = connection.begin().await.unwrap();
     sqlx::raw_sql(include_str!("../../../deploy/citus/distribute.sql")).execute(&mut *whole).await.unwrap();
-    // Every table that the functions of the journal write is distributed.
+    // Every table that the functions of the journal write is distributed, except the claims of workers: they stay on the
+    // coordinator, because a claim reads all shards of a queue.
     const WRITTEN: &str = "SELECT DISTINCT m[1] FROM pg_proc, regexp_matches(prosrc, '(?:INTO|UPDATE) (\\w+)(?: AS|\\s*\\(| SET)', 'g') AS m \
         WHERE proname LIKE 'journal%' AND to_regclass(m[1]) IS NOT NULL AND to_regclass(m[1]) NOT IN (SELECT name FROM distributed)";
     let left: Vec<String> = sqlx::query_scalar(AssertSqlSafe(WRITTEN)).fetch_all(&mut *whole).await.unwrap();
-    assert_eq!(left, [""; 0], "these tables are written by commits but not distributed");
+    assert_eq!(left, ["worker_calls"], "the tables that are written by commits but not distributed");
 }
