@@ -77,9 +77,9 @@ on_both_databases!(
     }
 );
 
-/// Starts a service that forgets the tools of a worker after a second.
+/// Starts a service that forgets the tools of a worker after 3 s.
 async fn forgetful(backend: Backend) -> App {
-    let configure: fn(&mut toolpost::config::Config) = |config| config.workers.forget_ms = 1000;
+    let configure: fn(&mut toolpost::config::Config) = |config| config.workers.forget_ms = 3000;
     App::start_with(backend, Options { configure: Some(configure), ..Options::default() }).await
 }
 
@@ -92,7 +92,7 @@ on_both_databases!(
         // A worker that waits is not gone.
         let waiting = {
             let app = (*app).clone();
-            tokio::spawn(async move { claim_with(&app, "here", json!({"wait_ms": 5000})).await.ok() })
+            tokio::spawn(async move { claim_with(&app, "here", json!({"wait_ms": 9000})).await.ok() })
         };
         eventually("the removal", async || (app.get("/tools/a").await.status == 404).then_some(())).await;
         app.get("/tools/b").await.ok();
