@@ -74,8 +74,8 @@ impl<'a> HandOut<'a> {
 
     /// Commits the acceptance of a call, together with the claim of a worker that waits. Returns `true` if one gets the call.
     ///
-    /// A caller that was told that its call is not recorded in time can be sure that no worker gets it: the claim is answered
-    /// only after a commit in time.
+    /// The claim is answered only after a commit in time. If the commit is late, the response says that the call was not run,
+    /// so no worker may get it.
     ///
     /// # Errors
     /// Returns the end of a call that is not recorded, or not in time.

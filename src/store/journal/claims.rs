@@ -11,6 +11,6 @@ pub trait ClaimAssigner: Debug + Send + Sync {
     /// Chooses workers that wait for calls, just before a commit that accepts these calls. Returns the claims, which become
     /// part of the commit. A call without a worker has none.
     ///
-    /// A commit that the database rejects is repeated with fewer calls, each of which keeps the worker that it has.
+    /// If the database rejects the commit, it is repeated with fewer calls. A call keeps its worker then.
     fn assign(&self, accepted: &[Uuid]) -> Vec<Offer>;
 }
