@@ -117,3 +117,34 @@ async def test_result_that_no_request_can_share_is_sent_alone(service: Service, 
     worker.stop()
     await running
     assert len(tried) == 1
+
+
+async def test_calls_whose_results_are_sent_keep_no_place(service: Service, unique: str) -> None:
+    begun: asyncio.Queue[int] = asyncio.Queue()
+
+    async def note(n: int) -> int:
+        begun.put_nowait(n)
+        return n
+
+    worker = Worker(service.url, unique, tools=[tool(name=unique)(note)], poll_ms=100, concurrency=1)
+    accepts = asyncio.Event()
+    post = worker._post_results
+
+    async def post_later(body: bytes) -> list[str]:
+        await accepts.wait()
+        return await post(body)
+
+    worker._results = ResultSender(post_later, worker.name)
+    running = asyncio.create_task(worker.run())
+    async with AsyncToolpost(service.url) as client:
+        while unique not in [tool.name for tool in await client.tools()]:
+            await asyncio.sleep(0.01)
+        calls = [asyncio.create_task(client.call(unique, {"n": n})) for n in range(3)]
+        # The second call runs although the result of the first is not recorded. The third waits for one of both.
+        first = {await asyncio.wait_for(begun.get(), 60) for _ in range(2)}
+        assert worker._free() == 0 and worker.running == 2
+        accepts.set()
+        assert first | {await asyncio.wait_for(begun.get(), 60)} == {0, 1, 2}
+        assert [(await call).output for call in calls] == ["0", "1", "2"]
+    worker.stop()
+    await running

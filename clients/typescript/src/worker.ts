@@ -11,7 +11,7 @@ export interface ServeOptions extends ConnectionOptions {
   /** The queue that this worker takes calls from. */
   queue: string;
   tools: readonly Tool[];
-  /** The maximum number of calls at the same time. Default: 8. */
+  /** The maximum number of tools that run at the same time. As many calls may deliver their results. Default: 8. */
   concurrency?: number;
   /** The name of this worker, unique in the queue. Default: a random name. */
   worker?: string;
@@ -52,6 +52,8 @@ interface RunningCall {
   readonly abort: AbortController;
   /** Resolves when its result was delivered or is of no use anymore. */
   readonly ended: Promise<void>;
+  /** Whether its tool has ended. Its result may not be delivered yet. */
+  hasRun: boolean;
   /** Whether the call ended elsewhere, so that its result is of no use. */
   isGone: boolean;
 }
@@ -79,6 +81,8 @@ class QueueWorker implements Worker {
   readonly #running = new Map<string, RunningCall>();
   readonly #stopping = new AbortController();
   #leaseMs: number;
+  /** Called when a tool or a call has ended, and when the worker stops. */
+  #onEnd = () => {};
 
   constructor(url: string | URL, options: ServeOptions) {
     this.#options = options;
@@ -91,6 +95,7 @@ class QueueWorker implements Worker {
     this.#results = new ResultSender(this.#transport, this.#path, this.worker);
     const { concurrency = 8 } = options;
     if (!(concurrency >= 1)) throw new TypeError(`concurrency: ${concurrency} is not 1 or more`);
+    this.#stopping.signal.addEventListener("abort", () => this.#onEnd());
     let isReady = () => {};
     const started = new Promise<void>((resolve) => (isReady = resolve));
     this.#finished = this.#run(() => isReady());
@@ -167,38 +172,33 @@ class QueueWorker implements Worker {
 
   /** Asks for calls. The request is not aborted by `stop`: its answer may have calls, which would be lost. */
   async #claim(): Promise<TakenCall[]> {
-    const { concurrency = 8, waitMs = 5_000 } = this.#options;
+    const { waitMs = 5_000 } = this.#options;
     const { signal } = this.#stopping;
-    while (this.#running.size >= concurrency && !signal.aborted) await this.#slot(signal);
+    while (this.#free() <= 0 && !signal.aborted) await new Promise<void>((resolve) => (this.#onEnd = resolve));
     if (signal.aborted) return [];
-    const max = Math.min(concurrency - this.#running.size, 64);
-    const json = { worker: this.worker, max, wait_ms: waitMs };
+    const json = { worker: this.worker, max: Math.min(this.#free(), 64), wait_ms: waitMs };
     return (await this.#transport.json<{ calls: TakenCall[] }>("POST", `${this.#path}/claim`, { json })).calls;
   }
 
-  /** Returns when a running call has ended, or when the worker stops. */
-  async #slot(signal: AbortSignal): Promise<void> {
-    const calls = [...this.#running.values()].map((call) => call.ended);
-    await new Promise<void>((resolve) => {
-      const end = () => {
-        signal.removeEventListener("abort", end);
-        resolve();
-      };
-      signal.addEventListener("abort", end);
-      void Promise.race(calls).then(end);
-    });
+  /** Returns how many calls may start. At most twice as many as tools run or deliver their results. */
+  #free(): number {
+    const { concurrency = 8 } = this.#options;
+    const calls = [...this.#running.values()];
+    return Math.min(concurrency - calls.filter(({ hasRun }) => !hasRun).length, 2 * concurrency - calls.length);
   }
 
   #start(call: TakenCall): void {
     this.#leaseMs = Math.min(this.#leaseMs, call.lease_ms || this.#leaseMs);
     const abort = new AbortController();
     let hasEnded = () => {};
-    const running: RunningCall = { abort, isGone: false, ended: new Promise((resolve) => (hasEnded = resolve)) };
+    const ended = new Promise<void>((resolve) => (hasEnded = resolve));
+    const running: RunningCall = { abort, ended, hasRun: false, isGone: false };
     this.#running.set(call.id, running);
     void this.#handle(call, running).catch((error) => this.#report(error)).finally(() => {
       // A call that was lost may have been taken again in the meantime.
       if (this.#running.get(call.id) === running) this.#running.delete(call.id);
       hasEnded();
+      this.#onEnd();
     });
   }
 
@@ -221,6 +221,8 @@ class QueueWorker implements Worker {
       ? await invoke(tool, call, signal, (report) => reporter.add(report))
       : failureOf(`the worker ${this.worker} has no tool "${call.name}"`);
     clearTimeout(timer);
+    running.hasRun = true;
+    this.#onEnd();
     await reporter.flush();
     // The service ends the call, so that it ends as a timeout. This result counts only if it does not.
     if (isLate) await pause(LATE_MS, this.#stopping.signal);

@@ -134,6 +134,35 @@ test("a worker runs as many calls as it may at the same time, and no more", asyn
   assert.equal(most, 2);
 });
 
+test("a call whose result is being delivered keeps no place", async () => {
+  const begun = new Queue<number>();
+  const noted = tool({
+    name: "noted",
+    input: { type: "object", properties: { n: { type: "integer" } }, required: ["n"] },
+    annotations: { read_only: true },
+    run: ({ n }) => {
+      begun.push(n);
+      return n;
+    },
+  });
+  let accept = () => {};
+  const accepts = new Promise<void>((resolve) => (accept = resolve));
+  const claims: number[] = [];
+  const later: typeof fetch = async (input, init) => {
+    if (String(input).endsWith("/results")) await accepts;
+    if (String(input).endsWith("/claim")) claims.push(JSON.parse(String(init?.body)).max);
+    return fetch(input, init);
+  };
+  await started(service.url, { queue: "noted", tools: [noted], concurrency: 1, fetch: later });
+  const calls = [0, 1, 2].map((n) => client.call("noted", { n }));
+  // The second call runs although the result of the first is not recorded. The third waits for one of both.
+  const first = [await begun.next(), await begun.next()];
+  accept();
+  assert.deepEqual([...first, await begun.next()].sort(), [0, 1, 2]);
+  assert.deepEqual((await Promise.all(calls)).map(({ output }) => output), ["0", "1", "2"]);
+  assert.ok(claims.every((max) => max === 1));
+});
+
 test("a long call keeps its lease, and stop lets it end", async () => {
   const [begun, gate] = [new Queue<number>(), new Queue<string>()];
   const slow = tool({

@@ -12,6 +12,7 @@ use crate::support::service::BuiltinTool;
 use crate::support::{Client, bounded, eventually};
 
 mod life;
+mod places;
 mod refused;
 mod same;
 mod stops;
@@ -62,12 +63,14 @@ fn worker(client: &Client, tools: impl IntoIterator<Item = BuiltinTool>) -> Work
     Worker::new(client.url("")).queue("q").tools(tools).poll_ms(500)
 }
 
+/// The arguments of `t`.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Number {
+    n: i64,
+}
+
 /// Returns a tool `t` that returns its argument `n`.
 fn returns_n() -> BuiltinTool {
-    #[derive(serde::Deserialize, schemars::JsonSchema)]
-    struct Number {
-        n: i64,
-    }
     tool_fn("t", "Returns n.", |number: Number| Ok(number.n)).with_definition(|definition| definition.idempotent())
 }
 

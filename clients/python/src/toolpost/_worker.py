@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -49,7 +49,8 @@ class Worker:
         queue: The queue whose calls the worker runs.
         tools: The tools, by default all that `@tool` declares in this process.
         api_key: The key, with the scopes `work` and `tools`, by default that of `TOOLPOST_API_KEY`.
-        concurrency: The maximum number of calls at once, each of a sync tool in a thread of its own.
+        concurrency: The maximum number of tools that run at once, each sync tool in a thread of its own. At most as
+            many calls send their results meanwhile.
         lease_ms: The time after which the service considers a silent worker lost.
         drain_s: How long `stop` waits for running calls.
         poll_ms: How long a claim waits for a call. `stop` waits for the last claim, because its calls would be lost
@@ -96,7 +97,7 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """The number of calls that run."""
+        """The number of calls that run or send their results."""
         return len(self._running)
 
     def stop(self) -> None:
@@ -133,8 +134,8 @@ class Worker:
     async def _claim_calls(self) -> None:
         failures, is_registered = 0, not self._registers
         while not self._stopping.is_set():
-            free = self.concurrency - len(self._running)
-            if free == 0:
+            free = self._free()
+            if free <= 0:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
@@ -160,6 +161,11 @@ class Worker:
             for call in calls:
                 self._start(call)
 
+    def _free(self) -> int:
+        """Returns how many calls may start. At most twice as many as `concurrency` run or send their results."""
+        places = self.concurrency - sum(not run.has_ended for run in self._running.values())
+        return min(places, 2 * self.concurrency - len(self._running))
+
     async def _register(self) -> None:
         executor = {"type": "worker", "queue": self.queue, "lease_ms": self.lease_ms}
         body = {"worker": self.name, "tools": [tool.definition(executor) for tool in self.tools.values()]}
@@ -179,7 +185,7 @@ class Worker:
         return [receipt["outcome"] for receipt in response.json().get("results", ())]
 
     def _start(self, call: dict[str, Any]) -> None:
-        run = _Run(self._client, self._results, self.tools.get(call["name"]), call, self._threads)
+        run = _Run(self._client, self._results, self.tools.get(call["name"]), call, self._threads, self._changed.set)
         self._running[call["id"]] = run
         run.task.add_done_callback(lambda _: self._ended(run))
         self._changed.set()
@@ -228,6 +234,7 @@ class _Run:
         tool: ToolFunction[Any, Any] | None,
         call: Mapping[str, Any],
         threads: ThreadPoolExecutor,
+        ended: Callable[[], None],
     ) -> None:
         self.id = str(call["id"])
         self.lease_ms = int(call.get("lease_ms") or 30_000)
@@ -236,6 +243,9 @@ class _Run:
         self._results = results
         self._tool = tool
         self._threads = threads
+        self._ended = ended
+        self.has_ended = False
+        """Whether the tool has ended. The result may still be sent."""
         self._reports = ReportQueue(self._send_report)
         self._context = Context(call, send=self._reports.put)
         self._is_abandoned = False
@@ -250,7 +260,11 @@ class _Run:
             self._work.cancel()
 
     async def _run(self) -> None:
-        output = await self._output()
+        try:
+            output = await self._output()
+        finally:
+            self.has_ended = True
+            self._ended()
         await self._reports.close()
         if not self._is_abandoned:
             await self._post_result(output)
