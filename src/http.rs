@@ -1,4 +1,4 @@
-//! The HTTP API. This module lists all routes; each resource has its own submodule.
+//! The HTTP API. [`routes`] lists all routes; each resource has its own submodule.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,8 +15,6 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 use tower::layer::layer_fn;
 use utoipa::openapi::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::auth::Auth;
@@ -70,6 +68,7 @@ mod request_metrics;
 mod requests;
 mod rerun;
 mod responses;
+mod routes;
 mod security;
 mod server;
 mod sessions;
@@ -127,77 +126,6 @@ pub struct Shared {
     closing: CancellationToken,
 }
 
-/// Returns the routes of worker programs.
-fn worker_routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(workers::listing::list))
-        .routes(routes!(workers::claim))
-        .routes(routes!(workers::heartbeat))
-        .routes(routes!(workers::results::post))
-        .routes(routes!(workers::tools::put))
-}
-
-/// Returns all routes with the OpenAPI document that describes them.
-fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::with_openapi(docs::frame())
-        .routes(routes!(tool_list::list, tools::create))
-        .routes(routes!(tools::read, tools::replace, tools::delete))
-        .routes(routes!(tools::validate))
-        .routes(routes!(hooks::list, hooks::create))
-        .routes(routes!(hooks::read, hooks::delete))
-        .routes(routes!(budgets::list, budgets::create))
-        .routes(routes!(budgets::read, budgets::put, budgets::delete))
-        .routes(routes!(policies::list, policies::create))
-        .routes(routes!(policies::read, policies::put, policies::delete))
-        .routes(routes!(policies::test::test))
-        .routes(routes!(keys::list, keys::create))
-        .routes(routes!(keys::read, keys::revoke))
-        .routes(routes!(imports::openapi))
-        .routes(routes!(upstreams::list, upstreams::create))
-        .routes(routes!(upstreams::read, upstreams::delete))
-        .routes(routes!(upstreams::restart))
-        .routes(routes!(upstreams::accept))
-        .routes(routes!(tools::resume))
-        .routes(routes!(groups::list, groups::create, groups::switch))
-        .routes(routes!(groups::read, groups::change, groups::delete))
-        .routes(routes!(presets::read, presets::put))
-        .routes(routes!(stats::of_tool, stats::reset_tool))
-        .routes(routes!(stats::of_all, stats::reset_all))
-        .routes(routes!(calls::execute, listing::page))
-        .routes(routes!(listing::one))
-        .routes(routes!(listing::output))
-        .routes(routes!(listing::content))
-        .routes(routes!(events::of_call))
-        .routes(routes!(arguments::patch))
-        .routes(routes!(model_stream::pipe))
-        .routes(routes!(control::cancel))
-        .routes(routes!(cancel_calls::cancel_matching))
-        .routes(routes!(rerun::rerun))
-        .routes(routes!(approvals::decide))
-        .routes(routes!(approvals::page))
-        .routes(routes!(approvals::events))
-        .merge(worker_routes())
-        .routes(routes!(control::progress))
-        .routes(routes!(control::result))
-        .routes(routes!(events::of_all))
-        .routes(routes!(events::create_ticket))
-        .routes(routes!(sessions::create, sessions::page))
-        .routes(routes!(sessions::detail::read, sessions::detail::delete))
-        .routes(routes!(sessions::abort))
-        .routes(routes!(sessions::complete))
-        .routes(routes!(events::of_session))
-        .routes(routes!(sessions::render::messages))
-        .routes(routes!(sessions::render::prompt))
-        .routes(routes!(mcp::post, mcp::stream, mcp::end))
-        .routes(routes!(console::login::login))
-        .routes(routes!(console::login::logout))
-        .routes(routes!(console::login::whoami))
-        .routes(routes!(system::read))
-        .routes(routes!(operations::healthz))
-        .routes(routes!(operations::readyz))
-        .routes(routes!(operations::metrics))
-}
-
 /// Returns the OpenAPI document of this version, for a service that requires API keys.
 #[must_use]
 pub fn openapi() -> Value {
@@ -206,7 +134,7 @@ pub fn openapi() -> Value {
 
 /// Returns the document as derived from the routes, before refinement.
 fn derived() -> OpenApi {
-    docs::finish(routes().into_openapi())
+    docs::finish(routes::document())
 }
 
 /// Builds the service for the whole API.
@@ -215,10 +143,9 @@ fn service(
 ) -> Outermost<
     impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static> + Clone + Send + 'static,
 > {
-    let (router, document) = routes().split_for_parts();
-    let document = docs::finish(document);
-    let measure = request_metrics::MeasureLayer::new(&state.metrics, state.tracer.clone(), &document);
-    let gate = auth::Gate::new(state.clone(), &document);
+    let (router, needs) = routes::router();
+    let measure = request_metrics::MeasureLayer::new(&state.metrics, state.tracer.clone(), &needs);
+    let gate = auth::Gate::new(state.clone(), needs);
     let router = router
         .merge(docs::router())
         .merge(console::router())

@@ -13,7 +13,6 @@ use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, Either};
 use http_body_util::BodyExt;
 use tower::Service;
-use utoipa::openapi::OpenApi;
 
 use super::{AppState, HttpResult, Problem, fast_path};
 use crate::access::Access;
@@ -39,9 +38,9 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Creates the layer for the routes in the document.
-    pub fn new(state: AppState, document: &OpenApi) -> Self {
-        Self { state, needs: Arc::new(RequirementTable::new(document)), only: None, checks_load: false }
+    /// Creates the layer for routes with these requirements.
+    pub fn new(state: AppState, needs: RequirementTable) -> Self {
+        Self { state, needs: Arc::new(needs), only: None, checks_load: false }
     }
 
     /// Returns the layer for a `POST` to this path alone.

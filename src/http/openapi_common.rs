@@ -1,6 +1,5 @@
 //! Parts of the OpenAPI document that many routes share.
 
-use axum::http::Method;
 use serde_json::json;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
@@ -63,19 +62,6 @@ fn describe_failure(status: &str, response: &mut Response) {
             .description(Some("Seconds to wait before retrying"));
         response.headers.insert("Retry-After".to_owned(), seconds.build().into());
     }
-}
-
-/// Returns the operations of a path by their methods.
-pub(super) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
-    let PathItem { get, put, post, delete, patch, .. } = item;
-    let all = [
-        (Method::GET, get),
-        (Method::PUT, put),
-        (Method::POST, post),
-        (Method::DELETE, delete),
-        (Method::PATCH, patch),
-    ];
-    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
 }
 
 /// Returns the operations of a path.

@@ -10,10 +10,9 @@ use axum::http::{HeaderValue, Method};
 use axum::response::Response;
 use pin_project_lite::pin_project;
 use tower::Service;
-use utoipa::openapi::OpenApi;
 
+use super::auth::requirements::RequirementTable;
 use super::client_address::ClientAddress;
-use super::openapi_common::operations;
 use super::request_headers::TRACEPARENT;
 use crate::telemetry::Tracer;
 use crate::telemetry::metrics::{InFlightRequest, Metrics, Route, Routes};
@@ -29,13 +28,9 @@ pub(super) struct MeasureLayer {
 }
 
 impl MeasureLayer {
-    /// Creates a layer for all routes of the document.
-    pub fn new(metrics: &Metrics, tracer: Tracer, document: &OpenApi) -> Self {
-        let routes = document
-            .paths
-            .paths
-            .iter()
-            .map(|(path, item)| (path.as_str(), operations(item).map(|(method, _)| method.to_string()).collect()));
+    /// Creates a layer for all routes of the table.
+    pub fn new(metrics: &Metrics, tracer: Tracer, table: &RequirementTable) -> Self {
+        let routes = table.routes().map(|(path, methods)| (path, methods.map(Method::to_string).collect()));
         Self { routes: metrics.routes(routes), one: None, tracer }
     }
 

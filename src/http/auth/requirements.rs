@@ -13,7 +13,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa::openapi::{OpenApi, RefOr, Response};
 
 use crate::domain::{Scope, Scopes};
-use crate::http::openapi_common::{operations, operations_mut};
+use crate::http::openapi_common::operations_mut;
 
 /// Names of security schemes: an API key with one scope, the call's own token, and a ticket for an event stream.
 const API_KEY: &str = "api_key";
@@ -39,7 +39,7 @@ impl Requirement {
     const ADMIN: Self = Self::AnyScope(Scopes::of([Scope::Admin]));
 
     /// Returns the requirement that the operation's `security` declares.
-    fn of(operation: &Operation) -> Self {
+    pub fn of(operation: &Operation) -> Self {
         let Some(required) = &operation.security else { return Self::ADMIN };
         let schemes = serde_json::to_value(required).unwrap_or_default();
         let schemes = || schemes.as_array().into_iter().flatten();
@@ -76,14 +76,18 @@ pub(in crate::http) fn may_wait(request: &Request) -> bool {
 }
 
 /// The requirements of all routes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::http) struct RequirementTable(HashMap<String, Vec<(Method, Requirement)>>);
 
 impl RequirementTable {
-    /// Collects the requirements of the routes in the document.
-    pub fn new(document: &OpenApi) -> Self {
-        let of_path = |item| operations(item).map(|(method, operation)| (method, Requirement::of(operation))).collect();
-        Self(document.paths.paths.iter().map(|(path, item)| (path.clone(), of_path(item))).collect())
+    /// Adds a route.
+    pub fn add(&mut self, path: &str, method: Method, need: Requirement) {
+        self.0.entry(path.to_owned()).or_default().push((method, need));
+    }
+
+    /// Returns the paths with their methods.
+    pub fn routes(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &Method>)> {
+        self.0.iter().map(|(path, methods)| (path.as_str(), methods.iter().map(|(method, _)| method)))
     }
 
     /// Returns the requirement of a request after routing.
@@ -150,13 +154,27 @@ fn describe_refusals(operation: &mut Operation) {
 
 #[cfg(test)]
 mod tests {
+    use utoipa::openapi::PathItem;
     use utoipa::openapi::security::SecurityRequirement;
 
     use super::*;
 
+    /// Returns the operations of a path by their methods.
+    fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
+        let PathItem { get, put, post, delete, patch, .. } = item;
+        let all = [
+            (Method::GET, get),
+            (Method::PUT, put),
+            (Method::POST, post),
+            (Method::DELETE, delete),
+            (Method::PATCH, patch),
+        ];
+        all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
+    }
+
     #[test]
     fn every_route_declares_its_requirement() {
-        for (path, item) in &crate::http::routes().into_openapi().paths.paths {
+        for (path, item) in &crate::http::routes::document().paths.paths {
             for (method, operation) in operations(item) {
                 assert!(operation.security.is_some(), "{method} {path}");
                 let ticket = SecurityRequirement::new(EVENT_TICKET, [""; 0]);
@@ -168,7 +186,7 @@ mod tests {
 
     #[test]
     fn unknown_route_requires_admin() {
-        let needs = RequirementTable::new(&crate::http::derived());
+        let (_, needs) = crate::http::routes::router();
         assert_eq!(needs.of_route("/new", &Method::GET), Requirement::ADMIN);
         assert_eq!(needs.of_route("/docsx", &Method::GET), Requirement::ADMIN);
         assert_eq!(needs.of_route("/docs/{*rest}", &Method::GET), Requirement::Public);
