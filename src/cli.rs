@@ -149,18 +149,19 @@ impl From<Exit> for ExitCode {
 }
 
 /// Runs the program: a helper of the process executor, or the command that its arguments name. Errors are printed on standard
-/// error.
+/// error. Threads that end call `return_memory`.
 #[must_use]
-pub fn main() -> ExitCode {
+pub fn main(return_memory: fn()) -> ExitCode {
     if let Some(ended) = crate::executor::process::run_helper_if_asked() {
         return ended;
     }
     crate::executor::http::install_crypto_provider();
-    run_to_end(Cli::parse()).into()
+    run_to_end(Cli::parse(), return_memory).into()
 }
 
-fn run_to_end(cli: Cli) -> Exit {
-    let runtime = match tokio::runtime::Runtime::new() {
+fn run_to_end(cli: Cli, return_memory: fn()) -> Exit {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().on_thread_stop(return_memory).build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return print::error(&CliError::unavailable(format!("cannot start threads: {error}"))),
     };

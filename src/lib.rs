@@ -143,6 +143,8 @@
 //! - `otel` (default): export of traces over OTLP/HTTP, if an endpoint is configured.
 //! - `fault-points`: exit points for crash tests. Never enable it in production.
 
+#![forbid(unsafe_code)]
+
 pub mod app;
 pub mod config;
 pub mod domain;
