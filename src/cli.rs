@@ -249,7 +249,20 @@ fn cancel_on_signals(token: &CancellationToken) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{OnceLock, mpsc};
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn threads_that_end_return_their_memory() {
+        static ENDED: OnceLock<mpsc::SyncSender<()>> = OnceLock::new();
+        let (sender, ended) = mpsc::sync_channel(1);
+        ENDED.set(sender).unwrap();
+        let cli = Cli::try_parse_from(["toolpost", "completions", "bash"]).unwrap();
+        assert_eq!(run_to_end(cli, || ENDED.get().unwrap().try_send(()).unwrap_or_default()), Exit::Success);
+        ended.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
 
     #[test]
     fn command_definitions_are_valid() {

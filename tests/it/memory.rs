@@ -219,37 +219,3 @@ async fn an_idle_service_has_little_memory_of_its_own() {
     let own = memory(&node, "RssAnon:");
     assert!(own < 17 * 1024, "{own} KiB");
 }
-
-/// Returns an API description with operations that have a body of 18 fields each.
-fn api_of(operations: usize) -> Value {
-    let field = |place: usize, operation: usize| {
-        let description = format!("Field {place} of operation {operation}. {}", "It has a meaning. ".repeat(8));
-        (format!("field_{place}"), json!({"type": "string", "description": description}))
-    };
-    let operation = |number: usize| {
-        let properties: serde_json::Map<String, Value> = (0..18).map(|place| field(place, number)).collect();
-        let content = json!({"application/json": {"schema": {"type": "object", "properties": properties}}});
-        let operation = json!({"operationId": format!("operation_{number}"), "requestBody": {"content": content}});
-        (format!("/things/{number}"), json!({"post": operation}))
-    };
-    let paths: serde_json::Map<String, Value> = (0..operations).map(operation).collect();
-    json!({"openapi": "3.0.3", "servers": [{"url": "https://h.example"}], "paths": paths})
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_import_leaves_the_memory_of_its_tools_only() {
-    const TOOLS: usize = 900;
-    let node = Node::start(Backend::Sqlite, &[]).await;
-    let before = memory(&node, "RssAnon:");
-    let document = json!({"document": api_of(TOOLS)});
-    let allowed = u64::try_from(4 * document.to_string().len() + 2048 * TOOLS).unwrap() / 1024;
-    let report = node.post("/imports/openapi", &document).await.ok();
-    assert_eq!(report["created"].as_array().unwrap().len(), TOOLS);
-    // The thread of the import ends when it has had no other work for some seconds.
-    let returned = async {
-        while memory(&node, "RssAnon:").saturating_sub(before) > allowed {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(LONG, returned).await.expect("the memory of the import is returned");
-}
