@@ -1,4 +1,4 @@
-//! The HTTP API. [`routes`] lists all routes; each resource has its own submodule.
+//! The HTTP API. `routes` lists all routes; each resource has its own submodule.
 
 use std::convert::Infallible;
 use std::sync::Arc;
