@@ -160,8 +160,7 @@ pub fn main(return_memory: fn()) -> ExitCode {
 }
 
 fn run_to_end(cli: Cli, return_memory: fn()) -> Exit {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().on_thread_stop(return_memory).build();
-    let runtime = match runtime {
+    let runtime = match runtime(return_memory) {
         Ok(runtime) => runtime,
         Err(error) => return print::error(&CliError::unavailable(format!("cannot start threads: {error}"))),
     };
@@ -169,6 +168,11 @@ fn run_to_end(cli: Cli, return_memory: fn()) -> Exit {
     // A blocking tool that ignores cancellation must not keep the process running.
     runtime.shutdown_background();
     ended.unwrap_or_else(|error| print::error(&error))
+}
+
+/// Starts threads that call `return_memory` when they end.
+fn runtime(return_memory: impl Fn() + Send + Sync + 'static) -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().on_thread_stop(return_memory).build()
 }
 
 async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
@@ -249,19 +253,17 @@ fn cancel_on_signals(token: &CancellationToken) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{OnceLock, mpsc};
-    use std::time::Duration;
+    use std::sync::mpsc;
 
     use super::*;
 
     #[test]
     fn threads_that_end_return_their_memory() {
-        static ENDED: OnceLock<mpsc::SyncSender<()>> = OnceLock::new();
-        let (sender, ended) = mpsc::sync_channel(1);
-        ENDED.set(sender).unwrap();
-        let cli = Cli::try_parse_from(["toolpost", "completions", "bash"]).unwrap();
-        assert_eq!(run_to_end(cli, || ENDED.get().unwrap().try_send(()).unwrap_or_default()), Exit::Success);
-        ended.recv_timeout(Duration::from_secs(20)).unwrap();
+        let (sender, ended) = mpsc::channel();
+        let threads = runtime(move || sender.send(std::thread::current().id()).unwrap_or_default()).unwrap();
+        let thread = threads.block_on(threads.spawn_blocking(|| std::thread::current().id())).unwrap();
+        drop(threads);
+        assert!(ended.iter().any(|id| id == thread));
     }
 
     #[test]

@@ -15,8 +15,7 @@ use super::{
 
 /// Defines the router and the document of these handlers, given as `module.function`.
 ///
-/// Each function builds its part only. The document takes ten times the memory and the time of the router, and most services never
-/// serve it.
+/// Each function builds its part only, because each start needs the router, and few services serve the document.
 macro_rules! routes {
     ($( $($module:ident)::+ . $handler:ident, )+) => { pastey::paste! {
         /// Returns the router, and what its routes require.

@@ -140,7 +140,7 @@ async def test_calls_whose_results_are_sent_keep_no_place(service: Service, uniq
         while unique not in [tool.name for tool in await client.tools()]:
             await asyncio.sleep(0.01)
         calls = [asyncio.create_task(client.call(unique, {"n": n})) for n in range(3)]
-        # The second call runs although the result of the first is not recorded. The third waits for one of both.
+        # The second call runs although the result of the first is not recorded. The third waits for one of the two.
         first = {await asyncio.wait_for(begun.get(), 60) for _ in range(2)}
         assert worker._free() == 0 and worker.running == 2
         accepts.set()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -235,3 +236,29 @@ def test_worker_needs_tools_and_a_slot() -> None:
         asyncio.run(make(tools=[]))
     with pytest.raises(ToolpostError, match="concurrency"):
         asyncio.run(make(tools=[tools.count], concurrency=0))
+
+
+def test_heartbeat_names_any_number_of_calls(service: Service, unique: str) -> None:
+    class Run:
+        """A call that the service does not know, so that its heartbeat says that it is lost."""
+
+        lease_ms = 30
+        is_abandoned = False
+
+        def abandon(self) -> None:
+            self.is_abandoned = True
+
+    async def beat() -> list[Run]:
+        worker = Worker(service.url, unique, tools=[tools.count])
+        runs = {str(uuid.uuid4()): Run() for _ in range(1001)}
+        worker._running = runs  # type: ignore[assignment]
+        beating = asyncio.create_task(worker._keep_leases())
+        for _ in range(6000):
+            if all(run.is_abandoned for run in runs.values()):
+                break
+            await asyncio.sleep(0.01)
+        beating.cancel()
+        await worker._client.close()
+        return list(runs.values())
+
+    assert all(run.is_abandoned for run in asyncio.run(beat()))

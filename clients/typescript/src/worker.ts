@@ -11,7 +11,7 @@ export interface ServeOptions extends ConnectionOptions {
   /** The queue that this worker takes calls from. */
   queue: string;
   tools: readonly Tool[];
-  /** The maximum number of tools that run at the same time. As many calls may deliver their results. Default: 8. */
+  /** The maximum number of tools that run at the same time. At most twice as many calls run or deliver their results. Default: 8. */
   concurrency?: number;
   /** The name of this worker, unique in the queue. Default: a random name. */
   worker?: string;
@@ -52,14 +52,14 @@ interface RunningCall {
   readonly abort: AbortController;
   /** Resolves when its result was delivered or is of no use anymore. */
   readonly ended: Promise<void>;
-  /** Whether its tool has ended. Its result may not be delivered yet. */
-  hasRun: boolean;
   /** Whether the call ended elsewhere, so that its result is of no use. */
   isGone: boolean;
 }
 
 /** How long a result waits whose time is up: the clock of the service may be a little behind. */
 const LATE_MS = 2_000;
+/** The maximum number of calls of a heartbeat. */
+const MAX_HEARTBEAT = 1000;
 /** How often the delivery of a result is repeated, over about two minutes. */
 const DELIVERIES = 12;
 
@@ -81,6 +81,7 @@ class QueueWorker implements Worker {
   readonly #running = new Map<string, RunningCall>();
   readonly #stopping = new AbortController();
   #leaseMs: number;
+  #runningTools = 0;
   /** Called when a tool or a call has ended, and when the worker stops. */
   #onEnd = () => {};
 
@@ -180,11 +181,10 @@ class QueueWorker implements Worker {
     return (await this.#transport.json<{ calls: TakenCall[] }>("POST", `${this.#path}/claim`, { json })).calls;
   }
 
-  /** Returns how many calls may start. At most twice as many as tools run or deliver their results. */
+  /** Returns how many calls may start. At most twice as many as `concurrency` run or deliver their results. */
   #free(): number {
     const { concurrency = 8 } = this.#options;
-    const calls = [...this.#running.values()];
-    return Math.min(concurrency - calls.filter(({ hasRun }) => !hasRun).length, 2 * concurrency - calls.length);
+    return Math.min(concurrency - this.#runningTools, 2 * concurrency - this.#running.size);
   }
 
   #start(call: TakenCall): void {
@@ -192,8 +192,9 @@ class QueueWorker implements Worker {
     const abort = new AbortController();
     let hasEnded = () => {};
     const ended = new Promise<void>((resolve) => (hasEnded = resolve));
-    const running: RunningCall = { abort, ended, hasRun: false, isGone: false };
+    const running: RunningCall = { abort, ended, isGone: false };
     this.#running.set(call.id, running);
+    this.#runningTools++;
     void this.#handle(call, running).catch((error) => this.#report(error)).finally(() => {
       // A call that was lost may have been taken again in the meantime.
       if (this.#running.get(call.id) === running) this.#running.delete(call.id);
@@ -221,7 +222,7 @@ class QueueWorker implements Worker {
       ? await invoke(tool, call, signal, (report) => reporter.add(report))
       : failureOf(`the worker ${this.worker} has no tool "${call.name}"`);
     clearTimeout(timer);
-    running.hasRun = true;
+    this.#runningTools--;
     this.#onEnd();
     await reporter.flush();
     // The service ends the call, so that it ends as a timeout. This result counts only if it does not.
@@ -247,18 +248,22 @@ class QueueWorker implements Worker {
     while (!end.aborted) {
       await pause(this.#leaseMs / 3, end);
       const calls = [...this.#running.keys()];
-      if (end.aborted || calls.length === 0) continue;
-      const json = { worker: this.worker, calls };
-      try {
-        // A heartbeat that takes longer than a lease is of no use.
-        const signal = AbortSignal.timeout(this.#leaseMs);
-        const path = `${this.#path}/heartbeat`;
-        const answer = await this.#transport.json<Heartbeat>("POST", path, { json, signal });
-        this.#end(answer.cancelled, "the call was cancelled");
-        this.#end(answer.lost, "the call was given to another worker");
-      } catch (error) {
-        this.#report(error);
+      for (let start = 0; start < calls.length && !end.aborted; start += MAX_HEARTBEAT) {
+        await this.#renew(calls.slice(start, start + MAX_HEARTBEAT));
       }
+    }
+  }
+
+  async #renew(calls: string[]): Promise<void> {
+    const json = { worker: this.worker, calls };
+    try {
+      // A heartbeat that takes longer than a lease is of no use.
+      const signal = AbortSignal.timeout(this.#leaseMs);
+      const answer = await this.#transport.json<Heartbeat>("POST", `${this.#path}/heartbeat`, { json, signal });
+      this.#end(answer.cancelled, "the call was cancelled");
+      this.#end(answer.lost, "the call was given to another worker");
+    } catch (error) {
+      this.#report(error);
     }
   }
 

@@ -155,12 +155,31 @@ test("a call whose result is being delivered keeps no place", async () => {
   };
   await started(service.url, { queue: "noted", tools: [noted], concurrency: 1, fetch: later });
   const calls = [0, 1, 2].map((n) => client.call("noted", { n }));
-  // The second call runs although the result of the first is not recorded. The third waits for one of both.
+  // The second call runs although the result of the first is not recorded. The third waits for one of the two.
   const first = [await begun.next(), await begun.next()];
   accept();
   assert.deepEqual([...first, await begun.next()].sort(), [0, 1, 2]);
   assert.deepEqual((await Promise.all(calls)).map(({ output }) => output), ["0", "1", "2"]);
   assert.ok(claims.every((max) => max === 1));
+});
+
+test("a heartbeat names at most a thousand calls", async () => {
+  const hung = tool({ name: "hung", input: { type: "object" }, run: (_, run) => aborted(run.signal) });
+  const sizes = new Queue<number>();
+  let left = 1001;
+  // Calls that the service does not know, so that heartbeats say that they are lost.
+  const withCalls: typeof fetch = async (input, init) => {
+    if (String(input).endsWith("/heartbeat")) sizes.push(JSON.parse(String(init?.body)).calls.length);
+    if (!String(input).endsWith("/claim") || left === 0) return fetch(input, init);
+    const calls = Array.from({ length: Math.min(64, left) }, () => {
+      const id = crypto.randomUUID();
+      return { id, call_id: id, name: "hung", arguments: {}, token: "t", lease_ms: 3_000 };
+    });
+    left -= calls.length;
+    return Response.json({ calls });
+  };
+  await started(service.url, { queue: "hung", tools: [hung], concurrency: 1001, fetch: withCalls });
+  assert.deepEqual([await sizes.next(), await sizes.next()], [1000, 1]);
 });
 
 test("a long call keeps its lease, and stop lets it end", async () => {

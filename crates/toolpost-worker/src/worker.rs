@@ -110,7 +110,7 @@ impl Worker {
         self
     }
 
-    /// Sets the maximum number of tools that run at once. At most as many calls send their results meanwhile. Default: 8.
+    /// Sets the maximum number of tools that run at once. At most twice as many calls run or send their results. Default: 8.
     pub fn concurrency(self, concurrency: usize) -> Self {
         Self { concurrency, ..self }
     }

@@ -31,6 +31,8 @@ log = logging.getLogger("toolpost.worker")
 
 MAX_HEARTBEAT_S = 5.0
 MAX_CLAIM = 64
+#: The maximum number of calls of a heartbeat.
+MAX_HEARTBEAT = 1000
 #: The tries to deliver a result. The service gives the call out again, or settles it, when its lease ends.
 RESULT_TRIES = 12
 #: A longer result has a request of its own.
@@ -49,8 +51,8 @@ class Worker:
         queue: The queue whose calls the worker runs.
         tools: The tools, by default all that `@tool` declares in this process.
         api_key: The key, with the scopes `work` and `tools`, by default that of `TOOLPOST_API_KEY`.
-        concurrency: The maximum number of tools that run at once, each sync tool in a thread of its own. At most as
-            many calls send their results meanwhile.
+        concurrency: The maximum number of tools that run at once, each sync tool in a thread of its own. At most
+            twice as many calls run or send their results.
         lease_ms: The time after which the service considers a silent worker lost.
         drain_s: How long `stop` waits for running calls.
         poll_ms: How long a claim waits for a call. `stop` waits for the last claim, because its calls would be lost
@@ -90,6 +92,7 @@ class Worker:
         self._client = AsyncToolpost(url, api_key, max_retries=0, headers=headers)
         self._results = ResultSender(self._post_results, self.name)
         self._running: dict[str, _Run] = {}
+        self._running_tools = 0
         self._claiming: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
@@ -163,8 +166,7 @@ class Worker:
 
     def _free(self) -> int:
         """Returns how many calls may start. At most twice as many as `concurrency` run or send their results."""
-        places = self.concurrency - sum(not run.has_ended for run in self._running.values())
-        return min(places, 2 * self.concurrency - len(self._running))
+        return min(self.concurrency - self._running_tools, 2 * self.concurrency - len(self._running))
 
     async def _register(self) -> None:
         executor = {"type": "worker", "queue": self.queue, "lease_ms": self.lease_ms}
@@ -185,9 +187,15 @@ class Worker:
         return [receipt["outcome"] for receipt in response.json().get("results", ())]
 
     def _start(self, call: dict[str, Any]) -> None:
-        run = _Run(self._client, self._results, self.tools.get(call["name"]), call, self._threads, self._changed.set)
+        tool = self.tools.get(call["name"])
+        run = _Run(self._client, self._results, tool, call, self._threads, self._tool_ended)
         self._running[call["id"]] = run
+        self._running_tools += 1
         run.task.add_done_callback(lambda _: self._ended(run))
+        self._changed.set()
+
+    def _tool_ended(self) -> None:
+        self._running_tools -= 1
         self._changed.set()
 
     def _ended(self, run: _Run) -> None:
@@ -204,18 +212,21 @@ class Worker:
                 continue
             lease_ms = min(run.lease_ms for run in self._running.values())
             await asyncio.sleep(min(lease_ms / 3000, MAX_HEARTBEAT_S))
-            body = {"worker": self.name, "calls": list(self._running)}
-            if not body["calls"]:
-                continue
-            try:
-                place = path("workers", self.queue, "heartbeat")
-                answer = (await self._client.request("POST", place, json=body, timeout=10)).json()
-            except ToolpostError as error:
-                log.warning("heartbeat failed: %s", error)
-                continue
-            for call_id in [*answer["cancelled"], *answer["lost"]]:
-                if call_id in self._running:
-                    self._running[call_id].abandon()
+            calls = list(self._running)
+            for start in range(0, len(calls), MAX_HEARTBEAT):
+                await self._renew(calls[start : start + MAX_HEARTBEAT])
+
+    async def _renew(self, calls: list[str]) -> None:
+        body = {"worker": self.name, "calls": calls}
+        try:
+            place = path("workers", self.queue, "heartbeat")
+            answer = (await self._client.request("POST", place, json=body, timeout=10)).json()
+        except ToolpostError as error:
+            log.warning("heartbeat failed: %s", error)
+            return
+        for call_id in [*answer["cancelled"], *answer["lost"]]:
+            if call_id in self._running:
+                self._running[call_id].abandon()
 
     async def _drain(self) -> None:
         tasks = [run.task for run in self._running.values()]
@@ -234,7 +245,7 @@ class _Run:
         tool: ToolFunction[Any, Any] | None,
         call: Mapping[str, Any],
         threads: ThreadPoolExecutor,
-        ended: Callable[[], None],
+        tool_ended: Callable[[], None],
     ) -> None:
         self.id = str(call["id"])
         self.lease_ms = int(call.get("lease_ms") or 30_000)
@@ -243,9 +254,7 @@ class _Run:
         self._results = results
         self._tool = tool
         self._threads = threads
-        self._ended = ended
-        self.has_ended = False
-        """Whether the tool has ended. The result may still be sent."""
+        self._tool_ended = tool_ended
         self._reports = ReportQueue(self._send_report)
         self._context = Context(call, send=self._reports.put)
         self._is_abandoned = False
@@ -263,8 +272,7 @@ class _Run:
         try:
             output = await self._output()
         finally:
-            self.has_ended = True
-            self._ended()
+            self._tool_ended()
         await self._reports.close()
         if not self._is_abandoned:
             await self._post_result(output)

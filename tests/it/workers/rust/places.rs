@@ -26,7 +26,7 @@ async fn a_call_whose_result_is_sent_keeps_no_place() {
     }
     let stall = Stall::begin(&app).await;
     let working = Working::start(worker(&app, [tool]).concurrency(1));
-    // No result is recorded, but the second call runs. The third waits for one of both.
+    // No result is recorded, but the second call runs. The third waits for one of the two.
     let mut numbers = Vec::new();
     for call in ["the first call", "the second call"] {
         numbers.push(bounded(call, begun.recv()).await.unwrap());
