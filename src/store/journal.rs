@@ -23,6 +23,7 @@ mod batch;
 mod bucket;
 mod claims;
 mod commit;
+mod flush;
 mod group;
 mod lanes;
 mod pace;
@@ -297,7 +298,15 @@ impl Journal {
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let (healthy, closing) = (Arc::new(AtomicBool::new(true)), CancellationToken::new());
         let tasks = TaskTracker::new();
-        let parts = WriterParts { db, clock, ids, sink, healthy: healthy.clone(), closing: closing.clone() };
+        let parts = WriterParts {
+            db,
+            clock,
+            ids,
+            sink,
+            healthy: healthy.clone(),
+            closing: closing.clone(),
+            turn: Arc::default(),
+        };
         let lanes = Lanes::start(parts, shard, tasks.clone());
         // A closed tracker still takes tasks, and its wait ends when none is left.
         tasks.close();

@@ -66,6 +66,7 @@ impl Lanes {
         if !self.owns(shard) {
             let added = adopted.remove(&shard).unwrap_or_else(|| start(&self.parts, &self.tasks, shard, true));
             added.is_own.store(true, Ordering::Relaxed);
+            self.parts.turn.overlap();
             self.own.store(Arc::new(self.own.load().iter().cloned().chain([added]).collect()));
         }
     }

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::batch::Batch;
 use super::commit::{COMMIT_TIMEOUT, CommitError, CommitResult, is_transient};
+use super::flush::FlushTurn;
 use super::group::{MAX_GROUP, count_fitting, fill_group, gather};
 use super::pace::CommitPace;
 use super::{Change, Committed, Entry, JournalError, Sink, WriteUnit, postgres, sqlite};
@@ -43,6 +44,7 @@ pub(super) struct WriterParts {
     pub sink: Sink,
     pub healthy: Arc<AtomicBool>,
     pub closing: CancellationToken,
+    pub turn: Arc<FlushTurn>,
 }
 
 pub(super) struct Writer {
@@ -52,6 +54,7 @@ pub(super) struct Writer {
     sink: Sink,
     healthy: Arc<AtomicBool>,
     closing: CancellationToken,
+    turn: Arc<FlushTurn>,
     shard: Shard,
     /// Whether the shard belongs to this node. Only then the connection is kept.
     is_own: Arc<AtomicBool>,
@@ -77,7 +80,7 @@ pub(super) struct Unpublished {
 
 impl Writer {
     pub fn new(parts: WriterParts, shard: Shard, is_own: Arc<AtomicBool>, pace: Arc<CommitPace>) -> Self {
-        let WriterParts { db, clock, ids, sink, healthy, closing } = parts;
+        let WriterParts { db, clock, ids, sink, healthy, closing, turn } = parts;
         let (last_known_pos, connection, unpublished) = (shard.start(), None, None);
         Self {
             db,
@@ -86,6 +89,7 @@ impl Writer {
             sink,
             healthy,
             closing,
+            turn,
             shard,
             is_open: is_own.load(Ordering::Relaxed),
             is_own,
@@ -119,12 +123,10 @@ impl Writer {
             if taken == 0 {
                 return publish(&self.sink, self.unpublished.take());
             }
-            fill_group(&mut group, &mut entries, expected).await;
-            if let Some(wait) = self.pace.gathering()
-                && group.len() < expected
-            {
-                publish(&self.sink, self.unpublished.take());
-                gather(&mut group, &mut entries, expected, wait).await;
+            let starts_flush =
+                self.pace.is_slow() && self.is_own.load(Ordering::Relaxed) && self.turn.take(Instant::now());
+            if !starts_flush {
+                self.collect(&mut group, &mut entries, expected).await;
             }
             // New calls go first, so that new and updated rows each have consecutive positions. The sort is stable,
             // which keeps the order of changes of one call.
@@ -141,8 +143,21 @@ impl Writer {
             self.write(units, done).await;
             // Calls that may run now send their next change sooner than callers send new calls. If they are the
             // majority, the next commit waits only for them. Otherwise it waits for the notified callers and for
-            // changes queued since.
-            expected = if opened * 2 >= taken { opened } else { taken + entries.len() };
+            // changes queued since. A commit that did not wait tells nothing about the next one.
+            if !starts_flush {
+                expected = if opened * 2 >= taken { opened } else { taken + entries.len() };
+            }
+        }
+    }
+
+    /// Waits for the changes that are about to be queued: a few turns, or longer if commits are slow.
+    async fn collect(&mut self, group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, expected: usize) {
+        fill_group(group, entries, expected).await;
+        if let Some(wait) = self.pace.gathering()
+            && group.len() < expected
+        {
+            publish(&self.sink, self.unpublished.take());
+            gather(group, entries, expected, wait).await;
         }
     }
 
@@ -166,6 +181,7 @@ impl Writer {
             join(commit, meanwhile).await.0
         };
         self.pace.end(began.elapsed(), units.len());
+        self.turn.end(began);
         match outcome {
             Ok(base) => {
                 for (index, done) in done.into_iter().enumerate() {
