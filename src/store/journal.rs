@@ -296,17 +296,9 @@ impl Journal {
         shard: Shard,
         sink: Sink,
     ) -> (Self, tokio::task::JoinHandle<()>) {
-        let (healthy, closing) = (Arc::new(AtomicBool::new(true)), CancellationToken::new());
+        let (healthy, closing, turn) = (Arc::new(AtomicBool::new(true)), CancellationToken::new(), Arc::default());
         let tasks = TaskTracker::new();
-        let parts = WriterParts {
-            db,
-            clock,
-            ids,
-            sink,
-            healthy: healthy.clone(),
-            closing: closing.clone(),
-            turn: Arc::default(),
-        };
+        let parts = WriterParts { db, clock, ids, sink, healthy: healthy.clone(), closing: closing.clone(), turn };
         let lanes = Lanes::start(parts, shard, tasks.clone());
         // A closed tracker still takes tasks, and its wait ends when none is left.
         tasks.close();

@@ -95,7 +95,9 @@ class QueueWorker implements Worker {
     this.worker = options.worker ?? `ts-${crypto.randomUUID()}`;
     this.#results = new ResultSender(this.#transport, this.#path, this.worker);
     const { concurrency = 8 } = options;
-    if (!(concurrency >= 1)) throw new TypeError(`concurrency: ${concurrency} is not 1 or more`);
+    if (!Number.isInteger(concurrency) || concurrency < 1) {
+      throw new TypeError(`concurrency: ${concurrency} is not an integer of 1 or more`);
+    }
     this.#stopping.signal.addEventListener("abort", () => this.#onEnd());
     let isReady = () => {};
     const started = new Promise<void>((resolve) => (isReady = resolve));

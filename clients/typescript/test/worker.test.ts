@@ -61,6 +61,14 @@ test("a worker registers its tools, runs their calls and delivers their results"
   assert.match(itself?.sdk ?? "", /^toolpost-typescript\//);
 });
 
+test("a concurrency that is not an integer of 1 or more is rejected", () => {
+  const idle = tool({ name: "idle", input: { type: "object" }, run: () => null });
+  for (const concurrency of [0, 1.5, Number.NaN]) {
+    const start = () => serve(service.url, { queue: "none", tools: [idle], concurrency });
+    assert.throws(start, new TypeError(`concurrency: ${concurrency} is not an integer of 1 or more`));
+  }
+});
+
 test("progress and reports reach the caller while the tool runs", async () => {
   const count = tool({
     name: "count",
