@@ -19,7 +19,7 @@ pub(super) struct FlushTurn {
 }
 
 impl FlushTurn {
-    /// Tells that the node has several writers.
+    /// Records that the node has several writers.
     pub fn overlap(&self) {
         self.overlaps.store(true, Ordering::Relaxed);
     }
