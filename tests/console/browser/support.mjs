@@ -47,8 +47,9 @@ export const shutDown = async () => {
  */
 export async function openPage(path = "", { viewport = DESKTOP, scheme = "light", base = BASE, signIn = true } = {}) {
   const context = await (await launch()).newContext({ viewport, colorScheme: scheme });
+  // Also for pages that a test opens itself.
+  context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
-  page.setDefaultTimeout(PATIENCE_MS);
   const faults = [];
   page.on("pageerror", (error) => faults.push(`error: ${error.stack ?? error.message}`));
   page.on("dialog", (dialog) => {
