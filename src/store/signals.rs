@@ -206,7 +206,7 @@ impl Signals {
         match signal {
             Signal::Presence { watches } => {
                 if watches {
-                    self.0.outbox.commits_are_watched();
+                    self.0.outbox.commits_may_be_watched();
                 }
             }
             signal => self.0.receivers.deliver(signal),

@@ -25,6 +25,8 @@ pub(super) struct Outbox {
     pending: Mutex<HashSet<Signal>>,
     /// Whether a signal of a commit waits.
     has_commits: AtomicBool,
+    /// Whether commits were not reported, because no other node was known to watch them.
+    has_unreported: AtomicBool,
     /// Until when commits are reported, in milliseconds after `start`.
     watched_until: AtomicU64,
     start: Instant,
@@ -39,6 +41,7 @@ impl Outbox {
             is_shared,
             pending: Mutex::default(),
             has_commits: AtomicBool::new(false),
+            has_unreported: AtomicBool::new(false),
             watched_until: AtomicU64::new(0),
             start: Instant::now(),
             next_at: Mutex::new(Instant::now()),
@@ -64,7 +67,9 @@ impl Outbox {
 
     /// Adds the signal of a commit if another node watches commits. Does not lock.
     pub fn push_commits(&self) {
-        if self.are_commits_watched() && !self.has_commits.swap(true, Ordering::AcqRel) {
+        if !self.are_commits_watched() {
+            self.has_unreported.store(true, Ordering::Release);
+        } else if !self.has_commits.swap(true, Ordering::AcqRel) {
             self.wake.notify_one();
         }
     }
@@ -78,20 +83,16 @@ impl Outbox {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Records that another node watches commits. If none did before, earlier commits are reported once.
-    pub fn commits_are_watched(&self) {
-        let were_watched = self.are_commits_watched();
-        self.commits_may_be_watched();
-        if !were_watched {
-            self.push_commits();
-        }
-    }
-
-    /// Records that another node may watch commits, because this one may have missed its signal.
+    /// Records that another node watches commits, or may watch them because this one may have missed its signal. Commits
+    /// that were not reported are reported once.
     pub fn commits_may_be_watched(&self) {
-        if self.is_shared {
-            let ttl = u64::try_from(WATCH_TTL.as_millis()).unwrap_or(u64::MAX);
-            self.watched_until.fetch_max(self.now_ms().saturating_add(ttl), Ordering::Relaxed);
+        if !self.is_shared {
+            return;
+        }
+        let ttl = u64::try_from(WATCH_TTL.as_millis()).unwrap_or(u64::MAX);
+        self.watched_until.fetch_max(self.now_ms().saturating_add(ttl), Ordering::Relaxed);
+        if self.has_unreported.swap(false, Ordering::AcqRel) {
+            self.push_commits();
         }
     }
 
@@ -185,18 +186,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn commits_are_reported_only_while_another_node_watches() {
+    async fn commits_are_reported_only_while_another_node_may_watch() {
         let outbox = Outbox::new(true);
-        outbox.push_commits();
-        assert!(outbox.is_empty());
-        outbox.commits_are_watched();
-        assert_eq!(outbox.take().await, [Signal::Commits], "commits before the watch are reported once");
-        outbox.commits_are_watched();
-        assert!(outbox.is_empty());
+        outbox.commits_may_be_watched();
+        assert!(outbox.is_empty(), "there was no commit");
         outbox.push_commits();
         assert_eq!(outbox.take().await, [Signal::Commits]);
+        outbox.commits_may_be_watched();
+        assert!(outbox.is_empty());
         tokio::time::advance(WATCH_TTL).await;
         outbox.push_commits();
+        assert!(outbox.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn commits_before_another_node_may_watch_are_reported_once() {
+        let outbox = Outbox::new(true);
+        outbox.push_commits();
+        outbox.push_commits();
+        assert!(outbox.is_empty());
+        outbox.commits_may_be_watched();
+        assert_eq!(outbox.take().await, [Signal::Commits]);
+        outbox.commits_may_be_watched();
         assert!(outbox.is_empty());
     }
 
@@ -214,8 +225,8 @@ mod tests {
     async fn nothing_is_collected_without_other_nodes() {
         let outbox = Outbox::new(false);
         outbox.push(Signal::Tools);
-        outbox.commits_are_watched();
         outbox.push_commits();
+        outbox.commits_may_be_watched();
         assert!(outbox.is_empty());
     }
 }
