@@ -46,11 +46,12 @@ pub(super) struct UpstreamDefinition {
     /// The URL of the server.
     #[schema(value_type = HttpUrl)]
     url: String,
-    /// Headers of every request: texts, which are stored encrypted and never returned, or `{"secret": "NAME"}`.
+    /// Headers of every request: texts, which are stored encrypted and never returned, or `{"secret": "NAME"}`. Headers that the
+    /// protocol sets, such as `Accept`, are rejected.
     #[schema(extensions(("x-is" = json!({"type": ["object", "null"], "maxProperties": 50,
-        "propertyNames": {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9-]{0,63}$"},
+        "propertyNames": {"type": "string", "pattern": "^[-!#$%&'*+.^_`|~0-9A-Za-z]+$"},
         "additionalProperties": {"anyOf": [{"$ref": "#/components/schemas/SecretRef"},
-            {"type": "string", "maxLength": 8192, "pattern": "^[!-~]*$"}, {"type": ["number", "boolean"]}]}}))))]
+            {"type": "string", "maxLength": 8192, "pattern": "^[^\\u0000-\\u0008\\u000A-\\u001F\\u007F]*$"}, {"type": ["number", "boolean"]}]}}))))]
     headers: Option<String>,
     /// Whether a tool whose definition changed is quarantined until it is accepted.
     pin: Option<bool>,

@@ -4483,7 +4483,10 @@ export interface components {
             name: string;
             /** @description The URL of the server. */
             url: components["schemas"]["HttpUrl"];
-            /** @description Headers of every request: texts, which are stored encrypted and never returned, or `{"secret": "NAME"}`. */
+            /**
+             * @description Headers of every request: texts, which are stored encrypted and never returned, or `{"secret": "NAME"}`. Headers that the
+             *     protocol sets, such as `Accept`, are rejected.
+             */
             headers?: {
                 [key: string]: components["schemas"]["SecretRef"] | string | (number | boolean);
             } | null;
