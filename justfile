@@ -21,7 +21,7 @@ fuzz seconds="60" tests="fuzz::":
 # Check format, lints and documentation.
 lint:
     cargo fmt --all --check
-    cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy --locked --workspace -- -D warnings
     cargo clippy --locked --workspace --all-targets --features toolpost/fault-points -- -D warnings
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 

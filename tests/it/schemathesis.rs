@@ -105,8 +105,9 @@ parts! {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_without_keys_is_as_described() {
     let node = service().await;
-    // The first key would enable authentication.
-    let chosen = ["--exclude-operation-id", "create_key", "--max-examples", "30"];
+    // The first key would enable authentication. The other tests try sequences of requests.
+    let chosen =
+        ["--exclude-operation-id", "create_key", "--phases", "examples,coverage,fuzzing", "--max-examples", "10"];
     is_as_described(&node, None, &chosen).await;
     assert_eq!(node.get("/tools").await.status, 200, "nobody has closed it");
 }
