@@ -7,7 +7,7 @@ use super::{answer, brief_idempotent, called, claim, claim_one, finish, finish_i
 use crate::nodes::pair;
 use crate::support::calls::id_of;
 use crate::support::shapes::{failed, succeeded};
-use crate::support::{Backend, Node, eventually};
+use crate::support::{Backend, Node, bounded, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_gets_the_calls_of_every_node() {
@@ -64,6 +64,27 @@ async fn a_cancellation_on_one_node_reaches_the_worker_of_the_other() {
     other.cancel(&id).await;
     failed(&one.ended(&id).await, "CANCELLED");
     assert_eq!(heartbeat(&other, "w", &[&call]).await, json!({"cancelled": [id], "lost": []}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_gets_a_call_whose_tool_its_node_has_not_read_yet() {
+    let (one, other) = pair().await;
+    let mut database = PgConnection::connect(&one.database_url()).await.unwrap();
+    // The other node cannot read tools before the end of this transaction.
+    let mut lock = database.begin().await.unwrap();
+    sqlx::query("LOCK TABLE tool_presets").execute(&mut *lock).await.unwrap();
+    tool(&one, json!({})).await;
+    let id = called(&one, json!({})).await;
+    let read = async {
+        // The other node reads the tools because of the signal, and because of the claim.
+        let sql = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'tool_presets'::regclass";
+        bounded("both reads", async { while sqlx::query(sql).fetch_all(&mut *lock).await.unwrap().len() < 2 {} }).await;
+        lock.commit().await.unwrap();
+    };
+    let (call, ()) = tokio::join!(claim_one(&other, "w"), read);
+    assert_eq!(id_of(&call), id);
+    finish(&other, &call, &json!("done")).await;
+    assert_eq!(succeeded(&one.ended(&id).await), "done");
 }
 
 #[tokio::test(flavor = "multi_thread")]
