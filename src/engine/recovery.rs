@@ -166,10 +166,11 @@ impl Recovery<'_> {
             if places == 0 {
                 break Ok(());
             }
-            match stores.adopt(own, places).await {
-                Ok(calls) if calls.is_empty() => break Ok(()),
-                Ok(calls) => left.extend(calls),
-                Err(error) => break Err(error),
+            let (calls, adopted) = stores.adopt(own, places).await;
+            let is_last = calls.is_empty() || adopted.is_err();
+            left.extend(calls);
+            if is_last {
+                break adopted;
             }
             // A long recovery must not cost this node its lease.
             match self.beat().await {

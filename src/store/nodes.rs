@@ -162,32 +162,11 @@ impl Stores {
     }
 
     /// Adopts up to `most` orphaned calls, running calls before waiting ones and older calls before newer ones. Each call
-    /// is adopted by only one node. Returns the calls by priority, then by age.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn adopt(&self, node: &str, most: usize) -> Result<Vec<Call>, StoreError> {
-        let most = i64::try_from(most).unwrap_or(PAGE).min(PAGE);
-        let mut of_shards: BTreeMap<Shard, Vec<Uuid>> = BTreeMap::new();
-        for id in self.db.write(find_orphaned()).bind(most).column().await? {
-            of_shards.entry(Shard::of_call(id)).or_default().push(id);
-        }
+    /// is adopted by only one node. Returns the calls by priority, then by age, and an error if the database failed. After
+    /// an error this node may have adopted further calls, because only the answer may be lost.
+    pub async fn adopt(&self, node: &str, most: usize) -> (Vec<Call>, Result<(), StoreError>) {
         let mut rows: Vec<CallRow> = Vec::new();
-        for mut ids in of_shards.into_values() {
-            // In the same order on each node, so that nodes never wait for each other in a circle.
-            ids.sort_unstable();
-            let query = self.db.write("UPDATE tool_calls SET node = ").push_bind(node).push(" WHERE ");
-            let query = query.push_calls(["shard", "id"], &ids).push(" AND ").push(&orphaned());
-            match query.push(" RETURNING ").push(codec::COLUMNS).uncached().all::<CallRow>().await {
-                Ok(adopted) => rows.extend(adopted),
-                Err(error) if rows.is_empty() => return Err(error),
-                // The calls so far belong to this node. The next heartbeat adopts the others.
-                Err(error) => {
-                    tracing::debug!(%error, "cannot adopt the orphaned calls of a shard");
-                    break;
-                }
-            }
-        }
+        let done = self.adopt_rows(node, most, &mut rows).await;
         let mut calls = Vec::with_capacity(rows.len());
         for row in rows {
             // These calls already belong to this node, so a corrupt row must not stop the others.
@@ -197,7 +176,23 @@ impl Stores {
             }
         }
         calls.sort_by_key(|call| (std::cmp::Reverse(call.priority), call.id));
-        Ok(calls)
+        (calls, done)
+    }
+
+    async fn adopt_rows(&self, node: &str, most: usize, rows: &mut Vec<CallRow>) -> Result<(), StoreError> {
+        let most = i64::try_from(most).unwrap_or(PAGE).min(PAGE);
+        let mut of_shards: BTreeMap<Shard, Vec<Uuid>> = BTreeMap::new();
+        for id in self.db.write(find_orphaned()).bind(most).column().await? {
+            of_shards.entry(Shard::of_call(id)).or_default().push(id);
+        }
+        for mut ids in of_shards.into_values() {
+            // In the same order on each node, so that nodes never wait for each other in a circle.
+            ids.sort_unstable();
+            let query = self.db.write("UPDATE tool_calls SET node = ").push_bind(node).push(" WHERE ");
+            let query = query.push_calls(["shard", "id"], &ids).push(" AND ").push(&orphaned());
+            rows.extend(query.push(" RETURNING ").push(codec::COLUMNS).uncached().all::<CallRow>().await?);
+        }
+        Ok(())
     }
 
     /// Returns the tenant of a call, or `None` if the call does not exist.

@@ -298,7 +298,7 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
         "delete_tool": store.delete_tool("t", None),
         "reset_stats": store.reset_stats(Some("t")),
         "beat": store.beat("node", LEASE),
-        "adopt": store.adopt("node", 10),
+        "adopt": async { store.adopt("node", 10).await.1 },
         "strike_off": store.expire_node("other", 1),
         "strike_off_servers": store.strike_off_servers("node"),
         "sign_off": store.deregister("other"),

@@ -123,7 +123,8 @@ async fn an_adopted_call_stays_in_its_shard_and_leaves_its_first_node() {
     let logs = logs([1, 2]).await;
     let call = logs[0].call("t");
     logs[0].write(&call, ACCEPTED).await.unwrap();
-    let adopted = logs[1].store.adopt("other", 10).await.unwrap();
+    let (adopted, done) = logs[1].store.adopt("other", 10).await;
+    done.unwrap();
     assert_eq!(adopted.iter().map(|call| call.id).collect::<Vec<_>>(), [call.id]);
     let end = ended(&adopted[0], Outcome::text("x"), 1);
     logs[1].write(&end, Transitions { started: true, settled: true, ..Transitions::default() }).await.unwrap();
@@ -138,13 +139,30 @@ async fn an_adopted_call_stays_in_its_shard_and_leaves_its_first_node() {
     assert!(refused.is_err(), "the first node has lost the call");
 }
 
+/// The caller must look for calls that it has adopted without knowing, because an answer of the database can be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adoption_that_fails_in_one_shard_returns_the_calls_of_the_others_and_the_error() {
+    const FAIL: &str = "CREATE FUNCTION fail() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$; \
+        CREATE TRIGGER fails BEFORE UPDATE ON tool_calls FOR EACH ROW WHEN (NEW.shard = 2) EXECUTE FUNCTION fail()";
+    let logs = logs([1, 2]).await;
+    let calls = [logs[0].call("t"), logs[1].call("t")];
+    for (log, call) in logs.iter().zip(&calls) {
+        log.write(call, ACCEPTED).await.unwrap();
+    }
+    let mut database = PgConnection::connect(&logs[1].database.url).await.unwrap();
+    sqlx::raw_sql(FAIL).execute(&mut database).await.unwrap();
+    let (adopted, done) = logs[1].store.adopt("other", 10).await;
+    assert_eq!(adopted.iter().map(|call| call.id).collect::<Vec<_>>(), [calls[0].id]);
+    assert!(done.is_err());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_of_an_adopted_call_keep_their_order_when_its_shard_becomes_one_of_the_node() {
     const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%journal%'";
     let logs = logs([1, 2]).await;
     let call = logs[0].call("t");
     logs[0].write(&call, ACCEPTED).await.unwrap();
-    let mut adopted = logs[1].store.adopt("other", 10).await.unwrap().remove(0);
+    let mut adopted = logs[1].store.adopt("other", 10).await.0.remove(0);
     let mut database = PgConnection::connect(&logs[1].database.url).await.unwrap();
     let mut blocking = database.begin().await.unwrap();
     sqlx::query("SELECT pos FROM event_clock WHERE shard = 1 FOR UPDATE").execute(&mut *blocking).await.unwrap();
