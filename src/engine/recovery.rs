@@ -337,7 +337,8 @@ impl Recovery<'_> {
     }
 }
 
-/// Opens the tenant of a call for its original caller.
+/// Opens the tenant of a call for its original caller. If this node does not know the tool of the call, another one may have
+/// registered it a moment ago, and the tools are read again.
 pub(super) async fn access_of(engine: &Engine, call: &Call) -> Result<Access, StoreError> {
     let identity = call.caller.clone();
     let caller = Caller {
@@ -348,7 +349,12 @@ pub(super) async fn access_of(engine: &Engine, call: &Call) -> Result<Access, St
         key: identity.as_ref().and_then(|identity| identity.key),
         identity,
     };
-    Access::open(caller, &engine.stores, &engine.registry).await
+    let access = Access::open(caller, &engine.stores, &engine.registry).await?;
+    let is_known = access.snapshot().get(&call.name).is_some() || access.snapshot().system(&call.name).is_some();
+    if !is_known && engine.registry.version_of(access.tenant()) != Some(access.store().tools_version().await?) {
+        engine.registry.reload(access.store()).await?;
+    }
+    Ok(access)
 }
 
 /// Returns the session of a call, if it has one.

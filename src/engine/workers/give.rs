@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::access::Access;
 use crate::domain::{Call, Failure};
 use crate::engine::Engine;
 use crate::engine::call::{ExecutorInputs, InputInjector};
@@ -16,7 +15,6 @@ use crate::engine::handover::{MOST, Places};
 use crate::engine::offers::OfferedCall;
 use crate::engine::recovery::access_of;
 use crate::fault::{self, Point};
-use crate::registry::Entry;
 use crate::store::StoreError;
 use crate::store::signals::{Hint, HintReceiver, QueueKey};
 use crate::store::workers::Claim;
@@ -132,11 +130,13 @@ async fn prepare(engine: &Arc<Engine>, claim: &Claim, call: Option<Call>) -> Res
             return Err(());
         }
     };
-    let entry = match entry_of(engine, &access, &call).await {
-        Ok(entry) => entry,
-        Err(error) => {
-            tracing::debug!(id = %call.id, %error, "cannot read the tool of a claimed call");
-            return Err(());
+    let entry = {
+        let snapshot = access.snapshot();
+        let tool = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
+        match tool.map(|tool| tool.entry()) {
+            Some(Ok(entry)) => Ok(entry),
+            Some(Err(_)) => Err(Box::new(Failure::unavailable(&call.name))),
+            None => Err(Box::new(snapshot.not_found(&call.name, None))),
         }
     };
     let mut inputs = ExecutorInputs::default();
@@ -148,27 +148,6 @@ async fn prepare(engine: &Arc<Engine>, claim: &Claim, call: Option<Call>) -> Res
     }
     let arguments = inputs.arguments.or(call.effective_arguments.clone()).unwrap_or_default();
     Ok(Some(ClaimedCall { call: call.into(), attempt: claim.attempt, lease_ms: claim.lease_ms, arguments }))
-}
-
-/// Returns the tool of a call. Another node may have registered it a moment ago, so an unknown tool is looked up in the database.
-async fn entry_of(
-    engine: &Engine,
-    access: &Access,
-    call: &Call,
-) -> Result<Result<Arc<Entry>, Box<Failure>>, StoreError> {
-    let find = || {
-        let snapshot = access.snapshot();
-        snapshot.get(&call.name).or_else(|| snapshot.system(&call.name)).cloned()
-    };
-    let mut tool = find();
-    if tool.is_none() && engine.registry.version_of(access.tenant()) != Some(engine.stores.tools_clock().await?) {
-        engine.registry.reload(access.store()).await?;
-        tool = find();
-    }
-    Ok(match tool {
-        Some(tool) => tool.entry().map_err(|_| Box::new(Failure::unavailable(&call.name))),
-        None => Err(Box::new(access.snapshot().not_found(&call.name, None))),
-    })
 }
 
 /// Ends a call that cannot be given to a worker.

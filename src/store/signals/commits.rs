@@ -12,7 +12,7 @@ impl CommitSignals {
         let is_first = !signals.0.receivers.commits.has_receivers();
         let wakeup = signals.0.receivers.commits.wakeup();
         if is_first {
-            // A node that learns of its first watcher reports once that it has committed until then.
+            // A node that learns of its first watcher reports once if it has committed before.
             signals.0.outbox.push(signals.presence());
         }
         Self(wakeup)
