@@ -235,9 +235,11 @@ async fn claim_until(
         stopping.cancel();
         std::future::pending::<Infallible>().await
     };
+    // A stop comes first: a call that ends at the same moment is followed by no claim.
     tokio::select! {
-        ended = claims::run(worker, calls, &stopping) => ended,
+        biased;
         never = stop => match never {},
+        ended = claims::run(worker, calls, &stopping) => ended,
     }
 }
 
