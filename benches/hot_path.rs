@@ -22,7 +22,7 @@ use toolpost::domain::{Call, Source, Time, json as reading};
 use toolpost::formats::native::ToolCall;
 use toolpost::formats::stream::partial::Partial;
 use toolpost::formats::stream::{Parser, StreamEvent};
-use toolpost::policies::{Input, Policy, PolicySource, evaluate};
+use toolpost::policies::{Bounds, Input, Policy, PolicySource, decide};
 use toolpost::schema::lower::{Target, lower};
 use toolpost::schema::{self, Role};
 
@@ -187,11 +187,13 @@ fn policies(criterion: &mut Criterion) {
     let call: Call =
         CallRecord::accepted(uuid::Uuid::nil(), "echo".into(), None, arguments.clone(), Time(0), "node".into()).into();
     let definition = json!({"name": "echo", "input_schema": schema(), "executor": {"type": "builtin", "name": "echo"}});
-    let definition = read_definition(definition).expect("it is a definition");
+    let definition = Arc::new(read_definition(definition).expect("it is a definition"));
+    let policies = Arc::new(policies);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     criterion.bench_function("ten policies that do not match", |bench| {
-        bench.iter(|| {
+        bench.to_async(&runtime).iter(|| async {
             let input = Input::new(&call, Some((&definition, Source::Api)), &arguments, Time(0));
-            assert_eq!(evaluate(black_box(&policies), &input), None);
+            assert_eq!(decide(black_box(policies.clone()), input, Bounds::default()).await, None);
         });
     });
 }

@@ -16,10 +16,15 @@ use crate::store::policies::StoredPolicy;
 use crate::store::{StoreError, Stores};
 
 mod input;
+mod instrument;
+mod meter;
+mod pattern;
 mod program;
 
-pub use input::Input;
-pub use program::{Condition, ExpressionError, context};
+use input::ArgumentsSize;
+pub use input::{Input, Variables};
+pub use meter::Bounds;
+pub use program::{Condition, Evaluation, ExpressionError};
 
 /// The source of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -81,6 +86,7 @@ pub struct Policies {
     has_any: AtomicBool,
     /// The version of the stored policies in the table.
     version: Mutex<i64>,
+    bounds: Bounds,
 }
 
 impl Policy {
@@ -104,30 +110,49 @@ impl Policy {
 }
 
 /// Evaluates policies in order. Returns the decision of the first policy that matches or cannot be evaluated, or `None` if
-/// none matches.
-#[must_use]
-pub fn evaluate(policies: &[Arc<Policy>], input: &Input<'_>) -> Option<Verdict> {
-    if input.is_too_large() {
-        let first = policies.iter().find(|policy| policy.definition.enabled)?;
-        let error = format!("the arguments have more than {} KiB", input::MAX_ARGUMENTS / 1024);
-        let (policy, effect) = (first.definition.name.clone(), PolicyEffect::Deny);
-        return Some(Verdict { policy, effect, reason: None, error: Some(error) });
+/// none matches. An evaluation that may take long runs on another thread, because it would block other tasks.
+pub async fn decide(policies: Ordered, input: Input, bounds: Bounds) -> Option<Verdict> {
+    let is_short = |policy: &Arc<Policy>| policy.condition.as_ref().map_or(true, Condition::is_short);
+    let size = input.size();
+    if size != ArgumentsSize::Large && policies.iter().all(is_short) {
+        return evaluate(&policies, &input, size, bounds);
     }
-    let mut context = None;
-    policies.iter().filter(|policy| policy.definition.enabled).find_map(|policy| {
-        let context = context.get_or_insert_with(|| self::context(input));
+    let first = policies.iter().find(|policy| policy.definition.enabled)?.definition.name.clone();
+    let evaluated = tokio::task::spawn_blocking(move || evaluate(&policies, &input, size, bounds)).await;
+    // The evaluation panicked, or the service stops.
+    evaluated.unwrap_or_else(|_| Some(denied(first, "it could not be evaluated".to_owned())))
+}
+
+/// Evaluates policies in order on this thread.
+fn evaluate(policies: &[Arc<Policy>], input: &Input, size: ArgumentsSize, bounds: Bounds) -> Option<Verdict> {
+    let mut enabled = policies.iter().filter(|policy| policy.definition.enabled).peekable();
+    let first = &enabled.peek()?.definition.name;
+    if size == ArgumentsSize::TooLarge {
+        let error = format!("the arguments have more than {} KiB", input::MAX_ARGUMENTS / 1024);
+        return Some(denied(first.clone(), error));
+    }
+    let variables = Variables::new(input);
+    let evaluation = match Evaluation::new(&variables, bounds) {
+        Ok(evaluation) => evaluation,
+        Err(error) => return Some(denied(first.clone(), error.to_string())),
+    };
+    enabled.find_map(|policy| {
         let matched = match &policy.condition {
-            Ok(condition) => condition.matches(input, context),
+            Ok(condition) => condition.matches(&evaluation),
             Err(error) => Err(error.to_string()),
         };
         let PolicyDefinition { name, effect, reason, .. } = &policy.definition;
-        let verdict = |effect, error| Verdict { policy: name.clone(), effect, reason: reason.clone(), error };
         match matched {
             Ok(false) => None,
-            Ok(true) => Some(verdict(*effect, None)),
-            Err(error) => Some(verdict(PolicyEffect::Deny, Some(json::shorten(&error, 500)))),
+            Ok(true) => Some(Verdict { policy: name.clone(), effect: *effect, reason: reason.clone(), error: None }),
+            Err(error) => Some(Verdict { reason: reason.clone(), ..denied(name.clone(), json::shorten(&error, 500)) }),
         }
     })
+}
+
+/// Returns the decision of a policy that cannot be evaluated.
+fn denied(policy: String, error: String) -> Verdict {
+    Verdict { policy, effect: PolicyEffect::Deny, reason: None, error: Some(error) }
 }
 
 /// Sorts policies in the order in which they are evaluated: those of the settings in their order, and stored ones by name
@@ -145,14 +170,14 @@ impl Policies {
     ///
     /// # Errors
     /// Returns the name of an invalid policy with its error.
-    pub fn new(declared: &[PolicyDefinition], now: Time) -> Result<Self, (String, ExpressionError)> {
+    pub fn new(declared: &[PolicyDefinition], bounds: Bounds, now: Time) -> Result<Self, (String, ExpressionError)> {
         let compile = |definition: &PolicyDefinition| {
             let compiled = Policy::compile(definition.clone(), PolicySource::Config, now);
             compiled.map(Arc::new).map_err(|error| (definition.name.clone(), error))
         };
         let fixed = declared.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
         let (table, has_any) = (ArcSwap::default(), AtomicBool::new(false));
-        let policies = Self { fixed, table, has_any, version: Mutex::new(-1) };
+        let policies = Self { fixed, table, has_any, version: Mutex::new(-1), bounds };
         policies.publish(HashMap::new());
         Ok(policies)
     }
@@ -168,6 +193,12 @@ impl Policies {
     pub fn of(&self, tenant: &Tenant) -> Ordered {
         let table = self.table.load();
         table.of.get(tenant).unwrap_or(&table.fixed).clone()
+    }
+
+    /// Returns the bounds on the evaluation of the policies for one call.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// Returns the version of the stored policies in use.

@@ -145,7 +145,10 @@ impl Budgets {
     async fn refusal(&self, budget: &Budget, call: Amount, missing: Amount) -> Result<Refusal, ReserveError> {
         let (definition, now) = (&budget.definition, self.clock.now());
         let freed = self.stores.budget_frees(budget.id, definition.window_start(now), missing).await?;
-        let refills_at = freed.map(|at| at.plus_millis(definition.window_ms));
+        // Another node may have recorded a use after `now`. The wait is rounded up to the next millisecond later, and no
+        // wait is longer than the window.
+        let latest = now.plus_millis(definition.window_ms.saturating_sub(1));
+        let refills_at = freed.map(|at| at.plus_millis(definition.window_ms).min(latest));
         let until = now.plus_millis(REPEAT_REFUSAL_MS);
         Ok(Refusal { call, refills_at, until: refills_at.map_or(until, |at| at.min(until)) })
     }

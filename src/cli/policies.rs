@@ -97,7 +97,7 @@ async fn test(app: &App, access: &Access, args: &TestArgs) -> Result<(), CliErro
     let TestArgs { file, since, until, name, limit, json } = args;
     let policies = read(file, &app.engine.policies().of(access.tenant()))?;
     let calls = CallFilter { name: name.clone(), since: Some(*since), until: *until, ..CallFilter::default() };
-    let result = backtest(access, &policies, calls, *limit).await;
+    let result = backtest(access, (policies.into(), app.engine.policies().bounds()), calls, *limit).await;
     let result = result.map_err(|error| CliError::store(&error, &app.config.database_url()))?;
     if *json { print::json(&result) } else { print::result(&text(&result)) }
 }

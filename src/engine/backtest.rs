@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::access::Access;
 use crate::domain::policy::PolicyEffect;
 use crate::domain::{Call, Code};
-use crate::policies::{Input, Policy, evaluate, sort};
+use crate::policies::{Bounds, Input, Ordered, Policy, decide, sort};
 use crate::store::StoreError;
 use crate::store::calls::CallFilter;
 use crate::store::history::HistoryFilter;
@@ -73,7 +73,7 @@ pub struct BacktestResult {
 /// Returns a [`StoreError`] if the database fails.
 pub async fn backtest(
     access: &Access,
-    policies: &[Arc<Policy>],
+    (policies, bounds): (Ordered, Bounds),
     calls: CallFilter,
     most: u64,
 ) -> Result<BacktestResult, StoreError> {
@@ -84,7 +84,7 @@ pub async fn backtest(
         let page = access.store().history(&filter, None).await?;
         for call in page.calls.iter().filter(|call| call.effective_arguments.is_some()) {
             if result.evaluated < most {
-                result.add(call, decide(access, policies, call));
+                result.add(call, decided(access, (policies.clone(), bounds), call).await);
             }
         }
         let Some(next) = page.next else { break };
@@ -103,12 +103,12 @@ pub fn with_policy(in_force: &[Arc<Policy>], new: Arc<Policy>) -> Vec<Arc<Policy
     policies
 }
 
-fn decide(access: &Access, policies: &[Arc<Policy>], call: &Call) -> Decided {
+async fn decided(access: &Access, (policies, bounds): (Ordered, Bounds), call: &Call) -> Decided {
     let snapshot = access.snapshot();
     let tool = snapshot.get(&call.name).map(|tool| (tool.definition(), tool.made.source));
-    let tool = tool.as_ref().map(|(definition, source)| (&**definition, *source));
+    let tool = tool.as_ref().map(|(definition, source)| (definition, *source));
     let arguments = call.effective_arguments.clone().unwrap_or_default();
-    match evaluate(policies, &Input::new(call, tool, &arguments, call.created_at)) {
+    match decide(policies, Input::new(call, tool, &arguments, call.created_at), bounds).await {
         None => Decided::Allow,
         Some(verdict) if verdict.error.is_some() => Decided::Failed,
         Some(verdict) => match verdict.effect {

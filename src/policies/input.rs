@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cel::common::types::{
     CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelTimestamp, CelUInt,
@@ -10,49 +10,119 @@ use cel::common::types::{
 use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
 use serde_json::Value as Json;
+use uuid::Uuid;
 
 use crate::domain::tool::Annotations;
-use crate::domain::{Call, Source, Time, ToolDefinition, json};
+use crate::domain::{Call, Identity, Source, Tenant, Time, ToolDefinition};
 
 /// The variables of expressions.
 pub const VARIABLES: [&str; 6] = ["tool", "args", "caller", "session", "call", "now"];
 /// Maximum size of the arguments that expressions look at, in bytes of JSON.
 pub const MAX_ARGUMENTS: usize = 256 * 1024;
+/// Maximum size of the arguments about which the async threads evaluate expressions, in bytes of JSON.
+const MAX_INLINE_ARGUMENTS: usize = 8 * 1024;
 
 /// A value that borrows texts of the call and its tool.
 type Boxed<'a> = Box<dyn Val + 'a>;
 
-/// A call as expressions see it. Each variable is converted when it is first used.
-pub struct Input<'a> {
-    call: &'a Call,
-    tool: Option<(&'a ToolDefinition, Source)>,
-    arguments: &'a Json,
+/// The parts of a call that expressions see.
+#[derive(Debug, Clone)]
+pub struct Input {
+    tool_name: Arc<str>,
+    tenant: Tenant,
+    caller: Option<Arc<Identity>>,
+    session: Option<Arc<str>>,
+    batch_id: Option<Uuid>,
+    index: u32,
+    priority: i32,
+    tool: Option<(Arc<ToolDefinition>, Source)>,
+    arguments: Arc<Json>,
     now: Time,
+}
+
+impl Input {
+    /// Creates the input of a call with these arguments. `tool` is `None` if the tool no longer exists.
+    #[must_use]
+    pub fn new(call: &Call, tool: Option<(&Arc<ToolDefinition>, Source)>, arguments: &Arc<Json>, now: Time) -> Self {
+        Self {
+            tool_name: call.name.clone(),
+            tenant: call.tenant.clone(),
+            caller: call.caller.clone(),
+            session: call.session.clone(),
+            batch_id: call.batch_id,
+            index: call.index,
+            priority: call.priority,
+            tool: tool.map(|(tool, source)| (tool.clone(), source)),
+            arguments: arguments.clone(),
+            now,
+        }
+    }
+
+    /// Returns the size of the arguments, as far as it matters. The cost is bounded by [`MAX_ARGUMENTS`], not by the size.
+    pub(super) fn size(&self) -> ArgumentsSize {
+        let mut left = MAX_ARGUMENTS;
+        match spend(&self.arguments, &mut left) {
+            false => ArgumentsSize::TooLarge,
+            true if MAX_ARGUMENTS - left > MAX_INLINE_ARGUMENTS => ArgumentsSize::Large,
+            true => ArgumentsSize::Small,
+        }
+    }
+}
+
+/// The size of arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ArgumentsSize {
+    /// The async threads evaluate expressions about them.
+    Small,
+    /// Expressions about them are evaluated on another thread.
+    Large,
+    /// Expressions cannot look at them.
+    TooLarge,
+}
+
+/// Takes the size of a value as JSON, in bytes and without escapes, from what is left. Returns `false` if it is more.
+fn spend(json: &Json, left: &mut usize) -> bool {
+    // With a comma each.
+    let own = match json {
+        Json::String(text) => text.len() + 3,
+        Json::Number(number) => match number.as_u64() {
+            Some(digits) => 2 + digits.checked_ilog10().unwrap_or(0) as usize,
+            None => 20,
+        },
+        Json::Null | Json::Bool(_) => 5,
+        Json::Array(_) | Json::Object(_) => 3,
+    };
+    let Some(rest) = left.checked_sub(own) else { return false };
+    *left = rest;
+    match json {
+        Json::Array(items) => items.iter().all(|item| spend(item, left)),
+        Json::Object(members) => members.iter().all(|(name, member)| {
+            let rest = left.checked_sub(name.len() + 4);
+            *left = rest.unwrap_or(0);
+            rest.is_some() && spend(member, left)
+        }),
+        _ => true,
+    }
+}
+
+/// The variables of expressions about one call. Each is converted when it is first used.
+pub struct Variables<'a> {
+    input: &'a Input,
     converted: [OnceLock<Boxed<'a>>; VARIABLES.len()],
 }
 
-impl<'a> Input<'a> {
-    /// Creates the input of a call with these arguments. `tool` is `None` if the tool no longer exists.
+impl<'a> Variables<'a> {
+    /// Creates the variables of a call.
     #[must_use]
-    pub fn new(call: &'a Call, tool: Option<(&'a ToolDefinition, Source)>, arguments: &'a Json, now: Time) -> Self {
-        Self { call, tool, arguments, now, converted: Default::default() }
-    }
-
-    /// Returns `true` if the arguments are too large to be looked at.
-    pub(super) fn is_too_large(&self) -> bool {
-        self.arguments.as_object().is_some_and(|members| json::size_of(members) > MAX_ARGUMENTS)
-    }
-
-    /// Returns the number of values within the arguments.
-    pub(super) fn values(&self) -> usize {
-        count(self.arguments)
+    pub fn new(input: &'a Input) -> Self {
+        Self { input, converted: Default::default() }
     }
 
     fn convert(&self, variable: usize) -> Boxed<'a> {
-        let call = self.call;
+        let call = self.input;
         match VARIABLES[variable] {
             "tool" => self.tool(),
-            "args" => value_of(self.arguments),
+            "args" => value_of(&call.arguments),
             "caller" => {
                 let identity = call.caller.as_deref();
                 let scopes = identity.into_iter().flat_map(|one| one.scopes.iter()).map(|scope| text(scope.as_str()));
@@ -70,18 +140,22 @@ impl<'a> Input<'a> {
                 ("priority", Box::new(CelInt::from(i64::from(call.priority)))),
             ]),
             _ => {
-                let now = chrono::DateTime::from_timestamp_micros(self.now.0).unwrap_or_default();
+                let now = chrono::DateTime::from_timestamp_micros(call.now.0).unwrap_or_default();
                 Box::new(CelTimestamp::from(now.fixed_offset()))
             }
         }
     }
 
     fn tool(&self) -> Boxed<'a> {
-        let Some((tool, source)) = self.tool else {
-            return map([("name", text(&*self.call.name)), ("tags", list(Vec::new())), ("groups", list(Vec::new()))]);
+        let Some((tool, source)) = &self.input.tool else {
+            return map([
+                ("name", text(&*self.input.tool_name)),
+                ("tags", list(Vec::new())),
+                ("groups", list(Vec::new())),
+            ]);
         };
         // What an upstream server says about its own tools must not loosen a rule.
-        let hints = if source == Source::Mcp { Annotations::default() } else { tool.annotations };
+        let hints = if *source == Source::Mcp { Annotations::default() } else { tool.annotations };
         map([
             ("name", text(&*tool.name)),
             ("source", text(source.as_str())),
@@ -100,7 +174,7 @@ impl<'a> Input<'a> {
     }
 }
 
-impl VariableResolver for Input<'_> {
+impl VariableResolver for Variables<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let place = VARIABLES.iter().position(|known| *known == variable)?;
         // Lent, because a copy would copy all that the variable contains.
@@ -143,13 +217,5 @@ fn value_of(json: &Json) -> Boxed<'_> {
         Json::String(value) => text(value),
         Json::Array(items) => list(items.iter().map(value_of).collect()),
         Json::Object(members) => map(members.iter().map(|(name, value)| (name.as_str(), value_of(value)))),
-    }
-}
-
-fn count(json: &Json) -> usize {
-    match json {
-        Json::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
-        Json::Object(members) => 1 + members.values().map(count).sum::<usize>(),
-        _ => 1,
     }
 }

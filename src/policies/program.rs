@@ -3,9 +3,12 @@
 use std::sync::{Arc, LazyLock};
 
 use cel::common::ast::{CallExpr, EntryExpr, Expr};
-use cel::{Context, Env, IdedExpr, Program, Value};
+use cel::{Context, DeclarationError, Env, IdedExpr, Program, Value};
 
-use super::input::{Input, VARIABLES};
+use super::input::{VARIABLES, Variables};
+use super::instrument::{Instrumentation, TYPES, nodes};
+use super::meter::{self, Bounds, Meter};
+use super::pattern::Pattern;
 use crate::domain::policy::MAX_EXPRESSION;
 
 /// Maximum depth of brackets, and number of `?`, of an expression: the parser calls itself for each.
@@ -16,8 +19,10 @@ const MAX_DEPTH: u32 = 64;
 const STACK: usize = 256 * 1024 * 1024;
 /// Maximum depth of macros over lists and maps within each other, such as `all` in `exists`.
 const MAX_NESTING: u32 = 3;
-/// Maximum number of steps of the macros of one evaluation.
-const MAX_STEPS: u64 = 100_000;
+/// Maximum number of parts of an expression that the async threads evaluate.
+const MAX_INLINE_PARTS: usize = 500;
+/// Maximum depth of macros of an expression that the async threads evaluate.
+const MAX_INLINE_NESTING: u32 = 1;
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
@@ -36,11 +41,10 @@ pub struct ExpressionError {
 /// A compiled condition.
 #[derive(Debug)]
 pub struct Condition {
-    program: Program,
-    /// Depth of macros within each other.
-    nesting: u32,
-    /// Number of parts of the expression, which can be elements of lists.
-    parts: u64,
+    expression: IdedExpr,
+    patterns: Arc<[Pattern]>,
+    /// `true` if its evaluation about small arguments is short.
+    is_short: bool,
 }
 
 impl Condition {
@@ -77,30 +81,37 @@ impl Condition {
             }
             None => error(1, 1, "is not an expression".to_owned()),
         })?;
-        let mut check =
-            Check { program: &program, text, names: Vec::new(), nesting: 0, deepest: 0, depth: 0, parts: 0 };
+        let mut check = Check { program: &program, text, names: Vec::new(), nesting: 0, deepest: 0, depth: 0 };
         check.expression(program.expression())?;
-        let (nesting, parts) = (check.deepest, check.parts);
+        let nesting = check.deepest;
         if nesting > MAX_NESTING {
             return Err(error(1, 1, format!("macros may be nested at most {MAX_NESTING} deep")));
         }
-        Ok(Self { program, nesting, parts })
+        let parts = nodes(program.expression());
+        let mut instrumentation = Instrumentation::default();
+        let counting = instrumentation.expression(program.expression().clone());
+        let expression = counting.map_err(|(id, message)| check.error(id, message))?;
+        let is_short = nesting <= MAX_INLINE_NESTING && parts <= MAX_INLINE_PARTS;
+        Ok(Self { expression, patterns: instrumentation.patterns.into(), is_short })
+    }
+
+    /// Returns `true` if its evaluation about small arguments is short.
+    pub(super) fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// Evaluates the condition.
     ///
     /// # Errors
-    /// Returns why it cannot be evaluated: an absent member, a type that does not fit, or too many steps.
-    pub fn matches(&self, input: &Input<'_>, context: &Context<'_, '_>) -> Result<bool, String> {
-        if self.nesting > 0 {
-            let values = u64::try_from(input.values()).unwrap_or(u64::MAX).saturating_add(self.parts);
-            if values.saturating_pow(self.nesting) > MAX_STEPS {
-                return Err(format!(
-                    "the macros of the expression would take too many steps: {values} values and parts"
-                ));
-            }
+    /// Returns why it cannot be evaluated: an absent member, a type that does not fit, or an exceeded bound.
+    pub fn matches(&self, evaluation: &Evaluation<'_>) -> Result<bool, String> {
+        let Evaluation { context, meter } = evaluation;
+        meter.use_patterns(&self.patterns);
+        let result = context.resolve(&self.expression);
+        if let Some(reason) = meter.exceeded() {
+            return Err(reason);
         }
-        match self.program.execute(context) {
+        match result {
             Ok(Value::Bool(matches)) => Ok(matches),
             Ok(other) => Err(format!("the expression is of type {:?} and not bool", other.type_of())),
             Err(error) => Err(error.to_string()),
@@ -108,11 +119,24 @@ impl Condition {
     }
 }
 
-/// Returns the context in which all conditions of a call are evaluated.
-pub fn context<'p, 'v>(input: &'v Input<'_>) -> Context<'p, 'v> {
-    let mut context = Context::with_env(ENVIRONMENT.clone());
-    context.set_variable_resolver(input);
-    context
+/// The evaluation of all conditions of a call, within common bounds.
+pub struct Evaluation<'v> {
+    context: Context<'v, 'v>,
+    meter: Arc<Meter>,
+}
+
+impl<'v> Evaluation<'v> {
+    /// Creates an evaluation with these variables.
+    ///
+    /// # Errors
+    /// Returns a [`DeclarationError`] if the functions that count cannot be declared.
+    pub fn new(variables: &'v Variables<'_>, bounds: Bounds) -> Result<Self, DeclarationError> {
+        let meter = Arc::new(Meter::new(bounds));
+        let mut context = Context::with_env(ENVIRONMENT.clone());
+        context.set_variable_resolver(variables);
+        meter::declare(&mut context, &meter)?;
+        Ok(Self { context, meter })
+    }
 }
 
 /// A walk over an expression that finds unknown variables and the depth of macros.
@@ -124,12 +148,10 @@ struct Check<'a> {
     nesting: u32,
     deepest: u32,
     depth: u32,
-    parts: u64,
 }
 
 impl Check<'_> {
     fn expression(&mut self, node: &IdedExpr) -> Result<(), ExpressionError> {
-        self.parts += 1;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(self.error(node.id, format!("may be at most {MAX_DEPTH} levels deep; use several policies")));
@@ -249,12 +271,9 @@ const FUNCTIONS: [&str; 30] = [
     "value",
 ];
 
-/// Names of types, which expressions may compare.
-const TYPES: [&str; 12] =
-    ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional", "math"];
-
 #[cfg(test)]
 mod tests {
+    use super::super::input::Input;
     use super::*;
 
     fn error(text: &str) -> ExpressionError {
@@ -278,7 +297,7 @@ mod tests {
             let open: String = (0..depth).map(|at| format!("args.l.exists(x{at}, ")).collect();
             format!("{open}x0 == 1{}", ")".repeat(depth))
         };
-        assert_eq!(Condition::compile(&nested(3)).unwrap().nesting, 3);
+        assert!(Condition::compile(&nested(3)).is_ok());
         assert!(error(&nested(4)).message.contains("nested"));
         assert!(Condition::compile("has(args.a) && args.l.map(x, x + 1).size() > 2").is_ok());
     }
@@ -311,7 +330,8 @@ mod tests {
             );
             let call = crate::domain::Call::from(record);
             let input = Input::new(&call, None, &arguments, crate::domain::Time(0));
-            deep.matches(&input, &context(&input))
+            let variables = Variables::new(&input);
+            deep.matches(&Evaluation::new(&variables, Bounds::default()).unwrap())
         });
         assert_eq!(evaluated.unwrap().join().unwrap(), Ok(true));
     }

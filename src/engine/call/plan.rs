@@ -14,7 +14,7 @@ use super::state::{DeferredRequest, Planned, limits_of};
 use crate::access::Access;
 use crate::domain::call::{CallFormat, CallRecord, JsonCache, RERUN_OF};
 use crate::domain::limits::ServerLimits;
-use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Moment, Naming, Time};
+use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Moment, Naming, Time, Vendor};
 use crate::engine::argument_stream::ArgumentStream;
 use crate::engine::context::ContextObjects;
 use crate::engine::memory_budget::{MemoryBudget, MemoryPermit};
@@ -157,13 +157,18 @@ impl Planner<'_> {
             agent: submission.agent.clone(),
             limits,
             written: JsonCache::new(if request.over_mcp { CallFormat::Mcp } else { CallFormat::Native }),
-            vendor: request
-                .vendor
+            vendor: vendor_of(request, entry)
                 .filter(|vendor| request.streamed || entry.is_some_and(|entry| depends_on_vendor(entry, *vendor))),
             ..CallRecord::accepted(id, name, request.call_id.as_deref(), arguments, now, node)
         };
         record.into()
     }
+}
+
+/// Returns the vendor whose lowering the model has seen. Lists over MCP show names of properties as Anthropic's.
+fn vendor_of(request: &CallRequest, entry: Option<&Arc<Entry>>) -> Option<Vendor> {
+    let is_renamed = || request.over_mcp && entry.is_some_and(|entry| entry.is_renamed_over_mcp());
+    request.vendor.or_else(|| is_renamed().then_some(Vendor::Anthropic))
 }
 
 /// Maximum difference between the time of an id and the time of acceptance that is not a change of the clock.
@@ -214,7 +219,7 @@ fn next_of(
         return Err(Failure::truncated(&entry.name).into());
     }
     let mut weight = 0;
-    let checked = valid(&entry, &call.arguments, request.vendor, |more| {
+    let checked = valid(&entry, &call.arguments, vendor_of(request, Some(&entry)), |more| {
         weight = more;
         texts.reserve(more)
     });

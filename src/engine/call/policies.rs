@@ -6,7 +6,7 @@ use super::state::{Ongoing, Requirement};
 use crate::domain::call::POLICY;
 use crate::domain::policy::PolicyEffect;
 use crate::domain::{Clock, Failure, RequiredBy};
-use crate::policies::{Input, Policies, Verdict, evaluate};
+use crate::policies::{Input, Policies, Verdict, decide};
 use crate::registry::Entry;
 
 /// Evaluates the policies for calls.
@@ -22,11 +22,12 @@ impl PolicyCheck<'_> {
     ///
     /// # Errors
     /// Returns `POLICY_DENIED` if a policy forbids the call or cannot be evaluated.
-    pub fn check(&self, job: &mut Ongoing, entry: &Entry) -> Result<Option<Requirement>, Box<Failure>> {
+    pub async fn check(&self, job: &mut Ongoing, entry: &Entry) -> Result<Option<Requirement>, Box<Failure>> {
         let policies = self.policies.of(&job.call.tenant);
         let arguments = job.call.effective_arguments.clone().unwrap_or_default();
-        let tool = Some((&*entry.definition, entry.made.source));
-        let verdict = evaluate(&policies, &Input::new(&job.call, tool, &arguments, self.clock.now()));
+        let tool = Some((&entry.definition, entry.made.source));
+        let input = Input::new(&job.call, tool, &arguments, self.clock.now());
+        let verdict = decide(policies, input, self.policies.bounds()).await;
         let Some(Verdict { policy, effect, reason, error }) = verdict else { return Ok(None) };
         job.call.extend_metadata([(POLICY.to_owned(), Value::String(policy.clone()))]);
         match effect {

@@ -66,7 +66,8 @@ pub(in crate::http) async fn test(Api { state, access }: Api, mut body: JsonBody
     }
     let calls =
         CallFilter { name: body.name.clone(), since: Some(body.since), until: body.until, ..CallFilter::default() };
-    Ok(reply::ok(&backtest(&access, &policies, calls, most).await?))
+    let policies = (Arc::new(policies), state.engine.policies().bounds());
+    Ok(reply::ok(&backtest(&access, policies, calls, most).await?))
 }
 
 /// Compiles the policies to try.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, Time};
-use toolpost::policies::{Condition, Input, context};
+use toolpost::policies::{Bounds, Condition, Evaluation, Input, Variables};
 
 use super::driver::Target;
 
@@ -21,7 +21,8 @@ fn any_expression_is_refused_or_evaluated() {
         if let Ok(condition) = Condition::compile(text) {
             let input = Input::new(&call, None, &arguments, Time(0));
             // Either is fine: a policy that cannot be evaluated denies.
-            let _ = condition.matches(&input, &context(&input));
+            let variables = Variables::new(&input);
+            let _ = condition.matches(&Evaluation::new(&variables, Bounds::default()).unwrap());
         }
         Ok(())
     };

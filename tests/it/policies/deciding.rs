@@ -43,6 +43,45 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_beyond_its_bounds_denies_and_says_so() {
+    let app = App::start(Backend::Sqlite).await;
+    policy(&app, "steps", "has(args.l) && args.l.all(x, args.l.all(y, x <= y))", "allow", json!({})).await;
+    policy(&app, "memory", "has(args.big) && args.m.map(x, args.big + 'x').size() > 0", "allow", json!({})).await;
+    let denied = app.call("echo", json!({"l": vec![1; 50_000]})).await;
+    let text = failed(&denied, "POLICY_DENIED");
+    assert!(text.starts_with("Error: Tool call \"echo\" is not allowed"), "{text}");
+    let reason = denied["error"]["details"]["policy"].to_string();
+    assert!(reason.contains("more than 1000000 steps"), "{}", denied["error"]);
+    let denied = app.call("echo", json!({"big": "x".repeat(200_000), "m": vec![1; 10_000]})).await;
+    failed(&denied, "POLICY_DENIED");
+    let reason = denied["error"]["details"]["policy"].to_string();
+    assert!(reason.contains("more than 16777216 bytes of memory"), "{}", denied["error"]);
+    // The same for stored calls, and the service serves others.
+    let tried = json!({"since": "2026-01-01T00:00:00Z", "policies": [
+        {"name": "steps", "when": "has(args.l) && args.l.all(x, args.l.all(y, x <= y))", "effect": "allow"}]});
+    assert_eq!(app.post("/policies/test", &tried).await.ok()["failed"], 1);
+    succeeded(&app.call("echo", json!({"n": 1})).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_constant_pattern_is_checked_when_its_policy_is_stored() {
+    let app = App::start(Backend::Sqlite).await;
+    let body = json!({"name": "p", "when": "args.path.matches('(')", "effect": "deny"});
+    points_at(&app.post("/policies", &body).await.problem(422), "/when");
+    policy(
+        &app,
+        "paths",
+        r"has(args.paths) && !args.paths.all(path, path.matches('^/srv/[\\w-]{1,64}/[\\w.-]{1,128}$'))",
+        "deny",
+        json!({}),
+    )
+    .await;
+    let paths: Vec<String> = (0..9000).map(|n| format!("/srv/d{n}/file-{n}.txt")).collect();
+    succeeded(&app.call("echo", json!({"paths": paths})).await);
+    failed(&app.call("echo", json!({"paths": ["/etc/passwd"]})).await, "POLICY_DENIED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_waits_for_a_person_is_answered() {
     let app = App::start(Backend::Sqlite).await;
     policy(&app, "large", "has(args.n) && args.n > 10", "approve", json!({})).await;
