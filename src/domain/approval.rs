@@ -147,6 +147,12 @@ impl Approval {
         self.status == ApprovalStatus::Pending
     }
 
+    /// Returns `true` if enough people approved the call.
+    #[must_use]
+    pub fn is_approved(&self) -> bool {
+        self.status == ApprovalStatus::Approved
+    }
+
     /// Adds a decision, and updates the state: one rejection decides, and as many distinct approvals as are required.
     pub fn decide(&mut self, decision: ApprovalDecision) {
         self.decisions.retain(|earlier| earlier.by != decision.by);

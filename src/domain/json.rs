@@ -7,12 +7,14 @@ use serde_json::{Map, Value};
 
 mod bounds;
 mod canonical;
+mod correct;
 mod text;
 mod weighed;
 mod write;
 
 pub use bounds::{Bound, ReplacedBound, SCHEMA_MAPS, is_within_schema, parse_with_schemas};
 pub use canonical::write_canonical;
+pub use correct::correct;
 pub use text::JsonText;
 pub use weighed::{DeserializeWeighed, STEP, Scale, Weighed, WeighedError, parse_weighed, parse_weighed_as};
 pub use write::{write_text, write_value};
