@@ -7,6 +7,7 @@ use crate::domain::tenant::TenantLimits;
 use crate::domain::{Tenant, Time};
 
 pub mod approvals;
+pub mod at_work;
 pub mod budgets;
 pub mod callbacks;
 pub mod calls;
@@ -45,6 +46,7 @@ pub mod tenants;
 pub mod tickets;
 pub mod timeout;
 pub mod tools;
+pub mod transactions;
 pub mod upstreams;
 pub mod workers;
 

@@ -70,8 +70,8 @@ pub(super) async fn follow_tools(
     mut changes: Changes,
     stop: CancellationToken,
 ) {
-    // The version up to which the changes of other tenants are loaded.
-    let mut loaded = -1;
+    // The version up to which the changes of other tenants are loaded, and the one that other nodes know to be in use here.
+    let (mut loaded, mut confirmed) = (-1, -1);
     while changes.may_have_happened(&stop).await {
         // The journal logs an unavailable database. The next iteration retries.
         let Ok(version) = stores.tools_clock().await else { continue };
@@ -91,6 +91,13 @@ pub(super) async fn follow_tools(
         }
         if version != budgets.version() {
             let _ = budgets.reload().await;
+        }
+        let in_use =
+            [registry.version_of(&default).unwrap_or(-1), hooks.version(), policies.version(), budgets.version()];
+        let in_use = in_use.into_iter().fold(loaded, i64::min);
+        if in_use > confirmed {
+            confirmed = in_use;
+            stores.signals().confirm_tools(in_use);
         }
         if version != upstreams.version() {
             let _ = upstreams.reload(starts).await;

@@ -25,14 +25,14 @@ use crate::executor::mcp::{ServerContext, Servers};
 use crate::executor::signing_key::SigningKey;
 use crate::executor::{Egress, HttpClient, Processes, Reporting, Secrets, Vault};
 use crate::hooks::{Hooks, RustHook};
-use crate::policies::Policies;
+use crate::policies::{Bounds, Policies};
 use crate::registry::builder::EntryBuilder;
 use crate::registry::discovery::{self, SharedCatalogs};
 use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check, refresh};
 use crate::store::journal::Committed;
 use crate::store::lock::ServerLock;
-use crate::store::{Db, Journal, Stores, partitions};
+use crate::store::{Db, Journal, Stores, partitions, timeout};
 use crate::telemetry::{Metrics, Tracer};
 use crate::tool::{BuiltinTool, builtin, system};
 use crate::upstreams::{Declarations, Upstreams};
@@ -65,6 +65,12 @@ impl Builder {
     /// # Errors
     /// Returns an error if the settings are invalid, or a resource cannot be opened.
     pub async fn start(self) -> Result<App, StartError> {
+        // A command has a user who waits for it.
+        let limit = if self.is_command_line { 0 } else { self.config.store.start_timeout_ms };
+        Box::pin(timeout::with_patience(Duration::from_millis(limit), self.start_parts())).await
+    }
+
+    async fn start_parts(self) -> Result<App, StartError> {
         let Self { config, tools, layers, hooks, clock, ids, secrets, is_command_line } = self;
         let node: Arc<str> = node_name(&clock, is_command_line).into();
         let declarations = Declarations::read(&config.upstreams.0, &config.mcp_servers.file);
@@ -91,12 +97,13 @@ impl Builder {
         let settings = parts.engine_settings(node.clone(), callback_wakeup.clone(), rules);
         let (stores, clock, ids) = (parts.stores.clone(), parts.clock.clone(), parts.ids.clone());
         let engine = Arc::new(Engine::new(registry, journal.clone(), stores, clock, ids, settings));
+        if !is_command_line {
+            // Before calls of other nodes are adopted, whose tools may belong to these servers.
+            upstreams.wait_first_attempt(Duration::from_millis(parts.config.mcp_servers.start_wait_ms)).await;
+        }
         let heartbeat = parts.spawn_heartbeat(&engine).await?;
         // After the receivers exist, so that none misses the first signal.
         parts.stores.signals().start(parts.stores.db(), node.clone());
-        if !is_command_line {
-            upstreams.wait_first_attempt(Duration::from_millis(parts.config.mcp_servers.start_wait_ms)).await;
-        }
         Ok(App {
             config: parts.config,
             engine,
@@ -181,7 +188,10 @@ impl SharedParts {
     /// Creates the rules for calls: the hooks of the program, and the hooks and policies of the settings. Stored ones are
     /// added when they are read.
     fn call_rules(&self, own: Vec<RustHook>, node: &Arc<str>) -> Result<CallRules, StartError> {
-        let policies = Policies::new(&self.config.policies, self.clock.now());
+        let expressions = &self.config.expressions;
+        let max_bytes = expressions.max_memory_kib.saturating_mul(1024);
+        let bounds = Bounds { max_steps: expressions.max_steps, max_bytes };
+        let policies = Policies::new(&self.config.policies, bounds, self.clock.now());
         let policies = policies.map_err(|(name, error)| StartError::Policy(name, error))?;
         let budgets = Budgets::new(node.clone(), self.stores.clone(), self.clock.clone(), self.ids.clone());
         Ok((self.hooks(own)?, Arc::new(policies), Arc::new(budgets)))
@@ -334,7 +344,7 @@ impl SharedParts {
         let Config { auth, events, .. } = &self.config;
         let jwt = Jwt::new(auth.jwt.clone(), self.clock.clone(), self.reporting.clone()).map_err(StartError::Issuer)?;
         let streams = events.max_subscribers_per_key;
-        let limits = Defaults { rate: auth.rate, concurrency: auth.concurrency, streams };
+        let limits = Defaults { rate: auth.rate, concurrency: auth.concurrency, streams, failures: auth.failures };
         let (stores, clock) = (self.stores.clone(), self.clock.clone());
         let auth = Arc::new(Auth::open(stores, registry, clock, jwt, limits, auth.insecure_no_auth).await?);
         let changed = self.stores.signals().keys();
@@ -387,8 +397,8 @@ impl SharedParts {
             adopts_calls: !is_command_line,
             is_alone: matches!(stores.db(), Db::Sqlite(_)),
         };
-        engine.sign_on(lease).await?;
-        let heartbeat = tokio::spawn(engine.clone().live_on(lease, background.clone()));
+        let is_registered = engine.sign_on(lease).await?;
+        let heartbeat = tokio::spawn(engine.clone().live_on(lease, is_registered, background.clone()));
         tokio::spawn(engine.follow_others(lease.heartbeat, background.clone()));
         if !is_command_line {
             let poll = (!lease.is_alone).then_some(lease.heartbeat);

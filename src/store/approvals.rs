@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::callbacks::Notification;
 use super::inbox::Message;
 use super::{Store, StoreError, Stores, codec};
-use crate::domain::{Approval, ApprovalDecision, ApprovalStatus, Call, Session, Tenant, Time};
+use crate::domain::{Approval, ApprovalDecision, ApprovalStatus, Call, Session, Status, Tenant, Time};
 
 /// The number of an approval whose call has ended without a decision.
 const VOID: i16 = 4;
@@ -205,6 +205,36 @@ impl Stores {
 }
 
 impl Store {
+    /// Shows the current approvals of calls that still show a pending one of the same arguments. A decision is acknowledged before the node of
+    /// the call has read it, or after that node was lost.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn show_approvals(&self, calls: &mut [Call]) -> Result<(), StoreError> {
+        let is_pending =
+            |call: &Call| call.status == Status::Wait && call.approval.as_deref().is_some_and(Approval::is_pending);
+        let pending: Vec<Uuid> = calls.iter().filter(|call| is_pending(call)).map(|call| call.id).collect();
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let query = self.db.read(SELECT).push_calls(["shard", "call_id"], &pending).uncached();
+        for row in query.all().await? {
+            let row = StoredApproval::decode(row)?;
+            // A digest of other arguments must not be shown next to those that the call shows.
+            let is_shown = |call: &Call| {
+                call.id == row.call_id && call.approval.as_deref().is_some_and(|own| own.digest == row.approval.digest)
+            };
+            if !row.is_void
+                && row.arguments.is_none()
+                && let Some(call) = calls.iter_mut().find(|call| is_shown(call))
+            {
+                // The call waits, so this cannot fail.
+                let _ = call.set_approval(row.approval);
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the ids of the calls of a page of approvals, oldest first.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, Database, Postgres, Sqlite};
+use sqlx::{ConnectOptions, Connection, Postgres, Sqlite};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -16,7 +16,8 @@ use super::query::{Bound, Query, Target, Transaction};
 use super::server::monitor::{Monitor, Switches};
 use super::server::pools::{ACQUIRE_TIMEOUT, READERS, ServerPools};
 use super::server::url::{PgUrl, is_postgres};
-use super::timeout::TimedPool;
+use super::timeout::{TimedPool, timed};
+use super::transactions::Transactions;
 
 /// Time for which SQLite waits for the write lock of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +27,7 @@ const BUSY_DELAY: Duration = Duration::from_millis(20);
 /// The connections to one database: a single writer, so that writes queue here and not inside the database, and several
 /// readers.
 #[derive(Debug)]
-pub struct Pools<D: Database> {
+pub struct Pools<D: Transactions> {
     /// One connection; on Postgres several, of which the journal keeps one for each shard.
     pub writer: TimedPool<D>,
     /// Several connections for queries.
@@ -35,7 +36,7 @@ pub struct Pools<D: Database> {
     monitor: Option<AbortOnDropHandle<()>>,
 }
 
-impl<D: Database> Pools<D> {
+impl<D: Transactions> Pools<D> {
     async fn close(&self) {
         if let Some(monitor) = &self.monitor {
             monitor.abort();
@@ -102,7 +103,7 @@ impl Db {
         }
         let host = &url.hosts[0];
         // A pool reports only a timeout; a plain connection reports the cause.
-        let first = tokio::time::timeout(ACQUIRE_TIMEOUT, host.options.connect()).await;
+        let first = timed(host.options.connect()).await;
         first.map_err(|_| sqlx::Error::PoolTimedOut)??.close().await?;
         let pools = ServerPools::new(host, url.attrs, None);
         pools.connect_in_background();
@@ -126,7 +127,7 @@ impl Db {
         if url.contains(":memory:") || url.contains("mode=memory") {
             // Each connection to memory is a separate database, so one connection is used for everything.
             let only = pool(1).connect_with(options).await?;
-            let pool = || TimedPool::in_process(only.clone());
+            let pool = || TimedPool::to_memory(only.clone());
             return Ok(Self::Sqlite(Arc::new(Pools { writer: pool(), reader: pool(), monitor: None })));
         }
         if let Some(folder) = options.get_filename().parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -146,7 +147,7 @@ impl Db {
         // A second connection that writes would wait for the first one in SQLite's busy handler, which sleeps, instead of
         // in the queue of the pool.
         let reader = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
-        let (writer, reader) = (TimedPool::in_process(writer), TimedPool::in_process(reader));
+        let (writer, reader) = (TimedPool::to_file(writer), TimedPool::to_file(reader));
         Ok(Self::Sqlite(Arc::new(Pools { writer, reader, monitor: None })))
     }
 
@@ -168,15 +169,15 @@ impl Db {
         )
     }
 
-    /// Creates a statement that runs on the connection for writes.
+    /// Creates a statement that runs on the connection for writes. Its result is returned after its commit.
     pub(super) fn write(&self, sql: impl Into<Cow<'static, str>>) -> Query<'_> {
-        Query::new(
-            sql,
-            match self {
-                Self::Sqlite(pools) => Bound::Sqlite(Target::Pool(&pools.writer), Default::default()),
-                Self::Postgres(pools) => Bound::Postgres(Target::Pool(&pools.writer), Default::default()),
-            },
-        )
+        let sql = sql.into();
+        let is_query = sql.starts_with("SELECT");
+        let bound = match self {
+            Self::Sqlite(pools) => Bound::Sqlite(Target::of_writer(&pools.writer, is_query), Default::default()),
+            Self::Postgres(pools) => Bound::Postgres(Target::of_writer(&pools.writer, is_query), Default::default()),
+        };
+        Query::new(sql, bound)
     }
 
     /// Runs `work` in one transaction of the writer: `Some` commits, `None` and an error roll back. A transaction that

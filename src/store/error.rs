@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::transactions;
 use crate::domain::tenant::QuotaResource;
 
 /// An error returned by the store.
@@ -67,4 +68,14 @@ pub enum StoreError {
     /// A stored row cannot be read.
     #[error("a stored row cannot be read: {0}")]
     Corrupt(String),
+}
+
+impl StoreError {
+    /// Returns `true` if the database cannot write because its disk is full or broken. Reads may still succeed.
+    #[must_use]
+    pub fn is_of_disk(&self) -> bool {
+        let Self::Database(error) = self else { return false };
+        // SQLite: disk I/O error, and full.
+        transactions::primary_code(error).is_some_and(|code| matches!(code, 10 | 13))
+    }
 }

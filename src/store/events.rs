@@ -63,6 +63,8 @@ impl Stores {
         Ok(found)
     }
 
+    /// Returns the reported events of calls whose rows were read before. They may include events of later commits,
+    /// which [`events`] leaves out.
     async fn reported(&self, ids: &[Uuid]) -> Result<Vec<ReportedRow>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -179,8 +181,11 @@ fn merge_by_time(pages: Vec<Vec<Commit>>) -> Vec<Commit> {
     merged
 }
 
-/// Builds all events of a call: the status changes from its row, and the reported events.
-fn events(row: CallRow, reported: Vec<ReportedRow>) -> Result<Vec<Event>, StoreError> {
+/// Builds all events of a call: the status changes from its row, and the reported events. A commit between the two reads
+/// may have brought reported events together with status changes that this row lacks, and the numbers of the events would
+/// then be wrong. Each commit raises the number of the last event in the row, so the row tells which events belong to it.
+fn events(row: CallRow, mut reported: Vec<ReportedRow>) -> Result<Vec<Event>, StoreError> {
+    reported.retain(|(_, seq, ..)| *seq <= row.seq);
     let (accepted, started, settled) = (row.accepted_pos, row.started_pos, row.settled_pos);
     let call: Arc<Call> = Arc::new(row.decode()?);
     let mut stages = vec![(accepted, Stage::Accepted), (accepted + 1, Stage::Waiting)];

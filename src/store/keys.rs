@@ -49,7 +49,7 @@ pub struct StoredKey {
 /// Maximum number of keys looked up in one query.
 const MAX_LOOKED_UP: usize = 500;
 
-const BUMP: &str = "UPDATE keys_clock SET version = version + 1";
+pub(super) const BUMP: &str = "UPDATE keys_clock SET version = version + 1";
 const SELECT: &str = "SELECT id, tenant, name, prefix, hash, scopes, tools, queues, rate, concurrency, created_at, \
     expires_at, revoked_at, last_used_at FROM api_keys";
 

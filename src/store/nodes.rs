@@ -102,6 +102,19 @@ impl Stores {
         Ok(rows.into_iter().map(|(node, beat, is_over, _)| Beaten { node, beat, is_over }).collect())
     }
 
+    /// Returns the other nodes whose lease has not expired, except nodes that run calls from a command line.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub(super) async fn other_nodes(&self, node: &str) -> Result<Vec<String>, StoreError> {
+        let now = now_of(&self.db);
+        let live = format!(
+            "SELECT node FROM nodes WHERE node <> $1 AND node NOT LIKE 'cli-%' \
+             AND COALESCE({now} - beat_at < lease_ms, TRUE)"
+        );
+        self.db.read(live).bind(node).column().await
+    }
+
     /// Returns all nodes with their unfinished calls, by name.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use sqlx::{
 use uuid::Uuid;
 
 use super::timeout::TimedPool;
+use super::transactions::Transactions;
 use super::{StoreError, codec};
 use crate::domain::{Tenant, Time};
 
@@ -28,21 +29,29 @@ pub trait Record: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + 
 impl<T> Record for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send {}
 
 /// The connection on which a statement runs.
-pub(super) enum Target<'t, D: Database> {
+pub(super) enum Target<'t, D: Transactions> {
     /// Any connection of a pool, with the timeout of the pool.
     Pool(&'t TimedPool<D>),
+    /// The same, with a commit.
+    Writer(&'t TimedPool<D>),
     /// The connection of a transaction.
     Transaction(&'t mut D::Connection),
 }
 
-impl<D: Database> Target<'_, D> {
+impl<'t, D: Transactions> Target<'t, D> {
+    /// Returns the target of a statement on the connections for writes. A query needs no commit.
+    pub(super) fn of_writer(pool: &'t TimedPool<D>, is_query: bool) -> Self {
+        if is_query { Self::Pool(pool) } else { Self::Writer(pool) }
+    }
+
     async fn run<T>(
         self,
         work: impl for<'c> FnOnce(&'c mut D::Connection) -> BoxFuture<'c, Result<T, sqlx::Error>> + Send,
-    ) -> Result<T, sqlx::Error> {
+    ) -> Result<T, StoreError> {
         match self {
             Self::Pool(pool) => pool.run(work).await,
-            Self::Transaction(connection) => work(connection).await,
+            Self::Writer(pool) => pool.write(work).await,
+            Self::Transaction(connection) => Ok(work(connection).await?),
         }
     }
 }

@@ -24,6 +24,19 @@ impl Store {
         query.optional().await?.map(row::decode).transpose()
     }
 
+    /// Returns those of these sessions that exist, in no particular order.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn sessions_named(&self, ids: &[&str]) -> Result<Vec<Session>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query =
+            self.db.read(row::SELECT).push_bind(&self.tenant).push(" AND id IN ").push_list(ids.iter().copied());
+        query.uncached().all().await?.into_iter().map(row::decode).collect()
+    }
+
     /// Creates a session. Returns `false` if a session with this id exists.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
-//! Tickets for event streams: their hashes, paths and expiry.
+//! Tickets for event streams, and sessions of the console: their hashes, paths and expiry.
 
 use uuid::Uuid;
 
+use super::keys::BUMP;
 use super::{StoreError, Stores};
 use crate::domain::{Tenant, Time};
 
@@ -15,7 +16,7 @@ pub struct StoredTicket {
     pub hash: [u8; 32],
     /// The tenant whose events the ticket grants access to.
     pub tenant: Tenant,
-    /// The path of the event stream.
+    /// The path of the event stream; `console` for a session of the console.
     pub path: String,
     /// The API key that requested the ticket, if any.
     pub key: Option<Uuid>,
@@ -34,15 +35,15 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn insert_ticket(&self, ticket: &StoredTicket) -> Result<bool, StoreError> {
         const COUNT: &str = "SELECT COUNT(*) FROM event_tickets WHERE tenant = $1";
-        const SQL: &str = "INSERT INTO event_tickets (hash, tenant, path, key_id, token, expires_at) \
-            VALUES ($1, $2, $3, $4, $5, $6)";
-        let StoredTicket { hash, tenant, path, key, token, expires_at, .. } = ticket;
+        const SQL: &str = "INSERT INTO event_tickets (hash, tenant, path, key_id, token, used_at, expires_at) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7)";
+        let StoredTicket { hash, tenant, path, key, token, used_at, expires_at } = ticket;
         let (count,): (i64,) = self.db.read(COUNT).bind(tenant).one().await?;
         if count >= MOST_TICKETS {
             return Ok(false);
         }
-        let insert = self.db.write(SQL).bind(&hash[..]).bind(tenant).bind(path).bind(key).bind(token).bind(expires_at);
-        insert.execute().await?;
+        let insert = self.db.write(SQL).bind(&hash[..]).bind(tenant).bind(path).bind(key).bind(token);
+        insert.bind(used_at).bind(expires_at).execute().await?;
         Ok(true)
     }
 
@@ -74,6 +75,26 @@ impl Stores {
         const SQL: &str = "UPDATE event_tickets SET used_at = $2, expires_at = $3 \
             WHERE hash = $1 AND used_at IS NULL AND expires_at > $2";
         self.db.write(SQL).bind(&hash[..]).bind(now).bind(until).execute().await.map(drop)
+    }
+
+    /// Deletes a session of the console. If it exists, the version of the keys changes, so that other nodes look for ended
+    /// sessions; anybody may send the value of an unknown one.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn end_session(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM event_tickets WHERE hash = $1";
+        let deleted = self.db.transaction(async |transaction| {
+            let deleted = transaction.query(SQL).bind(&hash[..]).execute().await?;
+            if deleted > 0 {
+                transaction.query(BUMP).execute().await?;
+            }
+            Ok(Some(deleted))
+        });
+        if deleted.await?.is_some_and(|deleted| deleted > 0) {
+            self.signals.notify_keys();
+        }
+        Ok(())
     }
 
     /// Deletes expired tickets in small portions.

@@ -10,22 +10,63 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use sqlx::pool::PoolConnection;
-use sqlx::{Connection, Database, Error, Pool};
+use sqlx::{Database, Error, Pool};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::StoreError;
+use super::transactions::Transactions;
 
 /// Timeout for a database operation, including the wait for a connection. Commits of the journal have their own
 /// timeout.
 pub const ANSWER: Duration = Duration::from_secs(5);
+
+/// The interval of messages while the start of a service waits for its database.
+const REPORT: Duration = Duration::from_secs(1);
+
+tokio::task_local! {
+    /// The end of the time that the start of a service may take.
+    static START_DEADLINE: Instant;
+}
+
+/// Runs the start of a service. Its operations wait for a busy database until `limit` has passed, or for the usual
+/// timeout if that is longer. Messages report the wait.
+pub async fn with_patience<T>(limit: Duration, start: impl Future<Output = T>) -> T {
+    START_DEADLINE.scope(Instant::now() + limit, start).await
+}
 
 /// Runs an operation of several statements with the timeout.
 ///
 /// # Errors
 /// Returns the errors of `work`, or an I/O error after the timeout.
 pub async fn within<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    let no_answer = || Error::Io(io::Error::new(io::ErrorKind::TimedOut, format!("no response within {ANSWER:?}")));
-    tokio::time::timeout(ANSWER, work).await.unwrap_or_else(|_| Err(no_answer().into()))
+    timed(work).await.unwrap_or_else(|limit| {
+        let message = format!("no response within {limit:?}");
+        Err(Error::Io(io::Error::new(io::ErrorKind::TimedOut, message)).into())
+    })
+}
+
+/// Runs `work` with the timeout.
+///
+/// # Errors
+/// Returns the timeout after it has passed.
+pub async fn timed<T>(work: impl Future<Output = T>) -> Result<T, Duration> {
+    let Ok(deadline) = START_DEADLINE.try_with(|deadline| *deadline) else {
+        return tokio::time::timeout(ANSWER, work).await.map_err(|_| ANSWER);
+    };
+    let limit = deadline.saturating_duration_since(Instant::now()).max(ANSWER);
+    let (mut work, since) = (std::pin::pin!(work), Instant::now());
+    loop {
+        let left = limit.saturating_sub(since.elapsed());
+        if let Ok(done) = tokio::time::timeout(left.min(REPORT), &mut work).await {
+            return Ok(done);
+        }
+        let waited = since.elapsed();
+        if waited >= limit {
+            return Err(limit);
+        }
+        tracing::warn!(waited_s = waited.as_secs(), limit_s = limit.as_secs(), "waiting for the database");
+    }
 }
 
 /// The pool of the server in use.
@@ -62,30 +103,46 @@ impl<D: Database> PoolSwitch<D> {
     }
 }
 
+/// The place of the database of a pool, which decides what becomes of a connection whose state is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Location {
+    /// On a server: the connection is closed without waiting for the server.
+    Server,
+    /// In a file: the connection is closed, which rolls back.
+    File,
+    /// In memory: the connection is kept, because closing it loses the data. The next transaction rolls back first.
+    Memory,
+}
+
 /// A pool that applies the timeout to every statement.
 #[derive(Debug)]
 pub struct TimedPool<D: Database> {
     server: Arc<ArcSwap<ServerPool<D>>>,
-    is_remote: bool,
+    location: Location,
 }
 
-impl<D: Database> TimedPool<D> {
+impl<D: Transactions> TimedPool<D> {
     /// Creates a pool of connections to a server.
     #[must_use]
     pub fn to_server(pool: Pool<D>) -> Self {
-        Self::new(pool, true)
+        Self::new(pool, Location::Server)
     }
 
-    /// Creates a pool of connections to a database in this process. They are never closed early, because closing a
-    /// connection to memory loses its data.
+    /// Creates a pool of connections to a file.
     #[must_use]
-    pub fn in_process(pool: Pool<D>) -> Self {
-        Self::new(pool, false)
+    pub fn to_file(pool: Pool<D>) -> Self {
+        Self::new(pool, Location::File)
     }
 
-    fn new(pool: Pool<D>, is_remote: bool) -> Self {
+    /// Creates a pool of one connection to memory, which is never closed early.
+    #[must_use]
+    pub fn to_memory(pool: Pool<D>) -> Self {
+        Self::new(pool, Location::Memory)
+    }
+
+    fn new(pool: Pool<D>, location: Location) -> Self {
         let server = ServerPool { pool, replaced: CancellationToken::new(), is_refused: false };
-        Self { server: Arc::new(ArcSwap::from_pointee(server)), is_remote }
+        Self { server: Arc::new(ArcSwap::from_pointee(server)), location }
     }
 
     /// Returns the switch that replaces the pool.
@@ -137,12 +194,18 @@ impl<D: Database> TimedPool<D> {
                 }
             }
         });
-        tokio::time::timeout(ANSWER, acquired).await.unwrap_or(Err(Error::PoolTimedOut))
+        timed(acquired).await.unwrap_or(Err(Error::PoolTimedOut))
     }
 
-    async fn lease(&self) -> Result<TimedConnection<D>, Error> {
+    /// Leases a connection, see [`pin`](Self::pin).
+    ///
+    /// # Errors
+    /// Returns the errors of [`pin`](Self::pin).
+    pub async fn lease(&self) -> Result<TimedConnection<D>, Error> {
         let PinnedConnection { connection, replaced } = self.pin().await?;
-        Ok(TimedConnection { connection, replaced, is_remote: self.is_remote, is_at_rest: false })
+        // A database in this process finishes a single statement even if nobody waits for it.
+        let is_at_rest = self.location != Location::Server;
+        Ok(TimedConnection { connection, replaced, location: self.location, is_at_rest })
     }
 
     /// Runs one statement with the timeout.
@@ -152,15 +215,35 @@ impl<D: Database> TimedPool<D> {
     pub async fn run<T>(
         &self,
         work: impl for<'c> FnOnce(&'c mut D::Connection) -> BoxFuture<'c, Result<T, Error>>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, StoreError> {
         within(async {
             let mut lease = self.lease().await?;
             let replaced = lease.replaced.clone();
             let answer = replaced.run_until_cancelled(work(&mut lease)).await.unwrap_or_else(|| Err(other_server()));
             lease.answered(&answer);
-            answer
+            Ok(answer?)
         })
         .await
+    }
+
+    /// Runs one statement that writes, with the timeout. Returns only after its commit.
+    ///
+    /// # Errors
+    /// Returns the errors of the statement and of its commit, or an I/O error after the timeout.
+    pub async fn write<T>(
+        &self,
+        work: impl for<'c> FnOnce(&'c mut D::Connection) -> BoxFuture<'c, Result<T, Error>>,
+    ) -> Result<T, StoreError> {
+        if !D::IS_IN_PROCESS {
+            return self.run(work).await;
+        }
+        let committed = within(async {
+            let mut lease = self.lease().await?;
+            lease.begin().await?;
+            let done = work(&mut lease).await;
+            lease.end(done.map(Some).map_err(StoreError::from)).await
+        });
+        committed.await?.ok_or(StoreError::Database(Error::RowNotFound))
     }
 
     /// Runs `work` in one transaction with the timeout: `Some` commits, `None` and an error roll back.
@@ -176,16 +259,9 @@ impl<D: Database> TimedPool<D> {
             let replaced = lease.replaced.clone();
             // In a box, because the type of the future is too deep for the compiler otherwise.
             let whole = Box::pin(async {
-                let mut transaction = lease.begin().await?;
-                let done = work(&mut transaction).await;
-                match &done {
-                    Ok(Some(_)) => transaction.commit().await?,
-                    // The state of the connection is unknown.
-                    Err(StoreError::Database(_)) => return done,
-                    Ok(None) | Err(_) => transaction.rollback().await?,
-                }
-                lease.answered(&Ok(()));
-                done
+                lease.begin().await?;
+                let done = work(&mut lease).await;
+                lease.end(done).await
             });
             replaced.run_until_cancelled(whole).await.unwrap_or_else(|| Err(other_server().into()))
         })
@@ -195,13 +271,6 @@ impl<D: Database> TimedPool<D> {
 
 fn other_server() -> Error {
     Error::Io(io::Error::new(io::ErrorKind::ConnectionAborted, "another database server took over"))
-}
-
-/// Returns `true` for an error after which the server does not serve this connection: the connection failed, or the server
-/// stops, or it became read-only because it is no longer the primary.
-fn is_unusable_after(error: &Error) -> bool {
-    let Error::Database(error) = error else { return true };
-    error.code().is_some_and(|code| code.starts_with("08") || code.starts_with("57P") || code == "25006")
 }
 
 /// A connection that its user keeps, and that must not be used after another server took over.
@@ -229,41 +298,91 @@ impl<D: Database> PinnedConnection<D> {
     }
 }
 
-/// A leased connection. If it is dropped during a statement, for example because its user timed out, it is closed
-/// immediately. Otherwise the pool would wait for the response without a timeout and lack one connection until then.
+/// A leased connection. If it is dropped during a statement, for example because its user timed out, or its state is
+/// unknown for another reason, it is closed immediately and the pool opens another one. To a server, the pool would
+/// otherwise wait for the response without a timeout and lack one connection until then.
 #[derive(Debug)]
-pub struct TimedConnection<D: Database> {
+pub struct TimedConnection<D: Transactions> {
     connection: PoolConnection<D>,
     replaced: CancellationToken,
-    is_remote: bool,
+    location: Location,
     is_at_rest: bool,
 }
 
-impl<D: Database> TimedConnection<D> {
+impl<D: Transactions> TimedConnection<D> {
     /// Marks the connection as idle if `answer` shows that the server answered all statements, and will answer further
     /// ones.
-    pub fn answered<T>(mut self, answer: &Result<T, Error>) {
-        self.is_at_rest = answer.as_ref().err().is_none_or(|error| !is_unusable_after(error));
+    fn answered<T>(mut self, answer: &Result<T, Error>) {
+        self.is_at_rest = answer.as_ref().err().is_none_or(|error| !D::is_unusable_after(error));
+    }
+
+    /// Begins a transaction that writes.
+    ///
+    /// # Errors
+    /// Returns the errors of the database.
+    pub async fn begin(&mut self) -> Result<(), StoreError> {
+        self.is_at_rest = false;
+        match D::begin(&mut self.connection).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.abandon_after(error.into()).await),
+        }
+    }
+
+    /// Ends the transaction: commits after `Some`, and rolls back after `None` and after an error. Nothing that the
+    /// transaction wrote may be acknowledged before. This is the only place that commits, apart from the journal's
+    /// commits on a server.
+    ///
+    /// # Errors
+    /// Returns the error of `done`, or of the database.
+    pub async fn end<T>(&mut self, done: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+        let ended = match &done {
+            Ok(Some(_)) => D::commit(&mut self.connection).await,
+            Ok(None) => D::abandon(&mut self.connection).await,
+            Err(_) => Ok(()),
+        };
+        match (done, ended) {
+            (Err(error), _) => Err(self.abandon_after(error).await),
+            (Ok(_), Err(error)) => Err(self.abandon_after(error.into()).await),
+            (Ok(done), Ok(())) => {
+                self.is_at_rest = true;
+                Ok(done)
+            }
+        }
+    }
+
+    /// Rolls back after an error, and returns the error.
+    async fn abandon_after(&mut self, error: StoreError) -> StoreError {
+        let is_usable = match &error {
+            StoreError::Database(error) => D::IS_IN_PROCESS && !D::is_unusable_after(error),
+            _ => true,
+        };
+        self.is_at_rest = is_usable && D::abandon(&mut self.connection).await.is_ok();
+        error
     }
 }
 
-impl<D: Database> Drop for TimedConnection<D> {
+impl<D: Transactions> Drop for TimedConnection<D> {
     fn drop(&mut self) {
-        if !self.is_remote {
-            return;
-        }
-        // Returning a connection to the pool pings it first. If the future is dropped before the ping completes, the
-        // connection is closed.
-        let back = self.connection.return_to_pool();
-        if self.is_at_rest
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            drop(runtime.spawn(tokio::time::timeout(ANSWER, back)));
+        match self.location {
+            Location::Memory => {}
+            // Closing waits for the running statement and rolls back.
+            Location::File if !self.is_at_rest => self.connection.close_on_drop(),
+            Location::File => {}
+            Location::Server => {
+                // Returning a connection to the pool pings it first. If the future is dropped before the ping completes,
+                // the connection is closed.
+                let back = self.connection.return_to_pool();
+                if self.is_at_rest
+                    && let Ok(runtime) = tokio::runtime::Handle::try_current()
+                {
+                    drop(runtime.spawn(tokio::time::timeout(ANSWER, back)));
+                }
+            }
         }
     }
 }
 
-impl<D: Database> Deref for TimedConnection<D> {
+impl<D: Transactions> Deref for TimedConnection<D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &Self::Target {
@@ -271,7 +390,7 @@ impl<D: Database> Deref for TimedConnection<D> {
     }
 }
 
-impl<D: Database> DerefMut for TimedConnection<D> {
+impl<D: Transactions> DerefMut for TimedConnection<D> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.connection
     }

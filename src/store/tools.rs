@@ -266,10 +266,28 @@ impl Store {
             Ok(change(transaction).await?.then_some((before, version)))
         });
         let changed = changed.await?;
-        if changed.is_some() {
+        if let Some((_, version)) = changed {
             self.signals.notify_tools();
+            self.await_other_nodes(version).await;
         }
         Ok(changed)
+    }
+
+    /// Waits until all other nodes use a committed version, so that every request that begins after the answer sees the
+    /// change. The wait is bounded: a node that does not confirm it reads it with its next poll.
+    async fn await_other_nodes(&self, version: i64) {
+        let Some(node) = self.signals.confirming_node() else { return };
+        let others = match self.other_nodes(node).await {
+            Ok(others) if others.is_empty() => return,
+            Ok(others) => others,
+            Err(error) => {
+                tracing::debug!(%error, "cannot read which nodes must confirm a change");
+                return;
+            }
+        };
+        if !self.signals.await_confirmed(&others, version).await {
+            tracing::debug!(version, "another node has not confirmed a change in time");
+        }
     }
 }
 

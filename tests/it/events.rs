@@ -5,4 +5,5 @@ mod gaps;
 mod history;
 mod live;
 mod nodes;
+mod numbers;
 mod resume;

@@ -26,6 +26,7 @@ mod leases;
 mod mcp_sessions;
 mod mixed_commits;
 mod offers;
+mod one_version;
 mod pages;
 mod partitions;
 mod publication;

@@ -63,6 +63,7 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     record.non_default("redacted", &call.is_redacted);
     record.non_default("unrun", &after(call.unrun_start));
     record.non_default("posted", &call.has_posted_result);
+    record.non_default("result_digest", &call.result_digest);
     record.non_default("measured", &call.measured());
     if let Some(outcome) = &call.outcome {
         outcome::write(record.member("outcome"), outcome);
@@ -164,6 +165,8 @@ pub(super) struct RecordIn {
     pub unrun: Option<i64>,
     /// Whether the call ended with a posted result.
     pub posted: bool,
+    /// The digest of that result.
+    pub result_digest: i64,
     /// Durations that cannot be derived from the times.
     pub measured: Measured,
     pub outcome: Option<OutcomeIn>,

@@ -2,18 +2,18 @@
 
 use std::sync::{LazyLock, OnceLock};
 
-use sqlx::Sqlite;
-use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteArguments;
+use sqlx::{Sqlite, SqliteConnection};
 use uuid::Uuid;
 
 use super::batch::{Batch, RowImage};
 use super::commit::{CommitError, CommitResult, FIND_COMMIT};
 use crate::domain::{KeyClaim, Shard, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
+use crate::store::db::Pools;
 use crate::store::nodes::NOW_ON_SQLITE;
 use crate::store::workers::Offer;
-use crate::store::{codec, idempotency};
+use crate::store::{StoreError, codec, idempotency};
 
 /// Maximum number of rows of a statement.
 const MAX_ROWS: usize = 64;
@@ -50,7 +50,7 @@ impl Statements {
     /// Runs the statement over all rows and returns the number of rows written.
     async fn run<T>(
         &'static self,
-        connection: &mut PoolConnection<Sqlite>,
+        connection: &mut SqliteConnection,
         mut rows: &[T],
         bind: impl Fn(Query, &T) -> Query,
     ) -> Result<u64, sqlx::Error> {
@@ -59,7 +59,7 @@ impl Statements {
             let (now, later) = rows.split_at(chunk(rows.len()));
             rows = later;
             let query = now.iter().fold(sqlx::query(self.text(now.len())), &bind);
-            written += query.execute(&mut **connection).await?.rows_affected();
+            written += query.execute(&mut *connection).await?.rows_affected();
         }
         Ok(written)
     }
@@ -134,25 +134,17 @@ static COMMITS: LazyLock<String> =
 const ALLOCATE_POSITIONS: &str = "UPDATE event_clock SET pos = pos + $1 WHERE shard = 0 RETURNING pos - $1";
 
 /// Writes the batch and returns the position before its first event.
-pub(super) async fn commit(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {
-    let committed = async {
-        sqlx::query("BEGIN IMMEDIATE").execute(&mut **connection).await?;
-        let base = write(connection, batch).await?;
-        sqlx::query("COMMIT").execute(&mut **connection).await?;
-        Ok(base)
-    }
-    .await;
-    if committed.is_err() {
-        // The rollback fails if the transaction has already ended, which is harmless. It also runs if BEGIN failed,
-        // because BEGIN fails inside a transaction that could not be rolled back before.
-        let _ = sqlx::query("ROLLBACK").execute(&mut **connection).await;
-    }
-    committed
+pub(super) async fn commit(pools: &Pools<Sqlite>, batch: &Batch<'_>) -> CommitResult {
+    let mut connection = pools.writer.lease().await?;
+    connection.begin().await?;
+    let written = write(&mut connection, batch).await;
+    connection.end(written).await?.ok_or(CommitError::NotAllWritten)
 }
 
-async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {
+/// Writes the batch. Returns the position before its first event, or `None` if the guards of some rows rejected it.
+async fn write(connection: &mut SqliteConnection, batch: &Batch<'_>) -> Result<Option<i64>, StoreError> {
     let (base,): (i64,) =
-        sqlx::query_as(ALLOCATE_POSITIONS).bind(batch.positions()).fetch_one(&mut **connection).await?;
+        sqlx::query_as(ALLOCATE_POSITIONS).bind(batch.positions()).fetch_one(&mut *connection).await?;
     let (inserts, updates): (Vec<_>, Vec<_>) = (batch.inserts().collect(), batch.updates().collect());
     let mut written = INSERTS.run(connection, &inserts, |query, row| bind_insert(query, row, base + 1)).await?;
     written += if batch.replaces_arguments() {
@@ -164,11 +156,11 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
         UPDATES.run(connection, &updates, |query, row| bind_update(query, row, base + 1)).await?
     };
     if written != batch.rows.len() as u64 {
-        return Err(CommitError::NotAllWritten);
+        return Ok(None);
     }
     let claimed = CLAIMS.run(connection, &batch.claims, |query, claim| bind_claim(query, claim, batch.at)).await?;
     if claimed != batch.claims.len() as u64 {
-        return Err(CommitError::NotAllWritten);
+        return Ok(None);
     }
     CALLBACKS
         .run(connection, &batch.callbacks, |query, row| {
@@ -195,9 +187,9 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
         .bind(batch.at.0)
         .bind(batch.call_ids())
         .bind(batch.stats.note())
-        .execute(&mut **connection)
+        .execute(&mut *connection)
         .await?;
-    Ok(base)
+    Ok(Some(base))
 }
 
 fn bind_insert(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
@@ -261,13 +253,10 @@ fn bind_offer(query: Query, offer: &Offer, node: &str) -> Query {
 }
 
 /// Looks up a commit that may have succeeded after position `after`. Returns the position before its first event.
-pub(super) async fn find(
-    connection: &mut PoolConnection<Sqlite>,
-    after: i64,
-    id: Uuid,
-) -> Result<Option<i64>, sqlx::Error> {
+pub(super) async fn find(pools: &Pools<Sqlite>, after: i64, id: Uuid) -> Result<Option<i64>, CommitError> {
     let shard = codec::shard_column(Shard::of_position(after));
+    let mut connection = pools.writer.lease().await?;
     let query = sqlx::query_scalar(FIND_COMMIT).bind(shard).bind(after).bind(id);
-    let found: Option<i64> = query.fetch_optional(&mut **connection).await?;
+    let found: Option<i64> = query.fetch_optional(&mut *connection).await?;
     Ok(found.map(|first| first - 1))
 }

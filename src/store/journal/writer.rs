@@ -304,7 +304,7 @@ impl Writer {
         }
         let known = self.last_known_pos;
         match &self.db {
-            Db::Sqlite(pools) => Ok(sqlite::find(&mut pools.writer.pool().acquire().await?, known, batch.id).await?),
+            Db::Sqlite(pools) => sqlite::find(pools, known, batch.id).await,
             Db::Postgres(pools) => {
                 let mut connection = acquire(self.connection.take(), pools).await?;
                 let look = connection.run(async |connection| {
@@ -345,7 +345,7 @@ impl Writer {
 
     async fn attempt(&mut self, batch: &Batch<'_>) -> CommitResult {
         let pools = match &self.db {
-            Db::Sqlite(pools) => return sqlite::commit(&mut pools.writer.pool().acquire().await?, batch).await,
+            Db::Sqlite(pools) => return sqlite::commit(pools, batch).await,
             Db::Postgres(pools) => pools,
         };
         if !self.is_open {

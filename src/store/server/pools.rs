@@ -7,7 +7,6 @@ use sqlx::{PgConnection, PgPool};
 
 use super::probe::{Server, question};
 use super::url::{Host, SessionAttrs};
-use crate::store::timeout::ANSWER;
 
 /// Maximum number of connections that the journal keeps: one for each shard of this node.
 pub const JOURNAL_CONNECTIONS: u32 = 8;
@@ -15,8 +14,9 @@ pub const JOURNAL_CONNECTIONS: u32 = 8;
 const WRITERS: u32 = 2;
 /// Number of connections for queries.
 pub const READERS: u32 = 4;
-/// Timeout for acquiring a connection.
-pub const ACQUIRE_TIMEOUT: Duration = ANSWER;
+/// Timeout of the pool itself for acquiring a connection. Operations have their own, which is longer only while a service
+/// starts.
+pub const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Statement timeout of the server for writes. The caller has timed out long before and retries on another connection,
 /// so statements without a timeout would accumulate. It is long enough for a commit.
 const WRITE_TIMEOUT_MS: &str = "60000";

@@ -1,8 +1,11 @@
 //! A database server that is frozen: clients get an error in time, and the service recovers without a restart.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
+use toolpost::store::timeout::ANSWER;
 
 use crate::outage::slow::waiting;
 use crate::outage::{readyz, service, unavailable, with};
@@ -35,6 +38,19 @@ async fn ask_everything(app: &App, id: &str) -> Vec<(String, Response)> {
 async fn open(app: &App, path: String) -> u16 {
     let answer = app.request(reqwest::Method::GET, &path).send();
     crate::support::bounded("a stream", answer).await.unwrap().status().as_u16()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_starts_waits_for_a_database_that_does_not_respond_yet() {
+    let (app, cluster) = service(Options::default()).await;
+    let url = app.database_url();
+    with(&cluster, PgCluster::freeze).await;
+    let starting = tokio::spawn(App::start_at(url, Options::default()));
+    // Longer than an operation of a running service waits.
+    tokio::time::sleep(ANSWER + Duration::from_secs(1)).await;
+    assert!(!starting.is_finished());
+    with(&cluster, PgCluster::thaw).await;
+    succeeded(&starting.await.unwrap().call("echo", json!({})).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,15 +2,18 @@
 //! its own once space is available.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use toolpost::store::Db;
 
 use crate::outage::{readyz, unavailable};
+use crate::support::client::send;
 use crate::support::shapes::{failed, succeeded};
-use crate::support::{Answer, App, Backend, Client, HttpTool, Options, eventually};
+use crate::support::{Answer, App, Backend, Client, HttpTool, Node, Options, eventually};
 
 /// Runs SQL on the service's own writing connection.
 async fn sql(app: &App, text: &'static str) {
@@ -99,10 +102,9 @@ on_both_databases!(
     }
 );
 
-/// A service process whose files may not exceed 2 MiB. Killed on drop.
+/// A service process whose files are limited. Killed on drop.
 struct Limited {
     child: Child,
-    _folder: tempfile::TempDir,
 }
 
 impl Drop for Limited {
@@ -113,23 +115,30 @@ impl Drop for Limited {
 }
 
 impl Limited {
-    fn start() -> (Self, Client) {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}", folder.path().join("toolpost.db").display());
+    /// Starts a service on the database in `folder`. Its files may not grow beyond this number of blocks of 512 bytes.
+    async fn start(folder: &Path, blocks: &str) -> (Self, Client) {
+        let (folder, blocks) = (folder.to_owned(), blocks.to_owned());
+        tokio::task::spawn_blocking(move || Self::start_blocking(&folder, &blocks)).await.unwrap()
+    }
+
+    fn start_blocking(folder: &Path, blocks: &str) -> (Self, Client) {
+        let url = format!("sqlite://{}", folder.join("toolpost.db").display());
         let mut command = Command::new("sh");
-        command.args(["-c", r#"ulimit -f 4096; exec "$@""#, "sh", env!("CARGO_BIN_EXE_toolpost"), "serve"]);
+        command.args(["-c", r#"ulimit -f "$1"; shift; exec "$@""#, "sh", blocks]);
+        command.args([env!("CARGO_BIN_EXE_toolpost"), "serve"]);
         command.args(["--listen", "127.0.0.1:0", "--database-url", &url]).env("TOOLPOST__STORE__PATIENCE_MS", "300");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let client = Client::new(line.trim().strip_prefix("toolpost listening on ").unwrap());
-        (Self { child, _folder: folder }, client)
+        (Self { child }, client)
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_may_not_grow_turns_calls_away_and_does_not_end_the_service() {
-    let (_limited, client) = tokio::task::spawn_blocking(Limited::start).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (_limited, client) = Limited::start(folder.path(), "4096").await;
     let mut turned_away = None;
     for n in 0..100 {
         let answer = client.post("/tool-calls", &large("echo", &n.to_string())).await;
@@ -142,4 +151,97 @@ async fn a_file_that_may_not_grow_turns_calls_away_and_does_not_end_the_service(
     readyz(&client, 503).await;
     assert_eq!(client.get("/healthz").await.status, 200);
     assert_eq!(client.get("/tool-calls/0").await.status, 404, "what is there can be read");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_starts_and_serves_reads_on_a_full_disk_and_goes_on_once_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, client) = Limited::start(folder.path(), "unlimited").await;
+    for n in 0..5 {
+        succeeded(&client.post("/tool-calls", &large("echo", &n.to_string())).await.ok());
+    }
+    let listed = client.get("/tool-calls").await.ok();
+    // Killed, so that its write-ahead log is as large as the disk allows.
+    drop(first);
+
+    // The index of the log fits, and nothing can be added to the log.
+    let (full, client) = Limited::start(folder.path(), "100").await;
+    assert_eq!(client.get("/healthz").await.status, 200);
+    readyz(&client, 503).await;
+    assert_eq!(client.get("/tool-calls").await.ok(), listed, "what is there can be read");
+    client.get("/tools/echo").await.ok();
+    unavailable(client.post("/tool-calls", &large("echo", "turned away")).await);
+    unavailable(client.post("/sessions", &json!({"id": "turned away"})).await);
+    drop(full);
+
+    let (_free, client) = Limited::start(folder.path(), "unlimited").await;
+    readyz(&client, 200).await;
+    succeeded(&client.call("echo", json!({})).await);
+    assert_eq!(client.get("/sessions/turned%20away").await.status, 404);
+}
+
+/// Limits the size of the files that a service may write from now on, in bytes.
+fn limit_files(node: &Node, bytes: &str) {
+    let limit =
+        Command::new("prlimit").args(["--pid", &node.id().to_string(), &format!("--fsize={bytes}:unlimited")]).status();
+    assert!(limit.unwrap().success(), "prlimit of util-linux");
+}
+
+/// Returns the example of the body of an operation in the description of the API.
+fn example(document: &Value, path: &str) -> Value {
+    let content = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"];
+    let named = content["examples"].as_object().and_then(|named| named.values().next());
+    named.map_or_else(|| content["example"].clone(), |one| one["value"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whichever_route_writes_first_on_a_full_disk_says_so_and_leaves_nothing() {
+    let node = Node::start(Backend::Sqlite, &[("TOOLPOST__STORE__PATIENCE_MS", "300")]).await;
+    let document = node.get("/openapi.json").await.ok();
+    let mut tool = json!({"description": "d", "input_schema": {"type": "object", "properties": {"p": {}}}, "approval": {},
+        "executor": {"type": "builtin", "name": "echo"}});
+    assert_eq!(node.put("/tools/kept", &tool).await.status, 201);
+    tool["executor"] = json!({"type": "external"});
+    tool.as_object_mut().unwrap().remove("approval");
+    assert_eq!(node.put("/tools/outside", &tool).await.status, 201);
+    assert_eq!(node.post("/sessions", &json!({"id": "kept"})).await.status, 201);
+    assert_eq!(node.post("/tool-groups", &json!({"name": "kept"})).await.status, 201);
+    let call = node.post("/tool-calls", &json!({"name": "outside", "wait": "accepted"})).await.json["id"].clone();
+    let call = format!("/tool-calls/{}", call.as_str().unwrap());
+    node.in_phase(call.rsplit('/').next().unwrap(), "external").await;
+    let result = format!("{call}/result");
+    // The write-ahead log is now larger than the limit below.
+    succeeded(&node.call_with(large("echo", "before")).await);
+
+    let posted = |path: &'static str| (Method::POST, path, example(&document, path), path);
+    let writes = [
+        (Method::PUT, "/tools/new", tool.clone(), "/tools/new"),
+        (Method::POST, "/sessions", json!({"id": "new"}), "/sessions/new"),
+        (Method::POST, "/tool-groups", json!({"name": "new"}), "/tool-groups/new"),
+        (Method::PATCH, "/tool-groups/kept", json!({"description": "other"}), "/tool-groups/kept"),
+        (Method::PUT, "/tools/kept/presets", json!({"p": {"value": 1}}), "/tools/kept/presets"),
+        (Method::DELETE, "/tools/kept", Value::Null, "/tools/kept"),
+        (Method::DELETE, "/sessions/kept", Value::Null, "/sessions/kept"),
+        posted("/policies"),
+        posted("/hooks"),
+        posted("/budgets"),
+        posted("/upstreams"),
+        // A call that was refused may be recorded later, as refused.
+        (Method::POST, "/tool-calls", json!({"name": "echo"}), "/tools/echo"),
+        (Method::POST, &result, json!({"output": "kept"}), &call),
+        (Method::POST, "/keys", json!({"name": "new", "scopes": ["read"]}), "/keys"),
+    ];
+    for (method, path, body, place) in writes {
+        let before = node.get(place).await;
+        limit_files(&node, "51200");
+        let answer = send(node.request(method.clone(), path).json(&body)).await;
+        limit_files(&node, "unlimited");
+        assert_eq!(answer.status, 503, "{method} {path}: {}", answer.text());
+        readyz(&node, 200).await;
+        let after = node.get(place).await;
+        assert_eq!(before.status, after.status, "{method} {path}");
+        if before.status == 200 {
+            assert!(before.json == after.json, "{method} {path}");
+        }
+    }
 }

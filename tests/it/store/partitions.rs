@@ -135,7 +135,12 @@ async fn partition_that_is_being_read_is_dropped_later() {
     sqlx::query("SELECT id FROM tool_calls").fetch_all(&mut *reading).await.unwrap();
     assert_eq!(log.drop_partitions(hour(9)).await, 0);
     reading.rollback().await.unwrap();
-    assert_eq!(log.drop_partitions(hour(9)).await, 3);
+    // Each attempt waits for a lock only briefly, which a busy machine may take longer to release.
+    let mut dropped = 0;
+    while dropped < 3 {
+        dropped += log.drop_partitions(hour(9)).await;
+    }
+    assert_eq!(dropped, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
