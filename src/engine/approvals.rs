@@ -15,7 +15,7 @@ use crate::domain::approval::{ANONYMOUS, digest};
 use crate::domain::policy::PolicyEffect;
 use crate::domain::{Approval, ApprovalDecision, ApprovalStatus, Call, Clock, Decision, Failure, IdGenerator, Source};
 use crate::fault::{self, Point};
-use crate::policies::{Input, Policies, Verdict, evaluate};
+use crate::policies::{Input, Policies, Verdict, decide};
 use crate::registry::{Entry, Registry};
 use crate::schema::Violation;
 use crate::store::approvals::{Remembered, StoredApproval};
@@ -205,9 +205,9 @@ impl Approvals<'_> {
         let entry = self.entry(row).await?;
         let checked = try_arguments(&entry, &Arc::new(arguments.clone())).map_err(DecideError::Invalid)?;
         let changed = digest(&row.tool, &checked.arguments, entry.made.revision.unsigned_abs());
-        let tool = Some((&*entry.definition, entry.made.source));
-        let policies = self.policies.of(&row.tenant);
-        let verdict = evaluate(&policies, &Input::new(call, tool, &checked.arguments, self.clock.now()));
+        let tool = Some((&entry.definition, entry.made.source));
+        let input = Input::new(call, tool, &checked.arguments, self.clock.now());
+        let verdict = decide(self.policies.of(&row.tenant), input, self.policies.bounds()).await;
         if let Some(Verdict { policy, effect: PolicyEffect::Deny, reason, error }) = verdict {
             return Err(DecideError::Denied(
                 Failure::policy_denied(&row.tool, &policy, reason.as_deref(), error.as_deref()).message,

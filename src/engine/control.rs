@@ -13,9 +13,9 @@ use super::argument_chunks::ChunkAnswer;
 use super::argument_stream::{ArgumentChunk, ArgumentStreamError};
 use super::control_message::ControlMessage;
 use super::inbox::Inbox;
-use super::live::{CallHandle, LiveCalls, accepts_posted_result};
+use super::live::{CallHandle, LiveCalls};
 use super::offers::Offers;
-use crate::domain::{Call, IdGenerator, Phase, Status, Tenant, ToolOutput};
+use crate::domain::{Call, IdGenerator, Phase, Status, Tenant};
 use crate::executor::report::Report;
 use crate::formats::stream::partial::LIMIT;
 use crate::registry::{Entry, Registry};
@@ -24,21 +24,16 @@ use crate::store::{StoreError, Stores};
 /// Maximum time for a call to record a report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum time that a posted result waits for its call to start. A call that is still queued then does not accept it.
-const START_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Maximum time until a reachable call is committed.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Maximum time until it is known whether a posted result ended a call on another node. Longer than the lease of a lost
-/// node.
-const DECISION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval between two checks for the answer to a chunk of arguments.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Interval between two checks of a call.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum time until it is known whether a posted result ended a call. Longer than the lease of a lost node.
+pub(super) const DECISION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The result of sending a message to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +46,8 @@ pub enum ControlOutcome {
     TooLate,
     /// The call does not accept a posted result.
     NotExternal,
+    /// The call needs an approval that it does not have.
+    NotApproved,
     /// The call has not processed earlier messages yet, or is about to end.
     Busy,
     /// The call does not exist.
@@ -58,7 +55,7 @@ pub enum ControlOutcome {
 }
 
 /// The location of a call, according to the database.
-enum CallLocation {
+pub(super) enum CallLocation {
     /// The call does not exist.
     Missing,
     /// The call is on this node and is not committed yet.
@@ -66,7 +63,7 @@ enum CallLocation {
     /// The call has ended.
     Ended,
     /// This node owns the call.
-    Here(Box<CallHandle>),
+    Here(Box<CallHandle>, Box<Call>),
     /// Another node owns the call, or it is orphaned.
     Elsewhere(Box<Call>),
 }
@@ -168,60 +165,8 @@ impl ControlPlane<'_> {
         Ok(match self.locate(id).await? {
             CallLocation::Missing => ControlOutcome::NoSuchCall,
             CallLocation::Ended => ControlOutcome::TooLate,
-            CallLocation::Uncommitted | CallLocation::Here(_) | CallLocation::Elsewhere(_) => ControlOutcome::Busy,
+            CallLocation::Uncommitted | CallLocation::Here(..) | CallLocation::Elsewhere(_) => ControlOutcome::Busy,
         })
-    }
-
-    /// Delivers the posted result of a call whose work is done outside this process. The caller has checked that the
-    /// client may post it. Only the first result counts.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<ControlOutcome, StoreError> {
-        let message = ControlMessage::Result { answer: answer.into() }.message(id)?;
-        let until = Instant::now() + START_TIMEOUT;
-        loop {
-            let is_last_check = Instant::now() >= until;
-            let otherwise = match self.locate(id).await? {
-                CallLocation::Missing => return Ok(ControlOutcome::NoSuchCall),
-                CallLocation::Ended => return Ok(ControlOutcome::TooLate),
-                CallLocation::Uncommitted => ControlOutcome::Busy,
-                CallLocation::Here(handle) if !handle.may_be_outside => return Ok(ControlOutcome::NotExternal),
-                CallLocation::Here(handle) if handle.outside.is_answered() => return Ok(ControlOutcome::TooLate),
-                CallLocation::Here(handle) => match handle.outside.posting() {
-                    Some(_posting) => {
-                        if !self.stores.leave_message(self.ids.next(), &message).await? {
-                            return Ok(ControlOutcome::TooLate);
-                        }
-                        self.inbox.process_messages_of(id).await;
-                        let is_late = handle.outside.is_answered();
-                        return Ok(if is_late { ControlOutcome::TooLate } else { ControlOutcome::Delivered });
-                    }
-                    // The result may arrive before the call has been handed out.
-                    None if handle.outside.is_shut() => ControlOutcome::NotExternal,
-                    None => ControlOutcome::Busy,
-                },
-                CallLocation::Elsewhere(call) if !self.is_for_outside(&call).await? => {
-                    return Ok(ControlOutcome::NotExternal);
-                }
-                CallLocation::Elsewhere(call) if call.status == Status::Doing => {
-                    let is_first = self.stores.leave_message(self.ids.next(), &message).await?;
-                    self.stores.signals().notify_inbox(id);
-                    if !is_first && self.stores.posted_result(id).await?.as_ref() != Some(&message.body) {
-                        return Ok(ControlOutcome::TooLate);
-                    }
-                    return match self.can_only_be_posted(&call).await? {
-                        true => Ok(if is_first { ControlOutcome::Delivered } else { ControlOutcome::TooLate }),
-                        false => self.wait_decided(id).await,
-                    };
-                }
-                CallLocation::Elsewhere(_) => ControlOutcome::NotExternal,
-            };
-            if is_last_check {
-                return Ok(otherwise);
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
     }
 
     /// Delivers a chunk of the streamed arguments of a tenant's call, to whichever node runs the call. Waits until complete
@@ -285,34 +230,8 @@ impl ControlPlane<'_> {
         Ok(otherwise)
     }
 
-    /// Waits until it is known whether a stored result ends a call on another node. The tool may also answer the
-    /// request that runs it, and the first of the two counts.
-    async fn wait_decided(&self, id: Uuid) -> Result<ControlOutcome, StoreError> {
-        let until = Instant::now() + DECISION_TIMEOUT;
-        loop {
-            match self.stores.calls_of_any_tenant(&[id]).await?.pop() {
-                None => return Ok(ControlOutcome::NoSuchCall),
-                Some(call) if call.has_posted_result => return Ok(ControlOutcome::Delivered),
-                Some(call) if call.status.is_terminal() => return Ok(ControlOutcome::TooLate),
-                Some(call) if call.phase == Phase::External => return Ok(ControlOutcome::Delivered),
-                Some(_) if Instant::now() >= until => return Ok(ControlOutcome::Busy),
-                Some(_) => tokio::time::sleep(POLL_INTERVAL).await,
-            }
-        }
-    }
-
-    /// Returns `true` if the call may accept a posted result.
-    async fn is_for_outside(&self, call: &Call) -> Result<bool, StoreError> {
-        Ok(call.phase == Phase::External || self.has_tool(call, accepts_posted_result).await?)
-    }
-
-    /// Returns `true` if a posted result is the only result that the call can have.
-    async fn can_only_be_posted(&self, call: &Call) -> Result<bool, StoreError> {
-        Ok(call.phase == Phase::External || self.has_tool(call, Entry::works_outside).await?)
-    }
-
     /// Returns `true` if the tool of the call is known and matches the predicate.
-    async fn has_tool(&self, call: &Call, is_so: impl Fn(&Entry) -> bool) -> Result<bool, StoreError> {
+    pub(super) async fn has_tool(&self, call: &Call, is_so: impl Fn(&Entry) -> bool) -> Result<bool, StoreError> {
         let store = self.stores.of(&call.tenant);
         let catalog = self.registry.open(&store).await?;
         let matches = || {
@@ -328,14 +247,16 @@ impl ControlPlane<'_> {
         Ok(matches().unwrap_or(false))
     }
 
-    async fn locate(&self, id: Uuid) -> Result<CallLocation, StoreError> {
+    pub(super) async fn locate(&self, id: Uuid) -> Result<CallLocation, StoreError> {
         let handle = self.live.get(id);
         let call = self.stores.calls_of_any_tenant(&[id]).await?.pop();
         Ok(match (call, handle) {
             (None, None) => CallLocation::Missing,
             (None, Some(_)) => CallLocation::Uncommitted,
             (Some(call), _) if call.status.is_terminal() => CallLocation::Ended,
-            (Some(call), Some(handle)) if *call.node == *self.node => CallLocation::Here(Box::new(handle)),
+            (Some(call), Some(handle)) if *call.node == *self.node => {
+                CallLocation::Here(Box::new(handle), Box::new(call))
+            }
             (Some(call), _) => CallLocation::Elsewhere(Box::new(call)),
         })
     }

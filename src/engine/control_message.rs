@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::argument_stream::ArgumentChunk;
 use crate::domain::{Failure, Outcome, ToolOutput};
+use crate::executor::PostedResult;
 use crate::store::StoreError;
 
 use crate::store::inbox::{CANCEL, CHUNK, DECISION, Message, PROGRESS, RESULT};
@@ -26,6 +27,9 @@ pub(super) enum ControlMessage {
     },
     Result {
         answer: WireOutput,
+        /// The digest of the result. A node of the previous release sends none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<i64>,
     },
     Chunk {
         chunk: ArgumentChunk,
@@ -51,6 +55,11 @@ pub(super) enum WireOutput {
 }
 
 impl ControlMessage {
+    /// Creates the message that delivers a posted result.
+    pub fn result(result: PostedResult) -> Self {
+        Self::Result { answer: result.output.into(), digest: Some(result.digest) }
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Self::Cancel => CANCEL,
@@ -67,14 +76,25 @@ impl ControlMessage {
     }
 }
 
+/// Returns the posted result that a message delivers.
+pub(super) fn posted_result(answer: WireOutput, digest: Option<i64>) -> PostedResult {
+    let output = ToolOutput::from(answer);
+    match digest {
+        Some(digest) => PostedResult { output, digest },
+        None => output.into(),
+    }
+}
+
 impl From<ToolOutput> for WireOutput {
     fn from(answer: ToolOutput) -> Self {
         match answer {
             ToolOutput::Text(text) => Self::Text(text),
-            ToolOutput::Json(value) => Self::Json(value),
+            ToolOutput::Json(value) | ToolOutput::Corrected(value, _) => Self::Json(value),
             ToolOutput::Data(value) => Self::Json(Arc::unwrap_or_clone(value)),
             ToolOutput::Image { bytes, mime_type } => Self::Image { data: STANDARD.encode(bytes), mime_type },
-            ToolOutput::Nothing | ToolOutput::Outcome(_) => Self::Nothing,
+            ToolOutput::Nothing => Self::Nothing,
+            // A posted result is an outcome only if its JSON has a number that cannot be represented.
+            ToolOutput::Outcome(outcome) => Self::Text(outcome.output),
         }
     }
 }
@@ -93,5 +113,38 @@ impl From<WireOutput> for ToolOutput {
                 Self::Outcome(Box::new(Outcome::from(Failure { text, ..failure })))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stored_result_is_the_posted_one() {
+        let image = ToolOutput::Image { bytes: vec![1, 2], mime_type: "image/png".to_owned() };
+        for output in [
+            ToolOutput::Nothing,
+            ToolOutput::Json(Value::Null),
+            ToolOutput::Json(json!({"output": null, "n": 1.5})),
+            ToolOutput::Text("null".to_owned()),
+            image,
+        ] {
+            let result = PostedResult::from(output);
+            let message = ControlMessage::result(result.clone()).message(Uuid::nil()).unwrap();
+            let Ok(ControlMessage::Result { answer, digest }) = serde_json::from_str(&message.body) else {
+                panic!("{}", message.body)
+            };
+            assert_eq!(posted_result(answer, digest), result, "{}", message.body);
+        }
+    }
+
+    #[test]
+    fn a_result_that_a_node_of_the_previous_release_has_stored_is_read() {
+        let body = r#"{"kind":"result","answer":{"json":null}}"#;
+        let Ok(ControlMessage::Result { answer, digest }) = serde_json::from_str(body) else { panic!("{body}") };
+        assert_eq!(posted_result(answer, digest), PostedResult::from(ToolOutput::Json(Value::Null)));
     }
 }

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot::error::TryRecvError;
 use uuid::Uuid;
 
-use super::control_message::ControlMessage;
+use super::control_message::{self, ControlMessage};
 use super::live::{CallHandle, LiveCalls};
 use crate::executor::emitter::Recorded;
 use crate::executor::report::Report;
@@ -35,8 +35,7 @@ impl Inbox {
         Self { stores, node, live, delivered: Mutex::default() }
     }
 
-    /// Delivers the messages to all calls of this node. Never waits for a call, because heartbeats are sent by the same
-    /// loop.
+    /// Delivers the messages to all calls of this node. Never waits for a call.
     pub async fn process_inbox(&self) -> Result<(), StoreError> {
         for id in self.recorded_reports() {
             self.stores.forget_message(id).await?;
@@ -104,7 +103,9 @@ impl Inbox {
                     self.stores.forget_message(id).await?;
                 }
                 // Only the first result is stored, so a rejected post is a repetition, or the call has ended.
-                Ok(ControlMessage::Result { answer }) => drop(handle.outside.post(answer.into())),
+                Ok(ControlMessage::Result { answer, digest }) => {
+                    let _ = handle.outside.post(control_message::posted_result(answer, digest));
+                }
                 Ok(ControlMessage::Progress { .. }) if full.contains(&call) => {}
                 Ok(ControlMessage::Progress { report }) => match Report::read(report) {
                     Ok(report) => {

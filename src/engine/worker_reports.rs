@@ -3,15 +3,19 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::control::DECISION_TIMEOUT;
 use super::control::{ControlOutcome, ControlPlane};
 use super::control_message::ControlMessage;
+use super::posted_results::Pauses;
 use crate::domain::ToolOutput;
-use crate::executor::RecordedPost;
 use crate::executor::report::Report;
+use crate::executor::{PostedResult, RecordedPost};
 use crate::fault::{self, Point};
 use crate::store::StoreError;
+use crate::store::workers::OfferState;
 
 /// Maximum time until a call is committed whose result is accepted.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,8 +40,8 @@ impl ControlPlane<'_> {
 
     /// Delivers the result of a worker for its attempt of a call. It counts only if the worker still has the call.
     ///
-    /// If this node owns the call and watches the lease, the result is accepted in memory, and acknowledged once the call
-    /// has ended with it. Otherwise it is stored for the node that owns the call.
+    /// If this node owns the call and watches the lease, the result is accepted in memory. Otherwise it is stored for the
+    /// node that owns the call. In both cases the end of the call says whether it ended with this result.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -47,36 +51,73 @@ impl ControlPlane<'_> {
         answer: ToolOutput,
     ) -> Result<ControlOutcome, StoreError> {
         fault::pass(Point::BeforeAnswer);
-        let answer = match self.accept_here((id, attempt), answer) {
+        let result = PostedResult::from(answer);
+        let digest = result.digest;
+        let result = match self.accept_here((id, attempt), result) {
             Ok(post) => {
                 fault::pass(Point::AfterAnswer);
-                let is_first = post.is_first;
-                // If the call does not end with it here, the row decides: a worker that has the call repeats the request.
-                return Ok(match tokio::time::timeout(RECORD_TIMEOUT, post.end()).await {
-                    Ok(Some(status)) if is_first => ControlOutcome::Ended(status),
-                    Ok(Some(_)) => ControlOutcome::TooLate,
-                    _ if self.stores.is_claimed(id, attempt).await? => ControlOutcome::Busy,
-                    _ => ControlOutcome::TooLate,
-                });
+                return match tokio::time::timeout(RECORD_TIMEOUT, post.end()).await {
+                    Ok(Some(end)) if end.digest == digest => Ok(ControlOutcome::Ended(end.status)),
+                    Ok(Some(_)) => Ok(ControlOutcome::TooLate),
+                    // The call did not end here, so the rows decide.
+                    _ => self.wait_attempt_decided((id, attempt), Some(digest), false, Duration::ZERO).await,
+                };
             }
-            Err(answer) => answer,
+            Err(result) => result,
         };
-        let message = ControlMessage::Result { answer: answer.into() }.message(id)?;
-        let is_stored = self.stores.answer_offer(attempt, self.ids.next(), &message).await?;
+        let message = ControlMessage::result(result).message(id)?;
+        let mut is_stored = self.stores.answer_offer(attempt, self.ids.next(), &message).await?;
         fault::pass(Point::AfterAnswer);
-        if !is_stored {
-            let is_known = self.owner_of(id).await?.is_some();
-            return Ok(if is_known { ControlOutcome::TooLate } else { ControlOutcome::NoSuchCall });
+        if is_stored {
+            self.inbox.process_messages_of(id).await;
+            self.offers.wake(id);
+            self.signal(id);
+        } else {
+            // An earlier request may have stored it.
+            is_stored = self.stores.posted_result(id).await?.as_ref() == Some(&message.body);
         }
-        self.inbox.process_messages_of(id).await;
-        self.offers.wake(id);
-        self.signal(id);
-        Ok(ControlOutcome::Delivered)
+        // The node that owns the call may have accepted another result in memory, and its commit decides.
+        let digest = is_stored.then_some(digest);
+        self.wait_attempt_decided((id, attempt), digest, is_stored, DECISION_TIMEOUT).await
+    }
+
+    /// Waits until it is known whether the call ends with the result of this digest, which this attempt has posted. `None`
+    /// is a result that was neither accepted nor stored, so that it only waits until the call no longer accepts one.
+    async fn wait_attempt_decided(
+        &self,
+        (id, attempt): (Uuid, u32),
+        digest: Option<i64>,
+        is_stored: bool,
+        timeout: Duration,
+    ) -> Result<ControlOutcome, StoreError> {
+        let until = Instant::now() + timeout;
+        let mut pauses = Pauses::default();
+        loop {
+            // Read before the call: the offer of a call that has ended with a result is deleted after its end.
+            let offer = if is_stored { None } else { Some(self.stores.offer_of(id).await?) };
+            let Some(call) = self.stores.calls_of_any_tenant(&[id]).await?.pop() else {
+                return Ok(ControlOutcome::NoSuchCall);
+            };
+            if call.status.is_terminal() {
+                let is_of_call = call.attempts == attempt && digest.is_some_and(|digest| call.has_ended_with(digest));
+                return Ok(if is_of_call { ControlOutcome::Ended(call.status) } else { ControlOutcome::TooLate });
+            }
+            match offer {
+                // The call is about to end: with the stored result of another request, or otherwise.
+                Some(Some(offer)) if offer.attempt == attempt && offer.state != OfferState::Waiting => {}
+                Some(_) => return Ok(ControlOutcome::TooLate),
+                None => {}
+            }
+            if Instant::now() >= until {
+                return Ok(ControlOutcome::Busy);
+            }
+            pauses.next().await;
+        }
     }
 
     /// Accepts a result for a call of this node. Returns it if this node cannot accept it.
-    fn accept_here(&self, (id, attempt): (Uuid, u32), answer: ToolOutput) -> Result<RecordedPost, ToolOutput> {
-        let Some(slot) = self.live.get(id).map(|handle| handle.outside) else { return Err(answer) };
-        self.offers.accept((id, attempt), answer, |answer| slot.post_to_record(answer))
+    fn accept_here(&self, (id, attempt): (Uuid, u32), result: PostedResult) -> Result<RecordedPost, PostedResult> {
+        let Some(slot) = self.live.get(id).map(|handle| handle.outside) else { return Err(result) };
+        self.offers.accept((id, attempt), result, |result| slot.post_to_record(result))
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
+use super::PostedResult;
 use crate::domain::{Status, ToolOutput};
 
 /// The slot of one run for a posted result. Cheap to clone; all clones share the slot.
@@ -23,15 +24,19 @@ struct Slot {
     posters: usize,
     /// Whether the worker that has the call has lost it.
     is_lost: bool,
-    /// Receives the status of the call once it has ended with the posted result and is committed.
-    recorded: Option<watch::Sender<Option<Status>>>,
+    /// The digest of the posted result.
+    digest: i64,
+    /// Receives the end of the call once it is committed, if a poster waits for it.
+    recorded: Option<watch::Sender<Option<RecordedEnd>>>,
 }
 
 #[derive(Debug, Default)]
 enum State {
-    /// No result may be posted (yet).
+    /// No result is awaited (yet).
     #[default]
     Inactive,
+    /// A stored result came before the run began.
+    Early(Box<ToolOutput>),
     /// A result is awaited.
     Open,
     /// A result was posted.
@@ -48,7 +53,7 @@ impl State {
     /// Ends the slot: consumes the posted result, or rejects later ones.
     fn end(&mut self, end: Self) -> Option<ToolOutput> {
         let (after, answer) = match std::mem::take(self) {
-            Self::Posted(answer) => (Self::Taken, Some(*answer)),
+            Self::Early(answer) | Self::Posted(answer) => (Self::Taken, Some(*answer)),
             Self::Inactive | Self::Open => (end, None),
             before => (before, None),
         };
@@ -68,19 +73,23 @@ impl Drop for Posting {
     }
 }
 
-/// A post that is recorded with the end of the call.
-#[derive(Debug)]
-pub struct RecordedPost {
-    /// Whether no other result was posted before.
-    pub is_first: bool,
-    end: watch::Receiver<Option<Status>>,
+/// The committed end of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordedEnd {
+    /// The status of the call.
+    pub status: Status,
+    /// The digest of the posted result that the call has ended with; 0 if it has ended otherwise.
+    pub digest: i64,
 }
 
+/// A post whose poster waits for the end of the call.
+#[derive(Debug)]
+pub struct RecordedPost(watch::Receiver<Option<RecordedEnd>>);
+
 impl RecordedPost {
-    /// Waits until the call has ended with the first posted result, and its end is committed. Returns its status; `None` if
-    /// the run ends otherwise.
-    pub async fn end(mut self) -> Option<Status> {
-        self.end.wait_for(Option::is_some).await.ok().and_then(|status| *status)
+    /// Waits until the call has ended and its end is committed. Returns `None` if the run ends without an end of the call.
+    pub async fn end(mut self) -> Option<RecordedEnd> {
+        self.0.wait_for(Option::is_some).await.ok().and_then(|end| *end)
     }
 }
 
@@ -91,8 +100,8 @@ pub enum PostOutcome {
     Accepted,
     /// The call already has a result or has ended.
     TooLate,
-    /// The call does not accept a posted result.
-    NotAwaited,
+    /// The result is kept until the run begins.
+    Kept,
 }
 
 impl ResultSlot {
@@ -116,15 +125,17 @@ impl ResultSlot {
     /// Allows a result to be posted.
     pub fn open(&self) {
         let mut slot = self.slot();
-        if matches!(slot.state, State::Inactive) {
-            slot.state = State::Open;
-        }
+        slot.state = match std::mem::take(&mut slot.state) {
+            State::Inactive => State::Open,
+            State::Early(answer) => State::Posted(answer),
+            state => state,
+        };
     }
 
     /// Returns `true` if the slot has not been opened.
     #[must_use]
     pub fn is_shut(&self) -> bool {
-        matches!(self.slot().state, State::Inactive)
+        matches!(self.slot().state, State::Inactive | State::Early(_))
     }
 
     /// Returns `true` if a result is awaited, or was posted and not consumed.
@@ -149,26 +160,30 @@ impl ResultSlot {
     #[must_use]
     pub fn posting(&self) -> Option<Posting> {
         let mut slot = self.slot();
-        if matches!(slot.state, State::Inactive | State::Answered | State::Closed) {
+        if matches!(slot.state, State::Inactive | State::Early(_) | State::Answered | State::Closed) {
             return None;
         }
         slot.posters += 1;
         Some(Posting(self.clone()))
     }
 
-    /// Posts a result.
+    /// Posts a result that is stored. It is kept if the run has not begun.
     #[must_use]
-    pub fn post(&self, answer: ToolOutput) -> PostOutcome {
+    pub fn post(&self, result: impl Into<PostedResult>) -> PostOutcome {
+        let PostedResult { output, digest } = result.into();
         let mut slot = self.slot();
         match slot.state {
-            State::Inactive => PostOutcome::NotAwaited,
+            State::Inactive => {
+                (slot.state, slot.digest) = (State::Early(Box::new(output)), digest);
+                PostOutcome::Kept
+            }
             State::Open => {
-                slot.state = State::Posted(Box::new(answer));
+                (slot.state, slot.digest) = (State::Posted(Box::new(output)), digest);
                 drop(slot);
                 self.0.changed.notify_waiters();
                 PostOutcome::Accepted
             }
-            State::Posted(_) | State::Taken | State::Answered | State::Closed => PostOutcome::TooLate,
+            State::Early(_) | State::Posted(_) | State::Taken | State::Answered | State::Closed => PostOutcome::TooLate,
         }
     }
 
@@ -176,24 +191,37 @@ impl ResultSlot {
     ///
     /// # Errors
     /// Returns the result if none is awaited and none was posted this way.
-    pub fn post_to_record(&self, answer: ToolOutput) -> Result<RecordedPost, ToolOutput> {
+    pub fn post_to_record(&self, result: impl Into<PostedResult>) -> Result<RecordedPost, PostedResult> {
+        let result = result.into();
         let mut slot = self.slot();
         match (&slot.state, &slot.recorded) {
             (State::Open, _) => {}
-            (_, Some(recorded)) => return Ok(RecordedPost { is_first: false, end: recorded.subscribe() }),
-            _ => return Err(answer),
+            (_, Some(recorded)) => return Ok(RecordedPost(recorded.subscribe())),
+            _ => return Err(result),
         }
-        let (recorded, end) = watch::channel(None);
-        (slot.state, slot.recorded) = (State::Posted(Box::new(answer)), Some(recorded));
+        let end = slot.recorded.get_or_insert_with(|| watch::Sender::new(None)).subscribe();
+        (slot.state, slot.digest) = (State::Posted(Box::new(result.output)), result.digest);
         drop(slot);
         self.0.changed.notify_waiters();
-        Ok(RecordedPost { is_first: true, end })
+        Ok(RecordedPost(end))
     }
 
-    /// Returns the sender of the status of the ended call, if a poster waits for it.
+    /// Returns a receiver of the end of the call, for the poster of a result that is stored.
     #[must_use]
-    pub fn recorded(&self) -> Option<watch::Sender<Option<Status>>> {
+    pub fn await_record(&self) -> RecordedPost {
+        RecordedPost(self.slot().recorded.get_or_insert_with(|| watch::Sender::new(None)).subscribe())
+    }
+
+    /// Returns the sender of the end of the call, if a poster waits for it.
+    #[must_use]
+    pub fn recorded(&self) -> Option<watch::Sender<Option<RecordedEnd>>> {
         self.slot().recorded.clone()
+    }
+
+    /// Returns the digest of the posted result; 0 if none was posted.
+    #[must_use]
+    pub fn digest(&self) -> i64 {
+        self.slot().digest
     }
 
     /// Records that the run produced its own result. Returns the result that was posted before, which takes precedence.
@@ -261,9 +289,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_result_wins_and_early_results_are_rejected() {
+    async fn the_first_result_wins_and_early_results_are_kept() {
         let slot = ResultSlot::default();
-        assert_eq!(slot.post(ToolOutput::Text("early".into())), PostOutcome::NotAwaited);
+        assert_eq!(slot.post(ToolOutput::Text("early".into())), PostOutcome::Kept);
+        assert_eq!(slot.post(ToolOutput::Text("second".into())), PostOutcome::TooLate);
+        assert!(slot.is_shut() && slot.posting().is_none());
+        slot.open();
+        assert_eq!(slot.result().await, ToolOutput::Text("early".into()));
+        let slot = ResultSlot::default();
+        assert_eq!(slot.post(ToolOutput::Nothing), PostOutcome::Kept);
+        assert_eq!((slot.close(), slot.is_taken()), (Some(ToolOutput::Nothing), true));
+        let slot = ResultSlot::default();
         slot.open();
         assert_eq!(slot.post(ToolOutput::Text("first".into())), PostOutcome::Accepted);
         assert_eq!(slot.post(ToolOutput::Text("second".into())), PostOutcome::TooLate);
@@ -292,12 +328,14 @@ mod tests {
         slot.open();
         let first = slot.post_to_record(ToolOutput::Text("first".into())).unwrap();
         let other = slot.post_to_record(ToolOutput::Text("other".into())).unwrap();
-        assert_eq!((first.is_first, other.is_first, slot.has_result()), (true, false, true));
+        assert!(slot.has_result());
         assert_eq!(slot.result().await, ToolOutput::Text("first".into()));
         let late = slot.post_to_record(ToolOutput::Nothing).unwrap();
-        slot.recorded().unwrap().send_replace(Some(Status::Success));
-        for post in [first, other, late] {
-            assert_eq!(post.end().await, Some(Status::Success));
+        let end = RecordedEnd { status: Status::Success, digest: slot.digest() };
+        assert_eq!(end.digest, PostedResult::from(ToolOutput::Text("first".into())).digest);
+        slot.recorded().unwrap().send_replace(Some(end));
+        for post in [first, other, late, slot.await_record()] {
+            assert_eq!(post.end().await, Some(end));
         }
     }
 

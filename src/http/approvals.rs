@@ -187,8 +187,11 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
     ids.truncate(limit as usize);
     let next_cursor = ids.last().copied().filter(|_| has_more);
     let mut calls = access.store().calls_of(&ids).await?;
-    // An approval of an ended call stays pending only if the database failed.
-    let is_listed = |call: &Call| !(status == ApprovalStatus::Pending && call.status.is_terminal());
+    access.store().show_approvals(&mut calls).await?;
+    // An approval of an ended call stays pending only if the database failed. Others were decided since the page was read.
+    let is_pending =
+        |call: &Call| !call.status.is_terminal() && call.approval.as_deref().is_some_and(Approval::is_pending);
+    let is_listed = |call: &Call| status != ApprovalStatus::Pending || is_pending(call);
     calls.retain(|call| access.may_reach(call) && is_listed(call));
     calls.sort_unstable_by_key(|call| call.id);
     Ok(reply::ok(&Page { approvals: calls.iter().map(ToolCall::from).collect(), next_cursor }))

@@ -68,9 +68,10 @@ pub(super) async fn progress(
     match outcome {
         ControlOutcome::Delivered => Ok(reply::accepted(&serde_json::json!({ "id": id }))),
         ControlOutcome::NoSuchCall => Err(extract::no_such_call(&id.to_string())),
-        ControlOutcome::Ended(_) | ControlOutcome::TooLate | ControlOutcome::NotExternal => {
-            Err(Problem::conflict("CALL_ENDED", "the call has ended"))
-        }
+        ControlOutcome::Ended(_)
+        | ControlOutcome::TooLate
+        | ControlOutcome::NotExternal
+        | ControlOutcome::NotApproved => Err(Problem::conflict("CALL_ENDED", "the call has ended")),
         ControlOutcome::Busy => Err(Problem::report_backlog_full()),
     }
 }
@@ -90,11 +91,12 @@ struct ResultReceipt {
 /// Posts the result of a call whose tool works outside of the service.
 ///
 /// Such a tool is an `external` tool, for which any caller may post, or an `http` tool that responded with 202, or a worker;
-/// these authenticate with the call's own token. The first result wins. The body is converted like the output of any tool.
+/// these authenticate with the call's own token. The first result wins. The body is converted like the output of any tool. An
+/// image has its own media type, such as `image/png`, or `application/octet-stream`.
 #[utoipa::path(post, path = "/tool-calls/{id}/result", operation_id = "post_result", tag = "tool calls",
     security(("api_key" = ["call"]), ("call_token" = [])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
-    request_body(content((serde_json::Value = "application/json", example = json!({"output": "Sunny, 21 °C"})), (String = "text/plain", example = "Sunny, 21 °C"), (Vec<u8> = "image/*"))),
+    request_body(content((serde_json::Value = "application/json", example = json!({"output": "Sunny, 21 °C"})), (String = "text/plain", example = "Sunny, 21 °C"), (Vec<u8> = "application/octet-stream"))),
     responses((status = 200, description = "The result is recorded, or `ignored` because another result or the end of the call came first", body = ResultReceipt),
         (status = 400, description = "The body does not match its Content-Type"),
         (status = 401, description = "The token is not valid for this call"),
@@ -130,10 +132,12 @@ pub(super) async fn result(
             let detail = "this call does not accept a posted result; its tool returns the result itself";
             return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
         }
+        ControlOutcome::NotApproved => {
+            let detail = "this call needs an approval first; post its result once it is approved";
+            return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
+        }
     };
-    // A worker that has lost the call does not wait for the worker that has it.
-    let patience = if ignored && attempt.is_some() { Duration::ZERO } else { SETTLE_TIMEOUT };
-    let status = wait::wait(&state, &access, id, Some(patience)).await?.status;
+    let status = wait::wait(&state, &access, id, Some(Duration::ZERO)).await?.status;
     Ok(reply::ok(&ResultReceipt { id, status, ignored }))
 }
 
@@ -152,6 +156,14 @@ async fn read_output(headers: &HeaderMap, body: Body, state: &AppState) -> HttpR
     footprint.take(room, bytes.len()).map_err(extract::no_room)?;
     if media_type.starts_with("image/") {
         return Ok((ToolOutput::Image { bytes: bytes.to_vec(), mime_type: media_type }, footprint));
+    }
+    if media_type == "application/octet-stream"
+        && let Ok(format) = image::guess_format(&bytes)
+    {
+        return Ok((
+            ToolOutput::Image { bytes: bytes.to_vec(), mime_type: format.to_mime_type().to_owned() },
+            footprint,
+        ));
     }
     if media_type.starts_with("text/") {
         let text = String::from_utf8(bytes.to_vec()).map_err(|_| Problem::bad_json("the text is not valid UTF-8"))?;

@@ -6,7 +6,9 @@ use crate::support::{App, Backend, Client, Response};
 
 mod crash;
 mod deferred_result;
+mod early;
 mod progress;
+mod receipts;
 mod refused;
 mod result;
 

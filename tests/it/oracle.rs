@@ -20,7 +20,7 @@ mod runs;
 mod stats;
 mod stored_state;
 
-pub use posted::Posted;
+pub use posted::{Posted, Receipt};
 pub use stored_state::World;
 
 /// A tool that must not run twice.
@@ -31,6 +31,9 @@ pub const AGAIN: &str = "count_again";
 pub const ATTEMPTS: u64 = 3;
 /// A read-only tool, which may run again after a loss.
 pub const READ: &str = "count_read";
+
+/// Number of items of `arguments.load` from which on the policies for a call exceed their bounds.
+pub const BEYOND_BOUNDS: usize = 200;
 
 /// The time until an undecided approval expires, in milliseconds.
 const GATED_EXPIRES_MS: u64 = 3_000;
@@ -52,6 +55,8 @@ pub struct Evidence {
     pub runs: Vec<Run>,
     /// Results that workers have posted.
     pub posted: Vec<Posted>,
+    /// Receipts of results that anybody has posted.
+    pub receipts: Vec<Receipt>,
     /// The stored state.
     pub world: World,
 }

@@ -9,10 +9,10 @@ use uuid::Uuid;
 use super::execute::check_output;
 use super::interrupt::{Race, Shutdown};
 use super::state::{Ongoing, RunExit, StartMode};
-use crate::domain::{Failure, IdGenerator, Moment, Outcome, Phase, Status, ToolOutput, convert};
-use crate::engine::control_message::{ControlMessage, WireOutput};
+use crate::domain::{Failure, IdGenerator, Moment, Outcome, Phase, Status, convert};
+use crate::engine::control_message::{self, ControlMessage, WireOutput};
 use crate::engine::live::accepts_posted_result;
-use crate::executor::images;
+use crate::executor::{PostedResult, images};
 use crate::registry::Entry;
 use crate::store::workers::OfferState;
 use crate::store::{StoreError, Stores};
@@ -32,8 +32,9 @@ pub(super) struct LastResult<'a> {
 impl LastResult<'_> {
     /// Returns the end of a call that would end with `outcome`: a result that was posted at the last moment takes
     /// precedence.
-    pub async fn find(&self, job: &mut Ongoing, entry: &Entry, outcome: Box<Outcome>) -> RunExit {
-        let mut posted = job.handle.outside.close_after_posters().await;
+    pub async fn find(&self, job: &mut Ongoing, entry: &Entry, outcome: Box<Outcome>, now: Moment) -> RunExit {
+        let slot = &job.handle.outside;
+        let mut posted = slot.close_after_posters().await.map(|output| PostedResult { output, digest: slot.digest() });
         if posted.is_none() {
             // If the tool may post a result, the first commit wins: the result, or this end. This costs a failed call
             // one write, because another node may acknowledge a result at any moment before the end is committed.
@@ -54,8 +55,11 @@ impl LastResult<'_> {
             posted = found;
         }
         let Some(posted) = posted else { return RunExit::Settle(outcome) };
-        job.call.set_posted_result();
-        let outcome = job.inputs.without_secrets(convert::outcome_of(&entry.name, posted));
+        if job.call.status == Status::Wait && job.call.start_outside(now).is_err() {
+            return RunExit::Settle(outcome);
+        }
+        job.call.set_posted_result(posted.digest);
+        let outcome = job.inputs.without_secrets(convert::outcome_of(&entry.name, posted.output));
         RunExit::Settle(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
     }
 
@@ -89,7 +93,7 @@ impl LastResult<'_> {
 
     /// Returns the stored result, if any. Retries while the database is unavailable. Returns `None` if the service
     /// stops before that, so that the call is left to the next start.
-    async fn posted_on_disk(&self, call: Uuid, end: Option<&Failure>) -> Option<Option<ToolOutput>> {
+    async fn posted_on_disk(&self, call: Uuid, end: Option<&Failure>) -> Option<Option<PostedResult>> {
         loop {
             match self.find_posted(call, end).await {
                 Ok(found) => return Some(found),
@@ -100,17 +104,20 @@ impl LastResult<'_> {
     }
 
     /// Returns the stored result, if any. Otherwise, later results are rejected if the call ends with the failure `end`.
-    async fn find_posted(&self, call: Uuid, end: Option<&Failure>) -> Result<Option<ToolOutput>, StoreError> {
+    async fn find_posted(&self, call: Uuid, end: Option<&Failure>) -> Result<Option<PostedResult>, StoreError> {
         let found = match end {
             None => self.stores.posted_result(call).await?,
             Some(failure) => {
                 let (failure, text) = (failure.clone(), failure.text.clone());
-                let end = ControlMessage::Result { answer: WireOutput::Failure { failure, text } }.message(call)?;
+                let answer = WireOutput::Failure { failure, text };
+                let end = ControlMessage::Result { answer, digest: None }.message(call)?;
                 self.stores.refuse_results(self.ids.next(), &end, self.node).await?
             }
         };
         match found.as_deref().map(serde_json::from_str) {
-            Some(Ok(ControlMessage::Result { answer })) => Ok(Some(answer.into())),
+            Some(Ok(ControlMessage::Result { answer, digest })) => {
+                Ok(Some(control_message::posted_result(answer, digest)))
+            }
             _ => Ok(None),
         }
     }

@@ -13,7 +13,7 @@ use crate::engine::claims::{Batch, ClaimError, ClaimedCall};
 use crate::engine::control_message::{ControlMessage, WireOutput};
 use crate::engine::handover::{MOST, Places};
 use crate::engine::offers::OfferedCall;
-use crate::engine::recovery::access_of;
+use crate::engine::tool_lookups::access_of;
 use crate::fault::{self, Point};
 use crate::store::StoreError;
 use crate::store::signals::{Hint, HintReceiver, QueueKey};
@@ -153,7 +153,8 @@ async fn prepare(engine: &Arc<Engine>, claim: &Claim, call: Option<Call>) -> Res
 /// Ends a call that cannot be given to a worker.
 async fn end(engine: &Engine, claim: &Claim, failure: Failure) {
     let text = failure.text.clone();
-    let message = ControlMessage::Result { answer: WireOutput::Failure { failure, text } }.message(claim.call);
+    let message =
+        ControlMessage::Result { answer: WireOutput::Failure { failure, text }, digest: None }.message(claim.call);
     let ended = match message {
         Ok(message) => engine.stores.answer_offer(claim.attempt, engine.ids.next(), &message).await.map(drop),
         Err(error) => Err(error),

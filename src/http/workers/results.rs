@@ -128,7 +128,12 @@ async fn effect_of(state: &AppState, attempt: (Uuid, u32), answer: ToolOutput) -
     match state.engine.control().answer_of_worker(attempt, answer).await {
         Ok(ControlOutcome::Delivered | ControlOutcome::Ended(_)) => Effect::Recorded,
         Ok(ControlOutcome::Busy) => Effect::Retry,
-        Ok(ControlOutcome::TooLate | ControlOutcome::NotExternal | ControlOutcome::NoSuchCall) => Effect::Ignored,
+        Ok(
+            ControlOutcome::TooLate
+            | ControlOutcome::NotExternal
+            | ControlOutcome::NotApproved
+            | ControlOutcome::NoSuchCall,
+        ) => Effect::Ignored,
         Err(error) => {
             tracing::debug!(id = %attempt.0, %error, "cannot store a result");
             Effect::Retry

@@ -4,7 +4,8 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use super::{Service, decide, gated, key, open, waiting, waiting_with};
-use crate::support::calls::{assert_counts, id_of};
+use crate::support::app::echo_tool;
+use crate::support::calls::{assert_counts, id_of, with};
 use crate::support::shapes::{failed, points_at, succeeded};
 use crate::support::{App, Backend, Options};
 
@@ -118,6 +119,26 @@ on_both_databases!(
         waiting_with(&app, body("b", 1)).await;
         let alone = waiting(&app, "pay", json!({})).await;
         points_at(&decide(&app, &alone, "approve", json!({"remember": "session"})).await.problem(422), "/remember");
+    }
+);
+
+/// Two integers that have the same double.
+const NEIGHBOURS: [u64; 2] = [9_007_199_254_740_992, 9_007_199_254_740_993];
+
+on_both_databases!(
+    async fn a_remembered_approval_does_not_count_for_a_neighbour_beyond_doubles(backend: Backend) {
+        let app = open(backend).await;
+        app.register(with(echo_tool("send", json!({"type": "object"})), json!({"approval": {"required": true}}))).await;
+        let body = |account| json!({"name": "send", "arguments": {"account": account}, "session": "a"});
+        let call = waiting_with(&app, body(NEIGHBOURS[1])).await;
+        decide(&app, &call, "approve", json!({"remember": "session"})).await.ok();
+        assert_eq!(succeeded(&app.ended(&id_of(&call)).await), r#"{"account":9007199254740993}"#);
+        let other = waiting_with(&app, body(NEIGHBOURS[0])).await;
+        assert_ne!(other["approval"]["digest"], call["approval"]["digest"]);
+        // An edit between the two is an edit.
+        let edited = decide(&app, &other, "approve", json!({"arguments": {"account": NEIGHBOURS[1]}})).await.ok();
+        assert_eq!(edited["approval"]["digest"], call["approval"]["digest"]);
+        assert_eq!(succeeded(&app.ended(&id_of(&other)).await), r#"{"account":9007199254740993}"#);
     }
 );
 

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{service, times};
+use crate::oracle::Receipt;
 use crate::support::calls::{has_ended, id_of};
 use crate::support::killable::Killable;
 use crate::support::seeded::Seeded;
@@ -198,6 +199,56 @@ on_both_databases!(
         }
     }
 );
+
+/// Posts a result. Returns its receipt; `None` if the node cannot give one, because it does not know the end of the call.
+async fn receipt(client: Client, id: String, result: &'static str) -> Option<Receipt> {
+    let answer = client.post(&format!("/tool-calls/{id}/result"), &json!(result)).await;
+    assert!([200, 503].contains(&answer.status), "{}", answer.text());
+    let is_ignored = answer.json["ignored"] == true;
+    (answer.status == 200).then(|| Receipt { id, result: result.to_owned(), is_ignored })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receipts_of_two_nodes_are_true_when_one_of_them_freezes() {
+    let database = Database::fresh(Backend::Postgres).await;
+    let mut chance = chance();
+    let mut nodes: Vec<Killable> = (0..2).map(|_| service(&database.url)).collect();
+    for node in &mut nodes {
+        node.start().await;
+    }
+    register(&nodes[0].client()).await;
+    for round in 0..times(3, 30) {
+        let (frozen, other) = (&nodes[round % 2], nodes[(round + 1) % 2].client());
+        let client = frozen.client();
+        let mut ids = Vec::new();
+        for _ in 0..4 * CALLS {
+            let id = ask(&client).await;
+            client.in_phase(&id, "external").await;
+            ids.push(id);
+        }
+        let posting: Vec<_> = ids
+            .iter()
+            .flat_map(|id| [(&client, id, "one"), (&other, id, "other")])
+            .map(|(node, id, result)| tokio::spawn(receipt(node.clone(), id.clone(), result)))
+            .collect();
+        tokio::time::sleep(chance.millis(0..12)).await;
+        frozen.signal("STOP");
+        if chance.one_in(2) {
+            // Long enough for the other node to adopt the calls, or not.
+            tokio::time::sleep(chance.millis(0..3_000)).await;
+        }
+        frozen.signal("CONT");
+        let answers = bounded("the receipts", join_all(posting)).await;
+        let receipts: Vec<Receipt> = answers.into_iter().filter_map(|receipt| receipt.unwrap()).collect();
+        let mut calls = Vec::new();
+        for id in &ids {
+            if receipts.iter().any(|receipt| receipt.id == *id) {
+                calls.push(other.ended(id).await);
+            }
+        }
+        assert_eq!(Receipt::violations(&receipts, &calls), Vec::<String>::new());
+    }
+}
 
 #[cfg(feature = "fault-points")]
 on_both_databases!(

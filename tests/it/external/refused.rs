@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::{answer, asked, post_progress, post_result, service};
-use crate::support::calls::id_of;
 use crate::support::client::send;
 use crate::support::shapes::succeeded;
 use crate::support::{App, Backend};
@@ -42,17 +41,3 @@ on_both_databases!(
         assert_eq!(succeeded(&app.ended(&id).await), "real");
     }
 );
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waits_for_its_turn_takes_no_result() {
-    let app = service(Backend::Sqlite, json!({"limits": {"max_concurrency": 1}})).await;
-    let running = asked(&app).await;
-    let answer_of_second = app.post("/tool-calls", &json!({"name": "ask", "wait": "accepted"})).await;
-    let waiting = id_of(&answer_of_second.json);
-    assert_eq!(app.stored(&waiting).await["phase"], "queued");
-    post_result(&app, &waiting, &json!("early")).await.client_problem();
-    answer(&app, &running, &json!("one")).await;
-    app.in_phase(&waiting, "external").await;
-    answer(&app, &waiting, &json!("two")).await;
-    assert_eq!(succeeded(&app.ended(&waiting).await), "two");
-}

@@ -72,7 +72,11 @@ async fn no_body_at_all_is_done() {
 async fn text_and_images_need_no_json() {
     let app = service(Backend::Sqlite, json!({})).await;
     let image = crate::sizes::png(2, 2);
-    for (media_type, body) in [("text/plain; charset=utf-8", "{as it is}".as_bytes().to_vec()), ("image/png", image)] {
+    for (media_type, body) in [
+        ("text/plain; charset=utf-8", "{as it is}".as_bytes().to_vec()),
+        ("image/png", image.clone()),
+        ("application/octet-stream", image),
+    ] {
         let id = asked(&app).await;
         let request = app.request(reqwest::Method::POST, &format!("/tool-calls/{id}/result"));
         send(request.header("content-type", media_type).body(body)).await.ok();
@@ -81,7 +85,7 @@ async fn text_and_images_need_no_json() {
         if media_type.starts_with("text/") {
             assert_eq!(output, "{as it is}");
         } else {
-            assert_eq!(call["content"][0]["mime_type"], media_type, "{call:#}");
+            assert_eq!(call["content"][0]["mime_type"], "image/png", "{call:#}");
         }
     }
 }

@@ -37,6 +37,10 @@ fn acknowledged(call: &Value, sent: &[SentDecision], note: &mut impl FnMut(Strin
     if call["approval"]["status"] != expected {
         note(format!("{id}: \"{decision}\" was acknowledged, but is not in force: {call}"));
     }
+    let recorded = call["approval"]["decisions"].as_array().into_iter().flatten();
+    if !recorded.into_iter().any(|one| text(one, "decision") == *decision) {
+        note(format!("{id}: \"{decision}\" was acknowledged, but the call does not show it: {call}"));
+    }
 }
 
 /// Checks that the recorded decisions were sent, and that there is one for a decided approval.

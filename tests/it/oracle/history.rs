@@ -18,10 +18,18 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
         all_calls(evidence, heard, note);
     }
     for Watched { id, events } in &evidence.watched {
+        gapless(id, events, note);
         match evidence.world.histories.get(id) {
             Some(history) => watched(id, events, history, note),
             None => note(format!("{id} was watched, but is not stored or has not ended: {:?}", brief(events))),
         }
+    }
+}
+
+/// Checks that the events of a stream of one call are numbered without a gap, whatever is stored.
+fn gapless(id: &str, events: &[Event], note: &mut impl FnMut(String)) {
+    if !events.iter().map(|event| event.data["seq"].as_u64()).eq((1..=events.len() as u64).map(Some)) {
+        note(format!("{id}: its stream has a gap or repeats an event: {:?}", brief(events)));
     }
 }
 

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{AGAIN, Evidence, GATED, KeyHistory, ONCE, Posted, READ, Reply, SentDecision, Sight, Watched};
+use super::{
+    AGAIN, BEYOND_BOUNDS, Evidence, GATED, KeyHistory, ONCE, Posted, READ, Receipt, Reply, SentDecision, Sight, Watched,
+};
 use crate::support::Event;
 use crate::support::counter::Run;
 
@@ -147,6 +149,31 @@ fn runs_are_held_against_what_may_run() {
     assert!(failed(1, "OUTCOME_UNKNOWN", true).contains("may run again"));
     assert!(failed(2, "OUTCOME_UNKNOWN", true).contains("may run again"));
     assert!(failed(0, "TOOL_EXECUTION_ERROR", true).contains("although its tool cannot"));
+    for (place, attempts, is_wrong) in [(0, 2, true), (1, 1, true), (1, 2, false)] {
+        let mut given_up = truth();
+        let call = &mut given_up.world.calls[place];
+        call["status"] = json!("ERROR");
+        call["error"] = json!({"code": "TOOL_EXECUTION_ERROR", "details": {"poison": true}});
+        call["attempts"] = json!(attempts);
+        let mut found = Vec::new();
+        super::runs::check(&given_up, &mut |violation| found.push(violation));
+        assert_eq!(!found.is_empty(), is_wrong, "{found:?}");
+    }
+    for (length, is_denied, is_wrong) in
+        [(BEYOND_BOUNDS, false, true), (BEYOND_BOUNDS, true, false), (1, true, true), (1, false, false)]
+    {
+        let mut judged = truth();
+        let call = &mut judged.world.calls[0];
+        call["arguments"]["load"] = json!(vec![1; length]);
+        if is_denied {
+            (call["status"], call["error"]) = (json!("ERROR"), json!({"code": "POLICY_DENIED"}));
+            call["started_at"] = Value::Null;
+            judged.runs.remove(0);
+        }
+        let mut found = Vec::new();
+        super::runs::check(&judged, &mut |violation| found.push(violation));
+        assert_eq!(!found.is_empty(), is_wrong, "{found:?}");
+    }
     for (attempts, is_wrong) in [(2, true), (3, false)] {
         let mut refused = truth();
         let call = &mut refused.world.calls[1];
@@ -199,6 +226,7 @@ fn what_was_read_live_is_what_is_read_back() {
     assert_eq!(watched(|_| ()), "");
     assert_eq!(watched(|events| events.truncate(3)), "", "its node was lost");
     assert!(watched(|events| drop(events.remove(2))).contains("a watcher was sent"));
+    assert!(watched(|events| drop(events.remove(2))).contains("its stream has a gap"));
     assert!(watched(|events| events.push(events[4].clone())).contains("a watcher was sent"));
     assert!(watched(|events| events[3].data["phase"] = json!("done")).contains("`phase` of an event"));
     let stranger = found(|e| e.watched.push(Watched { id: "other".into(), events: Vec::new() }));
@@ -217,6 +245,19 @@ fn posted_results_are_held_against_the_store() {
     assert!(posted(&[&Posted { status: 409, ..counted.clone() }]).contains("unexpected response"));
     assert!(posted(&[&Posted { number: 7, ..counted.clone() }]).contains("acknowledged, but is not the stored one"));
     assert!(posted(&[&Posted { is_ignored: true, ..counted }]).contains("ignored, but is the stored one"));
+}
+
+#[test]
+fn receipts_of_results_are_held_against_the_store() {
+    let counted = Receipt { id: "id0".into(), result: "run 1".into(), is_ignored: false };
+    let late = Receipt { result: "run 7".into(), is_ignored: true, ..counted.clone() };
+    let receipts = |receipts: &[&Receipt]| found(|e| e.receipts.extend(receipts.iter().copied().cloned()));
+    assert_eq!(receipts(&[&counted, &late, &counted]), "");
+    let both = receipts(&[&counted, &Receipt { is_ignored: false, ..late }]);
+    assert!(both.contains("says that a result counts, but it does not"), "{both}");
+    let lost = receipts(&[&Receipt { is_ignored: true, ..counted.clone() }]);
+    assert!(lost.contains("says that a result was ignored, but it counts"), "{lost}");
+    assert!(receipts(&[&Receipt { id: "other".into(), ..counted }]).contains("of no call that is stored"));
 }
 
 #[test]
@@ -257,6 +298,8 @@ fn decisions_in_force_are_accepted() {
     assert_eq!(gated(rejected, Some("APPROVAL_DENIED"), 0, &[no, ("approve", Some(409))]), "");
     assert_eq!(gated(("expired", &[]), Some("APPROVAL_EXPIRED"), 0, &[("approve", Some(409))]), "");
     assert_eq!(gated(("pending", &[]), Some("CANCELLED"), 0, &[]), "");
+    assert!(gated(("approved", &[]), None, 1, &[yes]).contains("does not show it"));
+    assert!(gated(("rejected", &["approve"]), Some("APPROVAL_DENIED"), 0, &[no]).contains("does not show it"));
 }
 
 #[test]

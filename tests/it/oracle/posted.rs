@@ -19,7 +19,40 @@ pub struct Posted {
     pub is_first: bool,
 }
 
+/// The receipt of a posted result.
+#[derive(Debug, Clone)]
+pub struct Receipt {
+    /// The id of its call.
+    pub id: String,
+    /// The result as text.
+    pub result: String,
+    pub is_ignored: bool,
+}
+
+impl Receipt {
+    /// Returns the violations of the rule that each receipt is true: the result is that of its call, unless it was ignored.
+    pub fn violations(receipts: &[Self], calls: &[Value]) -> Vec<String> {
+        let violation = |receipt: &Self| {
+            let Some(call) = calls.iter().find(|call| text(call, "id") == receipt.id) else {
+                return Some(format!("{receipt:?} is of no call that is stored"));
+            };
+            let is_of_call = call["status"] == "SUCCESS" && call["output"] == receipt.result;
+            match (receipt.is_ignored, is_of_call) {
+                (false, false) => {
+                    Some(format!("a receipt says that a result counts, but it does not: {receipt:?} of {call}"))
+                }
+                (true, true) => {
+                    Some(format!("a receipt says that a result was ignored, but it counts: {receipt:?} of {call}"))
+                }
+                (true, false) | (false, true) => None,
+            }
+        };
+        receipts.iter().filter_map(violation).collect()
+    }
+}
+
 pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
+    Receipt::violations(&evidence.receipts, &evidence.world.calls).into_iter().for_each(&mut *note);
     let calls: BTreeMap<&str, &Value> = evidence.world.calls.iter().map(|call| (text(call, "id"), call)).collect();
     for posted in &evidence.posted {
         let Some(call) = calls.get(posted.id.as_str()) else {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{AGAIN, ATTEMPTS, Evidence, GATED, ONCE, READ, text};
+use super::{AGAIN, ATTEMPTS, BEYOND_BOUNDS, Evidence, GATED, ONCE, READ, text};
 use crate::support::counter::Run;
 
 /// Codes of calls that never ran.
@@ -37,6 +37,9 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
             "SUCCESS" if !runs.iter().any(|run| call["output"] == run.answer()) => {
                 note(format!("{id} ({name}) went well, but no run gave its output: {runs:?}, {call}"));
             }
+            "SUCCESS" if exceeds_bounds(call) => {
+                note(format!("{id} ({name}) ran, but its policies exceed their bounds: {runs:?}"));
+            }
             "ERROR" => {
                 let asked = evidence.asked.get(text(&call["arguments"], "key"));
                 failure(call, asked.is_some_and(|asked| asked.is_cancelled), note);
@@ -44,6 +47,16 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
             _ => {}
         }
     }
+}
+
+/// Returns `true` if the policies for the call cannot be evaluated within their bounds.
+fn exceeds_bounds(call: &Value) -> bool {
+    call["arguments"]["load"].as_array().is_some_and(|load| load.len() >= BEYOND_BOUNDS)
+}
+
+/// Returns `true` if the call was given up because nodes were lost while they worked on it.
+fn is_given_up(call: &Value) -> bool {
+    call["error"]["details"]["poison"] == true
 }
 
 /// Checks the reason of a failure. The tools never fail permanently, so the service or a cancellation is the reason.
@@ -61,6 +74,11 @@ fn failure(call: &Value, is_cancelled: bool, note: &mut impl FnMut(String)) {
         "CANCELLED" if is_cancelled => {}
         // Whether its approval says so is checked with the approvals.
         "APPROVAL_DENIED" | "APPROVAL_EXPIRED" if name == GATED => {}
+        "POLICY_DENIED" if exceeds_bounds(call) && call["started_at"].is_null() => {}
+        // Each adopter has recorded the start of an attempt before its loss.
+        "TOOL_EXECUTION_ERROR" if is_given_up(call) && [AGAIN, READ].contains(&name) && attempts >= 2 => {}
+        // Its nodes were lost while they evaluated its policies.
+        "TOOL_EXECUTION_ERROR" if is_given_up(call) && call["started_at"].is_null() => {}
         // Lost runs count as attempts, so the server may have rejected the last one.
         "TOOL_EXECUTION_ERROR" if name == AGAIN && call["arguments"]["route"] == "flaky" && attempts >= ATTEMPTS => {}
         "OVERLOADED" if !call["started_at"].is_null() => {

@@ -32,14 +32,14 @@ impl World {
             (id, events)
         });
         let histories = histories.buffer_unordered(READERS).collect().await;
-        Self { calls, histories, stats: client.get("/stats").await.ok() }
+        Self { calls, histories, stats: client.read("/stats").await }
     }
 }
 
 async fn calls(client: &Client) -> Vec<Value> {
     let (mut all, mut path) = (Vec::new(), "/tool-calls?limit=500".to_owned());
     loop {
-        let page = client.get(&path).await.ok();
+        let page = client.read(&path).await;
         all.extend(page["tool_calls"].as_array().unwrap().iter().cloned());
         let Some(cursor) = page["next_cursor"].as_str() else { return all };
         path = format!("/tool-calls?limit=500&cursor={cursor}");

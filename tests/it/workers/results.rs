@@ -58,6 +58,31 @@ on_both_databases!(
 );
 
 on_both_databases!(
+    async fn null_is_the_word_null_and_no_result_is_done(backend: Backend) {
+        let app = service(backend, json!({})).await;
+        let mut ids = Vec::new();
+        for n in 0..4 {
+            ids.push(called(&app, json!({"n": n})).await);
+        }
+        let mut calls = Vec::new();
+        while calls.len() < 4 {
+            calls.extend(claim(&app, "w", 4).await);
+        }
+        let member = |call: &Value| json!({"id": call["id"], "token": call["token"]});
+        let first = crate::support::calls::with(member(&calls[0]), json!({"result": null}));
+        let body = json!({"worker": "w", "results": [first, member(&calls[1])]});
+        assert_eq!(outcomes(&app.post("/workers/q/results", &body).await.ok()), ["recorded"; 2]);
+        assert!(!answer(&app, &calls[2], &Value::Null).await);
+        let request = app.request(reqwest::Method::POST, &format!("/tool-calls/{}/result", id_of(&calls[3])));
+        let nothing = crate::support::client::send(request.bearer_auth(calls[3]["token"].as_str().unwrap())).await;
+        assert_eq!(nothing.ok()["ignored"], false);
+        for (call, expected) in calls.iter().zip(["null", "Done", "null", "Done"]) {
+            assert_eq!(succeeded(&app.ended(&id_of(call)).await), expected);
+        }
+    }
+);
+
+on_both_databases!(
     async fn each_result_of_a_request_counts_by_itself(backend: Backend) {
         let app = service(backend, json!({})).await;
         let (kept, cancelled) = (called(&app, json!({})).await, called(&app, json!({})).await);

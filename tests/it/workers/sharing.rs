@@ -5,9 +5,10 @@ use sqlx::{Connection, PgConnection};
 
 use super::{answer, brief_idempotent, called, claim, claim_one, finish, finish_in_time, heartbeat, post, tool};
 use crate::nodes::pair;
+use crate::oracle::Receipt;
 use crate::support::calls::id_of;
 use crate::support::shapes::{failed, succeeded};
-use crate::support::{Backend, Node, bounded, eventually};
+use crate::support::{App, Backend, Node, bounded, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_gets_the_calls_of_every_node() {
@@ -30,6 +31,29 @@ async fn a_worker_gets_the_calls_of_every_node() {
         finish(worker, &call, &json!("done")).await;
         assert_eq!(succeeded(&caller.ended(&id).await), "done");
         assert!(answer(caller, &call, &json!("again")).await, "ignored");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_results_at_two_nodes_is_the_calls() {
+    let (one, other) = pair().await;
+    tool(&one, json!({})).await;
+    for round in 0..200 {
+        let id = called(&one, json!({"n": round})).await;
+        let call = claim_one(if round % 2 == 0 { &one } else { &other }, "w").await;
+        assert_eq!(id_of(&call), id);
+        let post = |node: &App, result: &'static str| {
+            let (node, call) = ((**node).clone(), call.clone());
+            tokio::spawn(async move {
+                let is_ignored = answer(&node, &call, &json!(result)).await;
+                Receipt { id: id_of(&call), result: result.to_owned(), is_ignored }
+            })
+        };
+        let (first, second) = (post(&one, "one"), post(&other, "other"));
+        let receipts = [first.await.unwrap(), second.await.unwrap()];
+        let ended = other.ended(&id).await;
+        assert_eq!(Receipt::violations(&receipts, std::slice::from_ref(&ended)), Vec::<String>::new());
+        assert!(receipts[0].is_ignored != receipts[1].is_ignored, "{receipts:?} of {ended:#}");
     }
 }
 
@@ -148,10 +172,12 @@ async fn a_run_that_waits_for_a_worker_ends_when_another_node_has_adopted_its_ca
     let id = eventually("the call", async || other.all_calls().await.first().map(id_of)).await;
     let adopter = other.get("/system").await.ok()["node"].as_str().unwrap().to_owned();
     let mut database = PgConnection::connect(one.database_url()).await.unwrap();
-    // Both nodes find that they were declared lost, and the call belongs to the other one.
+    // Both nodes find that they were declared lost, and the call belongs to the other one. The row of the other one stays, or
+    // the first one could adopt the call again.
     let mut adoption = database.begin().await.unwrap();
     sqlx::query("UPDATE tool_calls SET node = $1").bind(&adopter).execute(&mut *adoption).await.unwrap();
-    sqlx::query("DELETE FROM nodes").execute(&mut *adoption).await.unwrap();
+    sqlx::query("DELETE FROM nodes WHERE node <> $1").bind(&adopter).execute(&mut *adoption).await.unwrap();
+    sqlx::query("UPDATE nodes SET beat = 0").execute(&mut *adoption).await.unwrap();
     adoption.commit().await.unwrap();
     let response = posting.await.unwrap();
     assert_eq!(response.status, 503, "the caller does not wait for a run of another node: {}", response.text());
