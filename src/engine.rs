@@ -8,6 +8,7 @@
 //! of a session.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
@@ -29,6 +30,7 @@ mod approval_notices;
 mod approvals;
 mod argument_chunks;
 pub mod argument_stream;
+mod at_work;
 mod backtest;
 mod bulk_cancel;
 mod call;
@@ -45,10 +47,12 @@ mod in_flight;
 mod inbox;
 pub mod live;
 mod memory_budget;
+mod memory_permit;
 mod notices;
 mod offer_writer;
 mod offers;
 pub mod pauses;
+mod posted_results;
 mod rates;
 mod recovery;
 mod schedule;
@@ -58,6 +62,7 @@ mod submission;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod tool_lookups;
 mod worker_reports;
 mod workers;
 
@@ -75,6 +80,7 @@ pub use claims::{ClaimError, ClaimRequest, ClaimedCall};
 pub use control::{ControlOutcome, ControlPlane};
 pub use in_flight::{InFlightCalls, WaitOutcome};
 pub use memory_budget::{Footprint, MemoryBudget, NoRoom, Unread};
+pub use memory_permit::large_releases;
 pub use notices::{Notice, NoticeBoard};
 pub use rates::Rates;
 pub use recovery::Lease;
@@ -95,14 +101,15 @@ use live::LiveCalls;
 use offer_writer::OfferWriter;
 use offers::Offers;
 use pauses::{Pauses, SharedPauses};
-use recovery::Recovery;
 use sessions::SessionCalls;
+use tool_lookups::ToolLookups;
 use workers::Presence;
 
 /// The engine of one node, which runs its calls.
 #[derive(Debug)]
 pub struct Engine {
     registry: Arc<Registry>,
+    tool_lookups: ToolLookups,
     journal: Journal,
     clock: Clock,
     ids: IdGenerator,
@@ -121,6 +128,7 @@ pub struct Engine {
     sessions: SessionCalls,
     offers: Offers,
     offer_writer: OfferWriter,
+    at_work: at_work::AtWork,
     claims: Arc<Claims>,
     presence: Presence,
     notices: NoticeBoard,
@@ -128,6 +136,8 @@ pub struct Engine {
     tool_changes: watch::Receiver<u64>,
     tasks: TaskTracker,
     shutdown: Shutdown,
+    /// Whether the database knows this node.
+    signed_on: AtomicBool,
 }
 
 impl Engine {
@@ -147,6 +157,7 @@ impl Engine {
         let handover =
             Handover { stores: stores.clone(), live: live.clone(), offers: offers.clone(), claims: claims.clone() };
         let offer_writer = OfferWriter::new(handover, settings.node.clone(), tasks.clone());
+        let at_work = at_work::AtWork::new(stores.clone(), settings.node.clone(), tasks.clone());
         Self {
             registry,
             journal,
@@ -155,6 +166,7 @@ impl Engine {
             queue: Arc::new(Semaphore::new(settings.max_queued)),
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
+            tool_lookups: ToolLookups::default(),
             inbox: Inbox::new(stores.clone(), settings.node.clone(), live.clone()),
             chunks: ChunkReceiver::new(stores.clone(), settings.node.clone(), live.clone(), settings.store_patience),
             live,
@@ -163,12 +175,14 @@ impl Engine {
             sessions: SessionCalls::default(),
             offers,
             offer_writer,
+            at_work,
             claims,
             presence: Presence::default(),
             notices,
             tool_changes,
             tasks,
             shutdown: Shutdown::default(),
+            signed_on: AtomicBool::new(false),
             clock,
             ids,
             settings,
@@ -178,6 +192,11 @@ impl Engine {
     /// Returns the name of this node.
     pub fn node(&self) -> &Arc<str> {
         &self.settings.node
+    }
+
+    /// Returns `true` if the database knows this node, which accepts no calls before.
+    pub fn is_signed_on(&self) -> bool {
+        self.signed_on.load(Ordering::Relaxed)
     }
 
     /// Returns the hooks around calls.
@@ -258,7 +277,7 @@ impl Engine {
         request: impl Into<Footprint>,
     ) -> Result<InFlightCalls, SubmitError> {
         let (submission, request): (Box<Submission>, Footprint) = (submission.into(), request.into());
-        if submit::is_immediate(&submission, &request) {
+        if submit::is_immediate(access, &submission, &request) {
             return submit::plan(self, access, submission, &ids, request);
         }
         // Boxed because few requests need it, and a future is as large as its largest branch.
@@ -343,15 +362,6 @@ impl Engine {
         self.sessions().run_cleanup(idle, stop).await;
     }
 
-    /// Records the first heartbeat of this node and reads the paused tools, before it accepts any call.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn sign_on(self: &Arc<Self>, lease: Lease) -> Result<(), StoreError> {
-        Recovery { engine: self, lease }.register().await?;
-        self.shared_pauses().sync().await
-    }
-
     /// Returns a future that applies changes of other nodes when their signals arrive, until `stop` fires. It receives
     /// signals from now on. `poll` is the interval at which it reads pauses without a signal.
     pub fn follow_others(
@@ -360,15 +370,6 @@ impl Engine {
         stop: CancellationToken,
     ) -> impl Future<Output = ()> + use<> {
         Followed::new(self).run(self.clone(), poll, stop)
-    }
-
-    /// Records heartbeats of this node and adopts the calls of lost nodes, until `stop` fires.
-    pub async fn live_on(self: Arc<Self>, lease: Lease, stop: CancellationToken) {
-        let recovery = Recovery { engine: &self, lease };
-        if lease.is_alone {
-            return recovery.run_heartbeat(stop).await;
-        }
-        tokio::join!(recovery.run_heartbeat(stop.clone()), self.chunks.run(stop));
     }
 
     /// Returns `true` if the engine no longer accepts calls.

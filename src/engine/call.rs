@@ -92,6 +92,7 @@ impl<'a> Steps<'a> {
             inbox,
             offers,
             offer_writer,
+            at_work,
             ..
         } = engine;
         let Settings { node, limits, store_patience, rates, silence, callbacks_kick, .. } = settings;
@@ -104,8 +105,10 @@ impl<'a> Steps<'a> {
         let collector = ArgumentCollector { room, limits, silence: *silence, shutdown, clock };
         let hand_out = HandOut { stores, node, waiter, inbox, offers, writer: offer_writer, hooks: hooks.hooks };
         let last_result = LastResult { stores, ids, node, patience: *store_patience, shutdown };
+        let attempts = Attempts { waiter, tasks, metrics, tracer };
         Self {
             prepare: Preparer {
+                at_work,
                 collector,
                 hooks,
                 policies,
@@ -115,7 +118,7 @@ impl<'a> Steps<'a> {
             },
             lookup: Lookup { results, waiter },
             admit: Admitter { rates, slots, pauses, metrics, waiter },
-            execute: Execution { attempts: Attempts { waiter, tasks, metrics, tracer }, waiter, hand_out, pauses, ids },
+            execute: Execution { at_work, attempts, waiter, hand_out, pauses, ids },
             settle: Settler {
                 last_result,
                 stores,

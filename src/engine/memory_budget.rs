@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
+pub use super::memory_permit::MemoryPermit;
 use crate::domain::json::{self, DeserializeWeighed, JsonError, WeighedError};
 
 /// Memory reserved for each call in addition to its request, in KiB.
@@ -30,9 +31,6 @@ pub struct MemoryBudget {
     free: Arc<Semaphore>,
     kib: usize,
 }
-
-/// A request's share of a memory budget, released when dropped.
-pub type MemoryPermit = OwnedSemaphorePermit;
 
 /// An error returned when a request does not fit into the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +79,7 @@ impl MemoryBudget {
     /// Extends a permit to at least `kib`. A request larger than the budget acquires all of it, and therefore runs
     /// alone.
     pub(super) fn cover(&self, held: &mut Option<MemoryPermit>, kib: usize) -> Result<(), NoRoom> {
-        let has = held.as_ref().map_or(0, MemoryPermit::num_permits);
+        let has = held.as_ref().map_or(0, MemoryPermit::kib);
         let more = kib.min(self.kib).saturating_sub(has);
         if more == 0 && held.is_some() {
             return Ok(());
@@ -89,8 +87,8 @@ impl MemoryBudget {
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         let more = self.free.clone().try_acquire_many_owned(more).map_err(|_| NoRoom { ever: false })?;
         match held {
-            Some(held) => held.merge(more),
-            None => *held = Some(more),
+            Some(held) => held.merge(more.into()),
+            None => *held = Some(more.into()),
         }
         Ok(())
     }
@@ -99,7 +97,7 @@ impl MemoryBudget {
 /// Reduces a permit to at most `kib`.
 pub(super) fn shrink(held: &mut Option<MemoryPermit>, kib: usize) {
     if let Some(held) = held {
-        drop(held.split(held.num_permits().saturating_sub(kib)));
+        held.shrink(kib);
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::domain::IdGenerator;
 use crate::store::{StoreError, Stores};
@@ -37,6 +38,13 @@ pub enum Notice {
         session: Arc<str>,
         /// The id of the request.
         request: Value,
+    },
+    /// The client of an MCP session disconnected from a call and did not come back.
+    McpCallAbandoned {
+        /// The id of the session.
+        session: Arc<str>,
+        /// The id of the call.
+        call: Uuid,
     },
     /// The client of an MCP session ended it.
     McpSessionEnded {
@@ -91,7 +99,7 @@ impl NoticeBoard {
     }
 
     /// Stores a notice. Returns its id, if there are other nodes.
-    async fn store(&self, notice: &Notice) -> Result<Option<uuid::Uuid>, StoreError> {
+    async fn store(&self, notice: &Notice) -> Result<Option<Uuid>, StoreError> {
         let body = serde_json::to_string(notice).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let id = self.ids.next();
         // A signal to the other nodes belongs here; without one, they read their notices soon.

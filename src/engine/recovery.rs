@@ -3,32 +3,36 @@
 //! Queued calls run. A running call is repeated if its tool allows this; otherwise its outcome is unknown. No call
 //! stays `DOING`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::at_work::MAX_LOSSES;
 use super::call::Steps;
 use super::call::recorder::Recorder;
 use super::call::state::{Planned, StartMode};
 use super::sessions::SessionKey;
 use super::submission::Mode;
+use super::tool_lookups::access_of;
 use super::{Engine, schedule};
 use crate::access::Access;
-use crate::domain::{Call, Caller, Failure, Phase, Scopes, Session, Status, Time};
+use crate::domain::{Call, Failure, Phase, Session, Status, Tenant};
 use crate::registry::Entry;
 use crate::store::StoreError;
 use crate::store::nodes::Beaten;
 
 mod grace;
+mod loops;
 
+#[cfg(test)]
 use grace::GracePeriod;
-
-/// Interval between two deletions of expired idempotency keys, tickets and pauses.
-const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
+use loops::Findings;
 
 /// Number of calls read at a time.
 const PAGE: usize = 256;
@@ -48,13 +52,9 @@ pub struct Lease {
     pub is_alone: bool,
 }
 
-/// Maximum wait after a failed heartbeat: other nodes depend on it.
-const RETRY_INTERVAL: Duration = Duration::from_millis(500);
-
-/// The facts that a heartbeat leaves for the next one.
+/// The facts that one round of the adoption leaves for the next.
 #[derive(Debug, Default)]
 struct Knowledge {
-    grace: GracePeriod,
     /// Whether this node may own calls that do not run here.
     has_unknown_calls: bool,
     /// Whether a lost node may have left offers of calls that have ended.
@@ -68,16 +68,17 @@ pub(super) struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    /// Records the first heartbeat of this node, before it accepts any call.
+    /// Records the first heartbeat of this node. Returns `true`, because the node is new.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn register(&self) -> Result<(), StoreError> {
+    async fn register(&self) -> Result<bool, StoreError> {
         self.beat().await?;
         if self.lease.is_alone && self.lease.adopts_calls {
             self.engine.stores.strike_off_servers(self.engine.node()).await?;
         }
-        Ok(())
+        self.engine.signed_on.store(true, Ordering::Relaxed);
+        Ok(true)
     }
 
     /// Records a heartbeat. Returns `true` if this node is new, or was declared lost.
@@ -88,43 +89,19 @@ impl Recovery<'_> {
         Ok(had_no_row)
     }
 
-    /// Records heartbeats and adopts the calls of lost nodes, until `stop` fires.
-    pub async fn run_heartbeat(&self, stop: CancellationToken) {
-        let mut known = Knowledge { may_have_ended_offers: true, ..Knowledge::default() };
-        let mut last_cleanup = Instant::now();
-        let mut beat = tokio::time::interval(self.lease.heartbeat);
-        let mut inbox = tokio::time::interval(self.lease.poll);
-        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        inbox.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            let done = tokio::select! {
-                () = stop.cancelled() => return,
-                _ = beat.tick() => self.beat_and_adopt(&mut known).await,
-                _ = inbox.tick() => self.process_messages().await,
-            };
-            if let Err(error) = done {
-                // Other nodes may have been cut off, too.
-                known.grace.restart(self.lease.lease);
-                beat.reset_after(self.lease.heartbeat.min(RETRY_INTERVAL));
-                // The failed step may have adopted calls that this node does not know of.
-                known.has_unknown_calls = true;
-                tracing::debug!(%error, "the heartbeat failed");
-            }
-            if last_cleanup.elapsed() > CLEANUP_INTERVAL {
-                last_cleanup = Instant::now();
-                // A failed deletion is repeated after the next interval.
-                let now = self.engine.clock.now();
-                let _ = self.engine.stores.forget_keys(now).await;
-                let _ = self.engine.stores.delete_ended_tickets(now).await;
-                let _ = self.engine.stores.delete_ended_pauses(now).await;
-                let old = Time(now.0.saturating_sub(i64::try_from(CLEANUP_INTERVAL.as_micros()).unwrap_or(i64::MAX)));
-                let _ = self.engine.stores.forget_old_chunks(old).await;
-                let _ = self.engine.stores.forget_notices_of_lost_nodes().await;
-                let _ = self.engine.stores.delete_idle_mcp_sessions(now).await;
-                let _ = self.engine.budgets().clean_up().await;
-                let _ = self.engine.stores.delete_ended_offers().await;
-            }
-        }
+    /// Records heartbeats, adopts the calls of lost nodes, processes messages and cleans up, until `stop` fires. None of these
+    /// waits for another: a long adoption must not cost this node its lease.
+    pub async fn run_heartbeat(&self, is_registered: bool, stop: CancellationToken) {
+        let findings = watch::Sender::new(Findings::default());
+        let all = async {
+            tokio::join!(
+                self.beat_on(&findings, is_registered),
+                self.adopt_on(&findings),
+                self.read_messages_on(),
+                self.clean_up_on()
+            )
+        };
+        let _ = stop.run_until_cancelled(all).await;
     }
 
     /// Processes what other nodes have stored for this one.
@@ -133,19 +110,13 @@ impl Recovery<'_> {
         self.engine.notices.process(|notice| self.engine.sessions.apply(notice)).await
     }
 
-    async fn beat_and_adopt(&self, known: &mut Knowledge) -> Result<(), StoreError> {
-        let (stores, own) = (&self.engine.stores, self.engine.node());
-        // Read before the own heartbeat, because this node's row shows whether its lease has lasted.
-        let nodes = stores.nodes(self.lease.lease).await;
-        // Without its row, this node was declared lost, and other nodes may have adopted its calls. Only the heartbeat itself
-        // can tell: the row may be deleted at any time before it.
-        known.has_unknown_calls |= self.beat().await?;
-        let nodes = nodes?;
-        self.engine.chunks.note_peers(nodes.iter().any(|node| *node.node != **own));
-        if !self.lease.adopts_calls || self.engine.is_draining() {
+    async fn adopt_lost(&self, lost: Vec<Beaten>, known: &mut Knowledge) -> Result<(), StoreError> {
+        let stores = &self.engine.stores;
+        // Without its own row, this node would adopt its own calls.
+        if !self.lease.adopts_calls || self.engine.is_draining() || !self.engine.is_signed_on() {
             return Ok(());
         }
-        for Beaten { node, beat, .. } in known.grace.lost(nodes, own, self.lease.lease) {
+        for Beaten { node, beat, .. } in lost {
             tracing::warn!(node, "node lost; adopting its calls");
             known.may_have_ended_offers = true;
             stores.expire_node(&node, beat).await?;
@@ -159,38 +130,41 @@ impl Recovery<'_> {
             }
             self.resume(self.orphaned().await?).await?;
         }
-        let mut left = Vec::new();
-        let done = loop {
-            // Calls beyond the free permits stay orphaned until a later heartbeat.
-            let places = self.engine.queue.available_permits().saturating_sub(left.len());
-            if places == 0 {
-                break Ok(());
-            }
-            let (calls, adopted) = stores.adopt(own, places).await;
-            let is_last = calls.is_empty() || adopted.is_err();
-            left.extend(calls);
-            if is_last {
-                break adopted;
-            }
-            // A long recovery must not cost this node its lease.
-            match self.beat().await {
-                Ok(was_lost) => known.has_unknown_calls |= was_lost,
-                Err(error) => {
-                    known.has_unknown_calls = true;
-                    tracing::debug!(%error, "no heartbeat");
-                }
-            }
-        };
-        if !left.is_empty() {
-            tracing::info!(calls = left.len(), "adopting orphaned calls");
-        }
-        // Calls adopted before a failure are resumed anyway.
-        let resumed = self.resume(left).await;
+        let done = self.adopt_orphaned().await;
         if known.may_have_ended_offers {
             stores.delete_ended_offers().await?;
             known.may_have_ended_offers = false;
         }
-        done.and(resumed)
+        done
+    }
+
+    /// Adopts orphaned calls and resumes them, page by page: calls begin to run while others are still to be adopted.
+    async fn adopt_orphaned(&self) -> Result<(), StoreError> {
+        // The calls of a batch run in their order, so all of them must be known first.
+        let (mut in_batches, mut number) = (Vec::new(), 0);
+        let mut resumed = Ok(());
+        let adopted = loop {
+            // Calls beyond the free permits stay orphaned until a later heartbeat.
+            let places = self.engine.queue.available_permits().saturating_sub(in_batches.len());
+            if places == 0 {
+                break Ok(());
+            }
+            let (calls, adopted) = self.engine.stores.adopt(self.engine.node(), places).await;
+            let is_last = calls.is_empty() || adopted.is_err();
+            number += calls.len();
+            let (of_batch, single): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.batch_id.is_some());
+            in_batches.extend(of_batch);
+            // Calls adopted before a failure are resumed anyway.
+            resumed = resumed.and(self.resume(single).await);
+            if is_last {
+                break adopted;
+            }
+        };
+        if number > 0 {
+            tracing::info!(calls = number, "adopting orphaned calls");
+        }
+        let in_order = self.resume(in_batches).await;
+        adopted.and(resumed).and(in_order)
     }
 
     /// Ends the runs of calls that other nodes have adopted. Returns `true` if there are any.
@@ -227,11 +201,15 @@ impl Recovery<'_> {
         if calls.is_empty() {
             return Ok(());
         }
-        let sessions = self.sessions_of(&calls).await;
+        let sessions = self.sessions_of(&calls).await?;
+        let losses = self.losses_of(&calls).await?;
         let (mut jobs, mut done) = (Vec::with_capacity(calls.len()), Ok(()));
         for call in calls {
             match access_of(self.engine, &call).await {
-                Ok(access) => jobs.push(self.resumed(access, call, &sessions)),
+                Ok(access) => {
+                    let losses = losses.get(&call.id).copied().unwrap_or(0);
+                    jobs.push(self.resumed(access, call, &sessions, losses));
+                }
                 Err(error) => done = Err(error),
             }
         }
@@ -276,20 +254,44 @@ impl Recovery<'_> {
         }
     }
 
-    /// Reads the sessions of calls. A session that cannot be read is treated like a deleted one.
-    async fn sessions_of(&self, calls: &[Call]) -> HashMap<SessionKey, Arc<Session>> {
-        let mut sessions = HashMap::new();
-        for place in calls.iter().filter_map(session_key) {
-            if !sessions.contains_key(&place)
-                && let Ok(Some(session)) = self.engine.stores.of(&place.0).session(&place.1).await
-            {
-                sessions.insert(place, Arc::new(session));
+    /// Reads the sessions of calls, in pages. A deleted session is missing in the result.
+    async fn sessions_of(&self, calls: &[Call]) -> Result<HashMap<SessionKey, Arc<Session>>, StoreError> {
+        let mut of_tenants: BTreeMap<&Tenant, BTreeSet<&str>> = BTreeMap::new();
+        for call in calls {
+            if let Some(session) = &call.session {
+                of_tenants.entry(&call.tenant).or_default().insert(session);
             }
         }
-        sessions
+        let mut sessions = HashMap::new();
+        for (tenant, ids) in of_tenants {
+            let ids: Vec<&str> = ids.into_iter().collect();
+            let store = self.engine.stores.of(tenant);
+            for page in ids.chunks(PAGE) {
+                for session in store.sessions_named(page).await? {
+                    sessions.insert((tenant.clone(), session.id.clone()), Arc::new(session));
+                }
+            }
+        }
+        Ok(sessions)
     }
 
-    fn resumed(&self, access: Access, mut call: Call, sessions: &HashMap<SessionKey, Arc<Session>>) -> Planned {
+    /// Reads how many nodes were lost while they worked on these calls.
+    async fn losses_of(&self, calls: &[Call]) -> Result<HashMap<Uuid, i16>, StoreError> {
+        let ids: Vec<Uuid> = calls.iter().map(|call| call.id).collect();
+        let mut losses = HashMap::new();
+        for page in ids.chunks(PAGE) {
+            losses.extend(self.engine.stores.notes_of_work(page).await?);
+        }
+        Ok(losses)
+    }
+
+    fn resumed(
+        &self,
+        access: Access,
+        mut call: Call,
+        sessions: &HashMap<SessionKey, Arc<Session>>,
+        losses: i16,
+    ) -> Planned {
         call.resume(self.engine.clock.moment());
         let snapshot = access.snapshot();
         let tool = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
@@ -319,6 +321,9 @@ impl Recovery<'_> {
             _ => Err(Failure::outcome_unknown(&call.name)),
         };
         let (next, begin) = match start {
+            Ok((_, StartMode::Start | StartMode::Rerun)) if losses >= MAX_LOSSES => {
+                (Err(poison(&call).into()), StartMode::Start)
+            }
             Ok((entry, begin)) => (Ok(entry), begin),
             Err(failure) => (Err(failure.into()), StartMode::Start),
         };
@@ -328,7 +333,7 @@ impl Recovery<'_> {
         job.ongoing.conversation = session_key(&job.ongoing.call).and_then(|place| sessions.get(&place)).cloned();
         job.enter_session(&self.engine.sessions);
         (job.ongoing.begin, job.ongoing.is_queued, job.ongoing.is_accepted_first) = (begin, true, true);
-        job.ongoing.is_resumed = true;
+        (job.ongoing.is_resumed, job.ongoing.losses) = (true, Some(losses));
         if begin != StartMode::Start && job.ongoing.handle.may_be_outside {
             // The call was handed out before the restart, so its result may arrive before its turn.
             job.ongoing.handle.outside.open();
@@ -337,24 +342,12 @@ impl Recovery<'_> {
     }
 }
 
-/// Opens the tenant of a call for its original caller. If this node does not know the tool of the call, another one may have
-/// registered it a moment ago, and the tools are read again.
-pub(super) async fn access_of(engine: &Engine, call: &Call) -> Result<Access, StoreError> {
-    let identity = call.caller.clone();
-    let caller = Caller {
-        tenant: call.tenant.clone(),
-        scopes: identity.as_ref().map_or(Scopes::default(), |identity| identity.scopes),
-        tools: call.allowed.clone(),
-        queues: None,
-        key: identity.as_ref().and_then(|identity| identity.key),
-        identity,
-    };
-    let access = Access::open(caller, &engine.stores, &engine.registry).await?;
-    let is_known = access.snapshot().get(&call.name).is_some() || access.snapshot().system(&call.name).is_some();
-    if !is_known && engine.registry.version_of(access.tenant()) != Some(access.store().tools_version().await?) {
-        engine.registry.reload(access.store()).await?;
-    }
-    Ok(access)
+/// Returns the failure of a call that has cost its nodes the lease, and that no further node runs.
+fn poison(call: &Call) -> Failure {
+    tracing::warn!(id = %call.id, tool = &*call.name, "call given up; its nodes were lost while they worked on it");
+    let message = "the call was given up, because the service was lost twice while it worked on the call. Check what the tool \
+        has done, and send the call again with smaller or other arguments";
+    Failure::execution(&call.name, message).with_details(serde_json::json!({ "poison": true }))
 }
 
 /// Returns the session of a call, if it has one.

@@ -93,8 +93,8 @@ async fn run_in_turn(engine: Arc<Engine>, mut job: Planned, opened: oneshot::Rec
             job.ongoing.recorder.leave();
             return Recorded::InTime;
         }
-        Err(Interrupt::Stopping) => job.next = Err(Failure::shutting_down().into()),
-        Err(Interrupt::Cancelled | Interrupt::TimedOut(..)) => job.next = Err(Failure::cancelled().into()),
+        Err(Interrupt::Stopping) => job.interrupt(Failure::shutting_down()),
+        Err(Interrupt::Cancelled | Interrupt::TimedOut(..)) => job.interrupt(Failure::cancelled()),
     }
     if job.is_asynchronous() {
         // Other calls of the batch do not wait for an asynchronous call.

@@ -162,7 +162,8 @@ impl Sessions<'_> {
         };
         let ended = store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
         let has_ended = ended.await?;
-        Ok(delivered.map_or(has_ended, |delivered| delivered == ControlOutcome::Delivered))
+        let is_of_parent = |delivered| matches!(delivered, ControlOutcome::Delivered | ControlOutcome::Ended(_));
+        Ok(has_ended && delivered.is_none_or(is_of_parent))
     }
 
     /// Deletes sessions that have been idle for `idle`, until `stop` fires. Every node does so, in small steps.

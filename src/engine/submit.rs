@@ -4,6 +4,7 @@
 //! [`plan`] checks whether the engine accepts calls, plans them and starts the rest of their path, with or without
 //! acceptance.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -18,7 +19,7 @@ use super::detach::DetachOnDrop;
 use super::in_flight::InFlightCalls;
 use super::memory_budget::{self, Footprint, MemoryPermit};
 use super::submission::{KeyedError, Submission, SubmitError, Wait};
-use super::{Engine, Settings, schedule};
+use super::{Engine, Settings, schedule, tool_lookups};
 use crate::access::Access;
 use crate::domain::call::Counted;
 use crate::domain::{Session, SessionState};
@@ -51,8 +52,10 @@ pub enum Keyed {
 }
 
 /// Returns `true` if a submission can be planned without I/O and without a separate thread.
-pub(super) fn is_immediate(submission: &Submission, request: &Footprint) -> bool {
-    submission.session.is_none() && request.bytes <= MAX_INLINE_CHECK
+pub(super) fn is_immediate(access: &Access, submission: &Submission, request: &Footprint) -> bool {
+    submission.session.is_none()
+        && request.bytes <= MAX_INLINE_CHECK
+        && !tool_lookups::has_unknown_tool(access, submission)
 }
 
 /// Joins the session of a submission and plans its calls. Large arguments are checked on a separate thread, because the
@@ -66,6 +69,9 @@ pub(super) async fn submit(
 ) -> Result<InFlightCalls, SubmitError> {
     if submission.conversation.is_none() {
         join_session(engine, access, &mut submission).await?;
+    }
+    if tool_lookups::has_unknown_tool(access, &submission) {
+        tool_lookups::look_up(engine, access).await;
     }
     if request.bytes <= MAX_INLINE_CHECK && !must_compile(access, &submission) {
         return plan(engine, access, submission, &ids, request);
@@ -149,7 +155,7 @@ pub(super) fn plan(
         };
         return Ok(InFlightCalls::new(batch_id, calls, DetachOnDrop::new(work, &tasks)));
     }
-    let room = room.map(Arc::new);
+    let room: Option<Arc<dyn Any + Send + Sync>> = room.map(|room| Arc::new(room) as _);
     let mut guards = Vec::new();
     if is_cancelled_with_caller {
         guards.extend(jobs.iter().map(|job| job.ongoing.handle.cancel.clone().drop_guard()));

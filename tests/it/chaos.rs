@@ -18,11 +18,14 @@ use crate::support::{Backend, Client, Database};
 #[cfg(feature = "fault-points")]
 mod approvals;
 mod approvers;
+mod backlog;
 mod client;
 mod cuts;
+mod decisions;
 #[cfg(feature = "fault-points")]
 mod fault_points;
 mod figures;
+mod judged;
 mod kills;
 mod listener;
 mod load;
@@ -49,12 +52,14 @@ const SEED: u64 = 20_260_101;
 /// Maximum number of violations that a failed test shows.
 const SHOWN: usize = 20;
 
-/// Settings of the service: a lost node is noticed soon, and callers do not wait long for an unavailable database.
-const SETTINGS: [(&str, &str); 4] = [
+/// Settings of the service: a lost node is noticed soon, and callers do not wait long for an unavailable database, and a
+/// policy soon exceeds its bounds.
+const SETTINGS: [(&str, &str); 5] = [
     ("TOOLPOST__NODE__HEARTBEAT_MS", "300"),
     ("TOOLPOST__NODE__LEASE_MS", "1500"),
     ("TOOLPOST__STORE__PATIENCE_MS", "1000"),
     ("TOOLPOST__LOG__FILTER", "warn,toolpost=info"),
+    ("TOOLPOST__EXPRESSIONS__MAX_STEPS", "20000"),
 ];
 
 /// Returns `true` in the long form.
@@ -208,7 +213,7 @@ async fn judge(
     figures.world(&world);
     let load::Observations { asked, odd, decided, .. } = asked;
     let Noted { runs, posted } = noted;
-    let evidence = oracle::Evidence { asked, heard, watched, decided, runs, posted, world };
+    let evidence = oracle::Evidence { asked, heard, watched, decided, runs, posted, receipts: Vec::new(), world };
     let mut violations = odd;
     violations.extend(evidence.violations());
     let count = violations.len();

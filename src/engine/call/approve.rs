@@ -293,7 +293,7 @@ impl Approver<'_> {
             let checked = arguments::checked(&entry, &given, None).map_err(|failure| RunExit::from(*failure))?;
             prepared.job.call.add_checked(checked.arguments, checked.coerced);
             // A policy may forbid what the new definition makes of the arguments.
-            let decided = self.policies.check(&mut prepared.job, &entry);
+            let decided = self.policies.check(&mut prepared.job, &entry).await;
             decided.map_err(|failure| RunExit::from(*failure))?;
             let approval = self.request(&prepared.job, &entry, required);
             if approval.digest == row.approval.digest {

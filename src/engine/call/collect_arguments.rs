@@ -97,7 +97,7 @@ impl ArgumentCollector<'_> {
             }
             parsed => parsed.unwrap_or_else(|_| arguments.clone()),
         };
-        job.ongoing.permits.extend(held.map(Arc::new));
+        job.ongoing.permits.extend(held.map(|held| Arc::new(held) as _));
         drop(arguments);
         let mut arguments = Arc::unwrap_or_clone(parsed);
         let asked = job.deferred.take().unwrap_or_default();

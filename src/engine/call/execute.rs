@@ -11,8 +11,10 @@ use super::recorder::Recorded;
 use super::retry;
 use super::state::{Executed, Ongoing, RunExit, StartMode};
 use super::wait::Waiter;
+use crate::domain::call::OUTPUT_VIOLATIONS;
 use crate::domain::tool::{OutputCheck, WorkerSpec};
 use crate::domain::{Code, Failure, IdGenerator, Outcome};
+use crate::engine::at_work::AtWork;
 use crate::engine::pauses::Pauses;
 use crate::executor::images;
 use crate::fault::{self, Point};
@@ -21,6 +23,7 @@ use crate::store::journal::{Change, JournalError};
 
 /// The fifth step of a call.
 pub(super) struct Execution<'a> {
+    pub at_work: &'a AtWork,
     pub attempts: Attempts<'a>,
     pub waiter: Waiter<'a>,
     pub hand_out: HandOut<'a>,
@@ -33,6 +36,9 @@ impl Execution<'_> {
     pub async fn execute(&self, admitted: Admitted) -> Executed {
         let Admitted { mut job, entry, slot } = admitted;
         let end = self.end_of(&mut job, &entry).await.map_or_else(|end| end, RunExit::Done);
+        if let (RunExit::LeaveQueued, Some(losses)) = (&end, job.losses) {
+            self.at_work.end(job.call.id, losses).await;
+        }
         drop(slot);
         Executed { job, entry: Some(entry), end }
     }
@@ -57,6 +63,11 @@ impl Execution<'_> {
                 Box::pin(self.start_again(job, entry, None)).await?;
             }
             StartMode::AwaitResult | StartMode::Lost => {}
+        }
+        if let Some(losses) = job.losses.filter(|_| !entry.works_outside() && job.begin != StartMode::AwaitResult) {
+            // After the start is recorded: a call that must not run twice ends as `OUTCOME_UNKNOWN` instead.
+            self.at_work.begin(job.call.id, losses).await;
+            fault::pass(Point::AfterWorkNote);
         }
         loop {
             fault::pass(Point::BeforeRun);
@@ -197,7 +208,7 @@ pub(super) fn check_output(entry: &Entry, mut outcome: Box<Outcome>) -> Box<Outc
     let violations = serde_json::json!(violations);
     match entry.definition.output_check {
         OutputCheck::Warn => {
-            outcome.metadata.insert("output_violations".into(), violations);
+            outcome.metadata.insert(OUTPUT_VIOLATIONS.into(), violations);
             outcome
         }
         OutputCheck::Strict => {

@@ -7,11 +7,15 @@ use super::collect_arguments::ArgumentCollector;
 use super::hooks::CallHooks;
 use super::inject::InputInjector;
 use super::policies::PolicyCheck;
-use super::state::{Executed, Ongoing, Planned, Prepared, RunExit, StartMode};
+use super::state::{Executed, Ongoing, Planned, Prepared, Requirement, RunExit, StartMode};
 use crate::domain::{Failure, HookEvent};
+use crate::engine::at_work::AtWork;
+use crate::fault::{self, Point};
+use crate::registry::Entry;
 
 /// The third step of a call.
 pub(super) struct Preparer<'a> {
+    pub at_work: &'a AtWork,
     pub collector: ArgumentCollector<'a>,
     pub hooks: CallHooks<'a>,
     pub policies: PolicyCheck<'a>,
@@ -33,10 +37,10 @@ impl Preparer<'_> {
                 Err(end) => return Err(planned.ended(end)),
             }
         }
-        let Planned { ongoing: job, next, place, .. } = planned;
+        let Planned { ongoing: job, next, interrupted, place, .. } = planned;
         let mut prepared = match next {
             Ok(entry) => Prepared { job, entry, place },
-            Err(failure) => return Err(Executed { job, entry: None, end: (*failure).into() }),
+            Err(failure) => return Err(Executed { job, entry: interrupted, end: (*failure).into() }),
         };
         match self.complete(&mut prepared).await {
             Ok(()) => Ok(prepared),
@@ -55,7 +59,8 @@ impl Preparer<'_> {
         }
         let is_asked = job.call.approval.is_some();
         let required = match is_first && !is_asked && self.policies.policies.has_any() {
-            true => self.policies.check(job, entry).map_err(|failure| RunExit::from(*failure))?,
+            // Boxed because few services have policies.
+            true => Box::pin(self.judge(job, entry)).await.map_err(|failure| RunExit::from(*failure))?,
             false => None,
         };
         if is_first && (is_asked || required.is_some() || entry.definition.requires_approval()) {
@@ -75,5 +80,16 @@ impl Preparer<'_> {
             Box::pin(self.budgets.reserve(job, entry)).await?;
         }
         Ok(())
+    }
+
+    /// Evaluates the policies. For an adopted call, this is noted, because it may be what has cost its node the lease.
+    async fn judge(&self, job: &mut Ongoing, entry: &Entry) -> Result<Option<Requirement>, Box<Failure>> {
+        let Some(losses) = job.losses else { return self.policies.check(job, entry).await };
+        let _turn = self.at_work.turn(losses).await;
+        self.at_work.begin(job.call.id, losses).await;
+        fault::pass(Point::AfterWorkNote);
+        let verdict = self.policies.check(job, entry).await;
+        self.at_work.end(job.call.id, losses).await;
+        verdict
     }
 }

@@ -14,6 +14,7 @@ use crate::domain::limits::Bounds;
 use crate::domain::{Clock, HookEvent, Outcome};
 use crate::engine::live::LiveCalls;
 use crate::engine::offer_writer::OfferWriter;
+use crate::executor::RecordedEnd;
 use crate::store::Stores;
 use crate::telemetry::trace::Span;
 
@@ -47,13 +48,13 @@ impl Settler<'_> {
         };
         let end = match (end, entry) {
             // Boxed because few calls can have a posted result.
-            (RunExit::Settle(outcome), Some(entry)) if had_worker || job.may_have_result() => {
-                Box::pin(self.last_result.find(&mut job, &entry, outcome)).await
+            (RunExit::Settle(outcome), Some(entry)) if had_worker || job.may_have_result(&entry, &outcome) => {
+                Box::pin(self.last_result.find(&mut job, &entry, outcome, self.clock.moment())).await
             }
             (end, _) => end,
         };
         if job.handle.outside.is_taken() {
-            job.call.set_posted_result();
+            job.call.set_posted_result(job.handle.outside.digest());
         }
         // A result that is posted from here on is rejected as late.
         drop(job.handle.outside.close());
@@ -128,8 +129,9 @@ impl Settler<'_> {
                 // Only now: the offer of a call that another node has adopted says which attempt a worker has.
                 self.offers.delete(settled.id);
             }
+            let end = RecordedEnd { status: settled.status, digest: settled.result_digest };
             // The poster may have left.
-            poster.map(|poster| poster.send_replace(Some(settled.status)));
+            poster.map(|poster| poster.send_replace(Some(end)));
             record_end(span, &settled);
             self.hooks.after(&job.access, &settled);
         }

@@ -3,10 +3,11 @@
 //! [`Ongoing`] is the part that every step uses. [`Planned`] and [`Executed`] wrap it before the third and the last
 //! step; [`RunExit`] is the way in which a call ends.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::inject::ExecutorInputs;
@@ -17,7 +18,8 @@ use crate::dispatch::QueuedSlot;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::limits::ServerLimits;
 use crate::domain::{
-    Call, Failure, KeyClaim, Limits, LimitsSpec, Naming, Outcome, Phase, RequiredBy, Session, Status, Time, Vendor,
+    Call, Code, Failure, KeyClaim, Limits, LimitsSpec, Naming, Outcome, Phase, RequiredBy, Session, Status, Time,
+    Vendor,
 };
 use crate::engine::call_order::OrderGuard;
 use crate::engine::context::ContextObjects;
@@ -67,6 +69,8 @@ pub(in crate::engine) struct Ongoing {
     pub instance_guard: Option<CallInstanceGuard>,
     /// `true` if the call was accepted by another run of the service, or by another node.
     pub is_resumed: bool,
+    /// Of an adopted call: how many nodes were lost while they worked on it.
+    pub losses: Option<i16>,
     /// Wakes the call when its offer to workers may have changed, from the first offer on.
     pub offer: Option<(Arc<OfferWatch>, CallEntry<Arc<OfferWatch>>)>,
     /// How long the current attempt has run before a restart, in milliseconds, if a worker has it.
@@ -74,7 +78,7 @@ pub(in crate::engine) struct Ongoing {
     /// Fires when a call of the same request waits for an approval.
     pub parked: Option<CancellationToken>,
     /// Permits held until the call is settled: memory, and the permit of a detached call.
-    pub permits: Vec<Arc<OwnedSemaphorePermit>>,
+    pub permits: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A planned call.
@@ -82,6 +86,8 @@ pub(in crate::engine) struct Planned {
     pub ongoing: Box<Ongoing>,
     /// The tool to run, or the failure to end with.
     pub next: Result<Arc<Entry>, Box<Failure>>,
+    /// The tool of a call that was interrupted, if it may have kept a posted result.
+    pub interrupted: Option<Arc<Entry>>,
     /// The idempotency keys, which are claimed in the accepting commit.
     pub claims: Vec<KeyClaim>,
     /// The parts of the request that are needed when its arguments are complete.
@@ -147,12 +153,13 @@ impl Planned {
             turn: None,
             instance_guard: None,
             is_resumed: false,
+            losses: None,
             offer: None,
             runs_since_ms: None,
             parked: None,
             permits: Vec::new(),
         });
-        Self { ongoing, next, claims: Vec::new(), deferred: None, place: None }
+        Self { ongoing, next, interrupted: None, claims: Vec::new(), deferred: None, place: None }
     }
 
     /// Returns `true` if the call may run concurrently with other calls of its batch.
@@ -200,6 +207,12 @@ impl Planned {
             );
             self.next = Err(failure.into());
         }
+    }
+
+    /// Ends a call that waits for its turn with this failure.
+    pub fn interrupt(&mut self, failure: Failure) {
+        let next = std::mem::replace(&mut self.next, Err(failure.into()));
+        self.interrupted = next.ok().filter(|entry| entry.works_outside() && entry.definition.worker().is_none());
     }
 
     /// Enters the call in its session, unless it is rejected.
@@ -299,16 +312,34 @@ impl Ongoing {
         self.conversation.as_ref().map(|session| session.created_at)
     }
 
-    /// Returns `true` if a result may have been posted that the call has not consumed.
-    pub fn may_have_result(&self) -> bool {
-        let is_reachable = self.handle.may_be_outside && self.recorder.has_announced();
-        is_reachable && self.call.status == Status::Doing && self.handle.outside.is_awaited()
+    /// Returns `true` if a result may have been posted that the call has not consumed. A call that ends with `outcome`
+    /// before it starts has no result if it was refused, or needs an approval that it does not have.
+    pub fn may_have_result(&self, entry: &Entry, outcome: &Outcome) -> bool {
+        if !self.handle.may_be_outside || !self.recorder.has_announced() {
+            return false;
+        }
+        match self.call.status {
+            Status::Doing => self.handle.outside.is_awaited() || self.handle.outside.is_shut(),
+            _ => {
+                let is_refused = outcome.error.as_ref().is_some_and(|failure| refuses(failure.code));
+                let lacks_approval = match &self.call.approval {
+                    Some(approval) => !approval.is_approved(),
+                    None => entry.definition.requires_approval(),
+                };
+                entry.works_outside() && entry.definition.worker().is_none() && !is_refused && !lacks_approval
+            }
+        }
     }
 
     /// Returns `true` if a shutdown leaves the call unchanged: it is detached, and is worked on outside this process.
     pub fn is_left_at_once(&self) -> bool {
         self.is_queued && self.call.phase == Phase::External
     }
+}
+
+/// Returns `true` if a call with this failure must not have run, so that a result that it kept does not count.
+fn refuses(code: Code) -> bool {
+    !matches!(code, Code::Cancelled | Code::ToolTimeout | Code::Overloaded | Code::ShuttingDown | Code::OutcomeUnknown)
 }
 
 /// Returns the limits of a call. The request takes precedence, followed by the tool, the session and the server.

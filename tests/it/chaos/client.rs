@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::oracle::{AGAIN, GATED, KeyHistory, ONCE, READ, Reply, SentDecision, Sight};
+use crate::oracle::{AGAIN, BEYOND_BOUNDS, GATED, KeyHistory, ONCE, READ, Reply, SentDecision, Sight};
 use crate::support::Client;
 use crate::support::seeded::Seeded;
 
@@ -74,6 +74,23 @@ impl Ask {
             body["wait"] = json!("accepted");
         }
         Self { key, body, responds_async: false, parts, is_impatient: false, cancels: chance.one_in(6) }
+    }
+
+    /// Chooses a request for a key, with a call for which a policy exceeds its bounds or does not.
+    pub fn choose_judged(key: String, chance: &mut Seeded) -> Self {
+        let load = vec![1; chance.pick(&[BEYOND_BOUNDS, BEYOND_BOUNDS / 20])];
+        let mut call = call(&key, 0, chance);
+        call["arguments"]["load"] = json!(load);
+        if chance.one_in(2) {
+            call["wait"] = json!("accepted");
+        }
+        Self { key, body: call, responds_async: false, parts: 1, is_impatient: chance.one_in(10), cancels: false }
+    }
+
+    /// Moves the request to a session.
+    pub fn in_session(mut self, session: String) -> Self {
+        self.body["session"] = json!(session);
+        self
     }
 
     /// Creates a request for a single detached call.

@@ -79,6 +79,15 @@ impl Load {
         }
     }
 
+    /// Adds clients whose calls have arguments that a policy looks at.
+    pub fn also_judged(&mut self, callers: usize, chance: &mut Seeded) {
+        let first = self.tasks.len();
+        for caller in first..first + callers {
+            let work = work(self.shared.clone(), caller, chance.fork(), Ask::choose_judged);
+            self.tasks.push(AbortOnDropHandle::new(tokio::spawn(work)));
+        }
+    }
+
     /// Adds a request to those of the clients. Its first attempt goes to the node that `turn` selects.
     pub fn also(&mut self, ask: Ask, turn: usize) {
         let shared = self.shared.clone();

@@ -23,7 +23,9 @@ async fn commit_wakes_the_watchers_of_other_nodes() {
     let database = Database::fresh(Backend::Postgres).await;
     let (one, other) = (node(&database, "one").await, node(&database, "other").await);
     let mut watch = other.signals().commits();
-    // Wakes that the start of the listener and of the watch cause.
+    // Wakes that the start of the listener and of the watch cause. If the listener had started before the watch, only a
+    // commit causes one.
+    one.signals().notify_commits();
     bounded("the first wake", watch.committed()).await;
     for _ in 0..3 {
         let before = count(other.signals().counts().received());

@@ -11,7 +11,8 @@ use crate::support::{Answer, App, Backend, Options};
 on_both_databases!(
     async fn a_call_that_ran_once_does_not_end_as_one_that_was_not_run(backend: Backend) {
         let server = answers(vec![Answer::AfterGate(Box::new(unavailable())), Answer::text("done")]).await;
-        let options = Options { patience_ms: Some(300), egress_allow: vec!["127.0.0.1".into()], ..Options::default() };
+        let options =
+            Options { patience_ms: Some(2_000), egress_allow: vec!["127.0.0.1".into()], ..Options::default() };
         let app = App::start_with(backend, options).await;
         let retry = json!({"max_attempts": 3, "initial_backoff_ms": 1, "jitter": 0});
         app.tool("t", &server, json!({"annotations": idempotent(), "retry": retry})).await;
@@ -38,7 +39,8 @@ on_both_databases!(
 on_both_databases!(
     async fn a_start_without_a_run_is_read_back_as_it_was_told(backend: Backend) {
         let server = answers(vec![Answer::text("done")]).await;
-        let options = Options { patience_ms: Some(300), egress_allow: vec!["127.0.0.1".into()], ..Options::default() };
+        let options =
+            Options { patience_ms: Some(2_000), egress_allow: vec!["127.0.0.1".into()], ..Options::default() };
         let app = App::start_with(backend, options).await;
         app.tool("act", &server, json!({})).await;
         let mut live = app.events("/events").await;

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, copy};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -10,6 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
 pub mod loss;
+mod slow;
 pub mod statements;
 
 use super::network::Network;
@@ -66,6 +68,15 @@ impl PgProxy {
         Self::between(url, move |client, server| {
             let (there, back) = network.pass(client.into_split(), server.into_split());
             Pipe { there: tokio::spawn(there), back: tokio::spawn(back) }
+        })
+    }
+
+    /// Creates a proxy over which everything takes this long, in each direction.
+    pub fn slow(url: &str, delay: Duration) -> Self {
+        Self::between(url, move |client, server| {
+            let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+            let there = tokio::spawn(slow::pass(from_client, to_server, delay));
+            Pipe { there, back: tokio::spawn(slow::pass(from_server, to_client, delay)) }
         })
     }
 

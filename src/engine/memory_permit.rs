@@ -1,0 +1,93 @@
+//! A request's share of the memory budget. Memory that a large request frees stays with the allocator for a moment, so its
+//! share is released a little later.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Minimum size of a share that is released later, in KiB.
+const LARGE_KIB: usize = 1024;
+/// Time for the threads of the runtime to return memory, after each has noticed the release.
+const DELAY: Duration = Duration::from_millis(50);
+
+/// The number of large shares that were dropped in this process.
+static LARGE_RELEASES: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of large shares that were dropped. A thread that sees a new number returns its free memory to the
+/// system.
+#[must_use]
+pub fn large_releases() -> u64 {
+    LARGE_RELEASES.load(Ordering::Relaxed)
+}
+
+/// A request's share of a memory budget, in KiB; released when dropped.
+#[derive(Debug)]
+pub struct MemoryPermit(Option<OwnedSemaphorePermit>);
+
+impl From<OwnedSemaphorePermit> for MemoryPermit {
+    fn from(permit: OwnedSemaphorePermit) -> Self {
+        Self(Some(permit))
+    }
+}
+
+impl MemoryPermit {
+    /// Returns the size of the share.
+    #[must_use]
+    pub fn kib(&self) -> usize {
+        self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+
+    /// Adds another share of the same budget.
+    pub fn merge(&mut self, mut other: Self) {
+        match (&mut self.0, other.0.take()) {
+            (Some(own), Some(other)) => own.merge(other),
+            (own, other) => *own = own.take().or(other),
+        }
+    }
+
+    /// Reduces the share to at most `kib`.
+    pub fn shrink(&mut self, kib: usize) {
+        let surplus = self.kib().saturating_sub(kib);
+        drop(Self(self.0.as_mut().and_then(|permit| permit.split(surplus))));
+    }
+}
+
+impl Drop for MemoryPermit {
+    fn drop(&mut self) {
+        let Some(permit) = self.0.take().filter(|permit| permit.num_permits() >= LARGE_KIB) else { return };
+        LARGE_RELEASES.fetch_add(1, Ordering::Relaxed);
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                tokio::time::sleep(DELAY).await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_share_is_released_after_the_threads_could_return_its_memory() {
+        let budget = Arc::new(Semaphore::new(4096));
+        let take = |kib| MemoryPermit::from(budget.clone().try_acquire_many_owned(kib).unwrap());
+        let before = large_releases();
+        drop(take(10));
+        assert_eq!((budget.available_permits(), large_releases()), (4096, before));
+        let mut large = take(2048);
+        large.merge(take(1));
+        drop(large);
+        assert_eq!(budget.available_permits(), 4096 - 2049);
+        assert!(large_releases() > before);
+        tokio::time::sleep(DELAY * 2).await;
+        assert_eq!(budget.available_permits(), 4096);
+    }
+}
