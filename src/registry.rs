@@ -23,6 +23,7 @@ pub mod imports;
 mod layer;
 mod layers;
 pub mod listed;
+mod mangled;
 mod name_map;
 mod names;
 mod preset_overlay;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
@@ -132,6 +132,7 @@ impl EntryBuilder {
                 role: executor.role(),
                 instances: executor.pool(),
                 lowered: LoweredSchemas::default(),
+                is_renamed: OnceLock::new(),
                 stack: policy::stack(&definition, executor, &self.layers),
                 validate,
                 validate_with_presets,

@@ -11,7 +11,7 @@ use super::listed::ListedTool;
 use super::rendered::{ListWriter, Rendered};
 use super::{Snapshot, ToolRecord};
 use crate::formats::definitions::{self, Format, PresentedTool, prompt};
-use crate::schema::lower::Loss;
+use crate::schema::lower::{Loss, Lowered, Unlowerable};
 
 /// The response of `GET /tools` in the service's own format.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -45,6 +45,11 @@ pub struct DefinitionList {
     pub total: usize,
     /// The tools that the format cannot express.
     pub left_out: Vec<LeftOut>,
+    /// With `openai-strict`, the tools of the list that are offered without `strict`, with the reasons; absent if there
+    /// are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub not_strict: Vec<LeftOut>,
     /// What was lost from each definition; only tools with losses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub losses: Option<Vec<ToolLosses>>,
@@ -91,12 +96,15 @@ pub struct ListOptions {
     pub losses: bool,
     /// Whether the list contains the scores of a search.
     pub scores: bool,
+    /// Whether tools that cannot be strict are left out of `openai-strict`.
+    pub strict_only: bool,
 }
 
 /// The begin of a list as JSON.
 const TOOLS: &str = r#"{"tools":["#;
 
-const WHOLE_WITH_LOSSES: ListOptions = ListOptions { limit: usize::MAX, losses: true, scores: false };
+const WHOLE_WITH_LOSSES: ListOptions =
+    ListOptions { limit: usize::MAX, losses: true, scores: false, strict_only: false };
 
 /// A tool of a list, with its score in a search.
 pub type ScoredTool = (Arc<ToolRecord>, Option<f64>);
@@ -157,14 +165,18 @@ impl Snapshot {
     fn render_for_vendor<'a>(&self, format: Format, known: impl Fn(&Arc<ToolRecord>) -> Option<&'a [u8]>) -> Rendered {
         let (wrapper, wrapper_end) = definitions::wrapper(format);
         let mut list = ListWriter::new([TOOLS, wrapper].concat(), ",");
-        let mut left_out = Vec::new();
+        let (mut left_out, mut not_strict) = (Vec::new(), Vec::new());
         for tool in self.list() {
-            if let Some(text) = known(tool) {
+            // The reason why a tool is not strict is not kept with its text.
+            if let Some(text) = known(tool).filter(|text| !definitions::is_declared_not_strict(format, text)) {
                 list.add(tool, text);
                 continue;
             }
-            match self.presented(format, tool, true) {
-                Ok(presented) => presented.iter().for_each(|(text, _)| list.add(tool, text.get().as_bytes())),
+            match self.presented(format, tool, false) {
+                Ok(presented) => {
+                    list.add(tool, presented.text.get().as_bytes());
+                    not_strict.extend(presented.not_strict);
+                }
                 Err(reason) => left_out.push(reason),
             }
         }
@@ -173,19 +185,24 @@ impl Snapshot {
             list = ListWriter::new(TOOLS, ",");
         }
         let wrapper_end = if total == 0 { "" } else { wrapper_end };
-        let empty = json(&DefinitionList { tools: Vec::new(), total, left_out, losses: None, scores: None });
+        let empty =
+            json(&DefinitionList { tools: Vec::new(), total, left_out, not_strict, losses: None, scores: None });
         list.end(&[wrapper_end.as_bytes(), &empty[TOOLS.len()..]].concat(), None)
     }
 
     /// Converts these tools to a vendor's format.
     #[must_use]
     pub fn definitions(&self, format: Format, listed: &[ScoredTool], options: ListOptions) -> DefinitionList {
-        let ListOptions { limit, losses, scores: has_scores } = options;
+        let ListOptions { limit, losses, scores: has_scores, strict_only } = options;
         let (mut tools, mut left_out, mut lost, mut scores) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut total = 0;
+        let (mut not_strict, mut total) = (Vec::new(), 0);
         for (record, score) in listed {
             // A tool with an error is not a part of the total.
-            let presented = match self.presented(format, record, total < limit) {
+            let presented = match total < limit {
+                true => self.presented(format, record, strict_only).map(Some),
+                false => self.can_present(format, record, strict_only).map(|()| None),
+            };
+            let presented = match presented {
                 Ok(presented) => presented,
                 Err(reason) => {
                     left_out.push(reason);
@@ -193,8 +210,9 @@ impl Snapshot {
                 }
             };
             total += 1;
-            let Some((definition, own_losses)) = presented else { continue };
-            tools.push(definition);
+            let Some(Presentation { text, losses: own_losses, not_strict: reason }) = presented else { continue };
+            tools.push(text);
+            not_strict.extend(reason);
             let name = self.name_for(record, format.naming()).unwrap_or_default();
             scores.extend(score.map(|score| Score { name: name.to_owned(), score }));
             if losses && !own_losses.is_empty() {
@@ -205,43 +223,72 @@ impl Snapshot {
             tools: definitions::tools(format, tools),
             total,
             left_out,
+            not_strict,
             losses: losses.then_some(lost),
             scores: has_scores.then_some(scores),
         }
     }
 
-    /// Converts a tool to a vendor's format, with all losses; `None` if only the success matters.
-    fn presented(
-        &self,
-        format: Format,
-        record: &Arc<ToolRecord>,
-        is_shown: bool,
-    ) -> Result<Option<Presentation>, LeftOut> {
-        let left_out = |pointer: String, reason: &str| LeftOut {
-            name: record.name.to_string(),
-            pointer,
-            reason: reason.to_owned(),
-        };
+    /// Returns the lowered schema of a tool for a format. A tool that cannot be strict is lowered without `strict`, with the
+    /// reason, unless `strict_only` is set.
+    fn lowered_for(&self, format: Format, record: &Arc<ToolRecord>, strict_only: bool) -> Result<LoweredFor, LeftOut> {
         let definition = record.definition();
-        let lowered = format.target().map(|target| record.lowered(target, &definition));
-        let lowered =
-            lowered.transpose().map_err(|error| left_out(format!("/input_schema{}", error.pointer), &error.message))?;
-        let name = self.name_for(record, format.naming());
-        let name = name.ok_or_else(|| left_out("/name".to_owned(), "all its aliases are names of other tools"))?;
-        if !is_shown {
-            return Ok(None);
+        let left_out = |error: Unlowerable| LeftOut {
+            name: record.name.to_string(),
+            pointer: format!("/input_schema{}", error.pointer),
+            reason: error.message,
+        };
+        let lowered = |format: Format| {
+            let lowered = format.target().map(|target| record.lowered(target, &definition)).transpose();
+            lowered.map_err(left_out)
+        };
+        match lowered(format) {
+            Err(reason) if format == Format::OpenAiStrict && !strict_only => {
+                Ok((lowered(Format::OpenAi)?, Some(reason)))
+            }
+            lowered => Ok((lowered?, None)),
         }
+    }
+
+    fn vendor_name<'s>(&'s self, format: Format, record: &'s ToolRecord) -> Result<&'s str, LeftOut> {
+        self.name_for(record, format.naming()).ok_or_else(|| LeftOut {
+            name: record.name.to_string(),
+            pointer: "/name".to_owned(),
+            reason: "all its aliases are names of other tools".to_owned(),
+        })
+    }
+
+    /// Checks whether a tool can be converted to a vendor's format.
+    fn can_present(&self, format: Format, record: &Arc<ToolRecord>, strict_only: bool) -> Result<(), LeftOut> {
+        self.lowered_for(format, record, strict_only)?;
+        self.vendor_name(format, record).map(drop)
+    }
+
+    /// Converts a tool to a vendor's format.
+    fn presented(&self, format: Format, record: &Arc<ToolRecord>, strict_only: bool) -> Result<Presentation, LeftOut> {
+        let definition = record.definition();
+        let (lowered, not_strict) = self.lowered_for(format, record, strict_only)?;
+        let name = self.vendor_name(format, record)?;
         let schema = lowered.as_ref().map_or(&definition.input_schema, |lowered| &lowered.schema);
-        let (shown, own) = definitions::definition(format, &PresentedTool { name, definition: &definition, schema });
+        let presented = PresentedTool { name, definition: &definition, schema, is_strict: not_strict.is_none() };
+        let (shown, own) = definitions::definition(format, &presented);
         let of_definition = |loss: &Loss| Loss { pointer: format!("/input_schema{}", loss.pointer), ..loss.clone() };
         let losses = lowered.iter().flat_map(|lowered| lowered.losses.iter().map(of_definition)).chain(own);
         // Serialized at once, because a parsed definition takes many times the memory of its text.
-        Ok(Some((raw(&shown), losses.collect())))
+        Ok(Presentation { text: raw(&shown), losses: losses.collect(), not_strict })
     }
 }
 
-/// A definition in a vendor's format, with all losses.
-type Presentation = (Box<RawValue>, Vec<Loss>);
+/// The lowered schema of a tool, and the reason why it is not strict.
+type LoweredFor = (Option<Lowered>, Option<LeftOut>);
+
+/// A definition in a vendor's format.
+struct Presentation {
+    text: Box<RawValue>,
+    losses: Vec<Loss>,
+    /// The reason why it is offered without `strict`.
+    not_strict: Option<LeftOut>,
+}
 
 /// Serializes a value.
 fn raw(value: &Value) -> Box<RawValue> {

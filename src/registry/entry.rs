@@ -9,6 +9,7 @@ use crate::executor::{Pool, SystemTool, ToolRole};
 use crate::policy::Stack;
 use crate::schema::Compiled;
 use crate::schema::lower::{self, Lowered, Target, Unlowerable};
+use crate::schema::portable;
 use crate::tool::Validate;
 
 /// The source, the revision and the times of a tool.
@@ -67,6 +68,8 @@ pub struct Entry {
     pub role: Option<ToolRole>,
     /// The argument schema lowered for each target, computed on first use.
     pub(super) lowered: LoweredSchemas,
+    /// Whether lists over MCP show properties under other names, computed on first use.
+    pub(super) is_renamed: OnceLock<bool>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -90,6 +93,12 @@ impl Entry {
     pub fn lowered(&self, target: Target) -> Result<&Lowered, &Unlowerable> {
         let lowered = self.lowered[target as usize].get_or_init(|| lower::lower(&self.definition.input_schema, target));
         lowered.as_ref()
+    }
+
+    /// Returns `true` if lists over MCP may show properties under the names that Anthropic accepts.
+    #[must_use]
+    pub fn is_renamed_over_mcp(&self) -> bool {
+        *self.is_renamed.get_or_init(|| portable::has_refused_names(&self.definition.input_schema))
     }
 
     /// Makes [`Self::lowered`] fail for this target.

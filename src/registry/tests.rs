@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Snapshot;
 use super::definitions::{ListOptions, ScoredTool};
+use super::view::{Lookup, View};
 use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Time, ToolDefinition, Vendor};
@@ -15,7 +16,7 @@ use crate::schema::lower::{Target, Unlowerable};
 
 mod memory;
 
-const WHOLE: ListOptions = ListOptions { limit: usize::MAX, losses: true, scores: false };
+const WHOLE: ListOptions = ListOptions { limit: usize::MAX, losses: true, scores: false, strict_only: true };
 
 /// Creates a service with tools of these names, which accept any object.
 async fn service(names: &[&str]) -> App {
@@ -79,6 +80,39 @@ async fn unknown_tool_failure_lists_names_of_the_caller() {
     assert!(listed(None).contains("files.read") && !listed(None).contains(&alias), "{}", listed(None));
     let anthropic = listed(Some(Vendor::Anthropic));
     assert!(anthropic.contains(&alias) && !anthropic.contains("files.read"), "{anthropic}");
+}
+
+#[tokio::test]
+async fn prefixes_of_vendors_are_ignored_if_no_tool_has_the_whole_name() {
+    let snapshot = shown(&["echo", "files.read", "functions.own"]).await;
+    let view = View::from(&*snapshot);
+    let found = |name: &str| match view.find(name) {
+        Lookup::Available(tool) => tool.name.to_string(),
+        _ => "missing".to_owned(),
+    };
+    assert_eq!(found("functions.echo"), "echo");
+    assert_eq!(found("default_api.files.read"), "files.read");
+    assert_eq!(found(&format!("default_api.{}", alias_of(&snapshot, "files.read"))), "files.read");
+    assert_eq!(found("functions.own"), "functions.own");
+    for unknown in ["functions.other", "echo()", "own.echo", "functions.functions.echo"] {
+        assert_eq!(found(unknown), "missing", "{unknown}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_whose_name_is_within_an_unknown_name_is_suggested() {
+    let snapshot = shown(&["echo", "files.read"]).await;
+    for (unknown, meant) in [
+        ("echo()", "echo"),
+        ("Echo()", "echo"),
+        ("print(echo)", "null"),
+        ("mcp__toolpost__echo", "echo"),
+        ("server:files.read", "files.read"),
+        ("`echo`", "echo"),
+    ] {
+        let details = snapshot.not_found(unknown, None).details.unwrap();
+        assert_eq!(details["did_you_mean"].as_str().unwrap_or("null"), meant, "{unknown}");
+    }
 }
 
 #[tokio::test]

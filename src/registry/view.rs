@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Snapshot, ToolRecord};
+use super::{Snapshot, ToolRecord, mangled};
 use crate::domain::{AllowList, Failure, Group, Naming, Session, json};
 use crate::executor::ToolRole;
 use crate::schema;
@@ -72,9 +72,17 @@ impl<'a> View<'a> {
         self.session
     }
 
-    /// Looks up a tool by its name or by the alias that a vendor or MCP clients use.
+    /// Looks up a tool by its name or by the alias that a vendor or MCP clients use. The prefix under which a vendor
+    /// shows functions to its models is ignored if no tool has the whole name.
     #[must_use]
     pub fn find(&self, name: &str) -> Lookup<'a> {
+        match (self.find_exact(name), mangled::without_prefix(name)) {
+            (Lookup::Missing, Some(bare)) => self.find_exact(bare),
+            (found, _) => found,
+        }
+    }
+
+    fn find_exact(&self, name: &str) -> Lookup<'a> {
         match self.snapshot.find(name).filter(|entry| self.is_allowed(&entry.name)) {
             Some(entry) if self.is_available(entry) => Lookup::Available(entry),
             Some(entry) => Lookup::Unavailable(entry),
@@ -173,7 +181,7 @@ impl<'a> View<'a> {
     pub fn not_found(&self, name: &str, naming: impl Into<Naming>) -> Failure {
         let (list, naming) = (self.list(), naming.into());
         let mut names: Vec<&str> = list.iter().filter_map(|entry| self.snapshot.name_for(entry, naming)).collect();
-        let nearest = schema::nearest(name, names.iter().copied());
+        let nearest = nearest(name, &names);
         let is_cut = fitting(&names) < names.len();
         if is_cut {
             schema::sort_by_nearness(name, &mut names);
@@ -199,6 +207,14 @@ fn restriction(session: &Session) -> Option<&[String]> {
     let tools = session.tools.as_deref()?;
     let names_others = tools.iter().any(|name| !system::NAMES.contains(&name.as_str()));
     (names_others || tools.is_empty()).then_some(tools)
+}
+
+/// Returns the name that was most likely meant: the name of a tool within the given text, or else a similar name.
+fn nearest<'a>(wanted: &str, names: &[&'a str]) -> Option<&'a str> {
+    let known = |candidate: &str| names.iter().copied().find(|name| *name == candidate);
+    let similar = |candidate: &str| schema::nearest(candidate, names.iter().copied());
+    let parts = || mangled::candidates(wanted).into_iter();
+    similar(wanted).or_else(|| parts().find_map(known)).or_else(|| parts().find_map(similar))
 }
 
 /// Returns how many of the names fit into the list of callable tools.

@@ -22,6 +22,7 @@ use super::Db;
 use crate::domain::Tenant;
 
 mod commits;
+mod confirmations;
 mod hints;
 mod kind;
 mod listener;
@@ -33,6 +34,7 @@ pub use commits::CommitSignals;
 pub use hints::{Hint, HintReceiver, Wakeup};
 pub use kind::{KINDS, QueueKey, SessionKey};
 
+use confirmations::Confirmations;
 use kind::{Receivers, Signal};
 use outbox::Outbox;
 
@@ -51,6 +53,7 @@ pub struct Signals(Arc<Inner>);
 struct Inner {
     outbox: Outbox,
     receivers: Receivers,
+    confirmations: Confirmations,
     counts: SignalCounts,
     stop: CancellationToken,
     /// The task that sends signals, once it is started.
@@ -73,6 +76,7 @@ impl Signals {
         Self(Arc::new(Inner {
             outbox: Outbox::new(is_shared),
             receivers: Receivers::default(),
+            confirmations: Confirmations::default(),
             counts: SignalCounts::default(),
             stop: CancellationToken::new(),
             sender: Mutex::default(),
@@ -82,6 +86,7 @@ impl Signals {
     /// Starts to send and to receive signals as this node, until [`Signals::close`]. Does nothing on SQLite.
     pub fn start(&self, db: &Db, node: Arc<str>) {
         let Db::Postgres(pools) = db else { return };
+        self.0.confirmations.start(node.clone());
         let sender = tokio::spawn(sender::run(self.clone(), pools.clone(), node.clone()));
         tokio::spawn(listener::run(self.clone(), pools.clone(), node));
         *self.0.sender.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
@@ -106,6 +111,25 @@ impl Signals {
     /// Reports that tools, groups, presets, hooks, upstream servers or pins have changed.
     pub fn notify_tools(&self) {
         self.0.outbox.push(Signal::Tools);
+    }
+
+    /// Confirms that this node uses the tools and rules of this version.
+    pub fn confirm_tools(&self, version: i64) {
+        if let Some(node) = self.0.confirmations.node() {
+            self.0.outbox.push(Signal::Confirmed { node: node.to_string(), version });
+        }
+    }
+
+    /// Returns the name of this node if other nodes can confirm changes to it.
+    #[must_use]
+    pub(super) fn confirming_node(&self) -> Option<&Arc<str>> {
+        self.0.confirmations.node().filter(|_| !self.0.stop.is_cancelled())
+    }
+
+    /// Waits until these nodes use the tools and rules of this version. Returns `false` if one of them has not confirmed it
+    /// in time.
+    pub(super) async fn await_confirmed(&self, nodes: &[String], version: i64) -> bool {
+        self.0.confirmations.wait(nodes, version).await
     }
 
     /// Reports that API keys have changed.
@@ -209,6 +233,7 @@ impl Signals {
                     self.0.outbox.commits_may_be_watched();
                 }
             }
+            Signal::Confirmed { node, version } => self.0.confirmations.add(node, version),
             signal => self.0.receivers.deliver(signal),
         }
     }

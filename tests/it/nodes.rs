@@ -6,11 +6,15 @@ use toolpost::config::Config;
 
 use crate::support::{App, Backend, Client, Options, eventually};
 
+mod acknowledged;
+mod adoption;
 mod calls;
 mod changes;
 mod commits;
 mod lost;
 mod pauses;
+#[cfg(feature = "fault-points")]
+mod poison;
 mod sessions;
 
 const NEVER_MS: u64 = 600_000;

@@ -28,6 +28,13 @@ pub(super) enum Signal {
     },
     /// The version of the tools has changed.
     Tools,
+    /// A node uses the tools and rules of this version.
+    Confirmed {
+        /// The name of the node.
+        node: String,
+        /// The version.
+        version: i64,
+    },
     /// The version of the API keys has changed.
     Keys,
     /// The paused tools have changed.
@@ -54,8 +61,19 @@ pub(super) enum Signal {
 }
 
 /// The names of all kinds, for metrics.
-pub const KINDS: [&str; 10] =
-    ["everything", "presence", "tools", "keys", "pauses", "budgets", "inbox", "session", "work", "commits"];
+pub const KINDS: [&str; 11] = [
+    "everything",
+    "presence",
+    "tools",
+    "confirmed",
+    "keys",
+    "pauses",
+    "budgets",
+    "inbox",
+    "session",
+    "work",
+    "commits",
+];
 
 impl Signal {
     /// Returns the name of the kind, which [`KINDS`] contains.
@@ -64,6 +82,7 @@ impl Signal {
             Self::Everything => "everything",
             Self::Presence { .. } => "presence",
             Self::Tools => "tools",
+            Self::Confirmed { .. } => "confirmed",
             Self::Keys => "keys",
             Self::Pauses => "pauses",
             Self::Budgets => "budgets",
@@ -104,7 +123,7 @@ impl Receivers {
     pub fn deliver(&self, signal: Signal) {
         match signal {
             Signal::Everything => self.deliver_everything(),
-            Signal::Presence { .. } => {}
+            Signal::Presence { .. } | Signal::Confirmed { .. } => {}
             Signal::Tools => self.tools.wake(),
             Signal::Keys => self.keys.wake(),
             Signal::Pauses => self.pauses.wake(),
@@ -158,6 +177,7 @@ mod tests {
             Signal::Everything,
             Signal::Presence { watches: true },
             Signal::Tools,
+            Signal::Confirmed { node: "n".to_owned(), version: 1 },
             Signal::Keys,
             Signal::Pauses,
             Signal::Budgets,

@@ -99,6 +99,24 @@ async fn request_is_cancelled_from_any_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn requests_with_equal_ids_at_two_nodes_are_told_apart() {
+    let server = HttpTool::answering(Answer::Never).await;
+    let (one, other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;
+    let id = session(&one).await;
+    let running = posted(&one, &call(json!(1), "look", json!({}))).header("mcp-session-id", &id);
+    let running = tokio::spawn(running.send());
+    server.received(1).await;
+    // A request with the same id at the other node gets its own answer.
+    let sum = message(&say(&other, &id, &call(json!(1), "calculate", json!({"expression": "6 * 7"}))).await);
+    assert_eq!((&sum["id"], &sum["result"]["content"][0]["text"]), (&json!(1), &json!("42")));
+    // That request has ended, so the cancellation means the running one.
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    assert_eq!(say(&other, &id, &cancel).await.status, 202);
+    aborted(&super::ended(&other, &other.only("look").await).await);
+    drop(running);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn session_of_another_key_is_unknown_at_every_node() {
     let (one, other) = two().await;
     let (admin, _) = one.key(json!({"scopes": ["admin"]})).await;
