@@ -17,22 +17,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::app::App;
+use crate::domain::McpLowering;
 use crate::engine::Engine;
 use crate::events::Bus;
 
+mod accepted;
+mod batch;
 mod call;
 mod cancel;
 mod changes;
 mod decision;
 mod disconnect;
+mod distinct;
 mod endpoint;
 mod event_id;
 mod fast_path;
 mod list;
 mod listing;
 mod progress;
+mod refusal;
 mod replay;
 mod result;
+mod running;
 mod sessions;
 mod settings;
 mod shared;
@@ -44,6 +50,7 @@ pub use fast_path::{Answer, FastPath};
 pub use rmcp::ErrorData;
 pub use settings::Settings;
 
+use distinct::Distinct;
 use list::Tools;
 use listing::Completing;
 
@@ -58,6 +65,8 @@ struct Inner {
     known: Option<Access>,
     bus: Bus,
     tools: Tools,
+    /// How lists show schemas.
+    lowering: McpLowering,
 }
 
 /// Supported methods. rmcp passes a request for one of them to `on_custom_request` only if its parameters are invalid.
@@ -78,7 +87,8 @@ impl Server {
     }
 
     fn with(app: &App, known: Option<Access>) -> Self {
-        Self(Arc::new(Inner { engine: app.engine.clone(), known, bus: app.bus.clone(), tools: Tools::default() }))
+        let (engine, bus, lowering) = (app.engine.clone(), app.bus.clone(), app.config.mcp.lowering);
+        Self(Arc::new(Inner { engine, known, bus, tools: Tools::default(), lowering }))
     }
 
     /// Returns the access of the client.
@@ -213,7 +223,8 @@ impl ServerHandler for Server {
 /// # Errors
 /// Returns an error if the client violates the protocol during initialization or the service task panics.
 pub async fn serve_stdio(server: Server, stop: CancellationToken) -> std::io::Result<()> {
-    let pipes = Completing(IntoTransport::<RoleServer, _, _>::into_transport(transport::stdio_pipes()));
+    let pipes = Distinct::new(IntoTransport::<RoleServer, _, _>::into_transport(transport::stdio_pipes()));
+    let pipes = Completing(pipes);
     let running = match server.serve_with_ct(pipes, stop).await {
         Ok(running) => running,
         // The client closed the connection, or a signal arrived, before initialization.

@@ -38,15 +38,19 @@ pub fn aliases<'a>(names: impl Iterator<Item = &'a str> + Clone) -> HashMap<&'a 
     let (mut found, mut real) = (HashMap::new(), None);
     for name in refused {
         let real = real.get_or_insert_with(|| names.clone().collect::<HashSet<&str>>());
-        let free = DIGITS.iter().map(|digits| alias(name, *digits));
-        let free = free.into_iter().find(|alias| !real.contains(alias.as_str()) && !taken.contains(alias));
-        // Only a deliberate collision uses all of them. The tool then has no alias.
-        if let Some(alias) = free {
+        if let Some(alias) = free(name, MAX_LENGTH, |alias| real.contains(alias) || taken.contains(alias)) {
             taken.insert(alias.clone());
             found.insert(name, alias);
         }
     }
     found
+}
+
+/// Returns the first alias of a name, of at most `length` bytes, that is not taken. Only a deliberate collision takes all of
+/// them; the tool then has no alias.
+#[must_use]
+pub fn free(name: &str, length: usize, is_taken: impl Fn(&str) -> bool) -> Option<String> {
+    DIGITS.iter().map(|digits| alias_within(name, *digits, length)).find(|alias| !is_taken(alias))
 }
 
 /// Returns the name shown to clients of the Model Context Protocol for each tool whose name some vendor rejects, by
@@ -96,13 +100,18 @@ pub fn shown(vendor: Vendor, name: &str) -> String {
 
 /// Creates an alias: the cleaned and shortened name with the given number of digits of its hash.
 fn alias(name: &str, digits: usize) -> String {
+    alias_within(name, digits, MAX_LENGTH)
+}
+
+/// Creates an alias of at most `length` bytes. At least 58 leave room for the digits.
+fn alias_within(name: &str, digits: usize, length: usize) -> String {
     use std::fmt::Write;
-    let mut alias = String::with_capacity(MAX_LENGTH);
+    let mut alias = String::with_capacity(length);
     if !starts_validly(name) {
         alias.push('_');
     }
     for letter in name.chars() {
-        if alias.len() + 1 + digits >= MAX_LENGTH {
+        if alias.len() + 1 + digits >= length {
             break;
         }
         alias.push(if letter.is_ascii() && is_plain(letter as u8) { letter } else { '_' });

@@ -29,7 +29,8 @@ pub enum Format {
     #[serde(rename = "openai-responses")]
     #[value(name = "openai-responses")]
     OpenAiResponses,
-    /// `tools` of OpenAI's Chat Completions with `strict`: the model can only generate what the schema allows.
+    /// `tools` of OpenAI's Chat Completions with `strict`: the model can only generate what the schema allows. A tool whose
+    /// schema cannot be strict is offered without, with the reason in `not_strict`.
     #[serde(rename = "openai-strict")]
     #[value(name = "openai-strict")]
     OpenAiStrict,
@@ -82,19 +83,21 @@ pub struct PresentedTool<'a> {
     pub definition: &'a ToolDefinition,
     /// The lowered schema of the arguments.
     pub schema: &'a Value,
+    /// Whether the schema allows `strict`; matters for [`Format::OpenAiStrict`] only.
+    pub is_strict: bool,
 }
 
 /// Converts a definition to a format, and returns the losses of the format itself, without those of lowering the
 /// schema. Native lists and prompts are created elsewhere; here they are like MCP.
 #[must_use]
 pub fn definition(format: Format, presented: &PresentedTool<'_>) -> (Value, Vec<Loss>) {
-    let PresentedTool { name, definition, schema } = *presented;
+    let PresentedTool { name, definition, schema, is_strict } = *presented;
     match format {
         Format::OpenAi | Format::OpenAiStrict => {
             let (description, losses) = bounded(definition);
             let mut function = json!({ "name": name, "description": description, "parameters": schema });
             if format == Format::OpenAiStrict {
-                function["strict"] = true.into();
+                function["strict"] = is_strict.into();
             }
             (json!({ "type": "function", "function": function }), losses)
         }
@@ -120,6 +123,12 @@ pub fn definition(format: Format, presented: &PresentedTool<'_>) -> (Value, Vec<
         }
         Format::Native | Format::Mcp | Format::Prompt => mcp::tool(presented),
     }
+}
+
+/// Returns `true` for the text of a definition in [`Format::OpenAiStrict`] without `strict`.
+#[must_use]
+pub fn is_declared_not_strict(format: Format, text: &[u8]) -> bool {
+    format == Format::OpenAiStrict && text.ends_with(br#""strict":false}}"#)
 }
 
 /// Wraps serialized definitions for the `tools` of a request.

@@ -1,10 +1,11 @@
 //! A call as a result of the Model Context Protocol, written without values in between. `mcp/result` converts the
 //! results that are left out here.
 
-use crate::domain::call::CallFormat;
+use crate::domain::call::{CallFormat, OUTPUT_VIOLATIONS};
 use crate::domain::{Call, Code, ContentBlock, Outcome, json};
 
 use super::native::Data;
+use super::{EMPTY_OUTPUT, is_blank};
 
 /// The member of `_meta` with the id of the call.
 pub const CALL_ID: &str = "toolpost/call_id";
@@ -17,13 +18,15 @@ const TYPICAL_BYTES: usize = 256;
 /// Returns the members of the result of an ended call, apart from `resultType`, as JSON without the outer braces.
 ///
 /// Returns `None` for results that need more than the call: with blocks of other types, which are checked against the
-/// protocol; with truncated data, which depends on the schema of the tool; and of unknown tools, which are errors.
+/// protocol; with truncated data or data that does not match its schema, which depend on the schema that clients see; and
+/// of unknown tools, which are errors.
 #[must_use]
 pub fn result_members(call: &Call) -> Option<Vec<u8>> {
     let outcome = call.outcome.as_deref()?;
     let is_plain = |block: &ContentBlock| !matches!(block, ContentBlock::Other(_));
     let is_unknown_tool = outcome.error.as_ref().is_some_and(|failure| failure.code == Code::ToolNotFound);
-    if is_unknown_tool || outcome.full_output.is_some() || !outcome.content.iter().all(is_plain) {
+    let is_mismatch = call.metadata.contains_key(OUTPUT_VIOLATIONS);
+    if is_unknown_tool || is_mismatch || outcome.full_output.is_some() || !outcome.content.iter().all(is_plain) {
         return None;
     }
     let mut out = Vec::with_capacity(TYPICAL_BYTES + 2 * outcome.output.len());
@@ -57,6 +60,11 @@ pub(super) fn prerender(call: &Call) {
 
 fn write_content(out: &mut Vec<u8>, outcome: &Outcome) {
     out.extend_from_slice(br#""content":["#);
+    if is_blank(outcome) {
+        write_text_block(out, EMPTY_OUTPUT);
+        out.push(b']');
+        return;
+    }
     if outcome.content.is_empty() && !outcome.output.is_empty() {
         write_text_block(out, &outcome.output);
     }

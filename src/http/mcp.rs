@@ -85,6 +85,16 @@ described_as!(JsonRpcAnswer as "JsonRpcAnswer", [], {
     }
 });
 
+/// A response, or the responses to a batch, which clients before 2025-06-18 may send.
+pub(super) enum JsonRpcAnswers {}
+
+described_as!(JsonRpcAnswers as "JsonRpcAnswers", [JsonRpcAnswer], {
+    "anyOf": [
+        {"$ref": "#/components/schemas/JsonRpcAnswer"},
+        {"type": "array", "items": {"$ref": "#/components/schemas/JsonRpcAnswer"}}
+    ]
+});
+
 /// A message to a client, sent as an event.
 pub(super) enum JsonRpcEvent {}
 
@@ -97,19 +107,21 @@ described_as!(JsonRpcEvent as "JsonRpcEvent", [], {
 ///
 /// Supports revision 2026-07-28 and earlier ones, detected from the message: `tools/list`, `tools/call` with progress
 /// and cancellation, `subscriptions/listen`, and tasks, whose ids are call ids. A failed tool call is a result with
-/// `isError`. Responses are JSON, or an event stream if there is more than one message. Clients before 2026-07-28 open
+/// `isError`. Responses are JSON, or an event stream if there is more than one message, in a form that `Accept` allows;
+/// without `Accept`, both are allowed. Clients before 2026-07-28 open
 /// a session with `initialize` (`Mcp-Session-Id`). They read its messages with `GET` and end it with `DELETE`.
 #[utoipa::path(post, path = "/mcp", operation_id = "mcp", tag = "mcp",
     request_body(content = JsonRpcMessage, example = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
         "capabilities": {}, "clientInfo": {"name": "docs", "version": "1.0.0"}}})),
     security(("api_key" = ["call"])),
     responses((status = 200, description = "A JSON-RPC message, or messages as events",
-            content((JsonRpcAnswer = "application/json"), (inline(JsonRpcEvent) = "text/event-stream"))),
+            content((JsonRpcAnswers = "application/json"), (inline(JsonRpcEvent) = "text/event-stream"))),
         (status = 202, description = "The notification was accepted"),
         (status = 403, description = "The `Host` or the `Origin` is not allowed; see `allowed_hosts` and \
             `allowed_origins` in the `[mcp]` section of the settings"),
         (status = 404, description = "Unknown session or, as a JSON-RPC error, unknown method", body = JsonRpcAnswer),
-        (status = 406, description = "`Accept` must include application/json and text/event-stream"),
+        (status = 406, description = "`Accept` allows neither application/json nor text/event-stream, or no \
+            event stream for `subscriptions/listen`"),
         (status = 422, description = "The message belongs to a session but lacks the session id"),
         (status = 429, description = "`TOO_MANY_STREAMS` (`subscriptions/listen`): the caller has reached its limit of \
             open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
@@ -168,7 +180,7 @@ fn is_subscription(body: &[u8]) -> bool {
     responses((status = 200, description = "JSON-RPC messages as events", content_type = "text/event-stream", body = inline(JsonRpcEvent)),
         (status = 403, description = "The `Host` or the `Origin` is not allowed"),
         (status = 405, description = "`Mcp-Session-Id` is missing"),
-        (status = 406, description = "`Accept` must include text/event-stream"),
+        (status = 406, description = "`Accept` does not allow text/event-stream"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 503, description = "`OVERLOADED`: the limit on open streams is reached"), UnknownSession))]
 pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: Request) -> HttpResult {

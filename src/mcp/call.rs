@@ -11,10 +11,11 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::Server;
 use super::cancel::cancel_call;
 use super::decision::{self, DecisionState};
 use super::progress::ProgressForwarder;
-use super::{Server, result};
+use super::result::{self, Promise};
 use crate::access::Access;
 use crate::domain::{Call, CallRequest, Code, json};
 use crate::engine::{AcceptError, Footprint, RecordError, Submission, SubmitError, Wait};
@@ -115,7 +116,7 @@ impl Server {
         let ended = self.wait_until(access, asked.call, is_over);
         let call = self.wait_for_end(access, ended, asked.call, progress, &context.ct).await?;
         match call.status.is_terminal() {
-            true => reply(access, &call).map(CallToolResponse::from),
+            true => stored_reply(access, &call).map(CallToolResponse::from),
             false => self.ask(access, &call, context).await,
         }
     }
@@ -133,7 +134,7 @@ impl Server {
         let progress = self.progress_of(call.id, context);
         let ended = self.wait_until(access, call.id, |call| call.status.is_terminal());
         let call = self.wait_for_end(access, ended, call.id, progress, &context.ct).await?;
-        reply(access, &call).map(CallToolResponse::from)
+        stored_reply(access, &call).map(CallToolResponse::from)
     }
 
     async fn wait_until(
@@ -189,14 +190,23 @@ pub(super) fn only_of(ended: Result<Vec<Arc<Call>>, RecordError>) -> Result<Arc<
     ended.map_err(not_recorded)?.into_iter().next().ok_or_else(|| not_recorded(RecordError { accepted: true }))
 }
 
-/// Returns the response to an ended call.
+/// Returns the response to a call that has just ended.
 pub(super) fn reply(access: &Access, call: &Call) -> Result<CallToolResult, ErrorData> {
+    response(call, || Server::promise_of(access, call, false))
+}
+
+/// Returns the response to an ended call as it is stored.
+pub(super) fn stored_reply(access: &Access, call: &Call) -> Result<CallToolResult, ErrorData> {
+    response(call, || Server::promise_of(access, call, true))
+}
+
+fn response(call: &Call, promise: impl FnOnce() -> Promise) -> Result<CallToolResult, ErrorData> {
     match call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref()) {
         // MCP has a separate error for unknown tools.
         Some(failure) if failure.code == Code::ToolNotFound => {
             Err(ErrorData::invalid_params(failure.text.clone(), None))
         }
-        _ => Ok(result::of(call, Server::traits_of(access, &call.name).has_output_schema)),
+        _ => Ok(result::of(call, promise())),
     }
 }
 

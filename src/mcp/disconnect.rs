@@ -10,7 +10,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame};
-use serde_json::Value;
 use uuid::Uuid;
 
 use crate::access::Access;
@@ -27,8 +26,6 @@ pub(super) struct CallStream {
     pub access: Option<Access>,
     /// The MCP session.
     pub session: String,
-    /// The id of the request in its session.
-    pub request: Value,
     pub call: Uuid,
     /// How often the stream had been resumed when this connection received it. A higher number means that the client is
     /// connected again.
@@ -121,7 +118,7 @@ mod tests {
 
     fn stream(resumed: i64) -> CallStream {
         let (tenant, session) = (Tenant::default(), "s".to_owned());
-        CallStream { tenant, access: None, session, request: Value::Null, call: Uuid::nil(), resumed }
+        CallStream { tenant, access: None, session, call: Uuid::nil(), resumed }
     }
 
     fn break_off(clients: &Arc<Clients>, resumed: i64) {

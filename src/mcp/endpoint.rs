@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
@@ -21,15 +20,18 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::accepted::{Accepted, takes_batches};
 use super::call::{RETRY_LATER, refused as not_submitted};
 use super::disconnect::{self, CallStream};
 use super::event_id::{EventId, PendingRequest};
+use super::refusal::{is_json, refused};
 use super::sessions::{CLIENT, Sessions, StreamClient};
 use super::settings::Settings;
 use super::shared::{Owner, SharedState, StoredSessions};
 use super::{ClientContext, Server, listing};
 use crate::access::Access;
 use crate::app::App;
+use crate::domain::Tenant;
 use crate::engine::{Footprint, MemoryBudget, SubmitError, Unread};
 use crate::store::mcp_sessions::IDLE;
 
@@ -39,6 +41,9 @@ const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
 /// The member of `_meta` with the protocol version (2026-07-28).
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// The request for notifications, whose response is a stream without an end.
+const LISTEN: &str = "subscriptions/listen";
+const EVENTS: &str = "text/event-stream";
 /// The notification with which a client cancels a request.
 const CANCELLED: &str = "notifications/cancelled";
 
@@ -112,15 +117,50 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
                 Err(_) => return unavailable(&Value::Null),
             }
         }
+        let accepted = Accepted::of(&parts.headers);
         if parts.method != Method::POST {
+            accepted.widen(&mut parts.headers, true);
             return self.answer_without_message(parts, session, owner).await;
         }
+        if accepted.is_neither() {
+            return not_acceptable("application/json or text/event-stream");
+        }
+        accepted.widen(&mut parts.headers, false);
         let message = match self.parse(&body, &mut footprint) {
             Ok(message) => message,
             Err((status, error)) => return refused(status, &Value::Null, &error),
         };
         caller.weight = footprint.weight;
+        let message = match message {
+            Value::Array(messages) if takes_batches(&parts.headers) => {
+                let answer = self.answer_batch(parts, messages, caller, session, owner).await;
+                return accepted.convert(answer, &Value::Null).await;
+            }
+            Value::Object(_) => message,
+            _ => {
+                let reason = "a message must be a single object";
+                return refused(StatusCode::BAD_REQUEST, &Value::Null, &ErrorData::invalid_request(reason, None));
+            }
+        };
         let message = self.outline(message, session.is_some());
+        if message.method == LISTEN && !accepted.events {
+            return not_acceptable(EVENTS);
+        }
+        let id = message.id.clone();
+        let answer = self.answer_message(parts, body, caller, message, session, owner).await;
+        accepted.convert(answer, &id).await
+    }
+
+    /// Responds to one message.
+    pub(super) async fn answer_message(
+        &self,
+        mut parts: Parts,
+        body: Bytes,
+        mut caller: ClientContext,
+        mut message: Outline,
+        session: Option<String>,
+        owner: Owner,
+    ) -> Response<Body> {
         if message.is_initialize() && message.is_modern {
             let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "initialize", None);
             return refused(StatusCode::NOT_FOUND, &message.id, &error);
@@ -132,6 +172,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
             None => message.is_initialize() && self.has_room().await,
         };
         parts.extensions.insert(caller);
+        let is_elsewhere = message.method == CANCELLED && !session.as_deref().is_some_and(|s| self.runs(s, &message));
         let answer = self.within(is_kept, parts, body, message.pending()).await;
         if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && !is_json(&answer) {
             // The body is valid JSON, but not a message.
@@ -145,13 +186,18 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
             return self.begin(answer, &message, owner).await;
         }
         match session.filter(|_| is_kept && answer.status().is_success()) {
-            Some(session) => self.share(answer, message, session, owner).await,
+            Some(session) if is_elsewhere => {
+                let request = message.params.get_mut("requestId").map(Value::take).unwrap_or_default();
+                self.state.tell_cancelled(&session, request).await;
+                answer
+            }
+            Some(session) => self.share(answer, &message, session, owner.0),
             None => answer,
         }
     }
 
     /// Takes the parts of a message that the endpoint uses; rmcp parses the message again.
-    fn outline(&self, mut message: Value, has_session: bool) -> Outline {
+    pub(super) fn outline(&self, mut message: Value, has_session: bool) -> Outline {
         let is_modern = is_modern(&message);
         let (method, id) = (message["method"].take(), message["id"].take());
         let is_call = has_session && method == "tools/call";
@@ -178,14 +224,15 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         }
     }
 
-    /// Tells the other nodes what a message of a session means to them, and watches the stream of a call.
-    async fn share(&self, answer: Response<Body>, message: Outline, session: String, owner: Owner) -> Response<Body> {
-        if let (true, Value::Object(mut params)) = (message.method == CANCELLED, message.params) {
-            self.state.tell_cancelled(&session, params.remove("requestId").unwrap_or_default()).await;
-        }
+    /// Returns `true` if the request that a cancellation names runs on this node.
+    fn runs(&self, session: &str, cancellation: &Outline) -> bool {
+        self.sessions.running.has(session, &cancellation.params["requestId"])
+    }
+
+    /// Watches the stream of a call of a session.
+    fn share(&self, answer: Response<Body>, message: &Outline, session: String, tenant: Tenant) -> Response<Body> {
         let Some(call) = message.call else { return answer };
-        let (tenant, request) = (owner.0, message.id);
-        self.watched(answer, CallStream { tenant, access: None, session, request, call, resumed: 0 })
+        self.watched(answer, CallStream { tenant, access: None, session, call, resumed: 0 })
     }
 
     /// Responds to a `GET` or a `DELETE`.
@@ -194,7 +241,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         let request = last.and_then(|last| EventId::read(&last)).and_then(|last| last.request);
         let access = parts.extensions.get::<Access>().cloned();
         let answer = self.within(session.is_some(), parts, Bytes::new(), None).await;
-        let (Some(session), Some(PendingRequest { id, call: Some(call), .. })) = (session, request) else {
+        let (Some(session), Some(PendingRequest { call: Some(call), .. })) = (session, request) else {
             return answer;
         };
         if !answer.status().is_success() {
@@ -202,8 +249,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         }
         // If the database fails, the call is not cancelled when this stream breaks.
         let Ok(resumed) = self.state.resume(call).await else { return answer };
-        let request = serde_json::to_value(id).unwrap_or_default();
-        self.watched(answer, CallStream { tenant: owner.0, access, session, request, call, resumed })
+        self.watched(answer, CallStream { tenant: owner.0, access, session, call, resumed })
     }
 
     /// Wraps the stream of a call, which is cancelled if its client is lost.
@@ -227,11 +273,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
     /// Parses a message, or returns the reason why it is refused.
     fn parse(&self, body: &Bytes, footprint: &mut Footprint) -> Result<Value, (StatusCode, ErrorData)> {
         match footprint.parse(&self.room, body) {
-            Ok(message) if message.is_object() => Ok(message),
-            Ok(_) => {
-                let reason = "a message must be a single object; batches are not supported";
-                Err((StatusCode::BAD_REQUEST, ErrorData::invalid_request(reason, None)))
-            }
+            Ok(message) => Ok(message),
             Err(Unread::Json(error)) => {
                 Err((StatusCode::BAD_REQUEST, ErrorData::new(ErrorCode::PARSE_ERROR, error.to_string(), None)))
             }
@@ -270,9 +312,9 @@ fn header(parts: &Parts, name: &str) -> Option<String> {
 }
 
 /// The parts of a message that the endpoint uses.
-struct Outline {
+pub(super) struct Outline {
     method: Value,
-    id: Value,
+    pub id: Value,
     /// The parameters of `initialize` and of a cancellation.
     params: Value,
     /// The token for the progress of a call.
@@ -283,7 +325,7 @@ struct Outline {
 }
 
 impl Outline {
-    fn is_initialize(&self) -> bool {
+    pub fn is_initialize(&self) -> bool {
         self.method == "initialize"
     }
 
@@ -312,15 +354,9 @@ fn is_modern(message: &Value) -> bool {
     version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-fn is_json(answer: &Response<Body>) -> bool {
-    answer.headers().get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/json"))
-}
-
-/// Creates a JSON-RPC error response.
-fn refused(status: StatusCode, id: &Value, error: &ErrorData) -> Response<Body> {
-    let id = if id.is_string() || id.is_number() { id.clone() } else { Value::Null };
-    let body = json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();
-    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+/// Creates the response to a client that accepts no form of the response.
+fn not_acceptable(forms: &str) -> Response<Body> {
+    (StatusCode::NOT_ACCEPTABLE, format!("Accept must allow {forms}")).into_response()
 }
 
 #[cfg(test)]

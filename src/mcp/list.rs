@@ -1,4 +1,4 @@
-//! `tools/list`: the tools as in `GET /tools?format=mcp`, in pages.
+//! `tools/list`: the tools as in `GET /tools?format=mcp`, in pages, with schemas that all known clients take.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -12,7 +12,9 @@ use rmcp::model::{CacheScope, ListToolsResult, Tool};
 use serde_json::Value;
 
 use super::Server;
+use super::result::Promise;
 use crate::access::Access;
+use crate::domain::{Call, McpLowering};
 use crate::executor::mcp::annotations;
 use crate::formats::definitions::{Format, mcp};
 use crate::registry::{Lookup, Snapshot};
@@ -43,9 +45,12 @@ struct List {
 type ListedTool = (Arc<str>, Tool);
 
 impl List {
-    fn new(snapshot: &Arc<Snapshot>) -> Self {
+    fn new(snapshot: &Arc<Snapshot>, lowering: McpLowering) -> Self {
         let rendered = snapshot.rendered(Format::Mcp, false);
         let read = serde_json::from_slice(&rendered.body).and_then(|mut list: Value| {
+            if lowering == McpLowering::Portable {
+                list["tools"].as_array_mut().into_iter().flatten().for_each(mcp::make_portable);
+            }
             annotations::pack_all(&mut list);
             serde_json::from_value::<Vec<Tool>>(list["tools"].take())
         });
@@ -105,7 +110,7 @@ impl Server {
 
     /// Returns the list of a client. The list of a client that is restricted to some tools is not cached.
     async fn listed(&self, access: &Access) -> Result<Arc<List>, ErrorData> {
-        let (access, snapshot) = (access.clone(), access.snapshot().clone());
+        let (access, snapshot, lowering) = (access.clone(), access.snapshot().clone(), self.0.lowering);
         let is_restricted = access.allowed().is_some();
         let cached = self.0.tools.0.load_full().filter(|list| !is_restricted && list.is_of(&snapshot));
         if let Some(list) = cached {
@@ -113,7 +118,7 @@ impl Server {
         }
         // Building a long list takes a while and would block other tasks.
         let built = tokio::task::spawn_blocking(move || {
-            let mut list = List::new(&snapshot);
+            let mut list = List::new(&snapshot, lowering);
             if is_restricted {
                 let view = access.view(&snapshot, None);
                 list.tools.retain(|(name, _)| matches!(view.find(name), Lookup::Available(_)));
@@ -141,7 +146,23 @@ impl Server {
         Some(Tool::new(name.to_owned(), "", Arc::new(schema)))
     }
 
-    /// Returns whether a tool is `async` and whether it has an output schema.
+    /// Returns how clients check the data of a result. A stored result may have been changed by a hook.
+    pub(super) fn promise_of(access: &Access, call: &Call, is_stored: bool) -> Promise {
+        let snapshot = access.snapshot();
+        let view = access.view(&snapshot, None);
+        let Lookup::Available(tool) = view.find(&call.name) else { return Promise::None };
+        let Ok(entry) = tool.entry() else { return Promise::None };
+        if !entry.definition.output_schema.as_ref().is_some_and(mcp::is_told) {
+            return Promise::None;
+        }
+        let data = call.outcome.as_deref().and_then(|outcome| outcome.structured.as_deref()).filter(|_| is_stored);
+        match (&entry.output, data) {
+            (Some(schema), Some(data)) if !schema.violations(data).is_empty() => Promise::Broken,
+            _ => Promise::Checked,
+        }
+    }
+
+    /// Returns whether a tool is `async` and whether its calls require approval.
     pub(super) fn traits_of(access: &Access, name: &str) -> ToolTraits {
         let snapshot = access.snapshot();
         let view = access.view(&snapshot, None);
@@ -151,7 +172,6 @@ impl Server {
         ToolTraits {
             is_asynchronous: entry.definition.asynchronous,
             requires_approval: entry.definition.requires_approval(),
-            has_output_schema: entry.definition.output_schema.as_ref().is_some_and(mcp::is_told),
         }
     }
 }
@@ -161,7 +181,6 @@ impl Server {
 pub(super) struct ToolTraits {
     pub is_asynchronous: bool,
     pub requires_approval: bool,
-    pub has_output_schema: bool,
 }
 
 fn name_of(cursor: &str) -> Result<String, ErrorData> {

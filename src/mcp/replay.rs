@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::call::{RETRY_LATER, reply};
+use super::call::{RETRY_LATER, stored_reply};
 use super::event_id::{EventId, PendingRequest};
 use super::progress::step_of;
 use super::shared::SharedState;
@@ -95,7 +95,7 @@ impl Replay {
     async fn send_result(&mut self, sender: &mpsc::Sender<ServerSseMessage>, call: &Call) {
         self.send_progress(sender, call).await;
         let id = self.request.id.clone();
-        let message = match reply(&self.access, call) {
+        let message = match stored_reply(&self.access, call) {
             Ok(result) => {
                 let mut result = ServerResult::CallToolResult(result);
                 // Only clients before 2026-07-28 have sessions.

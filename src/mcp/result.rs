@@ -4,33 +4,81 @@
 use rmcp::model::{CallToolResult, ContentBlock as Block, MetaObject};
 use serde_json::{Map, Value, json};
 
-use crate::domain::{Call, ContentBlock, Outcome};
+use crate::domain::call::OUTPUT_VIOLATIONS;
+use crate::domain::{Call, Code, ContentBlock, Outcome};
 use crate::formats::mcp::{CALL_ID, ERROR_CODE};
+use crate::formats::{EMPTY_OUTPUT, is_blank};
 
-/// Returns the result of a call; `has_schema` tells whether clients check its data against an output schema.
-pub(super) fn of(call: &Call, has_schema: bool) -> CallToolResult {
+/// Maximum number of violations of an output schema that are named.
+const MAX_VIOLATIONS: usize = 5;
+
+/// The check that clients make of the data of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Promise {
+    /// Not at all: they see no output schema.
+    None,
+    /// Against an output schema, as the service did when the tool had run.
+    Checked,
+    /// Against an output schema, which the stored result does not match any more: a hook has changed it.
+    Broken,
+}
+
+/// Returns the result of a call.
+pub(super) fn of(call: &Call, promise: Promise) -> CallToolResult {
     let mut meta = MetaObject::new();
     meta.0.insert(CALL_ID.to_owned(), call.id.to_string().into());
     let Some(outcome) = call.outcome.as_deref() else {
         // Unreachable: only ended calls are converted.
         return CallToolResult::error(Vec::new());
     };
-    let content = blocks(outcome);
-    let mut result = match &outcome.error {
-        Some(failure) => {
-            meta.0.insert(ERROR_CODE.to_owned(), failure.code.as_str().into());
+    let mut content = blocks(outcome);
+    let has_schema = promise != Promise::None;
+    let mismatch =
+        if has_schema && !outcome.is_error() { mismatch(call, outcome, promise == Promise::Broken) } else { None };
+    let code = outcome.error.as_ref().map(|failure| failure.code).or(mismatch.as_ref().map(|_| Code::ResultInvalid));
+    content.splice(0..0, mismatch.map(Block::text));
+    let mut result = match code {
+        Some(code) => {
+            meta.0.insert(ERROR_CODE.to_owned(), code.as_str().into());
             CallToolResult::error(content)
         }
         None => CallToolResult::success(content),
     };
-    if !outcome.is_error() {
+    if code.is_none() {
         result.structured_content = data(outcome, has_schema);
     }
     result.meta = Some(meta);
     result
 }
 
+/// Returns what a model reads of a successful result that does not match the schema which clients see. They would raise an
+/// error in place of the result, and the model would not learn that the tool has run.
+fn mismatch(call: &Call, outcome: &Outcome, is_broken: bool) -> Option<String> {
+    let is_object = outcome.structured.as_deref().is_some_and(Value::is_object);
+    let violations = call.metadata.get(OUTPUT_VIOLATIONS);
+    if is_object && violations.is_none() && !is_broken {
+        return None;
+    }
+    let text = |violation: &Value| {
+        let message = violation["message"].as_str()?;
+        Some(match violation["pointer"].as_str() {
+            Some(pointer) if !pointer.is_empty() => format!("{pointer}: {message}"),
+            _ => message.to_owned(),
+        })
+    };
+    let reasons: Vec<String> = violations.and_then(Value::as_array).into_iter().flatten().filter_map(text).collect();
+    let reasons = match reasons.as_slice() {
+        [] if is_object => "it was changed after the tool had run".to_owned(),
+        [] => "it is not an object".to_owned(),
+        some => some[..some.len().min(MAX_VIOLATIONS)].join("; "),
+    };
+    Some(format!("The tool has run, but its result does not match its output schema ({reasons}). The result is:"))
+}
+
 fn blocks(outcome: &Outcome) -> Vec<Block> {
+    if is_blank(outcome) {
+        return vec![Block::text(EMPTY_OUTPUT)];
+    }
     if outcome.content.is_empty() && !outcome.output.is_empty() {
         return vec![Block::text(outcome.output.as_str())];
     }
@@ -74,7 +122,7 @@ mod tests {
     use super::*;
     use crate::domain::call::CallRecord;
     use crate::domain::outcome::FullOutput;
-    use crate::domain::{Code, Failure, Time, ToolOutput, outcome_of};
+    use crate::domain::{Failure, Time, ToolOutput, outcome_of};
     use crate::formats::mcp::result_members;
 
     fn ended(outcome: Outcome) -> Call {
@@ -88,7 +136,7 @@ mod tests {
     /// Returns the result of a call. The members that are written without rmcp are the same.
     fn result(outcome: Outcome) -> Value {
         let call = ended(outcome);
-        let result = serde_json::to_value(of(&call, false)).unwrap();
+        let result = serde_json::to_value(of(&call, Promise::None)).unwrap();
         if let Some(members) = result_members(&call) {
             let members = String::from_utf8(members).unwrap();
             let written: Value = serde_json::from_str(&format!(r#"{{"resultType":"complete",{members}}}"#)).unwrap();
@@ -137,6 +185,31 @@ mod tests {
         assert_eq!(sent["content"][0], resource);
         assert_eq!(sent["content"][1], json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}));
         assert_eq!(sent["content"][2], json!({"type": "text", "text": unknown.to_string()}));
+    }
+
+    #[test]
+    fn a_result_that_does_not_match_its_schema_is_a_readable_error() {
+        let mut odd = ended(Outcome::data(Arc::new(json!({"n": "five"}))));
+        let violation = json!({"pointer": "/n", "message": "must be an integer"});
+        odd.extend_metadata([(OUTPUT_VIOLATIONS.to_owned(), json!([violation]))]);
+        let sent = serde_json::to_value(of(&odd, Promise::Checked)).unwrap();
+        assert_eq!((&sent["isError"], sent.get("structuredContent")), (&json!(true), None));
+        let told = "The tool has run, but its result does not match its output schema (/n: must be an integer). The result is:";
+        assert_eq!(
+            (&sent["content"][0]["text"], &sent["content"][1]["text"]),
+            (&json!(told), &json!("{\"n\":\"five\"}"))
+        );
+        assert_eq!(sent["_meta"][ERROR_CODE], "RESULT_INVALID");
+        // A client that does not see the schema gets the data.
+        let plain = serde_json::to_value(of(&odd, Promise::None)).unwrap();
+        assert_eq!((&plain["isError"], &plain["structuredContent"]), (&json!(false), &json!({"n": "five"})));
+        assert_eq!(result_members(&odd), None);
+        let changed = ended(Outcome::data(Arc::new(json!({"n": 5}))));
+        assert_eq!(of(&changed, Promise::Checked).is_error, Some(false));
+        let told = serde_json::to_value(of(&changed, Promise::Broken)).unwrap();
+        assert!(told["isError"] == true && told["content"][0]["text"].as_str().unwrap().contains("was changed"));
+        let text = serde_json::to_value(of(&ended(Outcome::text("plain")), Promise::Checked)).unwrap();
+        assert!(text["isError"] == true && text["content"][0]["text"].as_str().unwrap().contains("not an object"));
     }
 
     #[test]

@@ -5,20 +5,22 @@ use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::ready;
 use futures_util::{Stream, StreamExt, stream};
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification, JsonRpcMessage,
-    ServerJsonRpcMessage, ServerNotification, ToolListChangedNotification,
+    RequestId, ServerJsonRpcMessage, ServerNotification, ToolListChangedNotification,
 };
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::{RestoreOutcome, SessionId, SessionManager};
-use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use uuid::Uuid;
 
 use super::event_id::{EventId, PendingRequest};
 use super::replay::Replay;
+use super::running::{RunningRequests, restore};
 use super::shared::SharedState;
 use crate::access::Access;
 use crate::engine::Notice;
@@ -48,6 +50,7 @@ type Messages = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>>;
 pub(super) struct Sessions {
     pub local: LocalSessionManager,
     pub state: Arc<SharedState>,
+    pub running: Arc<RunningRequests>,
     /// The sessions that have been initialized or restored. rmcp knows a session before it is.
     ready: Mutex<HashSet<SessionId>>,
     /// The permit to restore a session. rmcp restores a session several times if its first requests are concurrent.
@@ -56,7 +59,7 @@ pub(super) struct Sessions {
 
 impl Sessions {
     pub fn new(local: LocalSessionManager, state: Arc<SharedState>) -> Self {
-        Self { local, state, ready: Mutex::default(), restoring: Semaphore::new(1) }
+        Self { local, state, running: Arc::default(), ready: Mutex::default(), restoring: Semaphore::new(1) }
     }
 
     fn ready(&self) -> MutexGuard<'_, HashSet<SessionId>> {
@@ -94,7 +97,12 @@ impl Sessions {
                 notice = notices.recv() => notice,
             };
             match notice {
-                Ok(Notice::McpRequestCancelled { session, request }) => self.cancel(session, request).await,
+                Ok(Notice::McpRequestCancelled { session, request }) => {
+                    if let Ok(request) = serde_json::from_value(request) {
+                        self.cancel(&session, request).await;
+                    }
+                }
+                Ok(Notice::McpCallAbandoned { session, call }) => self.abandon(&session, call).await,
                 Ok(Notice::McpSessionEnded { session }) => self.end(session).await,
                 Ok(Notice::SessionsAborted { .. }) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
@@ -102,13 +110,18 @@ impl Sessions {
         }
     }
 
-    async fn cancel(&self, session: SessionId, request: Value) {
-        let Ok(request) = serde_json::from_value(request) else { return };
-        if self.is_here(&session).await {
-            let params = CancelledNotificationParam::new(Some(request), None);
-            let notification = ClientNotification::CancelledNotification(CancelledNotification::new(params));
+    /// Cancels the request to which the client gave this id, unless several have it.
+    async fn cancel(&self, session: &SessionId, given: RequestId) {
+        if let Some(message) = self.running.resolve(session, cancellation(given)) {
             // If the session has just ended, so have its requests.
-            let _ = self.local.accept_message(&session, ClientJsonRpcMessage::notification(notification)).await;
+            let _ = self.local.accept_message(session, message).await;
+        }
+    }
+
+    /// Cancels the request that waits for a call.
+    async fn abandon(&self, session: &SessionId, call: Uuid) {
+        if let Some(unique) = self.running.take_call(session, call) {
+            let _ = self.local.accept_message(session, cancellation(unique)).await;
         }
     }
 
@@ -120,14 +133,14 @@ impl Sessions {
         }
     }
 
-    /// Replaces the ids of events by ids that every node understands.
+    /// Replaces the ids of events by ids that every node understands, and those of requests by what the client gave.
     fn mark(
         &self,
         messages: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
         mut request: Option<PendingRequest>,
     ) -> Messages {
         let node = self.state.engine.node().clone();
-        Box::pin(messages.map(move |mut message| {
+        Box::pin(messages.filter_map(move |mut message| {
             if let (Some(request), Some(progress)) = (&mut request, progress_of(&message)) {
                 request.progress = Some(progress);
             }
@@ -135,9 +148,21 @@ impl Sessions {
                 let id = EventId { node: node.clone(), local, request: request.clone() };
                 message.event_id = Some(id.text());
             }
-            message
+            if let Some(content) = message.message.take() {
+                message.message = restore(content, request.as_ref());
+                if message.message.is_none() {
+                    return ready(None);
+                }
+            }
+            ready(Some(message))
         }))
     }
+}
+
+fn cancellation(request: RequestId) -> ClientJsonRpcMessage {
+    let params = CancelledNotificationParam::new(Some(request), None);
+    let notification = ClientNotification::CancelledNotification(CancelledNotification::new(params));
+    ClientJsonRpcMessage::notification(notification)
 }
 
 fn progress_of(message: &ServerSseMessage) -> Option<f64> {
@@ -178,14 +203,20 @@ impl SessionManager for Sessions {
     async fn create_stream(
         &self,
         id: &SessionId,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let call = StreamClient::current().request.and_then(|request| request.call);
+        let request = self.running.begin(id, &mut message, call);
         let messages = self.local.create_stream(id, message).await?;
-        Ok(self.mark(messages, StreamClient::current().request))
+        Ok(self.mark(messages, request))
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
-        self.local.accept_message(id, message).await
+        match self.running.resolve(id, message) {
+            Some(message) => self.local.accept_message(id, message).await,
+            // It is accepted, like every notification, but cancels nothing.
+            None => Ok(()),
+        }
     }
 
     async fn create_standalone_stream(

@@ -108,13 +108,15 @@ impl SharedState {
         self.stores.resume_mcp_stream(call, self.clock.now()).await
     }
 
-    /// Tells the other nodes that a client has cancelled a request.
+    /// Tells the other nodes that a client has cancelled a request, which does not run here.
     pub async fn tell_cancelled(&self, session: &str, request: Value) {
-        if request.is_null() {
-            return;
+        if !request.is_null() {
+            self.tell(&Notice::McpRequestCancelled { session: session.into(), request }).await;
         }
-        let notice = Notice::McpRequestCancelled { session: session.into(), request };
-        if let Err(error) = self.engine.notices().post(&notice).await {
+    }
+
+    async fn tell(&self, notice: &Notice) {
+        if let Err(error) = self.engine.notices().post(notice).await {
             tracing::warn!(%error, "cannot forward the cancellation of an MCP request");
         }
     }
@@ -128,7 +130,8 @@ impl Presence for SharedState {
 
     async fn cancel(&self, stream: &CallStream) {
         // A call that another node has not recorded yet is known only to that node.
-        self.tell_cancelled(&stream.session, stream.request.clone()).await;
+        let (session, call) = (stream.session.as_str().into(), stream.call);
+        self.tell(&Notice::McpCallAbandoned { session, call }).await;
         // The call of a resumed stream is named by its client.
         if stream.resumed > 0
             && let Some(access) = &stream.access

@@ -5,7 +5,8 @@ use rmcp::model::{CreateTaskResult, DetailedTask, GetTaskResult, JsonObject, Tas
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Server, result};
+use super::Server;
+use super::result::{self, Promise};
 use crate::access::Access;
 use crate::domain::{Call, Code, Phase};
 use crate::engine::ControlOutcome;
@@ -24,7 +25,7 @@ impl Server {
     /// Returns the status of a task, with its result once it has ended.
     pub(super) async fn task(&self, access: &Access, id: &str) -> Result<GetTaskResult, ErrorData> {
         let call = Self::stored(access, id_of(id)?).await?;
-        let payload = payload(&call, Self::traits_of(access, &call.name).has_output_schema);
+        let payload = payload(&call, Self::promise_of(access, &call, true));
         Ok(GetTaskResult::new(DetailedTask::new(task(&call, payload.status()), payload)))
     }
 
@@ -59,7 +60,7 @@ fn task(call: &Call, status: TaskStatus) -> Task {
 
 /// Returns the payload of a task. A failed tool call completes the task with an error result; only a failure of the
 /// service fails the task.
-fn payload(call: &Call, has_schema: bool) -> TaskPayload {
+fn payload(call: &Call, promise: Promise) -> TaskPayload {
     let Some(outcome) = call.outcome.as_deref() else { return TaskPayload::Working };
     match &outcome.error {
         Some(failure) if failure.code == Code::Cancelled => TaskPayload::Cancelled,
@@ -69,7 +70,7 @@ fn payload(call: &Call, has_schema: bool) -> TaskPayload {
         }
         _ => {
             // The value came from JSON, so serialization cannot fail.
-            let result = serde_json::to_value(result::of(call, has_schema)).unwrap_or_default();
+            let result = serde_json::to_value(result::of(call, promise)).unwrap_or_default();
             TaskPayload::Completed { result: object(result) }
         }
     }

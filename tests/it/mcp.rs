@@ -10,6 +10,7 @@ use crate::support::client::send;
 use crate::support::fixture::project_file;
 use crate::support::{Client, Response, eventually};
 
+mod accept;
 mod approvals;
 mod cancel;
 mod changes;
@@ -20,7 +21,9 @@ mod fast_path;
 mod hosts;
 mod messages;
 mod names;
+mod repeated_ids;
 mod rust_client;
+mod schemas;
 mod sessions;
 mod stdio;
 mod tasks;

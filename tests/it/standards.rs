@@ -111,7 +111,7 @@ async fn http_tool_is_not_sent_to_ports_of_other_protocols() {
         assert!(text.contains(&format!("port {port} is not allowed")) && text.contains(kind), "{text}");
         assert_eq!(call["error"]["details"]["request_sent"], json!(false), "{call}");
     }
-    let elsewhere = HttpTool::answering(Answer::redirect(307, "http://127.0.0.1:6379/")).await;
+    let elsewhere = HttpTool::answering(Answer::redirect(303, "http://127.0.0.1:6379/")).await;
     app.http_tool("redirected", &elsewhere).await;
     let call = app.call("redirected", json!({})).await;
     let text = failed(&call, "TOOL_EXECUTION_ERROR");

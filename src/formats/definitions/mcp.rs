@@ -1,4 +1,4 @@
-//! Tools for clients of the Model Context Protocol, with unchanged schemas.
+//! Tools for clients of the Model Context Protocol, with unchanged or portable schemas.
 
 use serde_json::{Value, json};
 
@@ -6,12 +6,26 @@ use super::{PresentedTool, description};
 use crate::domain::ToolDefinition;
 use crate::domain::tool::{Annotations, UpstreamMetadata};
 use crate::schema::lower::Loss;
+use crate::schema::portable;
 
 /// Returns `true` if clients can receive this output schema. They validate `structuredContent` against it, which must
 /// be an object.
 #[must_use]
 pub fn is_told(output_schema: &Value) -> bool {
     output_schema.get("type").is_some_and(|root| root == "object")
+}
+
+/// Shows the schemas of a listed tool as all known clients take them.
+pub fn make_portable(tool: &mut Value) {
+    let Value::Object(members) = tool else { return };
+    if let Some(schema) = members.get("inputSchema").and_then(portable::input) {
+        members.insert("inputSchema".to_owned(), schema);
+    }
+    match members.get("outputSchema").map(portable::output) {
+        Some(Some(schema)) => drop(members.insert("outputSchema".to_owned(), schema)),
+        Some(None) => drop(members.shift_remove("outputSchema")),
+        None => {}
+    }
 }
 
 /// Converts a definition.

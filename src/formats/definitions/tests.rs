@@ -17,7 +17,10 @@ fn tool(more: Value) -> ToolDefinition {
 }
 
 fn of(format: Format, tool: &ToolDefinition) -> (Value, Vec<Loss>) {
-    definition(format, &PresentedTool { name: "shown_as", definition: tool, schema: &tool.input_schema })
+    definition(
+        format,
+        &PresentedTool { name: "shown_as", definition: tool, schema: &tool.input_schema, is_strict: true },
+    )
 }
 
 fn prompt_of(tool: &ToolDefinition, stats: Option<ToolStats>) -> String {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::domain::{Call, ContentBlock, Phase};
+use crate::formats::{EMPTY_OUTPUT, is_blank};
 
 /// The result of a call for a model.
 #[derive(Debug, PartialEq)]
@@ -34,7 +35,8 @@ impl<'a> ModelContent<'a> {
         };
         let is_error = outcome.is_error();
         if outcome.content.iter().all(|block| matches!(block, ContentBlock::Text(_))) {
-            return Self { pieces: vec![Piece::Text(outcome.output.as_str().into())], is_error };
+            let text = if is_blank(outcome) { EMPTY_OUTPUT } else { outcome.output.as_str() };
+            return Self { pieces: vec![Piece::Text(text.into())], is_error };
         }
         let pieces = outcome.content.iter().map(|block| match block {
             ContentBlock::Text(text) => Piece::Text(text.as_str().into()),

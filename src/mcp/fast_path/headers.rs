@@ -1,10 +1,11 @@
 //! The headers of a request, checked as in rmcp. Unusual forms of valid headers are left to it.
 
 use axum::http::header::{ACCEPT, CONTENT_TYPE, ORIGIN};
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::message::{MODERN, Method};
+use crate::mcp::accepted::Accepted;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -28,10 +29,10 @@ pub(super) enum Era {
     Modern,
 }
 
-/// Returns the era of a request without a session and without an origin that accepts and sends JSON.
+/// Returns the era of a request without a session and without an origin whose client accepts and sends JSON.
 pub(super) fn era_of(headers: &HeaderMap) -> Option<Era> {
     let is_plain = !headers.contains_key(SESSION) && !headers.contains_key(ORIGIN);
-    if !is_plain || !accepts_both(headers) || !sends_json(headers) {
+    if !is_plain || !accepts_json(headers) || !sends_json(headers) {
         return None;
     }
     if !headers.contains_key(VERSION) {
@@ -62,11 +63,10 @@ fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     first.to_str().ok()
 }
 
-/// Returns `true` if the client accepts JSON and event streams, listed without parameters.
-fn accepts_both(headers: &HeaderMap) -> bool {
-    let Some(accepted) = only(headers, ACCEPT).filter(|accepted| !accepted.contains(['"', ';'])) else { return false };
-    let has = |media_type: &str| accepted.split(',').any(|one| one.trim().eq_ignore_ascii_case(media_type));
-    has("application/json") && has("text/event-stream")
+/// Returns `true` if the client accepts JSON. Weights and parameters are left to rmcp.
+fn accepts_json(headers: &HeaderMap) -> bool {
+    let is_plain = |line: &HeaderValue| line.to_str().is_ok_and(|line| !line.contains(['"', ';']));
+    headers.get_all(ACCEPT).iter().all(is_plain) && Accepted::of(headers).json
 }
 
 fn sends_json(headers: &HeaderMap) -> bool {

@@ -151,6 +151,31 @@ fn named_at<'a>(losses: &'a Value, pointer: &str) -> &'a Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_strict_is_offered_without_strict_unless_only_strict_tools_are_wanted() {
+    let app = App::on_sqlite().await;
+    let deep = (0..12).fold(schema(), |inner, _| json!({"type": "object", "properties": {"inner": inner}}));
+    app.echo_with("deep", deep).await;
+    app.echo_with("weather", schema()).await;
+    // The list is kept, and then reused in part.
+    for more in ["another", "one_more"] {
+        app.echo_with(more, schema()).await;
+        let list = list(&app, "openai-strict").await;
+        let all = definitions(&list, "openai-strict");
+        assert_eq!(list["left_out"], json!([]));
+        assert_eq!((&named(&all, "deep")["strict"], &named(&all, "weather")["strict"]), (&json!(false), &json!(true)));
+        let notes = list["not_strict"].as_array().unwrap();
+        assert!(notes.len() == 1 && notes[0]["name"] == "deep" && !notes[0]["reason"].as_str().unwrap().is_empty());
+    }
+    let with_losses = app.get("/tools?format=openai-strict&losses=true").await.ok();
+    assert_eq!(with_losses["not_strict"][0]["name"], "deep");
+    let only = app.get("/tools?format=openai-strict&strict_only=true").await.ok();
+    named(only["left_out"].as_array().unwrap(), "deep");
+    assert!(
+        only["not_strict"].is_null() && definitions(&only, "openai-strict").iter().all(|tool| tool["strict"] == true)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_vendor_cannot_say_of_a_schema_is_told_and_what_it_cannot_say_at_all_is_left_out() {
     let app = App::on_sqlite().await;
     let endless = json!({

@@ -39,7 +39,8 @@ fn the_tools_of_each_format_are_as_they_were_looked_at() {
     let tools = tools();
     for &format in Format::value_variants().iter().filter(|format| !matches!(format, Format::Native | Format::Prompt)) {
         let definitions = tools.iter().map(|tool| {
-            let told = PresentedTool { name: &tool.name, definition: tool, schema: &tool.input_schema };
+            let told =
+                PresentedTool { name: &tool.name, definition: tool, schema: &tool.input_schema, is_strict: true };
             serde_json::value::to_raw_value(&definitions::definition(format, &told).0).unwrap()
         });
         let list = serde_json::to_value(definitions::tools(format, definitions.collect())).unwrap();

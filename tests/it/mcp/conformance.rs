@@ -7,6 +7,7 @@ use tokio::process::Command;
 
 use toolpost::app::App;
 use toolpost::config::Config;
+use toolpost::domain::McpLowering;
 
 use super::node;
 use crate::support::fixture::project_file;
@@ -37,6 +38,8 @@ const NOT_PASSED: [&str; 5] = [
 async fn judged(revision: &str) -> String {
     let mut config = Config::default();
     config.store.database_url = "sqlite::memory:".to_owned();
+    // The suite checks that keywords arrive as they were defined.
+    config.mcp.lowering = McpLowering::Exact;
     let builder = tools::tools().into_iter().fold(App::builder(config), |builder, tool| builder.tool(tool));
     let app = builder.start().await.expect("the service starts");
     let (address, _serving) = server::serve(&app).await;

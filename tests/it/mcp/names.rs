@@ -23,6 +23,15 @@ fn names(tools: &[Value]) -> Vec<&str> {
     tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
+/// Returns tools without their schemas, which the list over MCP shows in another form.
+fn without_schemas(tools: &Value) -> Value {
+    let mut tools = tools.clone();
+    for tool in tools.as_array_mut().unwrap() {
+        tool.as_object_mut().unwrap().remove("inputSchema");
+    }
+    tools
+}
+
 fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }
@@ -46,7 +55,7 @@ async fn shown_names_are_legal_unique_and_those_of_the_list_over_http() {
     assert!(["s__echo", "s__a__b", "s__taken", "Za"].iter().all(|name| names.contains(name)), "{names:?}");
     assert!(!names.contains(&"two___dots"), "{names:?}");
     let listed = app.get("/tools?format=mcp").await.ok();
-    assert_eq!(listed["tools"], json!(tools));
+    assert_eq!(without_schemas(&listed["tools"]), without_schemas(&json!(tools)));
     // Each name calls the tool that it was listed for.
     for tool in tools.iter().filter(|tool| tool["description"].as_str().unwrap_or_default().starts_with("Does ")) {
         let (name, own) = (tool["name"].as_str().unwrap(), &tool["description"].as_str().unwrap()["Does ".len()..]);
@@ -137,7 +146,8 @@ async fn pages_continue_at_their_cursors_whatever_the_names_look_like() {
             break;
         }
     }
-    assert_eq!(json!(seen), app.get("/tools?format=mcp").await.ok()["tools"]);
+    let listed = app.get("/tools?format=mcp").await.ok();
+    assert_eq!(without_schemas(&json!(seen)), without_schemas(&listed["tools"]));
 }
 
 fn plain(name: String) -> Value {

@@ -126,3 +126,23 @@ async fn tools_of_a_folder_are_served() {
     let listed = program.hear().await["result"]["tools"].clone();
     assert!(listed.as_array().unwrap().iter().any(|tool| tool["name"] == "of__folder"), "{listed}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_with_equal_ids_get_their_own_answers() {
+    let database = Database::fresh(Backend::Sqlite).await;
+    let mut program = Program::start(&database, &[]);
+    program.begin().await;
+    for number in [1, 2, 3] {
+        let params = json!({"name": "wait", "arguments": {"ms": number * 20}});
+        program.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})).await;
+    }
+    let mut texts = Vec::new();
+    for _ in 0..3 {
+        let answer = program.hear().await;
+        assert_eq!(answer["id"], 1, "{answer}");
+        texts.push(answer["result"]["content"][0]["text"].as_str().unwrap().to_owned());
+    }
+    texts.sort();
+    assert_eq!(texts, ["Waited 20 ms", "Waited 40 ms", "Waited 60 ms"]);
+    assert_eq!(program.end().await, (true, Vec::new()));
+}

@@ -104,7 +104,15 @@ pub fn taken() -> Vec<Case> {
     all.extend(versions.map(|version| echo().with("mcp-protocol-version", version)));
     let ids = ["0", "-7", "9223372036854775807", "\"1\"", "\"\"", r#""\u00e4 \"x\" \n""#];
     all.extend(ids.map(with_id));
-    for media_types in ["text/event-stream,application/json", "Application/JSON , text/Event-Stream, */*"] {
+    all.extend([echo().without("accept"), echo().and("accept", "text/html")]);
+    for media_types in [
+        "text/event-stream,application/json",
+        "Application/JSON , text/Event-Stream, */*",
+        "*/*",
+        "application/json",
+        "application/*",
+        "",
+    ] {
         all.push(echo().with("accept", media_types));
     }
     all.push(echo().with("content-type", "Application/JSON ; charset=utf-8"));
@@ -258,8 +266,6 @@ fn bodies() -> impl Iterator<Item = &'static str> {
 
 fn headers() -> Vec<Case> {
     let mut all = vec![
-        echo().without("accept"),
-        echo().and("accept", "text/html"),
         echo().without("content-type"),
         echo().without("host"),
         echo().with("mcp-session-id", "a"),
@@ -270,7 +276,8 @@ fn headers() -> Vec<Case> {
         echo().with("mcp-protocol-version", MODERN),
         echo().with("mcp-protocol-version", "2025-06-18").and("mcp-protocol-version", "2025-06-18"),
     ];
-    for accepted in ["application/json", "text/event-stream", "*/*", "application/json;q=0, text/event-stream"] {
+    for accepted in ["text/html", "text/event-stream", "text/*", "*/*;q=0.8", "application/json;q=0, text/event-stream"]
+    {
         all.push(echo().with("accept", accepted));
     }
     for media_type in ["text/plain", "application/vnd.x+json", "application/jsonx"] {
