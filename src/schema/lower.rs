@@ -80,6 +80,12 @@ pub struct Lowered {
     pub restorer: Restorer,
 }
 
+/// Returns `true` if the schema has names of properties that a vendor rejects.
+#[must_use]
+pub(super) fn has_aliases(schema: &Value, target: Target) -> bool {
+    !names::Aliases::of(schema, target).is_empty()
+}
+
 /// Converts an input schema that [`compile`](super::compile) accepts to the subset of a vendor. The result is
 /// deterministic.
 ///

@@ -47,6 +47,11 @@ impl Aliases {
         aliases
     }
 
+    /// Returns `true` if every name is accepted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the vendor's name of a property.
     pub(super) fn name<'n>(&'n self, name: &'n str) -> &'n str {
         self.0.get(name).map_or(name, String::as_str)

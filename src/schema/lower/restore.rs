@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use jsonschema::{Draft, Validator};
 use serde_json::{Map, Value};
 
+use crate::schema::backtracking;
 use crate::schema::types::Types;
 
 /// Converts arguments for the lowered schema to arguments for the original.
@@ -272,9 +273,9 @@ impl Walk<'_> {
             if let (Value::Object(schema), false) = (&mut schema, self.definitions.schemas.is_empty()) {
                 schema.insert("$defs".to_owned(), Value::Object(self.definitions.schemas.clone()));
             }
-            super::super::validator(Draft::Draft202012, super::super::patterns::MAX_SIZE, &schema).ok()
+            super::super::part_validator(Draft::Draft202012, &schema)
         });
-        validator.as_ref().is_some_and(|validator| validator.is_valid(value))
+        validator.as_ref().is_some_and(|validator| backtracking::bounded(true, || validator.is_valid(value)))
     }
 
     /// Scores the similarity of a value to a schema; 0 means that they do not match at all.

@@ -55,6 +55,16 @@ fn strict_expresses_length_as_pattern() {
 }
 
 #[test]
+fn patterns_that_backtrack_are_described() {
+    let schema = json!({"type": "string", "pattern": "^(?!x)[a-z]+$"});
+    for target in [Target::OpenAiStrict, Target::Gemini] {
+        let (shown, lowered) = property(target, &schema, true);
+        assert!(shown.get("pattern").is_none() && shown["description"].as_str().unwrap().contains("(?!x)"), "{shown}");
+        assert_eq!(keywords(&lowered), [("pattern", true)]);
+    }
+}
+
+#[test]
 fn gemini_bounds_are_inclusive() {
     let schema = json!({"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 9.5});
     assert_eq!(gemini(&schema), json!({"type": "integer", "minimum": 1, "maximum": 9}));

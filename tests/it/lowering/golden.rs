@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use toolpost::schema::portable;
+
 use super::*;
 use crate::support::fixture::same_as_file;
 
@@ -19,6 +21,43 @@ fn characteristic_schemas_lower_as_they_were_written_down() {
         let how = "UPDATE_FIXTURES=1 cargo test --test it lowering";
         same_as_file(&format!("tests/fixtures/lower/{name}.json"), &text, how);
     }
+}
+
+/// The schemas of the same cases as lists over MCP show them, and those of further cases that single clients refuse.
+#[test]
+fn characteristic_schemas_are_listed_over_mcp_as_they_were_written_down() {
+    let refused = [
+        (
+            "any of two",
+            json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+            "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+        ),
+        (
+            "conditions",
+            json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+            "if": {"required": ["a"]}, "then": {"required": ["b"]}, "not": {"required": ["c"]}}),
+        ),
+        (
+            "reference at the root",
+            json!({"$ref": "#/definitions/A", "type": "object",
+            "definitions": {"A": {"properties": {"a": {"type": "string"}}, "required": ["a"]}}}),
+        ),
+        (
+            "draft 4",
+            json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "object",
+            "properties": {"n": {"type": "number", "minimum": 0, "exclusiveMinimum": true}, "l": {"type": "array"}}}),
+        ),
+        ("no properties", json!({"type": "object"})),
+        ("names", json!({"type": "object", "properties": {"$top": {"type": "integer"}, "名前": {"type": "string"}}})),
+        ("booleans", json!({"type": "object", "properties": {"any": true, "none": false}})),
+    ];
+    let listed = |(name, schema): (&str, Value)| (name.to_owned(), portable::input(&schema).unwrap_or(schema));
+    let found: Value = cases().into_iter().chain(refused).map(listed).collect();
+    for schema in found.as_object().unwrap().values() {
+        compiled(schema);
+    }
+    let text = serde_json::to_string_pretty(&found).unwrap() + "\n";
+    same_as_file("tests/fixtures/lower/mcp.json", &text, "UPDATE_FIXTURES=1 cargo test --test it lowering");
 }
 
 fn cases() -> Vec<(&'static str, Value)> {

@@ -10,6 +10,7 @@ use crate::schema::lower::compare::compare;
 use crate::schema::lower::lowering::{Lowering, Step, object, put_some};
 use crate::schema::lower::shape::{Bound, Shape};
 use crate::schema::lower::{Restore, Target, describe, valid};
+use crate::schema::patterns::needs_backtracking;
 use crate::schema::types::{Types, is_whole};
 
 /// Formats that strict schemas support.
@@ -28,8 +29,11 @@ impl<'a> Lowering<'a, '_> {
         let mut schema = object([("type", json!("string"))]);
         let mut patterns = shape.string.patterns.clone();
         patterns.dedup_by_key(|(pattern, _)| *pattern);
-        schema.extend(patterns.first().map(|(pattern, _)| ("pattern".to_owned(), json!(pattern))));
-        for (_, at) in patterns.iter().skip(1) {
+        // Vendors refuse patterns that need backtracking.
+        let (plain, foreign): (Vec<_>, Vec<_>) =
+            patterns.into_iter().partition(|(pattern, _)| !needs_backtracking(pattern));
+        schema.extend(plain.first().map(|(pattern, _)| ("pattern".to_owned(), json!(pattern))));
+        for (_, at) in plain.iter().skip(1).chain(&foreign) {
             self.describe_keyword(shape, at, "pattern");
         }
         if self.target == Target::Gemini {
