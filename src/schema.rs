@@ -6,23 +6,30 @@ use std::sync::Arc;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
+use crate::aside::aside;
 use crate::domain::call::Coercion;
 use document::Document;
+use effort::Effort;
 use graph::{Graph, ROOT};
+use patterns::PatternEffort;
 
 mod accept;
+mod backtracking;
 mod bounds;
 mod checked;
 mod coerce;
+mod correct;
 mod defaults;
 mod display;
 mod document;
 mod drafts;
+mod effort;
 mod explain;
 mod graph;
 pub mod lower;
 mod nearest;
 mod patterns;
+pub mod portable;
 mod references;
 #[cfg(test)]
 mod tests;
@@ -30,6 +37,7 @@ mod types;
 mod violation;
 
 pub use checked::{SchemaHash, check, hash_of};
+pub use correct::{Corrected, correct};
 pub use nearest::{nearest, sort_by_nearness};
 pub(crate) use references::{DOCUMENT_MAPS, localize_document};
 pub use violation::Violation;
@@ -61,6 +69,7 @@ pub struct Compiled {
     local: Option<Value>,
     validator: Validator,
     graph: Graph,
+    effort: Effort,
     /// The approximate memory of the compiled schema, in bytes.
     size: usize,
 }
@@ -92,17 +101,19 @@ pub fn compile(schema: &Value, role: Role) -> Result<Compiled, SchemaError> {
     let local = references::localize(schema, draft)?;
     let document = local.as_ref().map_or(schema, |local| &local.schema);
     let mut graph = graph::build(&Document::new(document, draft), &mut patterns)?;
-    bounds::expansion(&graph)?;
-    let size_limit = patterns.size_limit();
+    let expansion = bounds::expansion(&graph)?;
+    let engine = patterns.engine();
     let validator = match without_identity(document, draft) {
         // The references depend on the dynamic scope, or the drafts are mixed: the validator needs the original.
-        _ if local.as_ref().is_some_and(|local| !local.is_exact) => validator(draft, size_limit, schema)?,
-        Some(anonymous) => validator(draft, size_limit, &anonymous)?,
-        None => validator(draft, size_limit, document)?,
+        _ if local.as_ref().is_some_and(|local| !local.is_exact) => validator(draft, engine, schema)?,
+        Some(anonymous) => validator(draft, engine, &anonymous)?,
+        None => validator(draft, engine, document)?,
     };
     defaults::prepare(&mut graph);
     let size = graph.nodes.len() * NODE_BYTES;
-    Ok(Compiled { schema: Arc::new(schema.clone()), local: local.map(|local| local.schema), validator, graph, size })
+    let (schema, local) = (Arc::new(schema.clone()), local.map(|local| local.schema));
+    let effort = Effort { expansion, patterns: patterns.effort() };
+    Ok(Compiled { schema, local, validator, graph, effort, size })
 }
 
 fn check_root(schema: &Value) -> Result<(), SchemaError> {
@@ -137,14 +148,43 @@ fn without_identity(schema: &Value, draft: Draft) -> Option<Value> {
     Some(anonymous)
 }
 
-/// Builds a validator. Every validator is offline, asserts formats and matches patterns in linear time.
-fn validator(draft: Draft, pattern_size: usize, schema: &Value) -> Result<Validator, SchemaError> {
-    let options = jsonschema::options()
+/// The engine that matches patterns.
+#[derive(Debug, Clone, Copy)]
+struct Engine {
+    /// Maximum compiled size of one pattern in bytes.
+    size: usize,
+    /// Whether patterns may backtrack; all others are matched in linear time.
+    backtracks: bool,
+}
+
+impl Engine {
+    const fn linear(size: usize) -> Self {
+        Self { size, backtracks: false }
+    }
+
+    const fn backtracking(size: usize) -> Self {
+        Self { size, backtracks: true }
+    }
+}
+
+/// Builds a validator of a part of a schema that was compiled before.
+fn part_validator(draft: Draft, schema: &Value) -> Option<Validator> {
+    let linear = validator(draft, Engine::linear(patterns::MAX_SIZE), schema);
+    linear.or_else(|_| validator(draft, Engine::backtracking(patterns::MAX_SIZE), schema)).ok()
+}
+
+/// Builds a validator. Every validator is offline and asserts formats.
+fn validator(draft: Draft, engine: Engine, schema: &Value) -> Result<Validator, SchemaError> {
+    let Engine { size, backtracks } = engine;
+    let mut options = jsonschema::options()
         .with_draft(draft)
         .offline()
         .should_validate_formats(true)
         .should_ignore_unknown_formats(true)
-        .with_pattern_options(PatternOptions::regex().size_limit(pattern_size).dfa_size_limit(pattern_size));
+        .with_pattern_options(PatternOptions::regex().size_limit(size).dfa_size_limit(size));
+    if backtracks {
+        options = backtracking::permit(options, draft, size);
+    }
     // A backstop: unusual identifiers have made the library panic, and a registration must not take the service down.
     let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| options.build(schema)));
     match built {
@@ -173,7 +213,11 @@ impl Compiled {
     /// # Errors
     /// Returns the first 20 violations that remain after coercion.
     pub fn check(&self, arguments: &Arc<Value>, coerce: bool) -> Result<Checked, Vec<Violation>> {
-        let result = if self.validator.is_valid(arguments) {
+        self.bounded(arguments, || self.check_bounded(arguments, coerce))
+    }
+
+    fn check_bounded(&self, arguments: &Arc<Value>, coerce: bool) -> Result<Checked, Vec<Violation>> {
+        let result = if self.holds(arguments) {
             return Ok(Checked { arguments: self.completed(arguments), coerced: Vec::new() });
         } else if coerce {
             coerce::coerce(&self.graph, arguments).map(|(result, coerced)| (Arc::new(result), coerced))
@@ -181,24 +225,46 @@ impl Compiled {
             None
         };
         let (candidate, coerced) = result.unwrap_or_else(|| (arguments.clone(), Vec::new()));
-        if !coerced.is_empty() && self.validator.is_valid(&candidate) {
+        if !coerced.is_empty() && self.holds(&candidate) {
             return Ok(Checked { arguments: self.completed(&candidate), coerced });
         }
         // Defaults are applied after validation: a required property must be given even if it has a default.
-        Err(self.violations(&candidate))
+        Err(self.explained(&candidate))
+    }
+
+    /// Runs a check of a value: aside if it may take long, and with a bound on the work of patterns that backtrack.
+    fn bounded<T>(&self, value: &Value, check: impl FnOnce() -> T) -> T {
+        if self.effort.is_small_for(value) {
+            return check();
+        }
+        let is_affordable = || self.effort.patterns != PatternEffort::Names || !backtracking::has_too_many_names(value);
+        aside(|| backtracking::bounded(is_affordable(), check))
+    }
+
+    /// Returns `true` if a value is valid for certain.
+    fn holds(&self, value: &Value) -> bool {
+        let is_certain = || !self.effort.backtracks() || !backtracking::is_unfinished();
+        is_certain() && self.validator.is_valid(value) && is_certain()
     }
 
     /// Returns `true` if a value is valid without coercion.
     #[must_use]
     pub fn is_valid(&self, value: &Value) -> bool {
-        self.validator.is_valid(value)
+        self.bounded(value, || self.holds(value))
     }
 
     /// Returns the first 20 violations of a value; empty if the value is valid.
     #[must_use]
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
-        if self.validator.is_valid(value) {
-            return Vec::new();
+        self.bounded(value, || if self.holds(value) { Vec::new() } else { self.explained(value) })
+    }
+
+    /// Returns the first 20 violations of an invalid value.
+    fn explained(&self, value: &Value) -> Vec<Violation> {
+        if self.effort.patterns == PatternEffort::Names && backtracking::is_unfinished() {
+            return vec![explain::somewhere(
+                "has names that are too long to be matched against a pattern that backtracks",
+            )];
         }
         explain::violations(self.local.as_ref().unwrap_or(&self.schema), &self.validator, &self.graph, value)
     }
@@ -208,7 +274,7 @@ impl Compiled {
         if !self.graph.nodes[ROOT].fills {
             return arguments.clone();
         }
-        let filled = defaults::fill(&self.graph, arguments).filter(|filled| self.validator.is_valid(filled));
+        let filled = defaults::fill(&self.graph, arguments).filter(|filled| self.holds(filled));
         filled.map_or_else(|| arguments.clone(), Arc::new)
     }
 }

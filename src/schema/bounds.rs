@@ -45,12 +45,13 @@ pub(super) fn size(schema: &Value) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Bounds the work that the schema can cause.
+/// Bounds the work that the schema can cause. Returns the number of subschemas that the root consists of when every
+/// reference is expanded.
 ///
 /// # Errors
 /// Returns a [`SchemaError`] if the schema applies itself to the same value, has a chain that is too long, or has
 /// references that multiply beyond the bound. A recursive schema of nested values, such as a tree, is allowed.
-pub(super) fn expansion(graph: &Graph) -> Result<(), SchemaError> {
+pub(super) fn expansion(graph: &Graph) -> Result<u64, SchemaError> {
     let refuse = |id: NodeId, message: String| Err(SchemaError { pointer: graph.nodes[id].pointer.clone(), message });
     let in_place: Vec<Vec<NodeId>> = graph.nodes.iter().map(|node| node.in_place().collect()).collect();
     let order = match post_order(&in_place) {
@@ -96,7 +97,7 @@ pub(super) fn expansion(graph: &Graph) -> Result<(), SchemaError> {
             return refuse(id, message);
         }
     }
-    Ok(())
+    Ok(total[ROOT])
 }
 
 /// Returns the nodes in post-order (each after its successors), or a node on a cycle as the error.

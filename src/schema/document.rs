@@ -9,6 +9,7 @@ use jsonschema::{Draft, Validator};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
+use super::backtracking;
 use crate::domain::json::pointer_token;
 
 /// A document whose references are all local. Its subschemas are identified by their addresses.
@@ -94,10 +95,11 @@ impl<'a> Document<'a> {
     /// Returns `true` if a text satisfies a `pattern` or `format`.
     pub(super) fn asserts(&self, keyword: &'static str, argument: &'a str, text: &str) -> bool {
         let mut assertions = self.assertions.borrow_mut();
-        let compiled = assertions.entry((keyword, argument)).or_insert_with(|| {
-            super::validator(self.draft, super::patterns::MAX_SIZE, &json!({ keyword: argument })).ok()
-        });
-        compiled.as_ref().is_some_and(|assertion| assertion.is_valid(&Value::String(text.to_owned())))
+        let compiled = assertions
+            .entry((keyword, argument))
+            .or_insert_with(|| super::part_validator(self.draft, &json!({ keyword: argument })));
+        let holds = |assertion: &Validator| assertion.is_valid(&Value::String(text.to_owned()));
+        compiled.as_ref().is_some_and(|assertion| backtracking::bounded(true, || holds(assertion)))
     }
 }
 

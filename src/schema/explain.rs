@@ -50,7 +50,7 @@ pub(super) fn violations(schema: &Value, validator: &Validator, graph: &Graph, i
     found
 }
 
-fn somewhere(message: &str) -> Violation {
+pub(super) fn somewhere(message: &str) -> Violation {
     Violation {
         pointer: String::new(),
         message: message.to_owned(),

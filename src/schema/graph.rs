@@ -85,9 +85,8 @@ impl Graph {
         if node.assertions.is_empty() {
             return true;
         }
-        let validator = node.asserting.get_or_init(|| {
-            super::validator(self.draft, super::patterns::MAX_SIZE, &Value::Object(node.assertions.clone())).ok()
-        });
+        let validator =
+            node.asserting.get_or_init(|| super::part_validator(self.draft, &Value::Object(node.assertions.clone())));
         validator.as_ref().is_none_or(|validator| validator.is_valid(value))
     }
 

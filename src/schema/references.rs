@@ -41,7 +41,7 @@ pub(crate) const DOCUMENT_MAPS: [&str; 12] = [
 /// Keywords that hold data, never schemas.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// Keywords that hold a schema or a list of schemas, next to [`SCHEMA_MAPS`].
-const SCHEMAS: [&str; 16] = [
+pub(super) const SCHEMAS: [&str; 16] = [
     "allOf",
     "anyOf",
     "oneOf",

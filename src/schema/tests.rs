@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Checked, Compiled, Role, SchemaError, Violation, compile};
 
+mod backtracking;
 mod coercing;
+mod correcting;
 mod defaulting;
 mod explaining;
 mod properties;

@@ -85,12 +85,14 @@ pub(super) fn forbidden(schema: &Value) -> Option<String> {
         texts.push(format!("must not have {}", listed(single.iter().flat_map(|Exclusion(names)| names), "or")));
     }
     texts.extend(
-        several.iter().map(|Exclusion(names)| format!("{} are mutually exclusive", listed(names.iter(), "and"))),
+        several.iter().map(|Exclusion(names)| {
+            format!("{} are mutually exclusive: omit one of them", listed(names.iter(), "and"))
+        }),
     );
     Some(joined(&texts, "and"))
 }
 
-/// Returns for each branch the properties that it requires, without those that all branches require; `None` for fewer
+/// Returns for each branch the properties that it requires, without the properties of all branches; `None` for fewer
 /// than two branches.
 fn own_properties(
     explainer: Explainer<'_>,
@@ -109,7 +111,7 @@ fn own_properties(
 
 fn exclusive(own: &[BTreeSet<String>]) -> String {
     let sides: Vec<String> = own.iter().take(MAX_VIOLATIONS).map(|names| listed(names.iter(), "with")).collect();
-    format!("{} are mutually exclusive", joined(&sides, "and"))
+    format!("{} are mutually exclusive: give only one of them", joined(&sides, "and"))
 }
 
 /// Returns the `required` properties of each branch, for `expected`.

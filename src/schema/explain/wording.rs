@@ -35,6 +35,8 @@ pub(super) fn of(error: &ValidationError<'_>) -> String {
         Kind::Contains => "has too few or too many items that match \"contains\"".to_owned(),
         Kind::UnevaluatedItems { .. } => "has items that the schema does not allow".to_owned(),
         Kind::Pattern { pattern } => format!("must match the pattern {} (got {got})", display::text(pattern)),
+        // The keyword of a pattern that backtracks.
+        Kind::Custom { message, .. } => format!("{message} (got {got})"),
         Kind::Format { format } => format!("must be a valid {format}{} (got {got})", example(format)),
         Kind::Not { .. } => "must not have this form".to_owned(),
         Kind::OneOfMultipleValid { .. } => {

@@ -161,7 +161,7 @@ impl<'a> Builder<'a, '_> {
         }
         for (pattern, id) in self.map(keywords, "patternProperties")? {
             let place = format!("{}/patternProperties/{}", pointer, json::pointer_token(&pattern));
-            node.patterns.push((self.patterns.check(&place, &pattern)?, id));
+            node.patterns.push((self.patterns.check_name(&place, &pattern)?, id));
         }
         for keyword in ["dependentSchemas", "dependencies"] {
             node.dependent.extend(self.map(keywords, keyword)?);

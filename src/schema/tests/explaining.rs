@@ -118,12 +118,20 @@ fn properties_that_exclude_each_other_are_named() {
     let needs = |form: &str| json!({"required": form.split(' ').collect::<Vec<_>>()});
     let present = json!({"a": 1, "b": 1, "c": 1});
     let one_of = |forms: Value| json!({"oneOf": forms});
-    assert_says(one_of(json!([needs("a"), needs("b")])), present.clone(), "`a` and `b` are mutually exclusive");
+    assert_says(
+        one_of(json!([needs("a"), needs("b")])),
+        present.clone(),
+        "`a` and `b` are mutually exclusive: give only one of them",
+    );
     let three = one_of(json!([needs("a"), needs("b"), needs("c")]));
-    assert_says(three.clone(), present.clone(), "`a`, `b` and `c` are mutually exclusive");
-    assert_says(three, json!({"a": 1, "c": 1}), "`a` and `c` are mutually exclusive");
+    assert_says(three.clone(), present.clone(), "`a`, `b` and `c` are mutually exclusive: give only one of them");
+    assert_says(three, json!({"a": 1, "c": 1}), "`a` and `c` are mutually exclusive: give only one of them");
     let shared = one_of(json!([needs("z a b"), needs("z c")]));
-    assert_says(shared, json!({"a": 1, "b": 1, "c": 1, "z": 1}), "`a` with `b` and `c` are mutually exclusive");
+    assert_says(
+        shared,
+        json!({"a": 1, "b": 1, "c": 1, "z": 1}),
+        "`a` with `b` and `c` are mutually exclusive: give only one of them",
+    );
     assert_says(
         one_of(json!([needs("a"), needs("a b")])),
         present.clone(),
@@ -132,12 +140,12 @@ fn properties_that_exclude_each_other_are_named() {
     let guarded = |own: &str, other: &str| json!({"required": [own], "not": {"required": [other]}});
     for keyword in ["anyOf", "oneOf"] {
         let forms = json!({keyword: [guarded("a", "b"), guarded("b", "a")]});
-        assert_says(forms.clone(), present.clone(), "`a` and `b` are mutually exclusive");
+        assert_says(forms.clone(), present.clone(), "`a` and `b` are mutually exclusive: give only one of them");
         assert_says(forms, json!({}), "needs `a` or `b`");
     }
     let implied = json!({"anyOf": [{"not": needs("a")}, needs("z")]});
     assert_says(implied, present.clone(), "must not have `a`, or needs `z`");
-    assert_says(json!({"not": needs("a b")}), present.clone(), "`a` and `b` are mutually exclusive");
+    assert_says(json!({"not": needs("a b")}), present.clone(), "`a` and `b` are mutually exclusive: omit one of them");
     assert_says(json!({"not": {"anyOf": [needs("a"), needs("b")]}}), present.clone(), "must not have `a` or `b`");
     assert_says(json!({"not": needs("a")}), present, "must not have `a`");
 }

@@ -184,14 +184,13 @@ fn size_levels_and_nodes_are_bounded() {
 }
 
 #[test]
-fn patterns_are_linear_and_small() {
+fn patterns_are_expressions_and_small() {
     let pattern = |pattern: &str| root(json!({"properties": {"a": {"pattern": pattern}}}));
-    assert_refused(pattern("^(?!x)a"), "/properties/a/pattern", "look-around");
-    assert_refused(pattern(r"(a)\1"), "/properties/a/pattern", "back-reference");
+    assert_refused(pattern("(?=a)(a{1000}){1000}"), "/properties/a/pattern", "too large");
     assert_refused(pattern("(a{1000}){1000}"), "/properties/a/pattern", "too large");
     assert_refused(pattern("(a"), "/properties/a/pattern", "not a regular expression");
-    let names = root(json!({"patternProperties": {"(?=a)/": {}}}));
-    assert_refused(names, "/patternProperties/(?=a)~1", "look-around");
+    let names = root(json!({"patternProperties": {"(?=a/": {}}}));
+    assert_refused(names, "/patternProperties/(?=a~1", "not a regular expression");
     for good in
         [r"^\d{4}-\d{2}$", r"^[\p{L}\s'-]{1,100}$", r"^(a+)+$", r"^\w{1,64}$", r"\\1", r"^[^\s@]+@[^\s@]+\.[^\s@]+$"]
     {

@@ -34,6 +34,26 @@ async fn a_schema_that_does_not_compile_is_refused_with_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_schema_with_one_plain_meaning_is_corrected_if_the_caller_wants_it() {
+    let app = App::on_sqlite().await;
+    let sloppy = echo_tool("sloppy", json!({"properties": {"id": {"type": "str", "required": true}}}));
+    app.post("/tools", &sloppy).await.problem(422);
+    app.post("/tools?mend=false", &sloppy).await.problem(422);
+    let answer = app.post("/tools?mend=true", &sloppy).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let schema = json!({"properties": {"id": {"type": "string"}}, "type": "object", "required": ["id"]});
+    assert_eq!(answer.json["input_schema"], schema);
+    let warnings = answer.json["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    assert!(warnings.iter().all(|warning| warning.as_str().unwrap().starts_with("input_schema ")), "{warnings:?}");
+    succeeded(&app.call("sloppy", json!({"id": "x"})).await);
+    let replaced = app.put("/tools/sloppy?mend=true", &sloppy).await.ok();
+    assert_eq!(replaced["input_schema"], schema);
+    let hopeless = echo_tool("mine", of(json!({"type": "banana"})));
+    points_at(&app.post("/tools?mend=true", &hopeless).await.problem(422), "/input_schema/properties/a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_root_is_an_object() {
     let app = App::on_sqlite().await;
     for schema in [json!({"type": "array"}), json!({"type": "string"}), json!([]), json!("object"), json!(5)] {
@@ -202,10 +222,10 @@ async fn a_tree_may_refer_to_itself_through_its_branches() {
 #[tokio::test(flavor = "multi_thread")]
 async fn patterns_that_could_blow_up_are_refused() {
     let app = App::on_sqlite().await;
-    for pattern in ["^(?=.*a)b", "(?<!a)b", r"^(a)\1$", "(a{1000}){1000}", "((a{100}){100}){100}"] {
+    for pattern in ["(a{1000}){1000}", "((a{100}){100}){100}", "(?=a)(a{1000}){1000}", "(?<!a"] {
         refused(&app, of(json!({"type": "string", "pattern": pattern}))).await;
     }
-    refused(&app, json!({"type": "object", "patternProperties": {"^(?=a)": {}}})).await;
+    refused(&app, json!({"type": "object", "patternProperties": {"^(?=a": {}}})).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -88,7 +88,7 @@ async fn missing_and_exclusive_properties_of_forms_are_named() {
     for (keyword, arguments, message) in [
         ("anyOf", json!({}), "needs `id` or `name`"),
         ("oneOf", json!({}), "needs `id` or `name`"),
-        ("oneOf", json!({"id": 1, "name": "n"}), "`id` and `name` are mutually exclusive"),
+        ("oneOf", json!({"id": 1, "name": "n"}), "`id` and `name` are mutually exclusive: give only one of them"),
     ] {
         let properties = json!({"id": {"type": "integer"}, "name": {"type": "string"}});
         let call = called(json!({"type": "object", "properties": properties, keyword: forms}), arguments).await;
