@@ -44,7 +44,7 @@ pub use hook::{FailurePolicy, HookDefinition, HookEvent, HookFault, HookFaultKin
 pub use idempotency::{IdempotencyKey, KeyClaim};
 pub use json::JsonText;
 pub use limits::{Limits, LimitsSpec};
-pub use naming::{NameSeparator, Naming, Vendor, glob};
+pub use naming::{McpLowering, NameSeparator, Naming, Vendor, glob};
 pub use outcome::{ContentBlock, Outcome};
 pub use preset::{Preset, Presets};
 pub use process::ProcessSpec;

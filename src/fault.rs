@@ -10,6 +10,8 @@ pub enum Point {
     AfterAccept,
     /// Before the tool runs.
     BeforeRun,
+    /// After it is noted that this node works on an adopted call.
+    AfterWorkNote,
     /// After the tool has run, before its result is written.
     AfterRun,
     /// Before the end of a call is committed.

@@ -96,6 +96,8 @@ struct UpstreamRecord {
     offered: Vec<String>,
     /// The tools that were rejected, with the reasons.
     refused: Vec<(String, String)>,
+    /// The offered tools whose schemas were corrected, by their names at the server, with what was corrected.
+    corrected: Vec<(String, String)>,
     pins: BTreeMap<String, String>,
     quarantined: HashSet<String>,
     changes: VecDeque<Change>,
@@ -113,6 +115,7 @@ impl UpstreamRecord {
             is_gone: true,
             offered: Vec::new(),
             refused: Vec::new(),
+            corrected: Vec::new(),
             pins: BTreeMap::new(),
             quarantined: HashSet::new(),
             changes: VecDeque::new(),

@@ -129,6 +129,8 @@ pub struct ForbiddenTransition {
 
 /// The `metadata` member with the name of the policy that decided.
 pub const POLICY: &str = "policy";
+/// The `metadata` member that lists where the result of a tool does not match its output schema.
+pub const OUTPUT_VIOLATIONS: &str = "output_violations";
 /// The `metadata` member that lists the runs of before-hooks.
 const HOOKS: &str = "hooks";
 /// The `metadata` member that lists the durations that span a restart.
@@ -197,9 +199,15 @@ impl Call {
         self.record.last_seq += count;
     }
 
-    /// Records that the call ended with a posted result.
-    pub fn set_posted_result(&mut self) {
-        self.record.has_posted_result = true;
+    /// Records that the call ended with a posted result, by its digest. A digest of 0 says that nothing was posted.
+    pub fn set_posted_result(&mut self, digest: i64) {
+        (self.record.has_posted_result, self.record.result_digest) = (digest != 0, digest);
+    }
+
+    /// Returns `true` if the call has ended with the posted result of this digest.
+    #[must_use]
+    pub fn has_ended_with(&self, digest: i64) -> bool {
+        self.record.status.is_terminal() && self.record.has_posted_result && self.record.result_digest == digest
     }
 
     /// Keeps the memory of the request counted while any copy of the call exists.
@@ -426,6 +434,7 @@ impl Call {
         self.record.progress = None;
         self.record.params.clear();
         self.record.metadata.clear();
+        self.set_posted_result(0);
     }
 }
 

@@ -39,6 +39,11 @@ pub fn outcome_of(name: &str, answer: ToolOutput) -> Outcome {
         ToolOutput::Nothing => Outcome::text(DONE),
         ToolOutput::Text(text) => Outcome::text(text),
         ToolOutput::Data(value) => Outcome::data(value),
+        ToolOutput::Corrected(value, note) => {
+            let mut outcome = outcome_of(name, ToolOutput::Json(value));
+            outcome.details.entry("note").or_insert_with(|| note.into());
+            outcome
+        }
         ToolOutput::Image { bytes, mime_type } => {
             let data = base64::engine::general_purpose::STANDARD.encode(bytes);
             Outcome::blocks(vec![ContentBlock::Image { data, mime_type }])
@@ -142,6 +147,8 @@ pub enum ToolOutput {
     Text(String),
     /// A JSON value, converted by the rules of docs/reference/contract.md, section 4.
     Json(Value),
+    /// JSON that was not valid as the tool wrote it, and a note of what was corrected.
+    Corrected(Value, String),
     /// A value that is always data: it becomes `structured`, and its compact JSON becomes the output.
     Data(Arc<Value>),
     /// An image.
@@ -155,9 +162,16 @@ pub enum ToolOutput {
     Outcome(Box<Outcome>),
 }
 
+fn corrected(text: &str) -> Option<ToolOutput> {
+    let (corrected, what) = json::correct(text)?;
+    let value = json::parse(corrected.as_bytes()).ok()?;
+    Some(ToolOutput::Corrected(value, format!("the result was not valid JSON: {what}")))
+}
+
 impl ToolOutput {
-    /// Parses a text that should be JSON. Valid JSON with a number that cannot be represented is kept as text, with a
-    /// note in `details`, because the tool has already done its work.
+    /// Parses a text that should be JSON. Valid JSON with a number that cannot be represented is kept as text, and other
+    /// programs' forms of JSON are corrected ([`json::correct`]), both with a note in `details`, because the tool has already
+    /// done its work.
     ///
     /// # Errors
     /// Returns the text and the error if the text is not JSON.
@@ -171,7 +185,10 @@ impl ToolOutput {
                     details.insert("note".to_owned(), note.into());
                     Ok(Self::Outcome(Box::new(Outcome { details, ..Outcome::text(text) })))
                 }
-                None => Err((text, error)),
+                None => match corrected(&text) {
+                    Some(output) => Ok(output),
+                    None => Err((text, error)),
+                },
             },
         }
     }

@@ -212,6 +212,9 @@ fn number(text: &str) -> Result<i64, InvalidCursor> {
         return Err(InvalidCursor);
     }
     // A number beyond all positions is like the last one.
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(InvalidCursor);
+    }
     Ok(text.parse::<i64>().map_err(|_| InvalidCursor)?.min(number_mask()))
 }
 

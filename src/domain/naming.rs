@@ -23,6 +23,17 @@ impl From<Option<Vendor>> for Naming {
     }
 }
 
+/// The form of schemas in lists over MCP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum McpLowering {
+    /// As all known clients take them.
+    #[default]
+    Portable,
+    /// As they are.
+    Exact,
+}
+
 /// The replacement for each dot of a tool name in lists over MCP: 1 to 8 letters, digits, `_` or `-`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -74,7 +74,8 @@ pub enum Style {
     PipeDelimited,
     /// `.a,b`; exploded `.a.b`.
     Label,
-    /// `name[key]=value` for each member, `name[]=value` for each element, at every depth.
+    /// `name[key]=value` for each member, `name[]=value` for each element, at every depth. The elements of an array with
+    /// objects or arrays are numbered: `name[0][key]=value`.
     DeepObject,
     /// Compact JSON, also of a string.
     Json,

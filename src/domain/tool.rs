@@ -152,6 +152,9 @@ pub struct UpstreamMetadata {
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub meta: Option<Map<String, Value>>,
+    /// What was corrected in its schemas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<Vec<String>>,
 }
 
 /// The definition of a tool: its description for models, its schemas, limits and executor.

@@ -2,7 +2,7 @@
 //! module uses the client of rmcp.
 //!
 //! `server` supervises a server (start, list tools, restart, stop). `connection` is one connection, over the pipes of a
-//! program (`child`, `lines`) or over HTTP (`http`, `http_client`). `progress` handles notifications of the server.
+//! program (`child`, `lines`, `unanswered`) or over HTTP (`http`, `http_client`, `correlate`). `progress` handles notifications of the server.
 //! `call` is one call. `convert` and `fault` convert its result, and `listed_tool` converts definitions of tools.
 
 use std::sync::Arc;
@@ -17,6 +17,7 @@ mod child;
 mod connection;
 mod context;
 mod convert;
+mod correlate;
 mod fault;
 mod http;
 mod http_client;
@@ -29,6 +30,7 @@ mod ring;
 mod server;
 mod servers;
 mod status;
+mod unanswered;
 
 pub use self::http::header_fault;
 pub use context::{ServerContext, ServerTiming};

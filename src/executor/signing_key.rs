@@ -100,8 +100,10 @@ impl SigningKey {
     /// Returns the attempt of the call for which this is the token of a worker. The comparison runs in constant time.
     #[must_use]
     pub fn attempt_of_token(&self, call: Uuid, token: &str) -> Option<u32> {
-        let (attempt, signature) = token.split_once('.')?;
-        let (attempt, signature) = (attempt.parse::<u32>().ok()?, URL_SAFE_NO_PAD.decode(signature).ok()?);
+        let (number, signature) = token.split_once('.')?;
+        // A token has one form only, without a sign or leading zeros.
+        let attempt = number.parse::<u32>().ok().filter(|attempt| attempt.to_string() == number)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         let mac = self.mac(&[b"toolpost worker token ", call.as_bytes(), &attempt.to_be_bytes()]);
         mac.verify_slice(&signature).is_ok().then_some(attempt)
     }
@@ -143,6 +145,10 @@ mod tests {
         let forged = token.replacen('2', "3", 1);
         assert_eq!((key.attempt_of_token(one, &forged), key.attempt_of_token(one, &key.token(one))), (None, None));
         assert!(!key.is_token(one, &token));
+        for other_form in ["+2", "02", " 2", "2 "] {
+            let token = token.replacen('2', other_form, 1);
+            assert_eq!(key.attempt_of_token(one, &token), None, "{token}");
+        }
     }
 
     #[test]

@@ -86,29 +86,33 @@ impl Upstreams {
     /// # Errors
     /// Returns an [`UpstreamRequestError`] if the server or a tool is unknown, or the database fails.
     pub async fn accept(&self, name: &str, tools: Option<&[String]>) -> Result<(), UpstreamRequestError> {
-        let pins = {
+        let (pins, shown) = {
             let table = self.table();
             let record = table.records.get(name).ok_or(UpstreamRequestError::NotFound)?;
             let offered = record.listed.iter().flat_map(|listed| &listed.tools);
-            let hashes: BTreeMap<&str, String> =
-                offered.map(|item| (item.name.as_str(), reconcile::hash(item))).collect();
+            let hashes: BTreeMap<&str, (&str, String)> =
+                offered.map(|item| (item.name.as_str(), (item.shown.as_str(), reconcile::hash(item)))).collect();
+            let renamed = record.listed.iter().flat_map(|listed| listed.renamed());
+            let own: BTreeMap<&str, &str> = renamed.map(|item| (item.shown.as_str(), item.name.as_str())).collect();
+            let at_server = |tool: &str| own.get(tool).copied().unwrap_or(tool).to_owned();
             let wanted: Vec<String> = match tools {
-                Some(tools) => tools.iter().map(|tool| tool_name(name, tool).to_owned()).collect(),
+                Some(tools) => tools.iter().map(|tool| at_server(tool_name(name, tool))).collect(),
                 None => record.quarantined.iter().cloned().collect(),
             };
-            let mut pins = Vec::with_capacity(wanted.len());
+            let (mut pins, mut shown_names) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(wanted.len()));
             for (place, tool) in wanted.into_iter().enumerate() {
-                let Some(hash) = hashes.get(tool.as_str()).cloned() else {
+                let Some((shown, hash)) = hashes.get(tool.as_str()).cloned() else {
                     return Err(UpstreamRequestError::NoSuchTool(place, tool));
                 };
+                shown_names.push(shown.to_owned());
                 pins.push((tool, hash));
             }
-            pins
+            (pins, shown_names)
         };
         if !pins.is_empty() {
             let now = self.context.clock.now();
             self.store.pin(name, &pins, PinMode::Accepted, now).await?;
-            for (tool, _) in pins {
+            for tool in shown {
                 let (tool, change) = (format!("{name}.{tool}"), ChangeKind::Accepted);
                 let change = Change { tool, change, members: Vec::new(), quarantined: false, at: now };
                 if let Some(record) = self.table().records.get_mut(name) {

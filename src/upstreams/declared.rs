@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
 
 use crate::domain::json;
@@ -10,6 +11,9 @@ use crate::domain::upstream::{Declared, Upstream, read_settings, server_name};
 
 /// Maximum size of the file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Names of the member with the servers.
+const MEMBERS: [&str; 3] = ["mcpServers", "servers", "context_servers"];
 
 /// Servers by name, each valid or with the reason why it is invalid. Disabled servers are omitted.
 #[derive(Debug, Default)]
@@ -55,23 +59,52 @@ impl Declarations {
     }
 }
 
-/// Reads the member `mcpServers` of a file, which some programs call `servers`.
+/// Reads the member `mcpServers` of a file. Other programs call it `servers` (VS Code), `context_servers` (Zed), or keep it
+/// in a member `mcp`.
 fn servers_of(path: &Path) -> Result<Map<String, Value>, String> {
     let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
     if size > MAX_FILE_BYTES {
         return Err(format!("it is larger than {MAX_FILE_BYTES} bytes"));
     }
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    let value = json::parse(&bytes).map_err(|error| format!("it is not valid JSON: {error}"))?;
+    let value = parse(&bytes)?;
     let Value::Object(mut members) = value else {
         return Err(format!("it must be an object, not {}", json::type_name(&value)));
     };
-    let named = ["mcpServers", "servers"].into_iter().find_map(|name| members.shift_remove(name));
-    match named {
-        Some(Value::Object(servers)) => Ok(servers),
-        Some(other) => Err(format!("its mcpServers must be an object, not {}", json::type_name(&other))),
+    match named_servers(&mut members) {
+        Some((_, Value::Object(servers))) => Ok(servers),
+        Some((name, other)) => Err(format!("its {name} must be an object, not {}", json::type_name(&other))),
         None => Err("it has no \"mcpServers\"".to_owned()),
     }
+}
+
+fn named_servers(members: &mut Map<String, Value>) -> Option<(&'static str, Value)> {
+    let own = |members: &mut Map<String, Value>| {
+        MEMBERS.into_iter().find_map(|name| members.shift_remove(name).map(|servers| (name, servers)))
+    };
+    own(members).or_else(|| own(members.get_mut("mcp")?.as_object_mut()?))
+}
+
+/// Parses JSON, also with comments, commas behind the last member, and a byte order mark, which editors and other
+/// programs write.
+fn parse(bytes: &[u8]) -> Result<Value, String> {
+    const OPTIONS: ParseOptions = ParseOptions {
+        allow_comments: true,
+        allow_loose_object_property_names: false,
+        allow_trailing_commas: true,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    let fault = |error: &dyn std::fmt::Display| format!("it is not valid JSON: {error}");
+    let text = std::str::from_utf8(bytes).map_err(|error| fault(&error))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let plain = json::parse(text.as_bytes());
+    plain.or_else(|_| jsonc_parser::parse_to_serde_value(text, &OPTIONS).map_err(|error| fault(&error)))
 }
 
 #[cfg(test)]
@@ -79,6 +112,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::domain::upstream::UpstreamTransport;
 
     fn of_file(text: &str) -> Result<Declarations, String> {
         let folder = tempfile::tempdir().unwrap();
@@ -96,6 +130,33 @@ mod tests {
         assert!(found["git"].is_ok() && found["odd"].is_err());
         assert!(found["old_one"].as_ref().unwrap_err().contains("Streamable HTTP"));
         assert!(of_file("{\"servers\": {}}").unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn files_as_editors_write_them_are_read() {
+        for text in [
+            "{\n  // The servers\n  \"servers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"a//b\",],},},\n  \"inputs\": [], /* none */\n}",
+            "\u{feff}{\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"a//b\"]}}}",
+            "{\"mcp\": {\"servers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"a//b\"]}}}}",
+            "{\"context_servers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"a//b\"]}}}\n// end\n",
+        ] {
+            let Declarations(found) = of_file(text).unwrap();
+            let UpstreamTransport::Stdio { args, .. } = &found["git"].as_ref().unwrap().transport else {
+                panic!("{text}")
+            };
+            assert_eq!(json!(args), json!(["a//b"]), "{text}");
+        }
+        for (text, reason) in [
+            ("{'mcpServers': {}}", "not valid JSON"),
+            ("{\"mcpServers\": {} \"x\": 1}", "not valid JSON"),
+            ("{\"mcpServers\": {}} {}", "not valid JSON"),
+            ("{\"servers\": [],}", "its servers must be an object"),
+            ("// nothing", "must be an object, not null"),
+            (&"[".repeat(100_000), "not valid JSON"),
+        ] {
+            let error = of_file(text).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Reconciles the tools of each server with the previous list and the pins, one server at a time, and publishes them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::{Change, ChangeKind, Upstreams};
+use crate::domain::ToolDefinition;
+use crate::domain::tool::OutputCheck;
 use crate::executor::BoxFuture;
 use crate::executor::mcp::{ListedTool, ToolList, ToolListObserver, definition};
 use crate::registry::upstream::UpstreamTool;
@@ -65,6 +67,24 @@ pub(super) fn hash(item: &ListedTool) -> String {
     item.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Converts the tools of a server to definitions, each with its name at the server. Compiling their schemas can take
+/// long, so it runs on a blocking thread.
+async fn convert(
+    server: &str,
+    listed: Arc<ToolList>,
+    output_check: OutputCheck,
+) -> Vec<(String, Result<ToolDefinition, String>)> {
+    let server = server.to_owned();
+    let converted = tokio::task::spawn_blocking(move || {
+        let tools = listed.tools.iter();
+        tools.map(|item| (item.name.clone(), definition(&server, item, output_check))).collect()
+    });
+    converted.await.unwrap_or_else(|_| {
+        tracing::error!("cannot convert the tools of an upstream server");
+        Vec::new()
+    })
+}
+
 impl Upstreams {
     /// Stores the list of tools of a server, and records the changes.
     fn record_list(&self, server: &str, id: Uuid, listed: Option<Arc<ToolList>>) {
@@ -88,16 +108,16 @@ impl Upstreams {
             let is_quarantined = is_pinned && pin.is_some_and(|pin| *pin != hash(item));
             match of_before(&item.name) {
                 Some(old) if old.fingerprint == item.fingerprint => {}
-                Some(old) => change(&item.name, ChangeKind::Changed, item.differs(old), is_quarantined),
+                Some(old) => change(&item.shown, ChangeKind::Changed, item.differs(old), is_quarantined),
                 // The tool changed after it was pinned, possibly before a restart of this service.
-                None if is_quarantined => change(&item.name, ChangeKind::Changed, Vec::new(), true),
-                None if before.is_some() => change(&item.name, ChangeKind::Added, Vec::new(), false),
+                None if is_quarantined => change(&item.shown, ChangeKind::Changed, Vec::new(), true),
+                None if before.is_some() => change(&item.shown, ChangeKind::Added, Vec::new(), false),
                 None => {}
             }
         }
         for old in before.iter().flat_map(|listed| &listed.tools) {
             if !listed.tools.iter().any(|item| item.name == old.name) {
-                change(&old.name, ChangeKind::Removed, Vec::new(), false);
+                change(&old.shown, ChangeKind::Removed, Vec::new(), false);
             }
         }
         for change in changes {
@@ -125,27 +145,34 @@ impl Upstreams {
             }
         }
         let Some(running) = self.servers.get(server) else { return };
-        let (mut offered, mut refused) = (Vec::new(), listed.left_out.clone());
-        for item in &listed.tools {
-            match definition(server, item, running.upstream.output_check) {
+        let (mut offered, mut refused, mut corrected) = (Vec::new(), listed.left_out.clone(), Vec::new());
+        for (name, converted) in convert(server, listed.clone(), running.upstream.output_check).await {
+            match converted {
                 Ok(definition) => {
-                    offered.push(UpstreamTool { definition, is_withheld: quarantined.contains(&item.name) })
+                    let notes = definition.upstream.iter().flat_map(|upstream| upstream.corrected.iter().flatten());
+                    corrected.extend(notes.map(|note| (name.clone(), note.clone())));
+                    offered.push(UpstreamTool { definition, is_withheld: quarantined.contains(&name) });
                 }
-                Err(reason) => refused.push((item.name.clone(), reason)),
+                Err(reason) => refused.push((name, reason)),
             }
         }
         // Also blocks the tools under names that other definitions give them.
         running.quarantine(quarantined.clone());
         let mut names: Vec<String> = offered.iter().map(|offered| offered.definition.name.clone()).collect();
+        let own: HashMap<&str, &str> = listed.renamed().map(|item| (item.shown.as_str(), item.name.as_str())).collect();
+        let at_server = |name: &str| {
+            let shown = super::tool_name(server, name);
+            own.get(shown).copied().unwrap_or(shown).to_owned()
+        };
         for (name, reason) in self.publish_tools(server, offered).await {
             names.retain(|offered| *offered != name);
-            let tool = super::tool_name(server, &name).to_owned();
+            let tool = at_server(&name);
             tracing::warn!(upstream = server, tool, reason, "a tool is skipped");
             refused.push((tool, reason));
         }
         if let Some(record) = self.table().records.get_mut(server) {
-            record.offered = names.iter().map(|name| super::tool_name(server, name).to_owned()).collect();
-            (record.refused, record.quarantined) = (refused, quarantined);
+            record.offered = names.iter().map(|name| at_server(name)).collect();
+            (record.refused, record.corrected, record.quarantined) = (refused, corrected, quarantined);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Servers as the API shows them, without the values of environment variables and headers.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::{Change, Origin, UpstreamRecord, Upstreams};
@@ -50,6 +52,8 @@ pub struct UpstreamView {
     pub quarantined: Vec<String>,
     /// The tools that the server offers and that cannot be used.
     pub left_out: Vec<LeftOut>,
+    /// The tools that are offered in another form than the server lists them, with what was corrected.
+    pub corrected: Vec<Corrected>,
     /// The time of the registration; for a server of the settings, the start of the service.
     pub created_at: Time,
 }
@@ -96,6 +100,25 @@ pub struct LeftOut {
     pub reason: String,
 }
 
+/// A tool that is offered in another form than its server lists it.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = UpstreamCorrection)]
+pub struct Corrected {
+    /// The name of the tool at the server.
+    pub tool: String,
+    /// What was corrected.
+    pub note: String,
+}
+
+/// Returns the tools of a server whose names were replaced or whose schemas were corrected.
+fn corrected(server: &str, record: &UpstreamRecord) -> Vec<Corrected> {
+    let renamed = record.listed.iter().flat_map(|listed| listed.renamed());
+    let note = |shown: &str| format!("its name is not a valid tool name; it is called \"{server}.{shown}\"");
+    let renamed = renamed.map(|item| Corrected { tool: item.name.clone(), note: note(&item.shown) });
+    let schemas = record.corrected.iter().map(|(tool, note)| Corrected { tool: tool.clone(), note: note.clone() });
+    renamed.chain(schemas).collect()
+}
+
 impl Upstreams {
     /// Returns all servers, sorted by name.
     #[must_use]
@@ -116,7 +139,10 @@ impl Upstreams {
 fn view(name: &str, record: &UpstreamRecord) -> UpstreamView {
     let shown = record.server.as_ref().map(|server| server.shown());
     let upstream = record.server.as_ref().map(|server| &server.upstream);
-    let full = |tool: &str| format!("{name}.{tool}");
+    let renamed_tools = record.listed.iter().flat_map(|listed| listed.renamed());
+    let shown_names: HashMap<&str, &str> =
+        renamed_tools.map(|item| (item.name.as_str(), item.shown.as_str())).collect();
+    let full = |tool: &str| format!("{name}.{}", shown_names.get(tool).copied().unwrap_or(tool));
     let offered = record.offered.iter().filter(|_| !record.is_gone).map(String::as_str);
     let (quarantined, free): (Vec<&str>, Vec<&str>) = offered.partition(|tool| record.quarantined.contains(*tool));
     let (mut command, mut url, mut env, mut headers, mut transport) = (None, None, Vec::new(), Vec::new(), None);
@@ -161,6 +187,7 @@ fn view(name: &str, record: &UpstreamRecord) -> UpstreamView {
             .iter()
             .map(|(tool, reason)| LeftOut { tool: tool.clone(), reason: reason.clone() })
             .collect(),
+        corrected: if record.is_gone { Vec::new() } else { corrected(name, record) },
         created_at: record.created_at,
     }
 }

@@ -19,6 +19,7 @@ mod persistence;
 mod pins;
 mod raw_server;
 mod tools;
+mod uncorrelated;
 
 /// The fixture server in its own folder.
 pub struct Fixture {

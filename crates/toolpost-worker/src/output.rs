@@ -27,7 +27,7 @@ pub(crate) fn body_of(result: Result<ToolOutput, Failure>) -> ResultBody {
         Err(failure) => failed(&failure),
         Ok(ToolOutput::Nothing) => ResultBody { media_type: "application/json".into(), bytes: Vec::new() },
         Ok(ToolOutput::Text(text)) => ResultBody::json(&Value::String(text)),
-        Ok(ToolOutput::Json(value)) => ResultBody::json(&value),
+        Ok(ToolOutput::Json(value) | ToolOutput::Corrected(value, _)) => ResultBody::json(&value),
         Ok(ToolOutput::Data(value)) => data(&value),
         Ok(ToolOutput::Image { bytes, mime_type }) => image(bytes, mime_type),
         Ok(ToolOutput::Outcome(outcome)) => finished(*outcome),

@@ -102,6 +102,8 @@ pub struct CallRecord {
     pub unrun_start: Option<Time>,
     /// Whether the call ended with a posted result.
     pub has_posted_result: bool,
+    /// The digest of the posted result that the call ended with; 0 if it ended otherwise.
+    pub result_digest: i64,
     /// The measurement of the time that the call waited and ran.
     pub stopwatch: Stopwatch,
     /// The cached JSON of the call.
@@ -173,6 +175,10 @@ fn no_context() -> Arc<Map<String, Value>> {
     NOTHING.clone()
 }
 
+fn text_of(id: Uuid) -> Arc<str> {
+    Arc::from(&*id.hyphenated().encode_lower(&mut Uuid::encode_buffer()))
+}
+
 impl CallRecord {
     /// Creates the record of an accepted call with the status `WAIT`.
     #[must_use]
@@ -188,10 +194,7 @@ impl CallRecord {
         Self {
             id,
             tenant: Tenant::default(),
-            call_id: match call_id {
-                Some(call_id) => call_id.into(),
-                None => Arc::from(&*id.hyphenated().encode_lower(&mut Uuid::encode_buffer())),
-            },
+            call_id: call_id.map_or_else(|| text_of(id), Arc::from),
             title: request_name.clone(),
             name: request_name,
             session: None,
@@ -231,6 +234,7 @@ impl CallRecord {
             last_seq: EVENTS_OF_ACCEPTANCE,
             unrun_start: None,
             has_posted_result: false,
+            result_digest: 0,
             stopwatch: Stopwatch::accepted(now),
             written: JsonCache::default(),
             counted: Counted::default(),

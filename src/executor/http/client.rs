@@ -126,7 +126,8 @@ impl HttpClient {
     /// each of them.
     /// - 307 and 308 send the same request again, as do 301 and 302 unless the method is `POST`.
     /// - 303, and 301 and 302 after a `POST`, are followed with `GET`.
-    /// - After a redirect to another origin, requests have no credentials, declared headers or signature.
+    /// - After a redirect to another origin, requests have no credentials, declared headers or signature. A request that
+    ///   could carry arguments or secrets, because it has a body or a method other than `GET` and `HEAD`, is not sent there.
     ///
     /// Returns the first other response with an unread body. Dropping the future or the response closes the connection.
     pub(super) async fn send(&self, mut outgoing: Outgoing) -> Result<Response, Fault> {
@@ -183,10 +184,17 @@ impl Outgoing {
         // Credentials in a `Location` come from the server, not from the definition.
         let _ = (url.set_username(""), url.set_password(None));
         if url.origin() != self.url.origin() {
+            let is_safe = matches!(self.method, Method::GET | Method::HEAD);
+            if is_repeated && (self.body.is_some() || !is_safe) {
+                let [from, to] = [&self.url, &url].map(|url| url.origin().ascii_serialization());
+                return Err(Fault::terminal(format!(
+                    "{from} redirects the request to {to}; a {} request is not sent to another origin. Set the URL of the tool \
+                     to the new one if you trust it",
+                    self.method
+                )));
+            }
             self.signed_for = None;
-            // The content type describes the body, so it is sent to the other origin as well.
-            let content_type = self.private.remove(header::CONTENT_TYPE);
-            self.private = content_type.into_iter().map(|value| (header::CONTENT_TYPE, value)).collect();
+            self.private.clear();
         }
         if !is_repeated {
             self.method = Method::GET;

@@ -159,6 +159,13 @@ impl Media {
             return Ok(ToolOutput::Nothing);
         }
         if self.is_json() {
+            if self.charset() == UTF_8
+                && let Err(error) = std::str::from_utf8(&bytes)
+            {
+                return read_damaged(&bytes).ok_or_else(|| {
+                    format!("the response is declared as JSON but is not valid UTF-8 from byte {}", error.valid_up_to())
+                });
+            }
             let text = self.decode(bytes)?;
             return ToolOutput::of_json(text)
                 .map_err(|(_, error)| format!("the response is declared as JSON but is not valid JSON: {error}"));
@@ -191,6 +198,15 @@ impl Media {
         }
         let (text, _, malformed) = encoding.decode(&bytes);
         if malformed { Err(wrong()) } else { Ok(text.into_owned()) }
+    }
+}
+
+/// Parses JSON with bytes that are not UTF-8, each of which becomes U+FFFD.
+fn read_damaged(bytes: &[u8]) -> Option<ToolOutput> {
+    const NOTE: &str = "the result was not valid UTF-8: the invalid bytes were replaced by U+FFFD";
+    match ToolOutput::of_json(String::from_utf8_lossy(bytes).into_owned()).ok()? {
+        ToolOutput::Json(value) => Some(ToolOutput::Corrected(value, NOTE.to_owned())),
+        other => Some(other),
     }
 }
 
@@ -238,12 +254,30 @@ mod tests {
         for (content_type, bytes) in [
             ("text/plain", b"\xff".as_slice()),
             ("", b"\xff"),
-            ("application/json", b"\"\xff\""),
             ("text/plain; charset=utf-16le", b"\x00\xd8"),
             ("text/plain; charset=klingon", b"x"),
         ] {
             assert!(read(content_type, bytes).unwrap_err().contains("charset"), "{content_type}");
         }
+    }
+
+    #[test]
+    fn json_as_others_write_it_is_mended_with_a_note() {
+        for (bytes, value) in [
+            (&br#"{"a":"caf\ud83d"}"#[..], json!({"a": "caf\u{fffd}"})),
+            (b"[NaN,-Infinity]", json!([null, null])),
+            (b"{\"a\":\"caf\xe9\"}", json!({"a": "caf\u{fffd}"})),
+            (b"{\"a\":\"\xe9\",\"n\":NaN}", json!({"a": "\u{fffd}", "n": null})),
+        ] {
+            let output = read("application/json", bytes).unwrap();
+            assert!(
+                matches!(&output, ToolOutput::Corrected(found, note) if *found == value && !note.is_empty()),
+                "{output:?}"
+            );
+        }
+        assert_eq!(read("application/json", b"\xef\xbb\xbf[1]"), Ok(ToolOutput::Json(json!([1]))));
+        let error = read("application/json", b"{\"a\xff\":").unwrap_err();
+        assert!(error.contains("not valid UTF-8 from byte 3"), "{error}");
     }
 
     #[test]

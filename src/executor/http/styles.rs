@@ -83,10 +83,15 @@ fn joined(style: ValueStyle, value: &Value, encode: impl Fn(&str) -> String) -> 
     format!("{prefix}{}", texts.join(&separator))
 }
 
-/// Adds `name[key]=value` and `name[]=value` pairs, the bracket notation of common web frameworks.
+/// Adds `name[key]=value` and `name[]=value` pairs, the bracket notation of common web frameworks. Elements that have
+/// names themselves are numbered (`name[0][key]=value`), because with `name[][key]` a server cannot tell where an element
+/// begins.
 fn deep(pairs: &mut Vec<(String, String)>, name: &str, value: &Value, encode: &impl Fn(&str) -> String) {
     match value {
         Value::Null => {}
+        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+            present(items).enumerate().for_each(|(place, item)| deep(pairs, &format!("{name}[{place}]"), item, encode));
+        }
         Value::Array(items) => items.iter().for_each(|item| deep(pairs, &format!("{name}[]"), item, encode)),
         Value::Object(members) => {
             for (key, member) in members {
@@ -143,6 +148,9 @@ mod tests {
         assert_eq!(pairs(Style::PipeDelimited, false, json!([1, 2])), "p%20q=1%7C2");
         let deep = json!({"k": {"l": 1, "m": [true, "é"]}, "n": null});
         assert_eq!(pairs(Style::DeepObject, true, deep), "p%20q[k][l]=1&p%20q[k][m][]=true&p%20q[k][m][]=%C3%A9");
+        let items = json!([{"k": 1, "l": [true]}, null, {"k": 2}, "x", [3, 4]]);
+        let expected = "p%20q[0][k]=1&p%20q[0][l][]=true&p%20q[1][k]=2&p%20q[2]=x&p%20q[3][]=3&p%20q[3][]=4";
+        assert_eq!(pairs(Style::DeepObject, true, items), expected);
         assert_eq!(pairs(Style::Json, false, json!("x")), "p%20q=%22x%22");
         assert_eq!(pairs(Style::Repeat, false, json!(["x", {"k": 1}, null])), "p%20q=x&p%20q=%7B%22k%22%3A1%7D");
         assert_eq!(pairs(Style::Repeat, false, json!({"k": "x"})), "p%20q=%7B%22k%22%3A%22x%22%7D");

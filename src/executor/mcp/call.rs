@@ -61,7 +61,7 @@ pub async fn run(
     }
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
     let failed = |error: ServiceError| {
-        if fault::is_broken(&error) {
+        if fault::is_broken(&error) || fault::may_be_lost_session(&error) {
             // Checks immediately whether the server is still available.
             server.request_refresh();
         }

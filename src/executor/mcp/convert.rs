@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResult, ContentBlock as RmcpBlock};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::domain::{ContentBlock, Outcome, ToolOutput, outcome_of};
+use crate::domain::{ContentBlock, Outcome, ToolOutput, json, outcome_of};
 
 /// Converts the result of a call of the tool `name`.
 pub fn outcome(name: &str, result: CallToolResult) -> Outcome {
@@ -38,8 +38,26 @@ fn of_blocks(name: &str, blocks: impl Iterator<Item = Value>, structured: Option
         // The output text is the structured data.
         Some(data) if content.is_empty() => Outcome::data(Arc::new(data)),
         None if content.is_empty() => outcome_of(name, ToolOutput::Nothing),
-        structured => Outcome { structured: structured.map(Arc::new), ..Outcome::blocks(content) },
+        structured => {
+            let mut content = content;
+            // The model reads texts only, and some servers describe the data in them without repeating it.
+            content.extend(structured.as_ref().and_then(|data| missing_text(data, &content)));
+            Outcome { structured: structured.map(Arc::new), ..Outcome::blocks(content) }
+        }
     }
+}
+
+/// Returns the data as a text block, unless a text is that JSON already.
+fn missing_text(data: &Value, content: &[ContentBlock]) -> Option<ContentBlock> {
+    // Servers put a value that is not an object into a member `result`.
+    let wrapped = data.as_object().filter(|members| members.len() == 1).and_then(|members| members.get("result"));
+    let is_data = |text: &str| {
+        let value = json::parse(text.as_bytes()).ok();
+        value.is_some_and(|value| value == *data || Some(&value) == wrapped)
+            || wrapped.and_then(Value::as_str).is_some_and(|result| result == text)
+    };
+    let is_there = content.iter().any(|block| matches!(block, ContentBlock::Text(text) if is_data(text)));
+    (!is_there && !data.is_null()).then(|| ContentBlock::Text(data.to_string()))
 }
 
 /// Converts a block of a server. A text with the reason replaces an unreadable block.
@@ -75,7 +93,14 @@ mod tests {
     fn structured_data_is_the_text_of_an_empty_content() {
         let data = json!({"n": 1});
         let both = of(json!({"content": [{"type": "text", "text": "one"}], "structuredContent": data}));
-        assert_eq!((both.output.as_str(), both.structured.as_deref()), ("one", Some(&data)));
+        assert_eq!((both.output.as_str(), both.structured.as_deref()), ("one\n{\"n\":1}", Some(&data)));
+        for (text, data) in [("42", json!({"result": 42})), ("fine", json!({"result": "fine"}))] {
+            let same = of(json!({"content": [{"type": "text", "text": text}], "structuredContent": data}));
+            assert_eq!((same.output.as_str(), same.structured.as_deref()), (text, Some(&data)));
+        }
+        let text = "{ \"n\": 1 }";
+        let same = of(json!({"content": [{"type": "text", "text": text}], "structuredContent": data}));
+        assert_eq!((same.output.as_str(), same.structured.as_deref()), (text, Some(&data)));
         let alone = of(json!({"structuredContent": data}));
         assert_eq!((alone.output.as_str(), alone.structured.as_deref()), ("{\"n\":1}", Some(&data)));
         assert_eq!(of(json!({"content": []})).output, "Done");

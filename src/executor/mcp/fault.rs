@@ -7,6 +7,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::json;
 use url::Url;
 
+use super::correlate::is_lost_session;
 use super::link::Link;
 use crate::domain::{Failure, json};
 use crate::executor::Redaction;
@@ -47,6 +48,11 @@ pub fn is_broken(error: &ServiceError) -> bool {
     matches!(error, ServiceError::TransportSend(_) | ServiceError::TransportClosed)
 }
 
+/// Returns `true` if the server may have lost the session. The text of an error may be about something else.
+pub fn may_be_lost_session(error: &ServiceError) -> bool {
+    matches!(error, ServiceError::McpError(error) if is_lost_session(error))
+}
+
 fn of_transport(error: &DynamicTransportError, url: Option<&Url>) -> Fault {
     match (error.error.downcast_ref(), url) {
         (Some(http), Some(url)) => of_http(http, url),
@@ -81,6 +87,13 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>, url: &Url) -> Fault {
                 "its server answered neither JSON nor an event stream: {}",
                 json::shorten(kind, 100)
             ))
+        }
+        StreamableHttpError::SessionExpired => {
+            Fault { retryable: true, ..Fault::terminal("its server refuses the session, also a new one") }
+        }
+        StreamableHttpError::ReinitializationFailed(error) => {
+            let reason = json::shorten(&error.message, MAX_CHARS);
+            Fault { retryable: true, ..Fault::terminal(format!("its server refuses a new session: {reason}")) }
         }
         StreamableHttpError::Deserialize(_) => Fault::terminal("its server answered with an invalid message"),
         _ => lost(),

@@ -1,9 +1,12 @@
 //! Connections over Streamable HTTP, through the egress guard.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use url::Url;
 
@@ -13,6 +16,10 @@ use crate::executor::http::MAX_ANSWER_BYTES;
 
 /// Maximum number of concurrent requests per server that are answered with plain JSON.
 const MAX_CONCURRENT: usize = 256;
+/// Maximum number of tries in a row to resume a stream that ended before its response, and the delay between two of
+/// them. Then its request fails.
+const MAX_RECONNECTS: usize = 8;
+const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(10);
 /// Headers that the protocol sets.
 const RESERVED: [&str; 9] = [
     "accept",
@@ -59,11 +66,14 @@ pub fn transport(
         .iter()
         .map(|(name, value)| header(name, value).map_err(|fault| format!("its header \"{name}\": {fault}")));
     let custom = custom.collect::<Result<HashMap<_, _>, _>>()?;
-    let config = StreamableHttpClientTransportConfig::with_uri(parsed.as_str())
+    let mut config = StreamableHttpClientTransportConfig::with_uri(parsed.as_str())
         .custom_headers(custom)
         .max_concurrent_requests(MAX_CONCURRENT)
         .max_sse_event_size(MAX_ANSWER_BYTES);
-    Ok((StreamableHttpClientTransport::with_client(Client(inner), config), parsed))
+    let mut retries = ExponentialBackoff::default();
+    (retries.max_times, retries.max_delay) = (Some(MAX_RECONNECTS), Some(MAX_RECONNECT_DELAY));
+    config.retry_config = Arc::new(retries);
+    Ok((StreamableHttpClientTransport::with_client(Client::new(inner), config), parsed))
 }
 
 #[cfg(test)]

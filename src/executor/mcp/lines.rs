@@ -136,10 +136,13 @@ pub(super) fn read(line: &[u8]) -> Option<ServerJsonRpcMessage> {
         // The message may contain an unsupported number, for example. Its id is read anyway, to fail the right call.
         Err(error) => match serde_json::from_slice::<Value>(line) {
             Ok(value) => (value, Some(error.to_string())),
-            Err(_) => {
-                tracing::debug!("upstream server sent a line that is not JSON");
-                return None;
-            }
+            Err(_) => match corrected(line) {
+                Some(value) => (value, None),
+                None => {
+                    tracing::debug!("upstream server sent a line that is not JSON");
+                    return unreadable(line);
+                }
+            },
         },
     };
     let id = value.get("id").and_then(Value::as_i64).map(RequestId::Number);
@@ -156,9 +159,37 @@ pub(super) fn read(line: &[u8]) -> Option<ServerJsonRpcMessage> {
     id.filter(|_| is_answer).map(|id| failure(id, format!("its response is invalid: {reason}")))
 }
 
+/// Parses a line with bytes that are not UTF-8 (they become U+FFFD), with other programs' forms of JSON, or with text after
+/// the message.
+pub(super) fn corrected(line: &[u8]) -> Option<Value> {
+    let text = String::from_utf8_lossy(line);
+    let value = json::parse(text.as_bytes()).ok();
+    let value = value.or_else(|| json::parse(json::correct(&text)?.0.as_bytes()).ok());
+    let value = value.or_else(|| {
+        let first = serde_json::Deserializer::from_str(&text).into_iter::<Value>().next()?.ok()?;
+        first.get("jsonrpc").is_some().then_some(first)
+    });
+    value.inspect(|_| tracing::debug!("upstream server sent a line that is not valid JSON; it was corrected"))
+}
+
+/// Returns an error in place of a response that is not JSON, so that its call does not wait in vain.
+fn unreadable(line: &[u8]) -> Option<ServerJsonRpcMessage> {
+    let text = String::from_utf8_lossy(line);
+    let head = before_content(&text);
+    let is_response = text.trim_start().starts_with('{') && head.len() < text.len() && !head.contains("\"method\"");
+    let id = id_of_ends(line, line).filter(|_| is_response)?;
+    Some(failure(id, "its response is not valid JSON".to_owned()))
+}
+
 /// Creates an error in place of an invalid response.
 fn failure(id: RequestId, reason: String) -> ServerJsonRpcMessage {
     JsonRpcMessage::error(ErrorData::internal_error(reason, None), Some(id))
+}
+
+/// Returns the part of a response before its result or error; everything if it has none.
+fn before_content(text: &str) -> &str {
+    let end = ["\"result\"", "\"error\""].iter().filter_map(|name| text.find(name)).min();
+    &text[..end.unwrap_or(text.len())]
 }
 
 /// Finds the id of a message from its two ends. Ids of this client are numbers. Some servers write the id first, others
@@ -170,8 +201,7 @@ fn id_of_ends(start: &[u8], end: &[u8]) -> Option<RequestId> {
         text[..digits].parse().ok()
     };
     let start = String::from_utf8_lossy(start);
-    let head = start.split("\"result\"").next().unwrap_or_default();
-    let first = head.split_once("\"id\"").and_then(|(_, rest)| number(rest.as_bytes()));
+    let first = before_content(&start).split_once("\"id\"").and_then(|(_, rest)| number(rest.as_bytes()));
     let end = String::from_utf8_lossy(end);
     let last = || {
         let (_, rest) = end.rsplit_once("\"id\"")?;
@@ -218,6 +248,32 @@ mod tests {
         for nothing in [&b"Server started"[..], b"", b"  \r", b"{\"jsonrpc\":\"2.0\"", br#"{"id":1,"method":"x"}"#] {
             assert!(read(nothing).is_none(), "{nothing:?}");
         }
+    }
+
+    #[test]
+    fn a_response_as_others_write_json_is_mended_and_another_fails_its_call_at_once() {
+        for line in [
+            &br#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"caf\ud83d end"}]}}"#[..],
+            b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"content\":[],\"structuredContent\":{\"n\":NaN}}}",
+            b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"caf\xe9\"}]}}",
+        ] {
+            let message = read(line);
+            assert!(
+                matches!(&message, Some(JsonRpcMessage::Response(response)) if response.id == RequestId::Number(3)),
+                "{message:?}"
+            );
+        }
+        let (id, reason) = error_of(read(br#"{"jsonrpc":"2.0","id":9,"result":{"content":[}}"#));
+        assert!(id == RequestId::Number(9) && reason.contains("not valid JSON"), "{reason}");
+        assert!(read(br#"{"id":9,"method":"x","params":{"result":[}}"#).is_none());
+        for broken in [
+            &br#"{"jsonrpc":"2.0","id":9,"error":{"code":-1,"message":"a"b"}}"#[..],
+            br#"{"jsonrpc":"2.0","id":9,"result":{"structuredContent":{"method":"GET","x":[}}}"#,
+        ] {
+            assert_eq!(error_of(read(broken)).0, RequestId::Number(9));
+        }
+        let with_text = read(br#"{"jsonrpc":"2.0","id":3,"result":{"content":[]}} done in 3 ms"#);
+        assert!(matches!(with_text, Some(JsonRpcMessage::Response(_))), "{with_text:?}");
     }
 
     #[test]

@@ -8,12 +8,15 @@ use super::annotations;
 use crate::domain::idempotency::fingerprint;
 use crate::domain::tool::{Annotations, OutputCheck, UpstreamMetadata};
 use crate::domain::{ExecutorSpec, ToolDefinition};
+use crate::schema::{self, Role};
 
 /// One item of a server's `tools/list`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedTool {
     /// The tool's name at the server.
     pub name: String,
+    /// The tool's name in Toolpost, without the name of the server.
+    pub shown: String,
     /// The complete item.
     pub tool: Value,
     /// SHA-256 of the members that a pin covers, independent of their order.
@@ -27,15 +30,17 @@ impl ListedTool {
     /// Reads one item.
     ///
     /// # Errors
-    /// Returns the position (`#N`) and a message if the item has no name.
+    /// Returns the position (`#N`) and a message if the item has no name or a blank one.
     pub fn read(place: usize, tool: Value) -> Result<Self, (String, String)> {
-        let name = tool.get("name").and_then(Value::as_str).map(str::to_owned);
-        let Some(name) = name else { return Err((format!("#{place}"), "it has no name".to_owned())) };
+        let name = tool.get("name").and_then(Value::as_str).filter(|name| !name.trim().is_empty());
+        let Some(name) = name.map(str::to_owned) else {
+            return Err((format!("#{place}"), "it has no name".to_owned()));
+        };
         let pinned_members: Map<String, Value> = MEMBERS
             .iter()
             .filter_map(|member| Some(((*member).to_owned(), pinned(member, tool.get(*member)?))))
             .collect();
-        Ok(Self { name, fingerprint: fingerprint(&Value::Object(pinned_members)), tool })
+        Ok(Self { shown: name.clone(), name, fingerprint: fingerprint(&Value::Object(pinned_members)), tool })
     }
 
     /// Returns the names of the members that differ.
@@ -53,15 +58,15 @@ fn pinned(member: &str, value: &Value) -> Value {
     if member == "annotations" { annotations::known(value) } else { value.clone() }
 }
 
-/// Converts a listed tool to a definition. The registry validates it when it compiles the definition.
+/// Converts a listed tool to a definition. Its schemas are corrected as far as their meaning is plain, and an output
+/// schema that cannot be used is left out. This compiles the schemas, which can take long.
 ///
 /// # Errors
-/// Returns a message if `inputSchema` is not an object.
+/// Returns a message if `inputSchema` cannot be used.
 pub fn definition(server: &str, listed: &ListedTool, output_check: OutputCheck) -> Result<ToolDefinition, String> {
-    let ListedTool { name, tool, .. } = listed;
+    let ListedTool { name, shown, tool, .. } = listed;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-    let input_schema = tool.get("inputSchema").filter(|schema| schema.is_object()).cloned();
-    let Some(input_schema) = input_schema else { return Err("its inputSchema is not an object".to_owned()) };
+    let (input_schema, output_schema, corrected) = schemas(tool)?;
     let hints = tool.get("annotations").and_then(Value::as_object);
     let hint =
         |name: &str, default: bool| hints.and_then(|hints| hints.get(name)).and_then(Value::as_bool).unwrap_or(default);
@@ -72,12 +77,13 @@ pub fn definition(server: &str, listed: &ListedTool, output_check: OutputCheck) 
         icons: tool.get("icons").filter(|icons| icons.is_array()).cloned(),
         annotations: hints.cloned(),
         meta: tool.get("_meta").and_then(Value::as_object).cloned(),
+        corrected: Some(corrected).filter(|notes| !notes.is_empty()),
     };
     let executor = ExecutorSpec::Mcp { server: server.to_owned(), tool: name.clone() };
     Ok(ToolDefinition {
         title: title.or_else(|| text(hints.and_then(|hints| hints.get("title")))),
         description: text(tool.get("description")).unwrap_or_default(),
-        output_schema: tool.get("outputSchema").filter(|schema| schema.is_object()).cloned(),
+        output_schema,
         output_check,
         annotations: Annotations {
             read_only: hint("readOnlyHint", usual.read_only),
@@ -86,8 +92,29 @@ pub fn definition(server: &str, listed: &ListedTool, output_check: OutputCheck) 
             open_world: hint("openWorldHint", usual.open_world),
         },
         upstream: Some(Arc::new(upstream)),
-        ..ToolDefinition::plain(format!("{server}.{name}"), input_schema, executor)
+        ..ToolDefinition::plain(format!("{server}.{shown}"), input_schema, executor)
     })
+}
+
+/// Returns the schemas of a tool, and what was corrected in them.
+fn schemas(tool: &Value) -> Result<(Value, Option<Value>, Vec<String>), String> {
+    let input = tool.get("inputSchema").unwrap_or(&Value::Null);
+    let input = schema::correct(input, Role::Input).map_err(|error| format!("its inputSchema: {error}"))?;
+    let mut notes: Vec<String> = input.notes.into_iter().map(|note| format!("inputSchema {note}")).collect();
+    let output = match tool.get("outputSchema").filter(|schema| !schema.is_null()) {
+        None => None,
+        Some(output) => match schema::correct(output, Role::Output) {
+            Ok(output) => {
+                notes.extend(output.notes.into_iter().map(|note| format!("outputSchema {note}")));
+                Some(output.schema)
+            }
+            Err(error) => {
+                notes.push(format!("outputSchema is left out: {error}"));
+                None
+            }
+        },
+    };
+    Ok((input.schema, output, notes))
 }
 
 #[cfg(test)]

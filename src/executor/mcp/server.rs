@@ -15,7 +15,6 @@ use super::child::ChildGuard;
 use super::connection::{self, ConnectError, Connection, Handshake};
 use super::context::ServerContext;
 use super::link::Link;
-use super::listed_tool::ListedTool;
 use super::ring::Ring;
 use super::status::{ServerState, ServerStatus, ToolList, ToolListObserver};
 use super::{fault, resolve};
@@ -317,16 +316,7 @@ impl Server {
         loop {
             match connection::tools(link).await {
                 Ok(tools) => {
-                    let mut listed = ToolList::default();
-                    for (place, tool) in tools.into_iter().enumerate() {
-                        match ListedTool::read(place, tool) {
-                            Ok(tool) if listed.tools.iter().any(|other| other.name == tool.name) => {
-                                listed.left_out.push((tool.name, "another tool has the same name".to_owned()));
-                            }
-                            Ok(tool) => listed.tools.push(tool),
-                            Err(left_out) => listed.left_out.push(left_out),
-                        }
-                    }
+                    let listed = ToolList::read(&self.name, tools);
                     self.observer.tools_changed(&self.name, Some(Arc::new(listed))).await;
                 }
                 Err(error) if fault::is_broken(&error) => {

@@ -70,12 +70,28 @@ async fn an_allowed_address_is_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_to_an_allowed_address_is_followed() {
+async fn a_redirect_to_another_allowed_origin_is_followed_without_the_call() {
     let target = HttpTool::answering(Answer::text("moved here")).await;
-    let (app, _server) = redirected(307, target.url("/new")).await;
+    let (app, _server) = redirected(303, target.url("/new")).await;
     assert_eq!(succeeded(&app.call("t", json!({"a": 1})).await), "moved here");
     let request = target.request();
-    assert_eq!((request.method.as_str(), &request.json()["arguments"]), ("POST", &json!({"a": 1})));
+    assert_eq!((request.method.as_str(), request.body.len()), ("GET", 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn presets_and_the_token_of_a_call_stay_at_the_declared_origin() {
+    let target = HttpTool::answering(Answer::text("stolen")).await;
+    for status in [307, 308] {
+        let (app, server) = redirected(status, target.url("/new")).await;
+        app.put("/tools/t/presets", &json!({"api_key": {"value": "hunter2"}})).await.ok();
+        let call = app.call("t", json!({"a": 1})).await;
+        let text = failed(&call, "TOOL_EXECUTION_ERROR");
+        for port in [server.port(), target.port()] {
+            assert!(text.contains(&port.to_string()), "{text}");
+        }
+        assert_eq!(call["error"]["retryable"], false);
+    }
+    assert_eq!(target.connections(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -65,9 +65,12 @@ async fn an_answer_that_is_cut_off_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn text_that_is_no_utf_8_is_an_error() {
+async fn text_that_is_no_utf_8_is_an_error_and_json_is_corrected() {
     broke(&called(Answer::body("text/plain; charset=utf-8", [b'a', 0xff, 0xfe, b'b']), json!({})).await.0);
-    broke(&called(Answer::body("application/json", b"{\"a\":\"\xff\"}".as_slice()), json!({})).await.0);
+    broke(&called(Answer::body("application/json", b"{\"a\":\xff}".as_slice()), json!({})).await.0);
+    let (call, _) = called(Answer::body("application/json", b"{\"a\":\"\xff\"}".as_slice()), json!({})).await;
+    assert_eq!(succeeded(&call), "{\"a\":\"\u{fffd}\"}");
+    assert!(call["details"]["note"].as_str().unwrap().contains("not valid UTF-8"), "{call}");
 }
 
 on_both_databases!(

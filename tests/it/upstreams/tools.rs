@@ -134,21 +134,79 @@ async fn tools_follow_what_their_server_says_of_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_had_is_left_out_and_named() {
-    let bad = json!([tool("good"), {"name": "no/slash", "inputSchema": {"type": "object"}},
+    let bad = json!([tool("good"), {"name": " ", "inputSchema": {"type": "object"}},
         {"name": "no_schema"}, {"inputSchema": {"type": "object"}}, tool("good"),
         {"name": "array", "inputSchema": {"type": "array"}},
         {"name": "outside", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "https://example.com/x"}}}}]);
     let fixture = Fixture::new(&bad);
     let app = fixture.served(json!({})).await;
     let server = app.upstream("s").await;
-    assert_eq!(server["tools"], json!(["s.good"]));
+    assert_eq!(server["tools"], json!(["s.good", "s.no_schema"]));
     let left_out = server["left_out"].as_array().unwrap();
     let mut tools: Vec<&str> = left_out.iter().map(|one| one["tool"].as_str().unwrap()).collect();
     tools.sort_unstable();
-    assert_eq!(tools, ["#3", "array", "good", "no/slash", "no_schema", "outside"]);
+    assert_eq!(tools, ["#1", "#3", "array", "good", "outside"]);
     let reason = |tool: &str| left_out.iter().find(|one| one["tool"] == tool).unwrap()["reason"].as_str().unwrap();
-    assert!(reason("no/slash").contains("/name") && reason("array").contains("/input_schema"), "{server:#}");
-    assert_eq!(app.tools_of("s").await, ["s.good"]);
+    assert!(reason("#1").contains("no name") && reason("array").contains("inputSchema: /type"), "{server:#}");
+    assert_eq!(app.tools_of("s").await, ["s.good", "s.no_schema"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_with_sloppy_schemas_are_corrected_and_work() {
+    let object = |property: Value| json!({"type": "object", "properties": {"a": property}});
+    let sloppy = [
+        json!({}),
+        json!({"properties": {}}),
+        json!({"type": "object", "properties": null}),
+        json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id", "id"]}),
+        object(json!({"type": "string", "required": true})),
+        json!({"$ref": "#/definitions/A", "definitions": {"A": {"type": "object"}}}),
+        object(json!({"type": "str"})),
+        object(json!({"type": "string", "description": null})),
+        object(json!({"type": "number", "minimum": 0, "exclusiveMinimum": true})),
+        json!({"type": ["object", "null"]}),
+        object(json!({"type": "string", "pattern": "("})),
+    ];
+    let mut tools: Vec<Value> =
+        sloppy.iter().enumerate().map(|(n, schema)| json!({"name": format!("t{n}"), "inputSchema": schema})).collect();
+    // Valid, although it needs backtracking.
+    tools.push(json!({"name": "email", "inputSchema": object(json!({"type": "string",
+        "pattern": "^(?!\\.)(?!.*\\.\\.)[a-z.]+@[a-z.]+$"}))}));
+    tools.push(json!({"name": "output", "inputSchema": {"type": "object"}, "outputSchema": {"type": "banana"}}));
+    let fixture = Fixture::new(&Value::Array(tools));
+    let app = fixture.served(json!({})).await;
+    let server = app.upstream("s").await;
+    assert_eq!(server["left_out"], json!([]), "{server:#}");
+    let noted = |name: &str| server["corrected"].as_array().unwrap().iter().any(|one| one["tool"] == name);
+    for n in 0..sloppy.len() {
+        let name = format!("t{n}");
+        assert!(noted(&name), "{server:#}");
+        let shown = app.get(&format!("/tools/s.{name}")).await.ok();
+        assert!(!shown["upstream"]["corrected"].as_array().unwrap().is_empty(), "{shown:#}");
+        let arguments = json!({"id": "x", "a": if n == 8 { json!(1) } else { json!("x") }});
+        assert_eq!(succeeded(&app.call(&format!("s.{name}"), arguments).await), format!("{name} was called"));
+    }
+    assert!(noted("output") && !noted("email"), "{server:#}");
+    let email = async |text: &str| app.call("s.email", json!({"a": text})).await;
+    assert_eq!(succeeded(&email("a.b@c.de").await), "email was called");
+    assert_eq!(email("a..b@c.de").await["error"]["code"], "TOOL_VALIDATION_ERROR");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_with_names_of_any_kind_are_called_under_aliases() {
+    let long = "x".repeat(140);
+    let wild = ["nasa/get-picture", "查询天气", "a b", &long];
+    let fixture = Fixture::new(&wild.iter().map(|name| tool(name)).collect());
+    let app = fixture.served(json!({"pin": true})).await;
+    let server = app.upstream("s").await;
+    assert_eq!(server["left_out"], json!([]), "{server:#}");
+    for (place, name) in wild.into_iter().enumerate() {
+        let shown = server["tools"][place].as_str().unwrap();
+        assert_eq!(app.get(&format!("/tools/{shown}")).await.ok()["executor"]["tool"], name);
+        assert_eq!(succeeded(&app.call(shown, json!({})).await), format!("{name} was called"));
+        let corrected = &server["corrected"][place];
+        assert!(corrected["tool"] == name && corrected["note"].as_str().unwrap().contains(shown), "{server:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -75,9 +75,9 @@ async fn a_redirect_within_the_origin_is_signed_again() {
 async fn another_origin_and_its_redirects_get_no_signature() {
     let mut home = TestServer::answering(response("200 OK", "home")).await;
     let back = home.url("/back");
-    let mut other = TestServer::start(move |_| response(&format!("307 R\r\nlocation: {back}"), "")).await;
+    let mut other = TestServer::start(move |_| response(&format!("303 R\r\nlocation: {back}"), "")).await;
     let away = other.url("/away");
-    let mut start = TestServer::start(move |_| response(&format!("307 R\r\nlocation: {away}"), "")).await;
+    let mut start = TestServer::start(move |_| response(&format!("303 R\r\nlocation: {away}"), "")).await;
     assert_eq!(run(json!({"url": start.url("/")}), json!({})).await, Ok(ToolOutput::Text("home".into())));
     verify(&start.received.recv().await.unwrap());
     for request in [other.received.recv().await.unwrap(), home.received.recv().await.unwrap()] {
