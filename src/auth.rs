@@ -3,8 +3,9 @@
 //! A service without keys and without an issuer is open: every caller has the operator's permissions. `toolpost serve`
 //! allows this only on a loopback address. Once a key exists, authentication is required.
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -15,8 +16,10 @@ use crate::registry::Registry;
 use crate::store::signals::Wakeup;
 use crate::store::{StoreError, Stores};
 
+mod console;
 pub mod create;
 mod credentials;
+mod failures;
 pub mod jwks;
 pub mod jwt;
 pub mod key_format;
@@ -30,6 +33,7 @@ pub use keys::Keys;
 pub use limits::{Defaults, LimitExceeded, Limits, Permit};
 
 use credentials::Credentials;
+use failures::Failures;
 use jwt::Claims;
 use limits::LimitTable;
 
@@ -77,6 +81,9 @@ pub struct Auth {
     jwt: Option<Jwt>,
     limits: Arc<LimitTable>,
     credentials: Arc<Credentials>,
+    failures: Failures,
+    /// The version of all keys at which the sessions of the console were last checked.
+    sessions_checked_at: AtomicI64,
     /// Disables authentication, even if keys exist.
     allow_anonymous: bool,
     /// Requires authentication, even if no key exists yet.
@@ -101,7 +108,10 @@ impl Auth {
         let limits = Arc::new(LimitTable::new(defaults));
         let keys = Keys::new(stores.clone(), clock.clone(), limits.clone(), credentials.clone());
         keys.refresh().await?;
+        let failures = Failures::new(clock.clone(), defaults.failures);
         Ok(Self {
+            failures,
+            sessions_checked_at: AtomicI64::new(-1),
             stores,
             registry,
             clock,
@@ -129,11 +139,29 @@ impl Auth {
         self.require_credentials.store(true, Ordering::Relaxed);
     }
 
-    /// Authenticates the caller with the value of `Authorization: Bearer`.
+    /// Authenticates the caller with the value of `Authorization: Bearer`. `address` is that of the client, if it is
+    /// known; its failures are counted. After too many of them, only keys that this node has accepted before and valid
+    /// tokens are admitted, so that a client with a wrong key does not affect others behind the same gateway.
     ///
     /// # Errors
     /// Returns an error if the credential is not valid or a limit of the caller is exceeded.
-    pub async fn admit(&self, bearer: &str) -> Result<Admitted, AuthError> {
+    pub async fn admit(&self, bearer: &str, address: Option<IpAddr>) -> Result<Admitted, AuthError> {
+        let refusal = address.and_then(|address| self.failures.refusal(address));
+        if let Some(refusal) = refusal
+            && key_format::is_key(bearer)
+            && !self.keys.is_cached(bearer)
+        {
+            return Err(refusal.into());
+        }
+        let admitted = self.admit_unlimited(bearer).await;
+        if let (Err(AuthError::Invalid(_)), Some(address)) = (&admitted, address) {
+            self.failures.record(address);
+            return refusal.map_or(admitted, |refusal| Err(refusal.into()));
+        }
+        admitted
+    }
+
+    async fn admit_unlimited(&self, bearer: &str) -> Result<Admitted, AuthError> {
         if key_format::is_key(bearer) {
             let known = self.keys.find(bearer, &self.registry).await?;
             let (access, limits, credential) = known.caller();
@@ -161,7 +189,8 @@ impl Auth {
     /// Returns an error if the database fails; the changes are then applied by the next check.
     pub async fn look(&self) -> Result<(), StoreError> {
         self.keys.refresh().await?;
-        self.keys.end_revoked().await
+        self.keys.end_revoked().await?;
+        self.end_signed_out().await
     }
 
     /// Follows changes of keys by other nodes and the command line, and records the use of keys, until `stop` fires.

@@ -1,9 +1,11 @@
 //! The command line: the commands, their dispatch and the exit codes. Every command is a thin caller of the library.
 
+use std::cell::Cell;
 use std::process::ExitCode;
 
 use crate::app::{App, Builder};
 use crate::config::Config;
+use crate::engine::large_releases;
 use crate::mcp::{Server, serve_stdio};
 use crate::store::{StoreError, Stores};
 use clap::{Parser, Subcommand};
@@ -170,9 +172,22 @@ fn run_to_end(cli: Cli, return_memory: fn()) -> Exit {
     ended.unwrap_or_else(|error| print::error(&error))
 }
 
-/// Starts threads that call `return_memory` when they end.
-fn runtime(return_memory: impl Fn() + Send + Sync + 'static) -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().on_thread_stop(return_memory).build()
+thread_local! {
+    /// The number of large requests after which this thread has last returned memory.
+    static RETURNED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Starts threads that call `return_memory` when they end, and when they have nothing to do after a large request.
+fn runtime(return_memory: impl Fn() + Clone + Send + Sync + 'static) -> std::io::Result<tokio::runtime::Runtime> {
+    let return_memory_at_end = return_memory.clone();
+    let return_of_large = move || {
+        let releases = large_releases();
+        if RETURNED.replace(releases) != releases {
+            return_memory();
+        }
+    };
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.enable_all().on_thread_stop(return_memory_at_end).on_thread_park(return_of_large).build()
 }
 
 async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {

@@ -17,6 +17,8 @@ pub struct Credential {
     /// The subject of a token of an issuer, and its limits.
     pub(super) subject: Option<(String, Bounds)>,
     pub(super) expires_at: Option<Time>,
+    /// The hash of the session of the console through which the key is used.
+    session: Option<[u8; 32]>,
     /// The version of all keys at which the key was found to be valid.
     valid_at: AtomicI64,
     ended: CancellationToken,
@@ -57,10 +59,18 @@ impl Credentials {
         self.add(None, None, None, 0)
     }
 
-    /// Adds a ticket that ends at this time, or earlier with the credential of its holder.
-    pub fn of_ticket(&self, holder: &Credential, expires_at: Time) -> Arc<Credential> {
+    /// Adds a ticket that ends at this time, or earlier with the credential of its holder. `session` is the hash of a session
+    /// of the console, which also ends with its sign-out.
+    pub fn of_ticket(&self, holder: &Credential, expires_at: Time, session: Option<[u8; 32]>) -> Arc<Credential> {
         let end = holder.expires_at.map_or(expires_at, |end| end.min(expires_at));
-        self.add(holder.key, None, Some(end), holder.valid_at.load(Ordering::Relaxed))
+        self.register(Credential {
+            key: holder.key,
+            subject: holder.subject.clone(),
+            expires_at: Some(end),
+            session,
+            valid_at: AtomicI64::new(holder.valid_at.load(Ordering::Relaxed)),
+            ended: CancellationToken::new(),
+        })
     }
 
     fn add(
@@ -71,7 +81,11 @@ impl Credentials {
         version: i64,
     ) -> Arc<Credential> {
         let (valid_at, ended) = (AtomicI64::new(version), CancellationToken::new());
-        let credential = Arc::new(Credential { key, subject, expires_at, valid_at, ended });
+        self.register(Credential { key, subject, expires_at, session: None, valid_at, ended })
+    }
+
+    fn register(&self, credential: Credential) -> Arc<Credential> {
+        let credential = Arc::new(credential);
         self.all().push(Arc::downgrade(&credential));
         credential
     }
@@ -114,6 +128,16 @@ impl Credentials {
             }
             is_valid
         });
+    }
+
+    /// Returns the sessions of the console in use.
+    pub fn sessions(&self) -> HashSet<[u8; 32]> {
+        self.all().iter().filter_map(Weak::upgrade).filter_map(|one| one.session).collect()
+    }
+
+    /// Ends the sessions of the console in `ended`.
+    pub fn end_sessions(&self, ended: &HashSet<[u8; 32]>) {
+        self.end_unless(|credential| credential.session.is_none_or(|session| !ended.contains(&session)));
     }
 }
 

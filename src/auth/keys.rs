@@ -112,6 +112,11 @@ impl Keys {
         Ok(())
     }
 
+    /// Returns the version of all keys that was last read.
+    pub fn version(&self) -> i64 {
+        self.cache().version
+    }
+
     /// Ends revoked keys that are in use.
     ///
     /// # Errors
@@ -141,6 +146,14 @@ impl Keys {
             None => matching(&self.read(prefix, registry).await?),
         };
         self.used(known.ok_or(UNKNOWN_KEY)?)
+    }
+
+    /// Returns `true` if the key was read before, at the last known version of all keys.
+    pub fn is_cached(&self, text: &str) -> bool {
+        let Some(prefix) = key_format::prefix_of(text) else { return false };
+        let hash = key_format::hash(text);
+        let cache = self.cache();
+        cache.by_prefix.get(prefix).is_some_and(|keys| keys.iter().any(|key| key_format::is_same(&key.hash, &hash)))
     }
 
     /// Looks up the key with this id, which requested a ticket.

@@ -30,6 +30,8 @@ pub struct Defaults {
     pub concurrency: u32,
     /// Concurrent event streams of any key or subject.
     pub streams: usize,
+    /// Invalid keys and tokens of one address in a minute.
+    pub failures: u32,
 }
 
 /// A permit for one concurrent request or stream, released when it is dropped.

@@ -16,6 +16,8 @@ use crate::store::tickets::StoredTicket;
 const UNUSED_MS: u64 = 60 * 1000;
 /// Lifetime of a ticket after its first use, in milliseconds.
 const USED_MS: u64 = 12 * 60 * 60 * 1000;
+/// What the ticket of a console is for, in place of the path of an event stream.
+pub(super) const CONSOLE: &str = "console";
 /// Seconds after which a tenant with too many tickets may retry; unused tickets have expired by then.
 const RETRY_AFTER_S: u64 = 60;
 
@@ -66,6 +68,18 @@ impl Auth {
         credential: Option<&Credential>,
         path: String,
     ) -> Result<NewTicket, TicketError> {
+        self.issue(access, credential, path, None, UNUSED_MS).await
+    }
+
+    /// Creates a ticket that ends after `lifetime_ms`, or later if it has not been used and is then used in time.
+    pub(super) async fn issue(
+        &self,
+        access: &Access,
+        credential: Option<&Credential>,
+        path: String,
+        used_at: Option<Time>,
+        lifetime_ms: u64,
+    ) -> Result<NewTicket, TicketError> {
         let text = key_format::make_ticket().map_err(|_| TicketError::NoRandomness)?;
         let caller = access.caller();
         let token = credential.and_then(|credential| {
@@ -81,8 +95,8 @@ impl Auth {
             path,
             key: caller.key,
             token,
-            used_at: None,
-            expires_at: self.clock.now().plus_millis(UNUSED_MS),
+            used_at,
+            expires_at: self.clock.now().plus_millis(lifetime_ms),
         };
         if !self.stores.insert_ticket(&ticket).await? {
             return Err(TicketError::TooMany { retry_after_s: RETRY_AFTER_S });
@@ -99,20 +113,34 @@ impl Auth {
             return Err(INVALID_TICKET);
         }
         let (hash, now) = (key_format::hash(text), self.clock.now());
-        let mut ticket = self.stores.ticket(&hash, now).await?.ok_or(INVALID_TICKET)?;
+        let ticket = self.stores.ticket(&hash, now).await?.filter(|ticket| ticket.path != CONSOLE);
+        let mut ticket = ticket.ok_or(INVALID_TICKET)?;
         if !covers(&ticket.path) {
             return Ok(None);
         }
-        let (access, limits, holder) = self.holder_of(&ticket, now).await?;
-        let permit = limits.admit()?;
-        if ticket.used_at.is_none() {
-            let until = now.plus_millis(USED_MS);
-            self.stores.use_ticket(&hash, now, until).await?;
-            // If two requests use the ticket first at the same time, both succeed.
-            ticket.expires_at = until;
+        let is_unused = ticket.used_at.is_none();
+        if is_unused {
+            ticket.expires_at = now.plus_millis(USED_MS);
         }
-        let credential = self.credentials.of_ticket(&holder, ticket.expires_at);
-        Ok(Some(Admitted { access, limits, permit, credential }))
+        let admitted = self.admit_holder(&ticket, None, now).await?;
+        if is_unused {
+            // If two requests use the ticket first at the same time, both succeed.
+            self.stores.use_ticket(&hash, now, ticket.expires_at).await?;
+        }
+        Ok(Some(admitted))
+    }
+
+    /// Admits a request of the caller that requested a ticket. `session` is the hash of a session of the console.
+    pub(super) async fn admit_holder(
+        &self,
+        ticket: &StoredTicket,
+        session: Option<[u8; 32]>,
+        now: Time,
+    ) -> Result<Admitted, AuthError> {
+        let (access, limits, holder) = self.holder_of(ticket, now).await?;
+        let permit = limits.admit()?;
+        let credential = self.credentials.of_ticket(&holder, ticket.expires_at, session);
+        Ok(Admitted { access, limits, permit, credential })
     }
 
     /// Returns the permissions, the limits and the credential of the caller that requested a ticket.

@@ -1,6 +1,7 @@
 //! Authentication and authorization of requests. [`requirements`] defines what each route requires.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -14,6 +15,7 @@ use futures_util::future::{BoxFuture, Either};
 use http_body_util::BodyExt;
 use tower::Service;
 
+use super::client_address::ClientAddress;
 use super::{AppState, HttpResult, Problem, fast_path};
 use crate::access::Access;
 use crate::auth::{Admitted, AuthError, Credential, Limits};
@@ -103,16 +105,15 @@ where
         let other = self.inner.clone();
         let (mut inner, state) = (std::mem::replace(&mut self.inner, other), self.gate.state.clone());
         Either::Right(Box::pin(async move {
-            let (permit, credential) =
-                match admit_request(&state, request.method(), request.headers(), ticket, need).await {
-                    Ok(Some(Admitted { access, limits, permit, credential })) => {
-                        request.extensions_mut().insert(access);
-                        request.extensions_mut().insert(CallerLimits { limits, credential: credential.clone() });
-                        (permit, credential)
-                    }
-                    Ok(None) => return inner.call(request).await,
-                    Err(problem) => return Ok(problem.into_response()),
-                };
+            let (permit, credential) = match admit_request(&state, &request_head(&request), ticket, need).await {
+                Ok(Some(Admitted { access, limits, permit, credential })) => {
+                    request.extensions_mut().insert(access);
+                    request.extensions_mut().insert(CallerLimits { limits, credential: credential.clone() });
+                    (permit, credential)
+                }
+                Ok(None) => return inner.call(request).await,
+                Err(problem) => return Ok(problem.into_response()),
+            };
             let may_wait = requirements::may_wait(&request);
             let response = tokio::select! {
                 biased;
@@ -153,16 +154,27 @@ pub(super) fn held<T: Send + 'static>(response: Response, what: T) -> Response {
     })
 }
 
+/// The parts of a request that authenticate its caller.
+struct RequestHead<'r> {
+    method: &'r Method,
+    headers: &'r HeaderMap,
+    client: Option<IpAddr>,
+}
+
+fn request_head(request: &Request) -> RequestHead<'_> {
+    let client = request.extensions().get::<ClientAddress>().map(|client| client.0);
+    RequestHead { method: request.method(), headers: request.headers(), client }
+}
+
 /// Authenticates the caller and checks its scopes. Returns `None` if the route is public or the request has a call's
 /// token.
 async fn admit_request(
     state: &AppState,
-    method: &Method,
-    headers: &HeaderMap,
+    head: &RequestHead<'_>,
     ticket: Option<ShownTicket>,
     need: Requirement,
 ) -> HttpResult<Option<Admitted>> {
-    let bearer = bearer(headers);
+    let bearer = bearer(head.headers);
     let scopes = match need {
         Requirement::Public => return Ok(None),
         Requirement::CallTokenOr(_) if bearer.is_some_and(|bearer| !state.auth.is_for(bearer)) => return Ok(None),
@@ -175,9 +187,9 @@ async fn admit_request(
             let other_path = || Problem::forbidden("the event ticket was issued for another path");
             admitted.map_err(refused)?.ok_or_else(other_path)?
         }
-        (Some(bearer), None) => state.auth.admit(bearer).await.map_err(refused)?,
-        (None, None) => match cookie::key(headers, method, &state.config.server.public_url)? {
-            Some(key) => state.auth.admit(key).await.map_err(refused)?,
+        (Some(bearer), None) => state.auth.admit(bearer, head.client).await.map_err(refused)?,
+        (None, None) => match cookie::session(head.headers, head.method, &state.config.server.public_url)? {
+            Some(session) => state.auth.admit_console(session).await.map_err(refused)?,
             None => return Err(Problem::missing_key()),
         },
     };

@@ -2,10 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 
 use crate::config::{ForwardedHeader, Server};
+
+/// Headers in which a proxy declares the host and the scheme of a request.
+const FORWARDED: [HeaderName; 2] =
+    [HeaderName::from_static("x-forwarded-host"), HeaderName::from_static("x-forwarded-proto")];
 
 /// The client's address, as an extension of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +48,14 @@ impl Proxies {
         ClientAddress(client)
     }
 
+    /// Removes headers that only a trusted proxy may set, unless the peer is one: the host and the scheme that it was
+    /// requested with.
+    pub fn remove_forged(&self, peer: IpAddr, headers: &mut HeaderMap) {
+        if !self.trusts(peer.to_canonical()) {
+            FORWARDED.iter().for_each(|name| drop(headers.remove(name)));
+        }
+    }
+
     fn trusts(&self, address: IpAddr) -> bool {
         self.trusted.iter().any(|network| network.contains(&address))
     }
@@ -78,7 +90,7 @@ fn address(text: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::{HeaderName, HeaderValue};
+    use axum::http::HeaderValue;
 
     use super::*;
     use crate::config::Config;
@@ -108,6 +120,20 @@ mod tests {
         let headers =
             HeaderMap::from_iter([(HeaderName::from_static("x-forwarded-for"), HeaderValue::from_static("1.1.1.1"))]);
         assert_eq!(nobody.client_of("127.0.0.1".parse().unwrap(), &headers).0.to_string(), "127.0.0.1");
+    }
+
+    #[test]
+    fn host_and_scheme_of_an_untrusted_peer_are_removed() {
+        let mut settings = Config::default().server;
+        let sent = || HeaderMap::from_iter(FORWARDED.map(|name| (name, HeaderValue::from_static("evil.test"))));
+        let left = |settings: &Server, peer: &str| {
+            let mut headers = sent();
+            Proxies::of(settings).remove_forged(peer.parse().unwrap(), &mut headers);
+            headers.len()
+        };
+        assert_eq!(left(&settings, "127.0.0.1"), 0, "by default none is trusted");
+        settings.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        assert_eq!((left(&settings, "192.0.2.1"), left(&settings, "::ffff:10.1.1.1")), (0, FORWARDED.len()));
     }
 
     #[test]

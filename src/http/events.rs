@@ -166,16 +166,21 @@ pub(super) async fn create_ticket(
     let events = EventsPath::parse(&path).map_err(|fault| Problem::field("/path", fault))?;
     require(&access, scopes_of(&events))?;
     let made = state.auth.make_ticket(&access, caller.as_deref().map(|caller| &*caller.credential), path).await;
-    let ticket = made.map_err(|error| match error {
+    let ticket = made.map_err(ticket_refused)?;
+    let mut response = reply::ok(&Ticket { ticket: &ticket.text, expires_at: ticket.expires_at });
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// Converts the error of a ticket that was not created.
+pub(super) fn ticket_refused(error: TicketError) -> Problem {
+    match error {
         TicketError::TooMany { retry_after_s } => {
             Problem::too_many("TOO_MANY_REQUESTS", &error.to_string(), retry_after_s)
         }
         TicketError::NoRandomness => Problem::internal(),
         TicketError::Store(error) => error.into(),
-    })?;
-    let mut response = reply::ok(&Ticket { ticket: &ticket.text, expires_at: ticket.expires_at });
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    }
 }
 
 /// Returns the alternative scopes for reading a stream, as declared by its route.

@@ -1,4 +1,5 @@
-//! The outermost layer of the service: request ids, cross-origin checks, rendering of problems, and security headers.
+//! The outermost layer of the service: the form of paths, request ids, cross-origin checks, rendering of problems, and
+//! security headers.
 //!
 //! The layers of `tower-http` are not equivalent. `SetRequestIdLayer` keeps any id that a client sends, and a problem
 //! has the id in its body. `CatchPanicLayer` boxes the body of each response. One `SetResponseHeaderLayer` per header
@@ -20,7 +21,7 @@ use tower::Service;
 use super::client_address::ClientAddress;
 use super::cors::Cors;
 use super::security::REQUEST_ID;
-use super::{AppState, Problem, request_headers, security};
+use super::{AppState, Problem, paths, request_headers, security};
 use crate::telemetry::Context;
 
 /// Maximum length of a request id that is accepted from a client, in bytes.
@@ -54,7 +55,8 @@ where
         self.inner.poll_ready(poller)
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        paths::normalize(&mut request);
         let given = request.headers().get(REQUEST_ID).filter(|id| is_good(id)).cloned();
         let id = given.unwrap_or_else(|| new_id(&self.state));
         let client = request.extensions().get::<ClientAddress>().map(|client| client.0);

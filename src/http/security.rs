@@ -55,7 +55,7 @@ pub(super) fn of_json() -> HeaderMap {
 /// than inserting the headers one by one.
 pub(super) fn secure(headers: &mut HeaderMap, id: HeaderValue) {
     let is_tagged = headers.contains_key(ETAG);
-    if headers.contains_key(REFERRER_POLICY) {
+    if [&X_CONTENT_TYPE_OPTIONS, &REFERRER_POLICY, &RESOURCE_POLICY].iter().all(|name| headers.contains_key(*name)) {
         if is_tagged && headers.get(CACHE_CONTROL) == Some(&NO_STORE) {
             headers.insert(CACHE_CONTROL, REVALIDATE);
         }
@@ -98,6 +98,11 @@ mod tests {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
         secure(&mut headers, ID);
         assert_eq!((headers[CACHE_CONTROL].as_bytes(), headers.len()), (&b"max-age=60"[..], 6));
+        let own = HeaderValue::from_static("same-origin");
+        let mut page = HeaderMap::from_iter([(REFERRER_POLICY, own.clone())]);
+        secure(&mut page, ID);
+        assert_eq!((&page[REFERRER_POLICY], &page[X_CONTENT_TYPE_OPTIONS]), (&own, &NOSNIFF));
+        assert!(page.contains_key(RESOURCE_POLICY) && page.contains_key(CONTENT_SECURITY_POLICY));
         let mut tagged = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"1\""))]);
         secure(&mut tagged, ID);
         assert_eq!(tagged[CACHE_CONTROL], "private, no-cache");

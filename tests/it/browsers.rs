@@ -24,16 +24,29 @@ async fn every_answer_says_to_browsers_what_it_is() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!({"a": 1})).await;
     let output = format!("/tool-calls/{}/output", call["id"].as_str().unwrap());
-    for path in ["/tools", "/tool-calls", "/stats", "/healthz", "/nowhere", "/openapi.json", "/docs/", &output] {
+    for path in [
+        "/tools",
+        "/tool-calls",
+        "/stats",
+        "/healthz",
+        "/nowhere",
+        "/openapi.json",
+        "/docs/",
+        "/console/",
+        "/console/lib/api.js",
+        &output,
+    ] {
         let answer = app.get(path).await;
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
-        assert_eq!(answer.header("referrer-policy"), "no-referrer", "{path}");
+        let is_console = path.starts_with("/console/");
+        let referrers = if is_console { "same-origin" } else { "no-referrer" };
+        assert_eq!(answer.header("referrer-policy"), referrers, "{path}");
         assert_eq!(answer.header("cross-origin-resource-policy"), "same-origin", "{path}");
         let policy = answer.header("content-security-policy");
         assert!(policy.starts_with("default-src '") && policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
         let caching = answer.header("cache-control");
         let expected = match path {
-            "/openapi.json" | "/docs/" => "no-cache",
+            "/openapi.json" | "/docs/" | "/console/" | "/console/lib/api.js" => "no-cache",
             _ if !answer.header("etag").is_empty() => "private, no-cache",
             _ => "no-store",
         };

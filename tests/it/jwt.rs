@@ -6,11 +6,13 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolpost::config::Config;
 
+use crate::support::client::send;
 use crate::support::shapes::succeeded;
 use crate::support::{Answer, Client, HttpTool, Received};
 
@@ -76,6 +78,8 @@ impl Service {
 async fn knowing(jwks_url: &str, configure: fn(&mut Config)) -> (Client, DropGuard) {
     let mut config = Config::default();
     config.store.database_url = "sqlite::memory:".into();
+    // Tests send many invalid tokens.
+    config.auth.failures = 0;
     let jwt = &mut config.auth.jwt;
     (jwt.issuer, jwt.audience) = ("https://issuer.test".into(), "toolpost".into());
     (jwt.jwks_url, jwt.tenant_claim) = (jwks_url.into(), "org".into());
@@ -123,6 +127,27 @@ async fn ticket_ends_with_the_token_that_asked_for_it() {
     events.until(|event| event.is_result()).await;
     assert_eq!(events.rest().await, []);
     service.client.get(&path).await.problem(401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_console_that_has_signed_in_with_a_token_has_its_permissions() {
+    let service = tuned(|_| {}).await;
+    let login = json!({"key": token(1, "k1", json!({"sub": "me"}))});
+    let answer = service.client.post("/console/login", &login).await;
+    let cookie = answer.header("set-cookie").split(';').next().unwrap().to_owned();
+    let with_cookie = |method: Method, path: &str| {
+        let request = service.client.request(method, path).header("cookie", &cookie);
+        request.header("origin", service.client.url(""))
+    };
+    let me = send(with_cookie(Method::GET, "/whoami")).await.ok();
+    assert_eq!((&me["tenant"], &me["scopes"], &me["open"]), (&json!("one"), &json!(["call", "read"]), &json!(false)));
+    // A ticket that it requests belongs to the same subject.
+    let request = with_cookie(Method::POST, "/events/ticket").json(&json!({"path": "/events"}));
+    let ticket = send(request).await.ok();
+    let mut events = service.client.events(&format!("/events?ticket={}", ticket["ticket"].as_str().unwrap())).await;
+    let call = with_cookie(Method::POST, "/tool-calls").json(&json!({"name": "echo", "arguments": {}}));
+    succeeded(&send(call).await.ok());
+    events.until(|event| event.is_result()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::echo_tool;
 use crate::support::client::send;
-use crate::support::{App, Backend, Client};
+use crate::support::{App, Backend, Client, Options};
 
 mod parents;
 mod routes;
@@ -29,7 +29,11 @@ struct Owner {
 
 /// Starts a service and returns it with a client of the operator.
 async fn service(backend: Backend) -> (App, Client) {
-    let app = App::start(backend).await;
+    service_with(backend, Options::default()).await
+}
+
+async fn service_with(backend: Backend, options: Options) -> (App, Client) {
+    let app = App::start_with(backend, options).await;
     let (key, _) = app.key(json!({"scopes": ["admin"], "name": "operator"})).await;
     let operator = app.with_key(&key);
     (app, operator)

@@ -1,4 +1,4 @@
-//! The cookie of the console, which counts as an API key for requests of the same origin.
+//! The cookie of the console: the value of a session, which counts as an API key for requests of the same origin.
 
 use axum::http::header::{COOKIE, HOST, ORIGIN, REFERER};
 use axum::http::{HeaderMap, HeaderName, Method};
@@ -6,37 +6,46 @@ use url::Url;
 
 use crate::http::{HttpResult, Problem};
 
-/// The name of the cookie.
-const NAME: &str = "toolpost_key";
-/// The longest key that a browser keeps with its name and attributes (RFC 6265, section 6.1).
-const MAX_BYTES: usize = 3500;
+/// The names of the cookie: over HTTPS, over HTTPS below a gateway's prefix, and over plain HTTP. Browsers accept the first
+/// two from secure pages only (RFC 6265bis, section 4.1.3), and the first one for no other host.
+const NAMES: [&str; 3] = ["__Host-toolpost_session", "__Secure-toolpost_session", "toolpost_session"];
 
 /// Fetch Metadata: the relation between the page's origin and this service.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Returns the key of the cookie. A page of another origin has none.
+/// Returns the session of the cookie. A page of another origin has none.
 ///
 /// # Errors
 /// Returns a 403 if the request could change something and does not come from a page of the service itself.
-pub(in crate::http) fn key<'h>(
+pub(in crate::http) fn session<'h>(
     headers: &'h HeaderMap,
     method: &Method,
     public_url: &str,
 ) -> HttpResult<Option<&'h str>> {
-    let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(';'));
-    let named = pairs.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == NAME);
-    let Some((_, key)) = named.filter(|(_, key)| !key.is_empty()) else { return Ok(None) };
+    let Some(session) = value(headers) else { return Ok(None) };
     let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     if changes {
         require_own_origin(headers, public_url)?;
     }
     let relation = headers.get(SEC_FETCH_SITE).map(|value| value.as_bytes());
-    Ok(matches!(relation, None | Some(b"same-origin" | b"none")).then_some(key))
+    Ok(matches!(relation, None | Some(b"same-origin" | b"none")).then_some(session))
 }
 
-/// Requires the `Origin` of a page of the service itself. Behind a gateway, its host is that of `Host`,
-/// `X-Forwarded-Host` or `server.public_url`, or the browser says that the origin is the same.
+/// Returns the value of the cookie, whatever page sent it.
+pub(in crate::http) fn value(headers: &HeaderMap) -> Option<&str> {
+    let pairs = || {
+        let lines = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        lines.flat_map(|all| all.split(';')).filter_map(|pair| pair.trim().split_once('='))
+    };
+    let named = |wanted: &str| pairs().find(|(name, value)| *name == wanted && !value.is_empty());
+    NAMES.iter().find_map(|name| named(name)).map(|(_, value)| value)
+}
+
+/// Requires the `Origin` of a page of the service itself. Behind a gateway, its host is that of `Host` or
+/// `server.public_url`, or of `X-Forwarded-Host`, which requests have only from trusted proxies, or the browser says that the
+/// origin is the same.
 ///
 /// # Errors
 /// Returns a 403 for any other origin, and for none.
@@ -52,28 +61,36 @@ pub(in crate::http) fn require_own_origin(headers: &HeaderMap, public_url: &str)
     if !host.is_empty() && (is_host || public) { Ok(()) } else { Err(Problem::cross_origin()) }
 }
 
-/// Returns the `Set-Cookie` of a key, or `None` if a cookie cannot have it.
-pub(in crate::http) fn of_key(key: &str, headers: &HeaderMap) -> Option<String> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~+/=".contains(&byte);
-    let fits = !key.is_empty() && key.len() <= MAX_BYTES && key.bytes().all(is_token);
-    fits.then(|| format!("{NAME}={key}; {}", attributes(headers)))
+/// Returns the `Set-Cookie` of a session.
+pub(in crate::http) fn of_session(session: &str, headers: &HeaderMap) -> String {
+    let (name, attributes) = form(headers);
+    format!("{name}={session}; {attributes}")
 }
 
-/// Returns the `Set-Cookie` that removes the key.
+/// Returns the `Set-Cookie` that removes the session.
 pub(in crate::http) fn removal(headers: &HeaderMap) -> String {
-    format!("{NAME}=; Max-Age=0; {}", attributes(headers))
+    let (name, attributes) = form(headers);
+    format!("{name}=; Max-Age=0; {attributes}")
 }
 
-/// Returns the attributes (RFC 6265, section 4.1.2). `Secure` is for pages over HTTPS. The path is that of the service
-/// below a gateway's prefix, so that other services of the gateway do not receive the key.
-fn attributes(headers: &HeaderMap) -> String {
+/// Returns the name and the attributes (RFC 6265, section 4.1.2). The path is that of the service below a gateway's prefix,
+/// so that other services of the gateway do not receive the cookie.
+fn form(headers: &HeaderMap) -> (&'static str, String) {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let secure = if text(ORIGIN).is_some_and(|origin| origin.starts_with("https://")) { "; Secure" } else { "" };
+    let is_secure = text(ORIGIN).is_some_and(|origin| origin.starts_with("https://"))
+        || text(FORWARDED_PROTO).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
     let page = text(REFERER).and_then(|page| Url::parse(page).ok());
     let prefix = page.as_ref().and_then(|page| page.path().rsplit_once("/console")).map_or("", |(prefix, _)| prefix);
     let is_path = prefix.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';');
     let prefix = if is_path { prefix } else { "" };
-    format!("Path={prefix}/; HttpOnly; SameSite=Strict{secure}")
+    let [host, secure, plain] = NAMES;
+    let name = match is_secure {
+        true if prefix.is_empty() => host,
+        true => secure,
+        false => plain,
+    };
+    let secure = if is_secure { "; Secure" } else { "" };
+    (name, format!("Path={prefix}/; HttpOnly; SameSite=Strict{secure}"))
 }
 
 #[cfg(test)]
@@ -88,10 +105,10 @@ mod tests {
     fn a_change_needs_the_origin_of_the_service() {
         let own = |list: &[(HeaderName, &str)]| {
             let mut list = list.to_vec();
-            list.extend([(COOKIE, "a=b; toolpost_key=tp_1"), (HOST, "tools.test:8080")]);
-            key(&headers(&list), &Method::POST, "https://agents.test/toolpost").ok().flatten().map(str::to_owned)
+            list.extend([(COOKIE, "a=b; toolpost_session=tpt_1"), (HOST, "tools.test:8080")]);
+            session(&headers(&list), &Method::POST, "https://agents.test/toolpost").ok().flatten().map(str::to_owned)
         };
-        let accepted = Some("tp_1".to_owned());
+        let accepted = Some("tpt_1".to_owned());
         assert_eq!(own(&[(ORIGIN, "http://tools.test:8080")]), accepted);
         assert_eq!(own(&[(ORIGIN, "https://agents.test")]), accepted);
         assert_eq!(own(&[(ORIGIN, "https://shown.test"), (FORWARDED_HOST, "shown.test")]), accepted);
@@ -106,8 +123,8 @@ mod tests {
     fn reading_needs_no_origin_but_no_foreign_page_either() {
         let read = |list: &[(HeaderName, &str)]| {
             let mut list = list.to_vec();
-            list.push((COOKIE, "toolpost_key=tp_1"));
-            key(&headers(&list), &Method::GET, "").unwrap().is_some()
+            list.push((COOKIE, "toolpost_session=tpt_1"));
+            session(&headers(&list), &Method::GET, "").unwrap().is_some()
         };
         assert!(read(&[]) && read(&[(SEC_FETCH_SITE, "same-origin")]) && read(&[(SEC_FETCH_SITE, "none")]));
         assert!(!read(&[(SEC_FETCH_SITE, "same-site")]) && !read(&[(SEC_FETCH_SITE, "cross-site")]));
@@ -115,11 +132,24 @@ mod tests {
 
     #[test]
     fn the_cookie_is_limited_to_the_path_of_the_service() {
-        let of = |list: &[(HeaderName, &str)]| of_key("tp_1", &headers(list)).unwrap();
-        assert_eq!(of(&[]), "toolpost_key=tp_1; Path=/; HttpOnly; SameSite=Strict");
+        let of = |list: &[(HeaderName, &str)]| of_session("tpt_1", &headers(list));
+        assert_eq!(of(&[]), "toolpost_session=tpt_1; Path=/; HttpOnly; SameSite=Strict");
         let page = "https://a.test/toolpost/console/login";
         let cookie = of(&[(ORIGIN, "https://a.test"), (REFERER, page)]);
-        assert_eq!(cookie, "toolpost_key=tp_1; Path=/toolpost/; HttpOnly; SameSite=Strict; Secure");
-        assert_eq!(of_key("a;b", &HeaderMap::new()), None);
+        assert_eq!(cookie, "__Secure-toolpost_session=tpt_1; Path=/toolpost/; HttpOnly; SameSite=Strict; Secure");
+    }
+
+    #[test]
+    fn over_https_the_cookie_belongs_to_one_host() {
+        for secure in [(ORIGIN, "https://a.test"), (FORWARDED_PROTO, "https")] {
+            let headers = headers(&[secure]);
+            let of = of_session("tpt_1", &headers);
+            assert_eq!(of, "__Host-toolpost_session=tpt_1; Path=/; HttpOnly; SameSite=Strict; Secure");
+            let removal = removal(&headers);
+            assert_eq!(removal, "__Host-toolpost_session=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict; Secure");
+        }
+        let both = headers(&[(COOKIE, "toolpost_session=plain; __Host-toolpost_session=safe")]);
+        assert_eq!(value(&both), Some("safe"));
+        assert_eq!(value(&headers(&[(COOKIE, "toolpost_key=tp_1; a=b")])), None);
     }
 }

@@ -1,6 +1,7 @@
 //! `POST /console/login` and `/console/logout`: the sign-in of the console, and `GET /whoami`, which says what the
 //! caller may do.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header::{ORIGIN, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode};
@@ -10,10 +11,12 @@ use uuid::Uuid;
 
 use crate::domain::{Scope, Scopes, Tenant, Time};
 use crate::http::auth::cookie;
+use crate::http::client_address::ClientAddress;
+use crate::http::events::ticket_refused;
 use crate::http::responses::Unavailable;
 use crate::http::{Api, AppState, BodyErrors, HttpResult, JsonBody, Problem, auth, reply};
 
-/// Maximum number of characters of a key or token. A browser keeps a cookie of about this size.
+/// Maximum number of characters of a key or token.
 const MAX_KEY: usize = 3500;
 
 /// The key to sign in with.
@@ -25,19 +28,21 @@ pub(in crate::http) struct LoginBody {
     key: String,
 }
 
-/// Signs the console in. The response sets a cookie that counts as the key for requests of pages of the service itself.
-/// A service that requires no authentication sets none.
+/// Signs the console in. The response sets a cookie with a random value that counts as the key for requests of pages of the
+/// service itself, for 12 h at most, until the key ends or the console signs out. A service that requires no authentication
+/// sets none.
 #[utoipa::path(post, path = "/console/login", operation_id = "login", tag = "operations", request_body(content = LoginBody, example = json!({"key": "tp_…"})),
     security(()),
     responses((status = 204, description = "Signed in; `Set-Cookie` has the cookie, unless the service requires no authentication"),
         (status = 401, description = "`INVALID_KEY`: the key is not valid"),
         (status = 403, description = "`CROSS_ORIGIN`: the page belongs to another origin"),
         (status = 422, description = "The body has not the shape of LoginBody"),
-        (status = 429, description = "`TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
+        (status = 429, description = "`TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded, or the address has sent too many invalid keys"),
         BodyErrors, Unavailable))]
 pub(in crate::http) async fn login(
     State(state): State<AppState>,
     headers: HeaderMap,
+    client: Option<Extension<ClientAddress>>,
     mut body: JsonBody,
 ) -> HttpResult {
     require_own_page(&state, &headers)?;
@@ -48,19 +53,23 @@ pub(in crate::http) async fn login(
     if state.auth.operator().is_some() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    state.auth.admit(&key).await.map_err(auth::refused)?;
-    let cookie = cookie::of_key(&key, &headers)
-        .ok_or_else(|| Problem::invalid_key("the key has characters that a cookie cannot have"))?;
+    let client = client.map(|Extension(ClientAddress(address))| address);
+    let admitted = state.auth.admit(&key, client).await.map_err(auth::refused)?;
+    let session = state.auth.sign_in(&admitted).await.map_err(ticket_refused)?;
+    let cookie = cookie::of_session(&session.text, &headers);
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }
 
-/// Signs the console out: removes its cookie. The key remains valid.
+/// Signs the console out: ends its session on all nodes and removes the cookie. The key remains valid.
 #[utoipa::path(post, path = "/console/logout", operation_id = "logout", tag = "operations",
     security(()),
     responses((status = 204, description = "Signed out"),
-        (status = 403, description = "`CROSS_ORIGIN`: the page belongs to another origin")))]
+        (status = 403, description = "`CROSS_ORIGIN`: the page belongs to another origin"), Unavailable))]
 pub(in crate::http) async fn logout(State(state): State<AppState>, headers: HeaderMap) -> HttpResult {
     require_own_page(&state, &headers)?;
+    if let Some(session) = cookie::value(&headers) {
+        state.auth.sign_out(session).await?;
+    }
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie::removal(&headers))]).into_response())
 }
 

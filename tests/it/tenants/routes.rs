@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{MARK, Owner, ask, service, tenant};
-use crate::support::{App, Backend, Client};
+use super::{MARK, Owner, ask, service, service_with, tenant};
+use crate::support::{App, Backend, Client, Options};
 
 /// The result of a route for another tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,7 +261,9 @@ on_both_databases!(
 
 on_both_databases!(
     async fn an_invalid_key_opens_nothing_that_needs_one(backend: Backend) {
-        let (app, operator) = service(backend).await;
+        let (app, operator) =
+            service_with(backend, Options { configure: Some(|config| config.auth.failures = 0), ..Options::default() })
+                .await;
         let owner = Owner::made(&operator).await;
         let stranger = app.with_key("tp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
         for (method, route) in routes(&app).await {
