@@ -17,7 +17,7 @@ use super::security::Security;
 use super::servers;
 use super::version::Version;
 use crate::domain::{ToolDefinition, json, tool};
-use crate::schema::{self, Role};
+use crate::schema::{self, Corrected, Role};
 
 /// Maximum length of a description for the model, in characters.
 const MAX_DESCRIPTION_LENGTH: usize = 4000;
@@ -25,8 +25,6 @@ const MAX_DESCRIPTION_LENGTH: usize = 4000;
 const MAX_TITLE_LENGTH: usize = 200;
 /// Maximum number of tags, and maximum length of a tag.
 const MAX_TAGS: usize = 20;
-/// Maximum number of patterns that are removed from one schema.
-const MAX_PATTERNS: usize = 20;
 
 /// The context that all operations of a document share.
 pub struct ImportContext<'d> {
@@ -90,27 +88,25 @@ pub fn definition<'d>(
     if body.is_some_and(|body| body.is_argument()) {
         request.reserve_body();
     }
-    add_parameters(common, &declared, &credentials, at.path, &mut request)?;
+    // A fragment tells operations of one URL apart; it is no part of the URL (RFC 3986, section 3.5).
+    let template = at.path.split('#').next().unwrap_or_default();
+    add_parameters(common, &declared, &credentials, template, &mut request)?;
     if let Some(body) = body {
         body.add(document, version, &mut request)?;
     } else if matches!(at.method, "post" | "put" | "patch") {
         request.body_type = Some("none");
     }
-    let url = format!("{}{}", literal(&server), path(at.path, &mut request)?);
+    let url = format!("{}{}", literal(&server), path(template, &mut request)?);
     let auth = authorise(&credentials, &mut request);
 
-    let output = responses::output_schema(document, version, at.operation, &common.budget).unwrap_or_else(|reason| {
-        let reason = json::shorten(&reason, 300);
-        let message = format!("the tool has no output schema, because the document's cannot be used: {reason}");
-        request.warnings.push(message);
-        None
-    });
+    let output = output_schema(common, at, &mut request.warnings);
     let executor = executor(&request, &url, at.method, auth);
     let presets: Map<String, Value> =
         request.secrets.iter().map(|(name, secret)| (name.clone(), json!({"secret": secret}))).collect();
     let mut warnings = std::mem::take(&mut request.warnings);
-    let input = request.input_schema()?;
-    let input = checked(input, &mut warnings)?;
+    let input =
+        schema::correct(&request.input_schema()?, Role::Input).map_err(|error| format!("its arguments: {error}"))?;
+    let input = with_notes(input, "arguments", &mut warnings);
 
     let mut definition = json!({
         "name": at.tool, "title": title(at.operation), "description": description(at),
@@ -126,6 +122,18 @@ pub fn definition<'d>(
     }
     let definition = tool::read_definition(definition).map_err(|error| OperationError::Refused(error.to_string()))?;
     Ok((definition, warnings))
+}
+
+/// Returns the output schema. One that cannot be used is left out with a warning.
+fn output_schema(common: &ImportContext<'_>, at: &OperationRef<'_>, warnings: &mut Vec<String>) -> Option<Value> {
+    match responses::output_schema(common.document, common.version, at.operation, &common.budget) {
+        Ok(output) => output.map(|output| with_notes(output, "results", warnings)),
+        Err(reason) => {
+            let reason = json::shorten(&reason, 300);
+            warnings.push(format!("the tool has no output schema, because the document's cannot be used: {reason}"));
+            None
+        }
+    }
 }
 
 /// Adds all parameters; skips optional parameters that cannot be sent.
@@ -219,22 +227,10 @@ fn executor(request: &Request<'_>, url: &str, method: &str, auth: Option<Value>)
     executor
 }
 
-/// Returns a schema that compiles. Removes patterns that cannot be matched in linear time, which the server then
-/// checks.
-fn checked(mut input: Value, warnings: &mut Vec<String>) -> Result<Value, String> {
-    for _ in 0..=MAX_PATTERNS {
-        let Err(error) = schema::check(&input, Role::Input) else { return Ok(input) };
-        let Some(parent) = error.pointer.strip_suffix("/pattern") else {
-            return Err(format!("its arguments: {error}"));
-        };
-        let removed =
-            input.pointer_mut(parent).and_then(Value::as_object_mut).and_then(|schema| schema.shift_remove("pattern"));
-        if removed.is_none() {
-            return Err(format!("its arguments: {error}"));
-        }
-        warnings.push(format!("a pattern is checked only by the server: {}", json::shorten(&error.to_string(), 300)));
-    }
-    Err(format!("its arguments have more than {MAX_PATTERNS} patterns that cannot be checked"))
+/// Returns a schema, and adds what was corrected in it to the warnings.
+fn with_notes(corrected: Corrected, what: &str, warnings: &mut Vec<String>) -> Value {
+    warnings.extend(corrected.notes.into_iter().map(|note| format!("the schema of its {what} was corrected: {note}")));
+    corrected.schema
 }
 
 /// Converts the properties of methods (RFC 9110, section 9.2) to MCP annotations.

@@ -164,7 +164,7 @@ pub fn add<'d>(
     if style.style == Style::DeepObject && has_nested(document, object) {
         let message = format!(
             "the parameter {} has arrays or objects within a deepObject, which OpenAPI does not define: they are sent \
-             as name[key][]=value and name[key][key]=value",
+             as name[key][]=value, name[key][key]=value and name[key][0][key]=value",
             json::shorten(name, 100)
         );
         request.warnings.push(message);

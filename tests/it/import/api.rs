@@ -21,6 +21,25 @@ async fn raw(client: &Client, content_type: &str, body: impl Into<reqwest::Body>
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_fragment_in_a_path_belongs_to_the_operation_and_not_to_its_url() {
+    let server = HttpTool::answering(Answer::json(&json!({}))).await;
+    let app = App::with_egress(Backend::Sqlite).await;
+    let id = json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}]);
+    let mut document = of_paths(json!({"/files/{id}": {"put": {"parameters": id}},
+        "/files/{id}#add_shared_link": {"put": {"parameters": id}}}));
+    document["servers"] = json!([{"url": server.url("")}]);
+    let report = import(&app, json!({"document": document})).await;
+    let created = names(&report, "created");
+    assert_eq!((created.len(), &report["refused"]), (2, &json!([])), "{report:#}");
+    assert!(created[1].contains("shared_link"), "{created:?}");
+    for name in &created {
+        app.call(name, json!({"id": "7"})).await;
+    }
+    let paths: Vec<String> = server.requests().iter().map(|request| request.target.clone()).collect();
+    assert_eq!(paths, ["/files/7", "/files/7"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_document_comes_as_an_object_as_text_or_as_the_body_itself() {
     let yaml = "openapi: 3.0.0\nservers: [{url: https://h.example}]\npaths: {/y: {get: {operationId: OP}}}\n";
     let app = App::on_sqlite().await;

@@ -98,8 +98,8 @@ async fn what_the_registry_refuses_is_listed_with_the_rest_registered() {
     let paths = json!({"/bad": {"get": {"operationId": "bad", "parameters": header}}, "/x#y": {"get": {"operationId": "fragment"}},
         "/good": {"get": {"operationId": "good"}}});
     let report = import(&app, json!({"document": of_paths(paths), "server": "https://h.example"})).await;
-    assert_eq!(names(&report, "created"), ["good"]);
+    assert_eq!(names(&report, "created"), ["fragment", "good"]);
     let reasons: Vec<&str> =
         report["refused"].as_array().unwrap().iter().map(|one| one["reason"].as_str().unwrap()).collect();
-    assert!(reasons[0].contains("not a valid header name") && reasons[1].contains("fragment"), "{reasons:?}");
+    assert!(reasons.len() == 1 && reasons[0].contains("not a valid header name"), "{reasons:?}");
 }
