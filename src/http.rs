@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use axum::handler::Handler;
+use axum::http::Uri;
 use axum::response::{NoContent, Response};
 use axum::routing::Route;
 use serde_json::Value;
@@ -58,6 +59,7 @@ mod model_stream;
 mod openapi_common;
 mod openapi_patches;
 mod operations;
+mod paths;
 mod policies;
 mod presets;
 mod problem;
@@ -149,7 +151,7 @@ fn service(
     let router = router
         .merge(docs::router())
         .merge(console::router())
-        .fallback(async || Problem::not_found("no such path; see /openapi.json"))
+        .fallback(unknown_path)
         .method_not_allowed_fallback(async || Problem::method_not_allowed())
         .with_state(state.clone());
     // Metrics wrap the gate so that rejected requests are counted, too.
@@ -160,6 +162,13 @@ fn service(
     // `layer` applies to the routes that exist at this point, so no route may be added after it.
     let router = router.layer(layer_fn(move |route: Route| measure.service(gate.service(route))));
     Outermost::new(FastPath { calls, mcp, router }, state)
+}
+
+async fn unknown_path(uri: Uri) -> Problem {
+    match paths::has_upper_case(&uri) {
+        true => Problem::not_found("no such path: paths are in lower case; see /openapi.json"),
+        false => Problem::not_found("no such path; see /openapi.json"),
+    }
 }
 
 /// Serves until `drain` is cancelled. Then rejects new calls, lets running calls end, and closes all connections.

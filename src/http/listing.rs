@@ -113,7 +113,8 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
     if filter.calls.name.as_deref().is_some_and(|name| allowed.is_some_and(|allowed| !allowed.has(name))) {
         return Ok(reply::ok(&Page { tool_calls: Vec::new(), next_cursor: None }));
     }
-    let HistoryPage { calls, next: next_cursor } = access.store().history(&filter, allowed).await?;
+    let HistoryPage { mut calls, next: next_cursor } = access.store().history(&filter, allowed).await?;
+    access.store().show_approvals(&mut calls).await?;
     let tool_calls = calls.iter().map(ToolCall::from).collect();
     Ok(reply::ok(&Page { tool_calls, next_cursor }))
 }
@@ -152,7 +153,8 @@ pub(super) async fn one(
         return Err(Problem::query(format!("wait_ms must be at most {MAX_WAIT_MS}")));
     }
     let (id, wait) = (extract::call_id(&id)?, Duration::from_millis(wait_ms));
-    let call = wait::wait(&state, &access, id, Some(wait)).await?;
+    let mut call = wait::wait(&state, &access, id, Some(wait)).await?;
+    access.store().show_approvals(std::slice::from_mut(&mut call)).await?;
     Ok(reply::pieces(StatusCode::OK, ToolCall::from(&call).to_json(), call.counted.clone()))
 }
 
@@ -183,9 +185,9 @@ pub(super) async fn output(access: Access, Path(id): Path<String>, headers: Head
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), ("n" = u32, Path, description = "The index of the block, from 0"),
         ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "A single byte range (RFC 9110, section 14). With several ranges, the full block is returned."),
         ("If-Range" = Option<String>, Header, description = "The `ETag` of the previously received part. If it does not match, the full block is returned")),
-    responses((status = 200, description = "The block", body = String, content_type = "*/*",
+    responses((status = 200, description = "The block, with its own `Content-Type`", content((String = "application/octet-stream"), (String = "text/plain")),
             headers(("Accept-Ranges" = String, description = "`bytes`"), ("ETag" = String, description = "Never changes for a block"))),
-        (status = 206, description = "The requested part", body = String, content_type = "*/*",
+        (status = 206, description = "The requested part, with the `Content-Type` of the block", content((String = "application/octet-stream"), (String = "text/plain")),
             headers(("Content-Range" = String, description = "The range of the part and the total number of bytes"))),
         (status = 404, description = "Unknown call or block"),
         (status = 416, description = "The range is past the end; `Content-Range` has the total number of bytes",

@@ -54,10 +54,10 @@ pub(super) async fn readyz(State(state): State<AppState>) -> HttpResult {
     Ok(reply::ok(&Health { status: "ok" }))
 }
 
-/// Returns `true` if the database is available and accepted the last commit.
+/// Returns `true` if the database is available, knows this node and accepted the last commit.
 async fn is_store_up(state: &AppState) -> bool {
     let answers = tokio::time::timeout(PING, state.stores.ping()).await;
-    state.journal.is_healthy() && matches!(answers, Ok(Ok(())))
+    state.engine.is_signed_on() && state.journal.is_healthy() && matches!(answers, Ok(Ok(())))
 }
 
 /// Prometheus' text format.

@@ -158,6 +158,7 @@ where
             let allows_chunks = stream_writer::allows_chunks(&request);
             let mut request = TrackedBody::of(request, &requests);
             let client = self.proxies.client_of(peer.ip(), request.headers());
+            self.proxies.remove_forged(peer.ip(), request.headers_mut());
             request.extensions_mut().insert(client);
             request.extensions_mut().insert(Client::of(&requests));
             let response = service.borrow_mut().call(request);

@@ -43,6 +43,9 @@ pub(super) struct ListParams {
     /// With `native`: includes tools that cannot be called now. They are never included for models.
     #[serde(default)]
     include_inactive: bool,
+    /// With `openai-strict`: leaves out tools that cannot be strict, instead of offering them without `strict`.
+    #[serde(default)]
+    strict_only: bool,
     /// Lists the tools of this session. By default, session restrictions do not apply.
     session: Option<String>,
     /// Only tools of these groups, separated by commas.
@@ -77,7 +80,11 @@ impl ListParams {
     fn is_shared(&self) -> bool {
         let is_partial =
             self.limit.is_some() || self.query().is_some() || self.session.is_some() || self.groups().next().is_some();
-        !is_partial && !self.stats() && !self.include_inactive()
+        !is_partial && !self.strict_only() && !self.stats() && !self.include_inactive()
+    }
+
+    fn strict_only(&self) -> bool {
+        self.strict_only && self.format() == Format::OpenAiStrict
     }
 
     fn stats(&self) -> bool {
@@ -165,7 +172,8 @@ fn render_list(
             prompt::render(shown.iter().map(|tool| tool.definition()), stats).into()
         }
         format => {
-            let wanted = ListOptions { limit, losses: params.losses(), scores: params.query().is_some() };
+            let (losses, scores, strict_only) = (params.losses(), params.query().is_some(), params.strict_only());
+            let wanted = ListOptions { limit, losses, scores, strict_only };
             definitions::json(&view.snapshot().definitions(format, &listed, wanted))
         }
     })

@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use super::extract::DefinitionBody;
 use super::responses::{InvalidBody, Unavailable, UnknownTool};
-use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Problem, Shared, extract, reply};
+use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Params, Problem, Shared, extract, reply};
 use crate::access::Access;
+use crate::aside::aside;
 use crate::domain::call::Coercion;
 use crate::domain::{ExecutorSpec, Source, ToolDefinition, json, tool};
 use crate::engine;
 use crate::registry::fetched::FetchedDefinition;
 use crate::registry::listed::ToolView;
 use crate::registry::{Fault, ToolRecord, check, checked};
-use crate::schema::Violation;
+use crate::schema::{self, Role, Violation};
 use crate::store::tools::Precondition;
 
 /// Resumes a paused tool on all nodes. A tool that is not paused is left unchanged.
@@ -29,8 +30,36 @@ pub(super) async fn resume(Api { state, access }: Api, Path(name): Path<String>)
     tool_response(&state, &access, &name, &HeaderMap::new(), Vec::new())
 }
 
+/// The options for reading a definition.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DefinitionParams {
+    /// Whether schemas that are not valid but have one plain meaning are corrected; `warnings` lists what was changed.
+    #[serde(default)]
+    #[param(default = false)]
+    mend: bool,
+}
+
+impl DefinitionParams {
+    /// Corrects the schemas of a definition if the caller wants it. What cannot be corrected is left for the check.
+    fn correct(&self, body: &mut DefinitionBody) {
+        if !self.mend {
+            return;
+        }
+        for (name, role) in [("input_schema", Role::Input), ("output_schema", Role::Output)] {
+            let Some(given) = body.value.get_mut(name).filter(|given| !given.is_null()) else { continue };
+            // Schemas can be slow to compile, whatever their size.
+            if let Ok(corrected) = aside(|| schema::correct(given, role)) {
+                *given = corrected.schema;
+                body.warnings.extend(corrected.notes.into_iter().map(|note| format!("{name} {note}")));
+            }
+        }
+    }
+}
+
 /// Registers a tool.
-#[utoipa::path(post, path = "/tools", operation_id = "create_tool", tag = "tools",
+#[utoipa::path(post, path = "/tools", operation_id = "create_tool", tag = "tools", params(DefinitionParams),
     request_body(content = ToolDefinition, example = json!({"name": "get_weather", "title": "Weather", "description": "Returns the weather of a city.",
         "category": "data", "tags": ["weather"], "input_schema": {"type": "object",
         "properties": {"city": {"type": "string"}, "unit": {"type": "string", "enum": ["C", "F"]}},
@@ -41,7 +70,12 @@ pub(super) async fn resume(Api { state, access }: Api, Path(name): Path<String>)
         (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has reached its limit. `TOO_MANY_REQUESTS`: the \
             rate or concurrency limit of the key is exceeded"),
         (status = 422, description = "The definition is invalid; see `errors`"), BodyErrors, Unavailable))]
-pub(super) async fn create(Api { state, access }: Api, body: DefinitionBody) -> HttpResult {
+pub(super) async fn create(
+    Api { state, access }: Api,
+    Params(how): Params<DefinitionParams>,
+    mut body: DefinitionBody,
+) -> HttpResult {
+    how.correct(&mut body);
     let definition = tool::read_definition(body.value)?;
     let name = definition.name.clone();
     check_allowed(&access, &definition)?;
@@ -71,7 +105,7 @@ pub(super) async fn read(Api { state, access }: Api, headers: HeaderMap, Path(na
         "enum": ["C", "F"]}}, "required": ["city"]}, "annotations": {"read_only": true},
         "executor": {"type": "builtin", "name": "echo"}})),
     security(("api_key" = ["tools"])),
-    params(("name" = String, Path, example = "get_weather", description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Replaces the tool only if it has this `ETag`; `*` matches any"),
+    params(DefinitionParams, ("name" = String, Path, example = "get_weather", description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Replaces the tool only if it has this `ETag`; `*` matches any"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: only if no tool of this name exists")),
     responses((status = 200, description = "Replaced", body = ToolView, headers(("ETag" = String))),
         (status = 201, description = "Registered", body = ToolView, headers(("Location" = String), ("ETag" = String))),
@@ -82,9 +116,11 @@ pub(super) async fn read(Api { state, access }: Api, headers: HeaderMap, Path(na
 pub(super) async fn replace(
     Api { state, access }: Api,
     Path(name): Path<String>,
+    Params(how): Params<DefinitionParams>,
     headers: HeaderMap,
-    body: DefinitionBody,
+    mut body: DefinitionBody,
 ) -> HttpResult {
+    how.correct(&mut body);
     let definition = tool::read_definition(extract::with_name(body.value, &name))?;
     extract::expect_name(&definition.name, &name)?;
     check_allowed(&access, &definition)?;
@@ -230,7 +266,7 @@ pub(super) async fn compile(
 ) -> HttpResult<(ToolDefinition, FetchedDefinition)> {
     let registry = state.engine.registry().clone();
     registry.keep_presets(access.tenant(), &mut definition);
-    state.upstreams.complete(&mut definition);
+    aside(|| state.upstreams.complete(&mut definition));
     let fetched = registry.fetch_for(&definition).await;
     let unknown = unknown_groups(state, access, &definition.groups).await?;
     let tenant = access.tenant().clone();

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
+use super::auth::require_all_tools;
 use super::responses::{Unavailable, UnknownServer};
 use super::{Api, BodyErrors, FieldError, HttpResult, JsonBody, NoContent, Problem, Shared, reply};
 use crate::access::Access;
@@ -96,6 +97,7 @@ pub(super) async fn create(Api { state, access }: Api, body: JsonBody) -> HttpRe
             "only the operator can manage upstream servers, because their tools are shared by all tenants",
         ));
     }
+    require_all_tools(&access)?;
     let (name, upstream) = read_registered(&body.value)?;
     let faults = faults(&upstream);
     if !faults.is_empty() {
@@ -124,6 +126,7 @@ pub(super) async fn read(Api { state, access }: Api, Path(name): Path<String>) -
         (status = 409, description = "The server is declared in the settings"), UnknownServer, Unavailable))]
 pub(super) async fn delete(Api { state, access }: Api, Path(name): Path<String>) -> HttpResult<NoContent> {
     require_operator(&access, &name)?;
+    require_all_tools(&access)?;
     state.upstreams.delete(&name).await.map_err(problem)?;
     Ok(NoContent)
 }
@@ -136,6 +139,7 @@ pub(super) async fn delete(Api { state, access }: Api, Path(name): Path<String>)
         (status = 409, description = "The declaration of the server is invalid"), UnknownServer))]
 pub(super) async fn restart(Api { state, access }: Api, Path(name): Path<String>) -> HttpResult {
     require_operator(&access, &name)?;
+    require_all_tools(&access)?;
     state.upstreams.restart(&name).map_err(problem)?;
     Ok((StatusCode::ACCEPTED, server_response(&state, &name)?).into_response())
 }
@@ -150,6 +154,7 @@ pub(super) async fn restart(Api { state, access }: Api, Path(name): Path<String>
         BodyErrors, UnknownServer, Unavailable))]
 pub(super) async fn accept(Api { state, access }: Api, Path(name): Path<String>, mut body: JsonBody) -> HttpResult {
     require_operator(&access, &name)?;
+    require_all_tools(&access)?;
     let Acceptance { tools } = body.read()?;
     state.upstreams.accept(&name, tools.as_deref()).await.map_err(problem)?;
     server_response(&state, &name)

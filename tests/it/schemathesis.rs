@@ -32,6 +32,8 @@ async fn service() -> Node {
         ("TOOLPOST__MCP_SERVERS__START_WAIT_MS", "1"),
         ("TOOLPOST__STREAMS__SILENCE_MS", "1000"),
         ("TOOLPOST__LIMITS__ASYNC_TIMEOUT_MS", "1000"),
+        // It sends many invalid keys and expects a 401 for each.
+        ("TOOLPOST__AUTH__FAILURES", "0"),
     ];
     let node = Node::start(Backend::Sqlite, &settings).await;
     let made = node.post("/tool-groups", &json!({"name": "mail"})).await;

@@ -84,7 +84,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Signs the console in. The response sets a cookie that counts as the key for requests of pages of the service itself. A service that requires no authentication sets none. */
+        /** Signs the console in. The response sets a cookie with a random value that counts as the key for requests of pages of the service itself, for 12 h at most, until the key ends or the console signs out. A service that requires no authentication sets none. */
         post: operations["login"];
         delete?: never;
         options?: never;
@@ -101,7 +101,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Signs the console out: removes its cookie. The key remains valid. */
+        /** Signs the console out: ends its session on all nodes and removes the cookie. The key remains valid. */
         post: operations["logout"];
         delete?: never;
         options?: never;
@@ -275,7 +275,8 @@ export interface paths {
          * Speaks the Model Context Protocol (Streamable HTTP): one JSON-RPC 2.0 message per request.
          * @description Supports revision 2026-07-28 and earlier ones, detected from the message: `tools/list`, `tools/call` with progress
          *     and cancellation, `subscriptions/listen`, and tasks, whose ids are call ids. A failed tool call is a result with
-         *     `isError`. Responses are JSON, or an event stream if there is more than one message. Clients before 2026-07-28 open
+         *     `isError`. Responses are JSON, or an event stream if there is more than one message, in a form that `Accept` allows;
+         *     without `Accept`, both are allowed. Clients before 2026-07-28 open
          *     a session with `initialize` (`Mcp-Session-Id`). They read its messages with `GET` and end it with `DELETE`.
          */
         post: operations["mcp"];
@@ -827,7 +828,8 @@ export interface paths {
         /**
          * Posts the result of a call whose tool works outside of the service.
          * @description Such a tool is an `external` tool, for which any caller may post, or an `http` tool that responded with 202, or a worker;
-         *     these authenticate with the call's own token. The first result wins. The body is converted like the output of any tool.
+         *     these authenticate with the call's own token. The first result wins. The body is converted like the output of any tool. An
+         *     image has its own media type, such as `image/png`, or `application/octet-stream`.
          */
         post: operations["post_result"];
         delete?: never;
@@ -2521,6 +2523,11 @@ export interface components {
             total: number;
             /** @description The tools that the format cannot express. */
             left_out: components["schemas"]["LeftOut"][];
+            /**
+             * @description With `openai-strict`, the tools of the list that are offered without `strict`, with the reasons; absent if there
+             *     are none.
+             */
+            not_strict?: components["schemas"]["LeftOut"][];
             /** @description What was lost from each definition; only tools with losses. */
             losses?: components["schemas"]["ToolLosses"][] | null;
             /** @description For a search, the score of each tool, in the order of the tools. */
@@ -3176,6 +3183,7 @@ export interface components {
                 message: string;
             };
         };
+        JsonRpcAnswers: components["schemas"]["JsonRpcAnswer"] | components["schemas"]["JsonRpcAnswer"][];
         /** @description A JSON-RPC 2.0 message. */
         JsonRpcMessage: {
             /** @constant */
@@ -3241,6 +3249,8 @@ export interface components {
             icons?: Record<string, never>[] | null;
             /** @description Its `_meta`. */
             _meta?: Record<string, never> | null;
+            /** @description What was corrected in its schemas. */
+            corrected?: string[] | null;
         };
         /**
          * @description The source of a definition. Later variants shadow earlier ones.
@@ -4409,6 +4419,13 @@ export interface components {
             /** @description The reason. */
             reason: string;
         };
+        /** @description A tool that is offered in another form than its server lists it. */
+        UpstreamCorrection: {
+            /** @description The name of the tool at the server. */
+            tool: string;
+            /** @description What was corrected. */
+            note: string;
+        };
         /** @description An upstream MCP server. */
         Upstream: {
             /** @description Name of the server; its tools are called `NAME.tool`. */
@@ -4453,6 +4470,8 @@ export interface components {
             quarantined: string[];
             /** @description The tools that the server offers and that cannot be used. */
             left_out: components["schemas"]["UpstreamLeftOut"][];
+            /** @description The tools that are offered in another form than the server lists them, with what was corrected. */
+            corrected: components["schemas"]["UpstreamCorrection"][];
             /** @description The time of the registration; for a server of the settings, the start of the service. */
             created_at: components["schemas"]["Time"];
         };
@@ -4543,6 +4562,8 @@ export interface components {
             quarantined: string[];
             /** @description The tools that the server offers and that cannot be used. */
             left_out: components["schemas"]["UpstreamLeftOut"][];
+            /** @description The tools that are offered in another form than the server lists them, with what was corrected. */
+            corrected: components["schemas"]["UpstreamCorrection"][];
             /** @description The time of the registration; for a server of the settings, the start of the service. */
             created_at: components["schemas"]["Time"];
             /** @description The last lines of the program's standard error, without secret values. */
@@ -5500,7 +5521,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded */
+            /** @description `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded, or the address has sent too many invalid keys */
             429: {
                 headers: {
                     /** @description Seconds to wait before retrying */
@@ -5543,6 +5564,17 @@ export interface operations {
             /** @description `CROSS_ORIGIN`: the page belongs to another origin */
             403: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database is unavailable */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before retrying */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6662,7 +6694,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `Accept` must include text/event-stream */
+            /** @description `Accept` does not allow text/event-stream */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -6729,7 +6761,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JsonRpcAnswer"];
+                    "application/json": components["schemas"]["JsonRpcAnswers"];
                     "text/event-stream": {
                         id?: string;
                         event?: string;
@@ -6782,7 +6814,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `Accept` must include application/json and text/event-stream */
+            /** @description `Accept` allows neither application/json nor text/event-stream, or no event stream for `subscriptions/listen` */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -9546,7 +9578,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The block */
+            /** @description The block, with its own `Content-Type` */
             200: {
                 headers: {
                     /** @description `bytes` */
@@ -9556,10 +9588,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "*/*": string;
+                    "application/octet-stream": string;
+                    "text/plain": string;
                 };
             };
-            /** @description The requested part */
+            /** @description The requested part, with the `Content-Type` of the block */
             206: {
                 headers: {
                     /** @description The range of the part and the total number of bytes */
@@ -9567,7 +9600,8 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "*/*": string;
+                    "application/octet-stream": string;
+                    "text/plain": string;
                 };
             };
             /** @description `UNAUTHORIZED`: authentication is required. `INVALID_KEY`: the key or token is not valid */
@@ -10129,7 +10163,7 @@ export interface operations {
                  *     }
                  */
                 "application/json": components["schemas"]["Json"];
-                "image/*": string;
+                "application/octet-stream": string;
                 /** @example Sunny, 21 °C */
                 "text/plain": string;
             };
@@ -10911,6 +10945,8 @@ export interface operations {
                 stats?: boolean;
                 /** @description With `native`: includes tools that cannot be called now. They are never included for models. */
                 include_inactive?: boolean;
+                /** @description With `openai-strict`: leaves out tools that cannot be strict, instead of offering them without `strict`. */
+                strict_only?: boolean;
                 /** @description Lists the tools of this session. By default, session restrictions do not apply. */
                 session?: string;
                 /** @description Only tools of these groups, separated by commas. */
@@ -11005,7 +11041,10 @@ export interface operations {
     };
     create_tool: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether schemas that are not valid but have one plain meaning are corrected; `warnings` lists what was changed. */
+                mend?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -11236,7 +11275,10 @@ export interface operations {
     };
     put_tool: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether schemas that are not valid but have one plain meaning are corrected; `warnings` lists what was changed. */
+                mend?: boolean;
+            };
             header?: {
                 /** @description Replaces the tool only if it has this `ETag`; `*` matches any */
                 "If-Match"?: string;

@@ -424,6 +424,8 @@ class UpstreamHints(Model):
     """Its `icons`."""
     _meta: dict[str, Any] | None
     """Its `_meta`."""
+    corrected: list[str] | None
+    """What was corrected in its schemas."""
 
 
 class DefinitionError(Model):
