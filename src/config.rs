@@ -11,7 +11,7 @@ use crate::domain::limits::{PauseRule, ServerLimits};
 use crate::domain::policy::PolicyDefinition;
 pub use crate::domain::secret::SecretString;
 use crate::domain::tenant::TenantLimits;
-use crate::domain::{HookDefinition, NameSeparator};
+use crate::domain::{HookDefinition, McpLowering, NameSeparator};
 
 mod calls;
 pub mod limits;
@@ -19,7 +19,7 @@ pub mod reference;
 mod server;
 mod tools;
 
-pub use calls::{ApprovalConfig, WorkersConfig};
+pub use calls::{ApprovalConfig, ExpressionsConfig, WorkersConfig};
 pub use server::{ForwardedHeader, Server};
 pub use tools::{EgressConfig, ProcessConfig, ToolLimit, Tools, WebFetchMode, WorkspaceConfig};
 
@@ -52,6 +52,8 @@ pub struct Config {
     pub tenants: TenantLimits,
     /// Approvals.
     pub approvals: ApprovalConfig,
+    /// The evaluation of expressions.
+    pub expressions: ExpressionsConfig,
     /// Worker programs.
     pub workers: WorkersConfig,
     /// The result cache.
@@ -137,6 +139,8 @@ pub struct StoreConfig {
     pub database_url: String,
     /// Timeout for requests that wait for an unavailable database.
     pub patience_ms: u64,
+    /// Time for which a starting service waits for a busy database.
+    pub start_timeout_ms: u64,
     /// Maximum number of shards to which this node writes new calls.
     pub max_shards: usize,
 }
@@ -255,6 +259,8 @@ pub struct AuthConfig {
     pub rate: u32,
     /// Maximum number of concurrent requests for a key without its own concurrency; 0 disables the limit.
     pub concurrency: u32,
+    /// Maximum number of invalid keys and tokens per minute of one client address; 0 disables the limit.
+    pub failures: u32,
     /// Tokens of an external issuer.
     pub jwt: JwtConfig,
 }
@@ -269,6 +275,8 @@ pub struct McpConfig {
     pub allowed_origins: Vec<String>,
     /// Replacement for each dot of a tool name.
     pub name_separator: NameSeparator,
+    /// How lists show schemas.
+    pub lowering: McpLowering,
     /// Maximum number of sessions for clients older than revision 2026-07-28.
     pub sessions: usize,
 }

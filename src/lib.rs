@@ -159,6 +159,8 @@ pub mod cli;
 #[cfg(not(feature = "internals"))]
 mod access;
 #[cfg(not(feature = "internals"))]
+mod aside;
+#[cfg(not(feature = "internals"))]
 mod auth;
 #[cfg(not(feature = "internals"))]
 mod budgets;
@@ -199,6 +201,8 @@ mod upstreams;
 
 #[cfg(feature = "internals")]
 pub mod access;
+#[cfg(feature = "internals")]
+pub mod aside;
 #[cfg(feature = "internals")]
 pub mod auth;
 #[cfg(feature = "internals")]

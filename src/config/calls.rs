@@ -24,6 +24,16 @@ fn forget_after<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Er
     }
 }
 
+/// Bounds on the evaluation of expressions.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpressionsConfig {
+    /// Maximum number of steps of the policies for one call.
+    pub max_steps: u64,
+    /// Maximum memory of the values that the policies for one call create, in KiB.
+    pub max_memory_kib: u64,
+}
+
 /// Settings of approvals.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -130,6 +130,12 @@ async fn beyond(setting: &str) -> LimitResponse {
             let _only = client.events("/events").await;
             client.get("/stats").await.into()
         }
+        "auth.failures" => {
+            let app = tuned(|config| config.auth.failures = 1).await;
+            let _operator = keyed(&app, "read").await;
+            app.with_key("tp_wrong").get("/stats").await.problem(401);
+            app.with_key("tp_wrong").get("/stats").await.into()
+        }
         "auth.jwt.rate" => {
             let service = jwt::tuned(|config| config.auth.jwt.rate = 1).await;
             service.as_subject("me").get("/stats").await.ok();
