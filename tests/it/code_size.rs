@@ -15,10 +15,10 @@ use crate::support::scan;
 const FUNCTION_LINES: usize = 60;
 const FILE_LINES: usize = 400;
 /// Maximum number of files above [`FILE_LINES`].
-const LONG_FILES: usize = 3;
+const LONG_FILES: usize = 4;
 const CODE_LINES: usize = 47_000;
 const README_LINES: usize = 220;
-const ARCHITECTURE_LINES: usize = 250;
+const ARCHITECTURE_LINES: usize = 260;
 
 /// Returns the names of the functions in a text, each with the line of its `fn` and the number of its lines.
 fn functions(text: &str) -> Vec<(String, usize, usize)> {

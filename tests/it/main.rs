@@ -61,6 +61,7 @@ mod oracle;
 mod outage;
 mod packages;
 mod partial;
+mod paths;
 mod pause;
 mod policies;
 mod presets;

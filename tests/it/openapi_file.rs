@@ -7,9 +7,15 @@ use crate::support::{App, client, fixture};
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 /// Paths that are served but not described: the description itself.
 const UNDESCRIBED: [&str; 2] = ["/openapi.json", "/docs/"];
-/// Media types of responses; `*/*` is the media type of a content block.
-const MEDIA_TYPES: [&str; 6] =
-    ["application/json", "application/problem+json", "text/event-stream", "text/markdown", "text/plain", "*/*"];
+/// Media types of responses; `application/octet-stream` is that of a content block.
+const MEDIA_TYPES: [&str; 6] = [
+    "application/json",
+    "application/problem+json",
+    "text/event-stream",
+    "text/markdown",
+    "text/plain",
+    "application/octet-stream",
+];
 /// The schemas of events.
 const EVENTS: [&str; 6] =
     ["ToolCallEvent", "StatusEvent", "ProgressEvent", "HookErrorEvent", "ToolResultEvent", "BatchAnswer"];

@@ -33,7 +33,7 @@ const BUDGETS: [Budget; 23] = [
     ("there is, there are", r"\bthere (is|are)\b", 120, "X exists, X not found"),
     ("one that, those that, ones that", r"\b(ones?|those) (that|who|whose)\b", 8, "the thing's name: a failed call"),
     ("is to, are to + verb", r"\b(is|are) to (be |have |do |go |run |come |[a-z]{3,})", 25, "must, should, will"),
-    ("mend", r"\bmend(s|ed|ing)?\b", 0, "coerce (arguments), fix (settings)"),
+    ("mend", r"\bmend(s|ed|ing)?(\b[^=]|$)", 0, "coerce (arguments), fix (settings)"),
     ("is away", r"\b(is|are|was|were) away\b", 0, "is unavailable"),
     ("see to, seen to", r"\b(see|sees|seen) to\b", 0, "handles, adopts"),
     ("goes on, go on", r"\bgo(es)? on\b", 2, "continues, keeps running"),

@@ -33,7 +33,7 @@ pub use service::{Backend, Database, Options};
 pub use sse::{Event, EventStream};
 
 /// Timeout for everything that a test awaits.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits for the output of `work`; fails the test after a timeout.
 pub async fn bounded<F: Future>(what: &str, work: F) -> F::Output {

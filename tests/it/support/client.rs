@@ -63,6 +63,12 @@ impl Client {
         send(self.request(Method::GET, path)).await
     }
 
+    /// Reads JSON. While a busy machine keeps the database from answering in time, it tries again.
+    pub async fn read(&self, path: &str) -> Value {
+        let read = async || Some(self.get(path).await).filter(|answer| answer.status != 503);
+        super::eventually(path, read).await.ok()
+    }
+
     pub async fn post(&self, path: &str, body: &Value) -> Response {
         send(self.request(Method::POST, path).json(body)).await
     }
@@ -98,11 +104,11 @@ impl Client {
 
     /// Returns the stored ToolCall.
     pub async fn stored(&self, id: &str) -> Value {
-        self.get(&format!("/tool-calls/{id}")).await.ok()
+        self.read(&format!("/tool-calls/{id}")).await
     }
 
     pub async fn stats(&self, name: &str) -> Value {
-        self.get(&format!("/tools/{name}/stats")).await.ok()
+        self.read(&format!("/tools/{name}/stats")).await
     }
 
     /// Opens an event stream.

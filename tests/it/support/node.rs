@@ -52,8 +52,10 @@ impl Node {
         command.env("TOOLPOST_DATABASE_URL", &self.database.url);
         // A busy machine would make commits slow.
         command.env("TOOLPOST__STORE__MAX_SHARDS", "1");
+        // The disk of a busy machine may not respond for seconds.
+        command.env("TOOLPOST__STORE__PATIENCE_MS", "60000");
         // A lost node is noticed soon, but a slow machine does not lose its node.
-        command.env("TOOLPOST__NODE__HEARTBEAT_MS", "200").env("TOOLPOST__NODE__LEASE_MS", "2000");
+        command.env("TOOLPOST__NODE__HEARTBEAT_MS", "200").env("TOOLPOST__NODE__LEASE_MS", "3000");
         command.envs(self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let starting = tokio::task::spawn_blocking(move || {
             let mut program = Program::start(&mut command);

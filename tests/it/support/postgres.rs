@@ -40,7 +40,7 @@ listen_addresses = ''
 port = 5432
 max_connections = 300
 shared_buffers = 64MB
-max_wal_size = 1GB
+max_wal_size = 256MB
 fsync = on
 synchronous_commit = on
 ";

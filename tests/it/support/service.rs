@@ -47,7 +47,8 @@ pub struct Options {
     pub egress_allow: Vec<String>,
     /// Tools in addition to the four that always exist.
     pub extra: Vec<BuiltinTool>,
-    /// Maximum time that a caller waits for the database, in milliseconds; 3 s by default.
+    /// Maximum time that a caller waits for the database, in milliseconds; a minute by default, since the disk of a busy
+    /// machine may stand still for seconds.
     pub patience_ms: Option<u64>,
     /// Memory for requests in flight, in MiB.
     pub max_in_flight_mib: Option<usize>,
@@ -135,7 +136,7 @@ impl Service {
     async fn on(database: Database, options: Options) -> Self {
         let mut config = Config::default();
         config.store.database_url.clone_from(&database.url);
-        config.store.patience_ms = options.patience_ms.unwrap_or(3_000);
+        config.store.patience_ms = options.patience_ms.unwrap_or(60_000);
         // A busy machine would make commits slow, and then events of one node would come from several shards.
         config.store.max_shards = 1;
         config.server.max_in_flight_mib = options.max_in_flight_mib.unwrap_or(config.server.max_in_flight_mib);
