@@ -1,13 +1,12 @@
 //! The command line: the commands, their dispatch and the exit codes. Every command is a thin caller of the library.
 
-use std::cell::Cell;
 use std::process::ExitCode;
 
 use crate::app::{App, Builder};
 use crate::config::Config;
-use crate::engine::large_releases;
 use crate::mcp::{Server, serve_stdio};
 use crate::store::{StoreError, Stores};
+use crate::threads;
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
@@ -158,11 +157,12 @@ pub fn main(return_memory: fn()) -> ExitCode {
         return ended;
     }
     crate::executor::http::install_crypto_provider();
-    run_to_end(Cli::parse(), return_memory).into()
+    threads::return_memory_with(return_memory);
+    run_to_end(Cli::parse()).into()
 }
 
-fn run_to_end(cli: Cli, return_memory: fn()) -> Exit {
-    let runtime = match runtime(return_memory) {
+fn run_to_end(cli: Cli) -> Exit {
+    let runtime = match threads::runtime("toolpost") {
         Ok(runtime) => runtime,
         Err(error) => return print::error(&CliError::unavailable(format!("cannot start threads: {error}"))),
     };
@@ -170,24 +170,6 @@ fn run_to_end(cli: Cli, return_memory: fn()) -> Exit {
     // A blocking tool that ignores cancellation must not keep the process running.
     runtime.shutdown_background();
     ended.unwrap_or_else(|error| print::error(&error))
-}
-
-thread_local! {
-    /// The number of large requests after which this thread has last returned memory.
-    static RETURNED: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Starts threads that call `return_memory` when they end, and when they have nothing to do after a large request.
-fn runtime(return_memory: impl Fn() + Clone + Send + Sync + 'static) -> std::io::Result<tokio::runtime::Runtime> {
-    let return_memory_at_end = return_memory.clone();
-    let return_of_large = move || {
-        let releases = large_releases();
-        if RETURNED.replace(releases) != releases {
-            return_memory();
-        }
-    };
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.enable_all().on_thread_stop(return_memory_at_end).on_thread_park(return_of_large).build()
 }
 
 async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
@@ -268,18 +250,7 @@ fn cancel_on_signals(token: &CancellationToken) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
-
-    #[test]
-    fn threads_that_end_return_their_memory() {
-        let (sender, ended) = mpsc::channel();
-        let threads = runtime(move || sender.send(std::thread::current().id()).unwrap_or_default()).unwrap();
-        let thread = threads.block_on(threads.spawn_blocking(|| std::thread::current().id())).unwrap();
-        drop(threads);
-        assert!(ended.iter().any(|id| id == thread));
-    }
 
     #[test]
     fn command_definitions_are_valid() {

@@ -80,7 +80,6 @@ pub use claims::{ClaimError, ClaimRequest, ClaimedCall};
 pub use control::{ControlOutcome, ControlPlane};
 pub use in_flight::{InFlightCalls, WaitOutcome};
 pub use memory_budget::{Footprint, MemoryBudget, NoRoom, Unread};
-pub use memory_permit::large_releases;
 pub use notices::{Notice, NoticeBoard};
 pub use rates::Rates;
 pub use recovery::Lease;

@@ -52,6 +52,7 @@ mod hooks;
 mod idempotency;
 mod imports;
 mod keys;
+mod large_requests;
 mod layers;
 mod listing;
 mod mcp;
@@ -91,6 +92,7 @@ pub use problem::Problem;
 use auth::Api;
 use extract::{JsonBody, Params};
 use fast_path::FastPath;
+use large_requests::LargeRequests;
 use layers::Outermost;
 use problem::{FieldError, HttpResult};
 use responses::BodyErrors;
@@ -124,6 +126,7 @@ pub struct Shared {
     /// Permits for concurrent imports of documents.
     imports: Semaphore,
     upstreams: Arc<Upstreams>,
+    large_requests: Arc<LargeRequests>,
     /// Cancelled when streams must end.
     closing: CancellationToken,
 }
@@ -182,6 +185,8 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         app.auth.close();
     }
     let closing = CancellationToken::new();
+    // Connections that large requests have opened need its threads until the app has stopped.
+    let large_requests = Arc::<LargeRequests>::default();
     let state = Arc::new(Shared {
         config: app.config.clone(),
         engine: app.engine.clone(),
@@ -199,6 +204,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         subscribers: Arc::new(Semaphore::new(app.config.events.max_subscribers.min(Semaphore::MAX_PERMITS))),
         imports: Semaphore::new(imports::MOST_AT_ONCE),
         upstreams: app.upstreams.clone(),
+        large_requests: large_requests.clone(),
         closing: closing.clone(),
     });
     let server = Server::new(service(state.clone()), state);
@@ -220,5 +226,6 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         let _ = server.await;
     }
     app.stop().await;
+    drop(large_requests);
     Ok(())
 }

@@ -197,6 +197,8 @@ mod store;
 #[cfg(not(feature = "internals"))]
 mod telemetry;
 #[cfg(not(feature = "internals"))]
+mod threads;
+#[cfg(not(feature = "internals"))]
 mod upstreams;
 
 #[cfg(feature = "internals")]
@@ -239,5 +241,7 @@ pub mod schema;
 pub mod store;
 #[cfg(feature = "internals")]
 pub mod telemetry;
+#[cfg(feature = "internals")]
+pub mod threads;
 #[cfg(feature = "internals")]
 pub mod upstreams;

@@ -1,26 +1,17 @@
 //! A request's share of the memory budget. Memory that a large request frees stays with the allocator for a moment, so its
 //! share is released a little later.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::threads;
+
 /// Minimum size of a share that is released later, in KiB.
 const LARGE_KIB: usize = 1024;
 /// Time for the threads of the runtime to return memory, after each has noticed the release.
 const DELAY: Duration = Duration::from_millis(50);
-
-/// The number of large shares that were dropped in this process.
-static LARGE_RELEASES: AtomicU64 = AtomicU64::new(0);
-
-/// Returns the number of large shares that were dropped. A thread that sees a new number returns its free memory to the
-/// system.
-#[must_use]
-pub fn large_releases() -> u64 {
-    LARGE_RELEASES.load(Ordering::Relaxed)
-}
 
 /// A request's share of a memory budget, in KiB; released when dropped.
 #[derive(Debug)]
@@ -57,7 +48,7 @@ impl MemoryPermit {
 impl Drop for MemoryPermit {
     fn drop(&mut self) {
         let Some(permit) = self.0.take().filter(|permit| permit.num_permits() >= LARGE_KIB) else { return };
-        LARGE_RELEASES.fetch_add(1, Ordering::Relaxed);
+        threads::note_large_release();
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {
                 tokio::time::sleep(DELAY).await;
@@ -74,6 +65,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::threads::large_releases;
 
     #[tokio::test(start_paused = true)]
     async fn a_large_share_is_released_after_the_threads_could_return_its_memory() {

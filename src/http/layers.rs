@@ -21,7 +21,7 @@ use tower::Service;
 use super::client_address::ClientAddress;
 use super::cors::Cors;
 use super::security::REQUEST_ID;
-use super::{AppState, Problem, paths, request_headers, security};
+use super::{AppState, Problem, large_requests, paths, request_headers, security};
 use crate::telemetry::Context;
 
 /// Maximum length of a request id that is accepted from a client, in bytes.
@@ -69,9 +69,10 @@ where
             cors.open(response.headers_mut(), named);
             return Box::pin(std::future::ready(Ok(response)));
         }
+        let large = large_requests::is_large(&request).then(|| (self.state.large_requests.clone(), id.clone()));
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
         let context = Context::of_request(id.clone(), client);
-        Box::pin(context.scope(async move {
+        let answered = context.scope(async move {
             let response = answer.await.unwrap_or_else(|_| {
                 tracing::error!("a request handler panicked");
                 Ok(Problem::internal().into_response())
@@ -81,7 +82,14 @@ where
                 cors.open(response.headers_mut(), named);
                 response
             })
-        }))
+        });
+        match large {
+            None => Box::pin(answered),
+            Some((large, id)) => Box::pin(async move {
+                let ended = || Ok(finish(Problem::internal().into_response(), id));
+                large.run(answered).await.unwrap_or_else(ended)
+            }),
+        }
     }
 }
 

@@ -11,9 +11,10 @@ use crate::support::fixture::project_file;
 
 /// Each top-level module with the modules that it imports. A row names only modules of the rows above it, so that imports have
 /// no cycle.
-const IMPORTS: [(&str, &str); 28] = [
+const IMPORTS: [(&str, &str); 29] = [
     ("domain", ""),
     ("aside", ""),
+    ("threads", ""),
     ("fault", ""),
     // Settings are plain values. Only modules that connect or show them may read them.
     ("config", "domain"),
@@ -39,7 +40,7 @@ const IMPORTS: [(&str, &str); 28] = [
     ("auth", "domain store executor registry access"),
     (
         "engine",
-        "domain fault telemetry schema formats store events dispatch executor tool registry hooks policies budgets access",
+        "domain fault threads telemetry schema formats store events dispatch executor tool registry hooks policies budgets access",
     ),
     // Connects all concrete types; `http` and `mcp` serve the result.
     (
@@ -49,12 +50,12 @@ const IMPORTS: [(&str, &str); 28] = [
     ("mcp", "domain formats store events executor registry access engine app"),
     (
         "http",
-        "domain aside config telemetry schema formats import store events executor registry hooks policies budgets access upstreams callbacks auth engine app mcp",
+        "domain aside threads config telemetry schema formats import store events executor registry hooks policies budgets access upstreams callbacks auth engine app mcp",
     ),
     ("lifecycle", ""),
     (
         "cli",
-        "domain config telemetry schema formats import store events executor tool registry policies access auth engine app mcp http lifecycle",
+        "domain threads config telemetry schema formats import store events executor tool registry policies access auth engine app mcp http lifecycle",
     ),
 ];
 /// Beginnings of SQL statements, and the crate that runs them.
