@@ -25,6 +25,7 @@ use crate::tool::BuiltinTool;
 use crate::upstreams::Upstreams;
 
 mod background;
+mod changes;
 mod error;
 mod from_config;
 mod retention;

@@ -70,6 +70,8 @@ pub struct Registry {
     clock: Clock,
     layers: Mutex<Layers>,
     catalogs: SharedCatalogs,
+    /// How many requests read the tools of a tenant whose catalog is not published yet.
+    loading: Mutex<BTreeMap<Tenant, usize>>,
     /// The number of published snapshots.
     changed: watch::Sender<u64>,
 }
@@ -95,7 +97,14 @@ impl Registry {
             layers.builtin.insert(Arc::new(record.map_err(|faults| (tool.definition.name.clone(), faults))?));
         }
         layers.own.insert(Tenant::default(), TenantTools::default());
-        let registry = Self { builder, clock, layers: Mutex::new(layers), catalogs, changed: watch::Sender::new(0) };
+        let registry = Self {
+            builder,
+            clock,
+            layers: Mutex::new(layers),
+            catalogs,
+            loading: Mutex::default(),
+            changed: watch::Sender::new(0),
+        };
         registry.publish_new(&mut registry.layers(), &Tenant::default());
         Ok(registry)
     }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::background::{CallRules, Changes};
+use super::changes::{CallRules, Changes};
 use super::{
     App, Builder, StackLayer, StartError, background, from_config, given_signing_secret, retention, shards, signing,
 };
@@ -86,7 +86,8 @@ impl Builder {
         // Claiming a shard waits for the database's disk while the tools are read.
         let (newest, shard) =
             tokio::try_join!(parts.read_stored(&registry, &rules, &upstreams), parts.claim_shard(&node))?;
-        parts.spawn_upkeep(&registry, &rules, &upstreams);
+        parts.spawn_upkeep(&registry, &rules.2);
+        let changes = parts.changes(&registry, &rules, &upstreams);
         let bus = Bus::default();
         bus.skip_to(&newest);
         let (journal, writer) = parts.journal(bus.clone(), &node, shard);
@@ -102,8 +103,7 @@ impl Builder {
             upstreams.wait_first_attempt(Duration::from_millis(parts.config.mcp_servers.start_wait_ms)).await;
         }
         let heartbeat = parts.spawn_heartbeat(&engine).await?;
-        // After the receivers exist, so that none misses the first signal.
-        parts.stores.signals().start(parts.stores.db(), node.clone());
+        parts.join_nodes(&node, changes).await;
         Ok(App {
             config: parts.config,
             engine,
@@ -255,25 +255,31 @@ impl SharedParts {
         }
     }
 
-    /// Starts the tasks that follow changes of other nodes and release unused data.
-    fn spawn_upkeep(&self, registry: &Arc<Registry>, rules: &CallRules, upstreams: &Arc<Upstreams>) {
+    /// Returns what follows the changes of other nodes.
+    fn changes(&self, registry: &Arc<Registry>, rules: &CallRules, upstreams: &Arc<Upstreams>) -> Changes {
+        let followed = (registry.clone(), upstreams.clone());
+        Changes::new(self.stores.clone(), followed, rules.clone(), !self.is_command_line)
+    }
+
+    /// Starts the signals between nodes, and follows changes of other nodes.
+    async fn join_nodes(&self, node: &Arc<str>, mut changes: Changes) {
+        let changed = self.stores.signals().tools();
+        // After the receivers exist, so that none misses the first signal.
+        self.stores.signals().start(self.stores.db(), node.clone());
+        // Other nodes wait for this one from its registration on. What they have acknowledged before is read here.
+        changes.catch_up().await;
+        tokio::spawn(changes.follow(changed, self.poll(), self.background.clone()));
+    }
+
+    /// Starts the tasks that release unused data.
+    fn spawn_upkeep(&self, registry: &Arc<Registry>, budgets: &Arc<Budgets>) {
         let stop = || self.background.clone();
         if !self.is_command_line {
             tokio::spawn(refresh::run(registry.clone(), stop()));
         }
         tokio::spawn(background::fold_stats(self.stores.clone(), stop()));
-        let followed = (registry.clone(), upstreams.clone());
-        let changes = Changes { changed: self.stores.signals().tools(), poll: self.poll() };
-        tokio::spawn(background::follow_tools(
-            self.stores.clone(),
-            followed,
-            rules.clone(),
-            !self.is_command_line,
-            changes,
-            stop(),
-        ));
         let wanted = self.stores.signals().budgets();
-        tokio::spawn(background::return_budgets(rules.2.clone(), wanted, stop()));
+        tokio::spawn(background::return_budgets(budgets.clone(), wanted, stop()));
         let idle = Duration::from_millis(self.config.instances.idle_ms);
         tokio::spawn(background::end_idle_instances(registry.instances().clone(), idle, stop()));
         tokio::spawn(background::keep_metrics(self.metrics.clone(), stop()));

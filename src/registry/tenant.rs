@@ -1,7 +1,7 @@
 //! The registered tools of a tenant: read from the store and published.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::catalog::Catalog;
 use super::declared::Declared;
@@ -37,7 +37,7 @@ pub(super) struct TenantTools {
 }
 
 /// The stored tools, presets and groups of a tenant.
-struct StoredTenantTools {
+pub(super) struct StoredTenantTools {
     /// All tools.
     versions: Vec<StoredVersion>,
     /// The tools that are not published in these versions, or the reason why they are invalid.
@@ -45,6 +45,24 @@ struct StoredTenantTools {
     presets: Vec<StoredPreset>,
     groups: Vec<Group>,
     version: i64,
+}
+
+/// A read of a tenant whose catalog is not published yet.
+pub(super) struct Loading<'a> {
+    registry: &'a Registry,
+    tenant: Tenant,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        let mut loading = self.registry.loading();
+        if let Some(reads) = loading.get_mut(&self.tenant) {
+            *reads -= 1;
+            if *reads == 0 {
+                loading.remove(&self.tenant);
+            }
+        }
+    }
 }
 
 impl Registry {
@@ -56,15 +74,38 @@ impl Registry {
         if let Some(catalog) = self.catalogs.of(store.tenant()) {
             return Ok(catalog);
         }
+        // A change that is committed during the read is read by the follower of changes, because the tenant is in use.
+        let loading = self.load(store.tenant());
         let stored = self.read(store).await?;
         // Held from here on, so that it cannot be removed before it is returned.
         let catalog = self.publish_stored(store.tenant(), stored);
+        drop(loading);
+        // What the follower has published for a read that has not ended must stay.
+        if !self.loading().is_empty() {
+            return Ok(catalog);
+        }
         // The lock prevents that a catalog is published while it is removed.
         let mut layers = self.layers();
         for tenant in self.catalogs.clear() {
             layers.own.remove(&tenant);
         }
         Ok(catalog)
+    }
+
+    /// Returns `true` if the catalog of a tenant is loaded or is being loaded.
+    #[must_use]
+    pub fn is_in_use(&self, tenant: &Tenant) -> bool {
+        self.loading().contains_key(tenant) || self.catalogs.of(tenant).is_some()
+    }
+
+    /// Marks a tenant as being loaded.
+    pub(super) fn load(&self, tenant: &Tenant) -> Loading<'_> {
+        *self.loading().entry(tenant.clone()).or_default() += 1;
+        Loading { registry: self, tenant: tenant.clone() }
+    }
+
+    fn loading(&self) -> MutexGuard<'_, BTreeMap<Tenant, usize>> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads and publishes the registered tools of the store's tenant.
@@ -112,7 +153,7 @@ impl Registry {
         true
     }
 
-    async fn read(&self, store: &Store) -> Result<StoredTenantTools, StoreError> {
+    pub(super) async fn read(&self, store: &Store) -> Result<StoredTenantTools, StoreError> {
         let mut reads = 0;
         loop {
             reads += 1;
@@ -142,7 +183,7 @@ impl Registry {
 
     /// Publishes stored tools and groups. A tool that is no longer valid is skipped and logged. A version older than
     /// the published one changes nothing.
-    fn publish_stored(&self, tenant: &Tenant, stored: StoredTenantTools) -> Arc<Catalog> {
+    pub(super) fn publish_stored(&self, tenant: &Tenant, stored: StoredTenantTools) -> Arc<Catalog> {
         let StoredTenantTools { versions, changed: mut read, presets, groups, version } = stored;
         let mut fresh = BTreeMap::new();
         for stored in versions {

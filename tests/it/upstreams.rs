@@ -20,6 +20,7 @@ mod pins;
 mod raw_server;
 mod tools;
 mod uncorrelated;
+mod while_starting;
 
 /// The fixture server in its own folder.
 pub struct Fixture {

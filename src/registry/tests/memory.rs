@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::config::Config;
-use crate::domain::{Time, ToolDefinition};
+use crate::domain::{Tenant, Time, ToolDefinition};
 use crate::registry::checked::write_of;
 use crate::registry::fetched::FetchedDefinition;
 use crate::registry::{Snapshot, ToolRecord, checked};
@@ -113,4 +113,20 @@ async fn commit_after_an_unknown_change_reads_all_tools() {
     registry.apply(&app.store, deleted).await.unwrap();
     let snapshot = registry.default_shelf().snapshot().clone();
     assert!(snapshot.get("a").is_none() && snapshot.get("b").is_some() && snapshot.get("c").is_some());
+}
+
+#[tokio::test]
+async fn a_change_during_the_first_read_of_a_tenant_is_not_lost() {
+    let app = service(0).await;
+    let (registry, store) = (app.engine.registry(), app.store.stores().of(&Tenant::stored("t")));
+    let loading = registry.load(store.tenant());
+    let read = registry.read(&store).await.unwrap();
+    store.put_tools(vec![write("a", 1)], Time(1)).await.unwrap().unwrap();
+    // What the follower of changes does.
+    assert!(registry.is_in_use(store.tenant()));
+    registry.reload(&store).await.unwrap();
+    let catalog = registry.publish_stored(store.tenant(), read);
+    drop(loading);
+    assert!(catalog.snapshot().get("a").is_some());
+    assert!(registry.is_in_use(store.tenant()) && !registry.is_in_use(&Tenant::stored("other")));
 }
