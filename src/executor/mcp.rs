@@ -24,6 +24,7 @@ mod http_client;
 mod lines;
 mod link;
 mod listed_tool;
+mod post;
 mod progress;
 pub mod resolve;
 mod ring;

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-/// An event. Its `id` is the parser's [`Parser::last_event_id`], and `retry` is discarded.
+/// An event. Its `id` is the parser's [`Parser::last_event_id`], and its `retry` is the parser's [`Parser::take_retry`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Event {
     /// The `event` field; empty if it is missing.
@@ -28,6 +28,8 @@ pub struct Parser {
     /// The last `id` field. It applies from the end of its event on.
     id: Vec<u8>,
     last_event_id: Vec<u8>,
+    /// The last `retry` field, in milliseconds.
+    retry: Option<u64>,
     /// `true` if the last line ended with CR, so that a following LF belongs to it.
     after_cr: bool,
     /// `true` if the first line, which may start with a byte order mark, is complete.
@@ -39,13 +41,18 @@ impl Parser {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         let (line, name, id, last_event_id) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { limit, line, name, data: None, id, last_event_id, after_cr: false, begun: false }
+        Self { limit, line, name, data: None, id, last_event_id, retry: None, after_cr: false, begun: false }
     }
 
     /// Returns the id to resume from: the last `id` of a complete event. It is empty before the first one.
     #[must_use]
     pub fn last_event_id(&self) -> &[u8] {
         &self.last_event_id
+    }
+
+    /// Returns the time after which the server wants to be asked again, in milliseconds, if it has sent one since the last call.
+    pub fn take_retry(&mut self) -> Option<u64> {
+        self.retry.take()
     }
 
     /// Returns the next complete event and advances `input` past it, or consumes all of `input` and returns `None`.
@@ -109,6 +116,9 @@ impl Parser {
             b"event" => self.name = line.split_off(begin),
             // An id with a NUL is ignored by the standard.
             b"id" if !line[begin..].contains(&0) => self.id = line.split_off(begin),
+            b"retry" => {
+                self.retry = std::str::from_utf8(&line[begin..]).ok().and_then(|ms| ms.parse().ok()).or(self.retry)
+            }
             b"data" => match &mut self.data {
                 Some(data) => {
                     data.push(b'\n');

@@ -41,6 +41,13 @@ async fn numbers_booleans_and_arrays_are_compact_json_and_structured() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn null_is_the_word_null_and_an_empty_body_is_done() {
+    let null = converted(Answer::json(&Value::Null)).await;
+    assert_eq!((succeeded(&null), &null["structured"]), ("null", &Value::Null));
+    assert_eq!(succeeded(&converted(Answer::status(204, "application/json", "")).await), "Done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_object_is_compact_json_in_its_own_order() {
     let call = converted(Answer::body("application/json", "{ \"z\": 1,\n \"a\": { \"y\" : [ ] } }")).await;
     assert_eq!(succeeded(&call), r#"{"z":1,"a":{"y":[]}}"#);

@@ -28,6 +28,7 @@ pub fn lenient(name: &str, mut result: Value) -> Option<Outcome> {
 
 fn of_blocks(name: &str, blocks: impl Iterator<Item = Value>, structured: Option<Value>, is_error: bool) -> Outcome {
     let content: Vec<ContentBlock> = blocks.map(shown).collect();
+    let structured = structured.filter(|data| !data.is_null());
     if is_error {
         // Errors use the same conversion as for other executors.
         let mut given = Map::from_iter([("content".to_owned(), json!(content)), ("is_error".to_owned(), true.into())]);
@@ -103,7 +104,9 @@ mod tests {
         assert_eq!((same.output.as_str(), same.structured.as_deref()), (text, Some(&data)));
         let alone = of(json!({"structuredContent": data}));
         assert_eq!((alone.output.as_str(), alone.structured.as_deref()), ("{\"n\":1}", Some(&data)));
-        assert_eq!(of(json!({"content": []})).output, "Done");
+        let nothing = json!({"content": [], "structuredContent": null});
+        assert_eq!((of(nothing.clone()).output.as_str(), of(json!({"content": []})).output.as_str()), ("Done", "Done"));
+        assert_eq!(lenient("s.t", nothing).unwrap().output, "Done");
     }
 
     #[test]

@@ -62,6 +62,11 @@ impl PendingPost {
         Some(Self { id: request.id.clone(), recovery })
     }
 
+    /// Returns the id of the request.
+    pub fn id(&self) -> &RequestId {
+        &self.id
+    }
+
     /// Makes the response to the POST the answer to the request. `is_listening` tells whether the server could send it
     /// over another stream.
     pub fn answer(

@@ -1,22 +1,22 @@
-//! rmcp's HTTP client, except for tool lists, which are read here because rmcp's types drop unknown members.
+//! rmcp's HTTP client, except for calls and lists of tools, whose responses are read as other programs write JSON. rmcp's types
+//! would also drop unknown members of tools.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::StreamExt;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
+use reqwest::header::{ACCEPT, HeaderName, HeaderValue};
+use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::streamable_http_client::{StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse};
 
 use super::correlate::PendingPost;
-use super::lines;
-use crate::executor::http::{self, MAX_ANSWER_BYTES};
-use crate::formats::sse;
+use super::post::{self, Reading, SESSION};
+use crate::executor::http::MAX_ANSWER_BYTES;
 
-/// The header with the protocol's session id.
-const SESSION: &str = "mcp-session-id";
+/// The media types of responses.
+const ACCEPTED: &str = "text/event-stream, application/json";
 
 /// An HTTP client for rmcp. Cheap to clone. The size of events is always bounded by [`MAX_ANSWER_BYTES`].
 #[derive(Debug, Clone)]
@@ -69,31 +69,33 @@ impl StreamableHttpClient for Client {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let asked = PendingPost::of(&message);
-        if let JsonRpcMessage::Request(request) = &message
-            && matches!(request.request, ClientRequest::ListToolsRequest(_))
-        {
-            let mut post = self.inner.post(&*uri).header(ACCEPT, "text/event-stream, application/json").json(&message);
-            if let Some(session) = &session_id {
-                post = post.header(SESSION, &**session);
+        let answer = match (&asked, Reading::of(&message)) {
+            (Some(asked), Some(reading)) => {
+                let mut request = self.inner.post(&*uri).header(ACCEPT, ACCEPTED).json(&message);
+                if let Some(session) = &session_id {
+                    request = request.header(SESSION, &**session);
+                }
+                if let Some(token) = &auth_header {
+                    request = request.bearer_auth(token);
+                }
+                for (name, value) in &headers {
+                    request = request.header(name, value);
+                }
+                post::send(request, asked.id(), session_id.is_some(), reading).await
             }
-            if let Some(token) = &auth_header {
-                post = post.bearer_auth(token);
+            _ => {
+                let most = MAX_ANSWER_BYTES;
+                let post = self.inner.post_message_with_max_sse_event_size(
+                    uri,
+                    message,
+                    session_id,
+                    auth_header,
+                    headers,
+                    most,
+                );
+                post.await
             }
-            for (name, value) in &headers {
-                post = post.header(name, value);
-            }
-            // If the response is not a list, the request is repeated with rmcp's client, which interprets error
-            // responses.
-            if let Some(listed) = list(post).await {
-                return match asked {
-                    Some(asked) => asked.answer(Ok(listed), false),
-                    None => Ok(listed),
-                };
-            }
-        }
-        let most = MAX_ANSWER_BYTES;
-        let answer =
-            self.inner.post_message_with_max_sse_event_size(uri, message, session_id, auth_header, headers, most).await;
+        };
         match asked {
             Some(asked) => asked.answer(answer, self.is_listening()),
             None => answer,
@@ -126,36 +128,4 @@ impl StreamableHttpClient for Client {
         let open = OpenStream::of(&self.streams);
         Ok(events.inspect(move |_| _ = &open).boxed())
     }
-}
-
-/// Sends the request and returns the response; `None` if there is none.
-async fn list(post: reqwest::RequestBuilder) -> Option<StreamableHttpPostResponse> {
-    let mut response = post.send().await.ok().filter(|response| response.status().is_success())?;
-    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let (kind, session) = (header(CONTENT_TYPE.as_str())?, header(SESSION));
-    let message = match kind.as_str() {
-        kind if kind.starts_with("application/json") => {
-            let bytes = http::read::body(&mut response, MAX_ANSWER_BYTES).await.ok()?;
-            lines::read(&bytes)
-        }
-        kind if kind.starts_with("text/event-stream") => event(response).await,
-        _ => None,
-    };
-    message.map(|message| StreamableHttpPostResponse::Json(message, session))
-}
-
-/// Returns the response of an event stream. Other messages are ignored, because a list reports no progress.
-async fn event(mut response: reqwest::Response) -> Option<ServerJsonRpcMessage> {
-    let mut parser = sse::Parser::new(MAX_ANSWER_BYTES);
-    while let Some(chunk) = response.chunk().await.ok()? {
-        let mut rest = &chunk[..];
-        while let Some(event) = parser.next(&mut rest).ok()? {
-            let message = lines::read(&event.data);
-            let is_answer = matches!(message, Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
-            if is_answer {
-                return message;
-            }
-        }
-    }
-    None
 }

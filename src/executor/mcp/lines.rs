@@ -107,10 +107,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for LineTransport<R> {
             let overlong = self.next().await?;
             let line = std::mem::take(&mut self.line);
             let message = match overlong {
-                Some(end) => id_of_ends(&line, &end).map(|id| {
-                    let limit = MAX_ANSWER_BYTES;
-                    failure(id, format!("its response is larger than {limit} bytes (16 MiB)"))
-                }),
+                Some(end) => id_of_ends(&line, &end).map(too_large),
                 None => read(&line),
             };
             if message.is_some() {
@@ -184,6 +181,11 @@ fn unreadable(line: &[u8]) -> Option<ServerJsonRpcMessage> {
 /// Creates an error in place of an invalid response.
 fn failure(id: RequestId, reason: String) -> ServerJsonRpcMessage {
     JsonRpcMessage::error(ErrorData::internal_error(reason, None), Some(id))
+}
+
+/// Creates an error in place of a response that is too large.
+pub(super) fn too_large(id: RequestId) -> ServerJsonRpcMessage {
+    failure(id, format!("its response is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)"))
 }
 
 /// Returns the part of a response before its result or error; everything if it has none.

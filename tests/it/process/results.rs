@@ -14,6 +14,8 @@ async fn plain_output_is_the_result() {
         ("echo '{\"a\": [1, 2]}'", "{\"a\":[1,2]}", json!({"a": [1, 2]})),
         ("echo '{\"output\": \"shown\", \"details\": {\"d\": 1}}'", "shown", json!(null)),
         ("true", "Done", json!(null)),
+        ("echo null", "null", json!(null)),
+        ("echo '{\"event\":\"result\",\"result\":null}'", "null", json!(null)),
         ("printf 'caf\\351'", "caf\u{fffd}", json!(null)),
         ("echo noise; echo '{\"event\":\"result\",\"result\":42}'; echo more", "42", json!(42)),
         ("echo '{\"event\":\"result\",\"output\":\"o\"}'", "o", json!(null)),

@@ -38,7 +38,7 @@ impl Drop for OddServer {
     }
 }
 
-const TOOLS: [&str; 17] = [
+const TOOLS: [&str; 20] = [
     "fine",
     "lost_400",
     "lost_409",
@@ -56,6 +56,9 @@ const TOOLS: [&str; 17] = [
     "empty",
     "page",
     "accepted",
+    "corrected",
+    "corrected_event",
+    "broken",
 ];
 
 impl OddServer {
@@ -141,6 +144,18 @@ fn called(seen: &Seen, tool: &str, is_first: bool, id: &Value) -> Response {
         "empty" => ([("content-type", "application/json")], "").into_response(),
         "page" => ([("content-type", "text/html")], "<h1>Welcome</h1>").into_response(),
         "accepted" => StatusCode::ACCEPTED.into_response(),
+        "corrected" | "corrected_event" => {
+            done(id);
+            let result = r#"{"content":[{"type":"text","text":"caf\ud83d"}],"structuredContent":{"n":NaN}}"#;
+            let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+            match tool {
+                "corrected" => ([("content-type", "application/json")], format!("\u{feff}{message}")).into_response(),
+                _ => events(format!("data: {message}\n\n")),
+            }
+        }
+        "broken" => {
+            ([("content-type", "application/json")], r#"{"jsonrpc":"2.0","result":{"content":[}}"#).into_response()
+        }
         _ => sent(200, &done(id)),
     }
 }
@@ -207,6 +222,7 @@ async fn a_post_is_answered_by_its_response_whatever_the_id() {
         ("empty", ""),
         ("page", "text/html"),
         ("accepted", "without answering it"),
+        ("broken", "not valid JSON"),
     ] {
         let call = call(&app, tool).await;
         failed(&call, "TOOL_EXECUTION_ERROR");
@@ -214,6 +230,17 @@ async fn a_post_is_answered_by_its_response_whatever_the_id() {
         assert_eq!(server.calls(tool), 1, "{tool}");
     }
     assert_eq!(app.upstream_in("o", "ready").await["state"], "ready");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_as_others_write_json_is_corrected() {
+    let server = OddServer::start().await;
+    let app = served(&server).await;
+    for tool in ["corrected", "corrected_event"] {
+        let call = call(&app, tool).await;
+        assert!(succeeded(&call).starts_with("caf\u{fffd}"), "{call:#}");
+        assert_eq!((&call["structured"], server.ran(tool)), (&json!({"n": null}), 1));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
