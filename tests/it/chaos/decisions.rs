@@ -90,7 +90,9 @@ on_both_databases!(
         let mut node = service(&database.url);
         node.start().await;
         let client = node.client().with_key(&node.client().key(json!({"scopes": ["admin"]})).await.0);
-        let tool = |name: &str, executor: Value| json!({"name": name, "input_schema": {"type": "object"}, "executor": executor});
+        // Calls that nobody decides about must not end meanwhile.
+        let limits = json!({"timeout_ms": 3_600_000});
+        let tool = |name: &str, executor: Value| json!({"name": name, "input_schema": {"type": "object"}, "executor": executor, "limits": limits});
         client.register(tool("ask", json!({"type": "external"}))).await;
         let mut gated = tool("gated", json!({"type": "builtin", "name": "echo"}));
         gated["approval"] = json!({});

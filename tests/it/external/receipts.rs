@@ -3,14 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{asked, service};
+use crate::chaos::times;
 use crate::nodes::pair;
 use crate::oracle::Receipt;
 use crate::support::calls::id_of;
 use crate::support::client::send;
 use crate::support::{Answer, Backend, Client, HttpTool, eventually};
 
-/// Number of pairs of each kind.
-const ROUNDS: usize = 100;
+/// Number of pairs of each kind, in the short and in the long form.
+const ROUNDS: (usize, usize) = (100, 1_000);
 
 /// Posts a result of a call, with the token of the call if there is one. Returns its receipt.
 async fn receipt(client: Client, id: String, token: Option<String>, result: &'static str) -> Receipt {
@@ -50,7 +51,7 @@ fn ask() -> Value {
 async fn one_of_two_results_at_two_nodes_is_the_calls() {
     let (one, other) = pair().await;
     register(&one, ask(), [&one, &other]).await;
-    for _ in 0..ROUNDS {
+    for _ in 0..times(ROUNDS.0, ROUNDS.1) {
         let id = asked(&one).await;
         post_two([&one, &other], &id, None).await;
     }
@@ -62,7 +63,7 @@ async fn one_of_two_results_of_an_http_tool_at_two_nodes_is_the_calls() {
     let server = HttpTool::answering(Answer::status(202, "text/plain", "")).await;
     one.http_tool("later", &server).await;
     eventually("the tool", async || (other.get("/tools/later").await.status == 200).then_some(())).await;
-    for round in 1..=ROUNDS {
+    for round in 1..=times(ROUNDS.0, ROUNDS.1) {
         let id = one.accepted(json!({"name": "later", "wait": "accepted"})).await;
         server.received(round).await;
         let sent = server.requests()[round - 1].json();

@@ -75,8 +75,8 @@ fn failure(call: &Value, is_cancelled: bool, note: &mut impl FnMut(String)) {
         // Whether its approval says so is checked with the approvals.
         "APPROVAL_DENIED" | "APPROVAL_EXPIRED" if name == GATED => {}
         "POLICY_DENIED" if exceeds_bounds(call) && call["started_at"].is_null() => {}
-        // Each adopter has recorded the start of an attempt before its loss.
-        "TOOL_EXECUTION_ERROR" if is_given_up(call) && [AGAIN, READ].contains(&name) && attempts >= 2 => {}
+        // Each adopter was lost while it evaluated the policies, or has recorded the start of an attempt before its loss.
+        "TOOL_EXECUTION_ERROR" if is_given_up(call) && [AGAIN, READ].contains(&name) && attempts >= 1 => {}
         // Its nodes were lost while they evaluated its policies.
         "TOOL_EXECUTION_ERROR" if is_given_up(call) && call["started_at"].is_null() => {}
         // Lost runs count as attempts, so the server may have rejected the last one.
