@@ -55,7 +55,7 @@ pub(super) struct PageParams {
     /// Only ended calls whose tool ran at least this number of milliseconds.
     #[param(maximum = 9_007_199_254_740_991_u64)]
     min_duration_ms: Option<u64>,
-    /// Only calls with all these words in the arguments or the output: letters and digits, in upper or lower case. An
+    /// Only calls with all these words, at most 16, in the arguments or the output: letters and digits, in upper or lower case. An
     /// ended call is found about a second after its end, unless it has more than 256 KiB. A text without words matches
     /// no call.
     #[param(max_length = 1000)]

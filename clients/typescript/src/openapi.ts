@@ -8667,7 +8667,7 @@ export interface operations {
                 /** @description Only ended calls whose tool ran at least this number of milliseconds. */
                 min_duration_ms?: number;
                 /**
-                 * @description Only calls with all these words in the arguments or the output: letters and digits, in upper or lower case. An
+                 * @description Only calls with all these words, at most 16, in the arguments or the output: letters and digits, in upper or lower case. An
                  *     ended call is found about a second after its end, unless it has more than 256 KiB. A text without words matches
                  *     no call.
                  */
