@@ -81,7 +81,7 @@ on_both_databases!(
 
 on_both_databases!(
     async fn a_schema_of_another_build_is_refused_and_named(backend: Backend) {
-        let database = Database::fresh(backend).await;
+        let database = Database::empty(backend).await;
         let other = vec![(1, "calls".to_owned(), "CREATE TABLE tool_calls (id BIGINT)".to_owned())];
         migrate(backend, &database.url, other).await;
         let error = Stores::open(&database.url).await.unwrap_err();

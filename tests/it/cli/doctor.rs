@@ -107,7 +107,7 @@ fn what_is_wrong_is_a_fault_with_what_to_do_and_exit_code_1() {
 
 on_both_databases!(
     async fn a_database_is_looked_at_before_during_and_after_a_service(backend: Backend) {
-        let database = Database::fresh(backend).await;
+        let database = Database::empty(backend).await;
         let look = async || {
             let url = database.url.clone();
             let looking = tokio::task::spawn_blocking(move || doctor(&Home::new(), &["--database-url", &url], &[]));

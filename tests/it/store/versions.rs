@@ -25,7 +25,7 @@ on_both_databases!(
 
 on_both_databases!(
     async fn services_that_start_together_on_an_empty_database_all_start(backend: Backend) {
-        let database = Database::fresh(backend).await;
+        let database = Database::empty(backend).await;
         let opening: Vec<_> = (0..4)
             .map(|_| {
                 let url = database.url.clone();

@@ -2,13 +2,14 @@
 //! crate.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use tokio::net::TcpListener;
+use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolpost::app::App;
@@ -72,12 +73,42 @@ pub struct Database {
 }
 
 impl Database {
-    /// Creates an empty database.
+    /// Creates a database with the tables of this version. It is a copy, which takes less time than to create the tables.
     pub async fn fresh(backend: Backend) -> Self {
         if let (Backend::Postgres, Some(coordinator)) = (backend, citus::coordinator()) {
             return Self::distributed(&coordinator).await;
         }
-        tokio::task::spawn_blocking(move || Self::made(backend)).await.expect("a fresh database")
+        static SQLITE: OnceCell<Vec<u8>> = OnceCell::const_new();
+        static POSTGRES: OnceCell<String> = OnceCell::const_new();
+        match backend {
+            Backend::Sqlite => {
+                let template = async || std::fs::read(Self::migrated(backend).await.file()).expect("the database");
+                let copy = Self::made(backend);
+                std::fs::write(copy.file(), SQLITE.get_or_init(template).await).expect("a copy of the database");
+                copy
+            }
+            Backend::Postgres => {
+                let template = POSTGRES.get_or_init(async || Self::migrated(backend).await.url).await;
+                Self::at(postgres::shared().copy_database(template).await)
+            }
+        }
+    }
+
+    /// Creates a database without tables.
+    pub async fn empty(backend: Backend) -> Self {
+        tokio::task::spawn_blocking(move || Self::made(backend)).await.expect("an empty database")
+    }
+
+    /// Creates a database with the tables of this version, without connections, so that it can be copied.
+    async fn migrated(backend: Backend) -> Self {
+        let database = Self::empty(backend).await;
+        Store::open(&database.url).await.expect("the tables").close().await;
+        database
+    }
+
+    /// Returns the file of a database on SQLite.
+    fn file(&self) -> &Path {
+        Path::new(self.url.trim_start_matches("sqlite://"))
     }
 
     /// Creates a database on Citus with its tables, and distributes them as an operator does.

@@ -26,7 +26,7 @@ impl PgCluster {
         let mut backup = self.program("pg_basebackup");
         backup.args(["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "--username", USER, "--port=5432"]);
         succeed(backup.arg("--host").arg(&primary.folder).arg("--pgdata").arg(self.data()));
-        self.configure();
+        self.configure("");
         self.start_again();
     }
 
