@@ -2,15 +2,12 @@
 
 use std::path::Path;
 use std::process::Output;
-use std::time::Duration;
 
 use tokio::process::Command;
 
 use crate::support::App;
+use crate::support::LIMIT;
 use crate::support::fixture::project_file;
-
-/// Maximum duration of an example.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs an example against this service and returns its output.
 async fn printed(app: &App, example: &str) -> String {
@@ -33,12 +30,13 @@ async fn printed(app: &App, example: &str) -> String {
 async fn run(program: &Path, file: &Path, service: &str) -> std::io::Result<Output> {
     let mut command = Command::new(program);
     command.arg(file).arg(service).env("PYTHONIOENCODING", "utf-8").kill_on_drop(true);
-    tokio::time::timeout(PATIENCE, command.output()).await.expect("the example ends")
+    tokio::time::timeout(LIMIT, command.output()).await.expect("the example ends")
 }
 
 macro_rules! examples {
     ($($name:ident: $file:literal says $words:expr;)+) => {$(
         #[tokio::test(flavor = "multi_thread")]
+        #[ignore = "surfaces"]
         async fn $name() {
             let text = printed(&App::on_sqlite().await, $file).await;
             let words: &[&str] = &$words;

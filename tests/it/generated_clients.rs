@@ -3,20 +3,18 @@
 
 use std::path::Path;
 use std::process::Output;
-use std::time::Duration;
 
 use tokio::process::Command;
 
 use crate::support::App;
+use crate::support::LIMIT;
 use crate::support::fixture::project_file;
 
-/// Maximum duration of one program, with a wide margin.
-const PATIENCE: Duration = Duration::from_secs(180);
 const HINT: &str = "`scripts/test` installs what it is run with";
 
 /// Runs a program and returns its output. Panics if the program fails or warns.
 async fn printed(command: &mut Command) -> String {
-    let output = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output()).await.expect("it ends");
+    let output = tokio::time::timeout(LIMIT, command.kill_on_drop(true).output()).await.expect("it ends");
     let Output { status, stdout, stderr } = output.unwrap_or_else(|error| panic!("{command:?}: {error}; {HINT}"));
     let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
     assert!(status.success(), "{command:?}: {status}\n{text}\n{HINT}");
@@ -38,6 +36,7 @@ fn has_worked(printed: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn a_generated_python_client_calls_tools() {
     let app = App::on_sqlite().await;
     let folder = tempfile::tempdir().unwrap();
@@ -57,6 +56,7 @@ async fn a_generated_python_client_calls_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn a_generated_typescript_client_is_strict_and_calls_tools() {
     let app = App::on_sqlite().await;
     let folder = tempfile::tempdir().unwrap();

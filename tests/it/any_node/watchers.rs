@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ use crate::oracle::{Evidence, Watched, World};
 use crate::support::calls::id_of;
 use crate::support::seeded::Seeded;
 use crate::support::shapes::succeeded;
-use crate::support::{Client, Event};
+use crate::support::{Client, Event, LIMIT};
 
 const SEED: u64 = 20_260_202;
 const CALLERS: usize = 6;
@@ -27,8 +26,6 @@ const SUBSCRIBERS: usize = 4;
 /// Maximum numbers of events on one connection of a subscriber to all calls, and to a single call.
 const EVENTS: u64 = 20;
 const EVENTS_OF_CALL: u64 = 4;
-/// Maximum time until all subscribers have received everything.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A caller that has made all its calls.
 struct Called {
@@ -39,6 +36,7 @@ struct Called {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn subscribers_that_move_from_node_to_node_behind_a_gateway_receive_every_event_once() {
     let cluster = cluster().await;
     let mut chance = Seeded::new(SEED);
@@ -104,7 +102,7 @@ async fn call(gateway: Client, mut chance: Seeded, one_result: Arc<watch::Receiv
 }
 
 async fn finished(subscriber: JoinHandle<Subscriber>) -> Subscriber {
-    let finished = tokio::time::timeout(PATIENCE, subscriber).await;
+    let finished = tokio::time::timeout(LIMIT, subscriber).await;
     finished.expect("the subscriber receives the results of all calls").unwrap()
 }
 

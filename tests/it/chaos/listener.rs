@@ -9,12 +9,10 @@ use reqwest::Method;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::support::{Client, Event, EventStream};
+use crate::support::{Client, Event, EventStream, LIMIT};
 
 /// Pause between two connections.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Maximum time until the last events arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Listener {
     heard: Arc<watch::Sender<Vec<Event>>>,
@@ -39,7 +37,7 @@ impl Listener {
             expected.is_subset(&ended)
         };
         // The oracle reports missing results.
-        let _ = tokio::time::timeout(PATIENCE, heard.wait_for(has_all)).await;
+        let _ = tokio::time::timeout(LIMIT, heard.wait_for(has_all)).await;
         heard.borrow().clone()
     }
 }

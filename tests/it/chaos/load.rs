@@ -14,11 +14,9 @@ use super::approvers;
 use super::client::{Ask, Notes};
 use crate::oracle::{KeyHistory, SentDecision};
 use crate::support::Client;
+use crate::support::LIMIT;
 use crate::support::calls::has_ended;
 use crate::support::seeded::Seeded;
-
-/// Maximum time for the number of requests that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The running clients. They stop on drop.
 pub struct Load {
@@ -106,7 +104,7 @@ impl Load {
     pub async fn more(&self, requests: usize) {
         let mut progress = self.shared.progress.subscribe();
         let wanted = progress.borrow().over + requests;
-        let reached = tokio::time::timeout(PATIENCE, progress.wait_for(|progress| progress.over >= wanted)).await;
+        let reached = tokio::time::timeout(LIMIT, progress.wait_for(|progress| progress.over >= wanted)).await;
         assert!(reached.is_ok(), "the callers do not get on with {}", self.open_requests().join(", "));
     }
 

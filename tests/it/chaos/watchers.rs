@@ -1,7 +1,6 @@
 //! Subscribers to single calls, connected to another node than the node that is about to fail.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -12,14 +11,12 @@ use tokio_util::task::AbortOnDropHandle;
 use super::client::Ask;
 use super::load::Load;
 use crate::oracle::{AGAIN, ONCE, READ, Watched};
-use crate::support::{Client, EventStream, eventually};
+use crate::support::{Client, EventStream, LIMIT, eventually};
 
 /// Number of calls that are started for watchers before a node fails.
 const CALLS: usize = 12;
 /// Minimum number of these calls that run when the node fails.
 const RUNNING: usize = 4;
-/// Maximum time until the last watched call has ended.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub struct Watchers {
@@ -49,7 +46,7 @@ impl Watchers {
     /// Waits until all watched calls have ended, and returns the observations.
     pub async fn finish(self) -> Vec<Watched> {
         // The oracle reports missing ends.
-        let _ = tokio::time::timeout(PATIENCE, join_all(self.tasks)).await;
+        let _ = tokio::time::timeout(LIMIT, join_all(self.tasks)).await;
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

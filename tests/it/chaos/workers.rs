@@ -12,7 +12,7 @@ use crate::support::calls::has_ended;
 use crate::support::network::{Network, NetworkState};
 use crate::support::pg_proxy::PgProxy;
 use crate::support::shapes::{failed, succeeded};
-use crate::support::{Backend, Client, Database, eventually};
+use crate::support::{Backend, Client, Database, LIMIT, eventually};
 use crew::Held;
 
 pub mod crew;
@@ -24,8 +24,6 @@ const CALLERS: usize = 12;
 const LEASE_MS: u64 = 1_500;
 /// The limits of a call: longer than any failure.
 const LIMIT_MS: u64 = 600_000;
-/// Maximum time until a fact can be seen.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Returns the part of a definition that lets workers run the tool.
 pub fn tool() -> Value {
@@ -71,7 +69,7 @@ impl Scene {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+        tokio::time::timeout(LIMIT, found).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
     }
 
     fn crew(&mut self) -> &mut crew::Crew {

@@ -5,13 +5,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
+use crate::support::LIMIT;
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// Maximum time for each line of output.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A temporary home folder. The database is at the program's default path in it.
 pub struct Home(TempDir);
@@ -106,7 +103,7 @@ impl Lines {
 
     /// Returns the next line; `None` at the end.
     fn next(&mut self) -> Option<String> {
-        match self.receiver.recv_timeout(PATIENCE) {
+        match self.receiver.recv_timeout(LIMIT) {
             Ok(line) => {
                 self.seen.push_str(&line);
                 self.seen.push('\n');

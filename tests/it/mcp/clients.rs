@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::Output;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -10,10 +9,8 @@ use tokio::process::Command;
 use super::{ended, node};
 use crate::gateway::Nginx;
 use crate::support::fixture::project_file;
-use crate::support::{App, Backend, Database, Options};
+use crate::support::{App, Backend, Database, LIMIT, Options};
 
-/// Timeout for one client.
-const PATIENCE: Duration = Duration::from_secs(90);
 const HINT: &str = "`scripts/test` installs what the clients are run with";
 
 fn client(file: &str) -> (PathBuf, PathBuf) {
@@ -27,7 +24,7 @@ pub(super) async fn is_content(file: &str, arguments: &[&str]) {
     let (program, file) = client(file);
     let mut command = Command::new(&program);
     command.arg(&file).args(arguments).kill_on_drop(true).env("PYTHONDONTWRITEBYTECODE", "1");
-    let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("the client ends");
+    let output = tokio::time::timeout(LIMIT, command.output()).await.expect("the client ends");
     let Output { status, stdout, stderr } =
         output.unwrap_or_else(|error| panic!("{} cannot be started ({error}); {HINT}", program.display()));
     let text = String::from_utf8_lossy(&stdout);
@@ -75,6 +72,7 @@ async fn over_stdio(file: &str, mode: &str) {
 macro_rules! clients {
     ($($name:ident: $way:ident($file:literal, $mode:expr);)+) => {$(
         #[tokio::test(flavor = "multi_thread")]
+        #[ignore = "surfaces"]
         async fn $name() {
             $way($file, $mode).await;
         }

@@ -1,8 +1,6 @@
 //! The official conformance suite: all scenarios that a revision requires pass. The exceptions among the others are
 //! listed.
 
-use std::time::Duration;
-
 use tokio::process::Command;
 
 use toolpost::app::App;
@@ -10,6 +8,7 @@ use toolpost::config::Config;
 use toolpost::domain::McpLowering;
 
 use super::node;
+use crate::support::LIMIT;
 use crate::support::fixture::project_file;
 
 mod asks;
@@ -19,9 +18,6 @@ mod resources;
 mod rounds;
 mod server;
 mod tools;
-
-/// Timeout for one run of the suite.
-const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Scenarios that no revision requires and that do not pass. All are about tools that Toolpost does not have: tools
 /// that query their client while they run as a task, that can only be called as tasks, or that fail with a protocol
@@ -49,7 +45,7 @@ async fn judged(revision: &str) -> String {
         .arg(suite)
         .args(["server", "--url", &format!("http://{address}/mcp"), "--requirements", revision])
         .kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("the suite ends");
+    let output = tokio::time::timeout(LIMIT, command.output()).await.expect("the suite ends");
     let output = output.expect("`scripts/test` installs the conformance suite");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -73,11 +69,13 @@ async fn passes(revision: &str, least: usize, not_passed: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn the_suite_passes_for_2025_11_25() {
     passes("2025-11-25", 30, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn the_suite_passes_for_2026_07_28() {
     passes("2026-07-28", 37, &NOT_PASSED).await;
 }

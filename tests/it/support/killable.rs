@@ -12,9 +12,8 @@ use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 
 use super::Client;
+use super::LIMIT;
 
-/// Timeout for a start or an end.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval between two checks.
 const PULSE: Duration = Duration::from_millis(5);
 /// Number of log lines that a failed test prints.
@@ -75,7 +74,7 @@ impl Killable {
     pub async fn start(&mut self) -> Started {
         let born = Instant::now();
         let line = self.launch(None);
-        let heard = tokio::time::timeout(PATIENCE, line).await;
+        let heard = tokio::time::timeout(LIMIT, line).await;
         assert!(matches!(heard, Ok(Ok(()))), "the program did not start to listen");
         let listening = born.elapsed();
         let client = self.client();
@@ -88,7 +87,7 @@ impl Killable {
                 tokio::time::sleep(PULSE).await;
             }
         };
-        tokio::time::timeout(PATIENCE, is_ready).await.expect("the program did not become ready");
+        tokio::time::timeout(LIMIT, is_ready).await.expect("the program did not become ready");
         Started { listening, ready: born.elapsed() }
     }
 
@@ -144,7 +143,7 @@ impl Killable {
                 tokio::time::sleep(PULSE).await;
             }
         };
-        let status = tokio::time::timeout(PATIENCE, end).await.unwrap_or_else(|_| panic!("waited in vain for {what}"));
+        let status = tokio::time::timeout(LIMIT, end).await.unwrap_or_else(|_| panic!("waited in vain for {what}"));
         self.child = None;
         status
     }

@@ -14,11 +14,10 @@ use serde_json::{Value, json};
 
 use super::resources::read;
 use super::rounds::{ask, elicitation};
+use crate::support::LIMIT;
 
 type Answer = Result<CallToolResponse, ErrorData>;
 
-/// Timeout for an answer of the client.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Delay between two messages, as the suite requires.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -86,7 +85,7 @@ async fn log(context: &RequestContext<RoleServer>) -> Answer {
 async fn sample(prompt: &str, context: &RequestContext<RoleServer>) -> Answer {
     let message = json!({"role": "user", "content": {"type": "text", "text": prompt}});
     let params: CreateMessageRequestParams = read(json!({"messages": [message], "maxTokens": 100}))?;
-    match tokio::time::timeout(PATIENCE, context.peer.create_message(params)).await {
+    match tokio::time::timeout(LIMIT, context.peer.create_message(params)).await {
         Ok(Ok(answer)) => {
             let answer = serde_json::to_value(answer).unwrap_or_default();
             let content = &answer["content"];
@@ -102,7 +101,7 @@ async fn sample(prompt: &str, context: &RequestContext<RoleServer>) -> Answer {
 async fn elicit(what: &str, message: &str, schema: Value, context: &RequestContext<RoleServer>) -> Answer {
     let params: ElicitRequestParams = read(json!({"mode": "form", "message": message, "requestedSchema": schema}))?;
     let request = context.peer.send_request(ServerRequest::ElicitRequest(ElicitRequest::new(params)));
-    match tokio::time::timeout(PATIENCE, request).await {
+    match tokio::time::timeout(LIMIT, request).await {
         Ok(Ok(ClientResult::ElicitResult(answer))) => {
             let answer = serde_json::to_value(answer).unwrap_or_default();
             let (action, content) = (answer["action"].as_str().unwrap_or_default(), answer.get("content"));
