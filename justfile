@@ -10,6 +10,10 @@ run *arguments:
 test *arguments:
     scripts/test {{arguments}}
 
+# Run the tests again and again on a busy machine, until a run fails: `just soak-tests 3 core`.
+soak-tests *arguments:
+    scripts/soak-tests {{arguments}}
+
 # Kill, stop, freeze and cut at length, then print the figures; TOOLPOST_CHAOS_SEED=N repeats a run's choices.
 chaos tests="chaos::":
     TOOLPOST_CHAOS=long scripts/test --test it -- --nocapture --test-threads 1 {{tests}}

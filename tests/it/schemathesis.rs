@@ -89,6 +89,7 @@ async fn with_a_key(part: &str) {
 macro_rules! parts {
     ($($name:ident: $part:ident;)+) => {$(
         #[tokio::test(flavor = "multi_thread")]
+        #[ignore = "surfaces"]
         async fn $name() {
             with_a_key($part).await;
         }
@@ -105,6 +106,7 @@ parts! {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn a_service_without_keys_is_as_described() {
     let node = service().await;
     // The first key would enable authentication. The other tests try sequences of requests.

@@ -27,6 +27,7 @@ pub async fn cluster() -> Cluster {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn arguments_are_streamed_through_a_gateway() {
     let cluster = cluster().await;
     let client = cluster.nginx.client();
@@ -43,6 +44,7 @@ async fn arguments_are_streamed_through_a_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn retried_request_runs_once_behind_a_gateway() {
     let (cluster, server) = (cluster().await, gated("done").await);
     cluster.nodes[2].tool("act", &server, json!({})).await;
@@ -71,6 +73,7 @@ async fn retried_request_runs_once_behind_a_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn calls_are_cancelled_and_answered_through_a_gateway() {
     let cluster = cluster().await;
     let client = cluster.nginx.client();
@@ -94,6 +97,7 @@ async fn calls_are_cancelled_and_answered_through_a_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn old_mcp_session_works_behind_a_gateway() {
     let cluster = cluster().await;
     let client = cluster.nginx.client();

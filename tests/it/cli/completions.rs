@@ -17,6 +17,7 @@ fn run(shell: &str, option: &str, script: &str) -> String {
 }
 
 #[test]
+#[ignore = "surfaces"]
 fn completions_are_accepted_by_each_shell() {
     let home = Home::new();
     for (shell, option) in [("bash", "--norc"), ("zsh", "-f"), ("fish", "--no-config")] {
@@ -29,6 +30,7 @@ fn completions_are_accepted_by_each_shell() {
 }
 
 #[test]
+#[ignore = "surfaces"]
 fn bash_completes_commands_and_flags() {
     let home = Home::new();
     let file = home.file("bash", &home.run(&["completions", "bash"]).out);
@@ -42,6 +44,7 @@ fn bash_completes_commands_and_flags() {
 }
 
 #[test]
+#[ignore = "surfaces"]
 fn fish_completes_commands_and_flags() {
     let home = Home::new();
     let file = home.file("fish", &home.run(&["completions", "fish"]).out);
@@ -53,6 +56,7 @@ fn fish_completes_commands_and_flags() {
 }
 
 #[test]
+#[ignore = "surfaces"]
 fn zsh_has_a_completion_of_the_command() {
     let home = Home::new();
     let file = home.file("zsh", &home.run(&["completions", "zsh"]).out);

@@ -29,12 +29,14 @@ async fn run(script: &[&str], variables: &[(&str, &str)]) {
 }
 
 #[tokio::test]
+#[ignore = "surfaces"]
 async fn the_modules_are_strictly_typed_and_pass_their_tests() {
     run(&["check"], &[]).await;
     run(&["unit"], &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn every_screen_works_without_keys_and_with_keys_behind_a_gateway() {
     let _browser = BROWSER.lock().await;
     let app = App::on_sqlite().await;
@@ -48,6 +50,7 @@ async fn every_screen_works_without_keys_and_with_keys_behind_a_gateway() {
 
 /// The tests start the program themselves, so that they can stop it.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn restarts_large_histories_and_changed_upstream_tools_are_shown() {
     let _browser = BROWSER.lock().await;
     run(&["restart"], &[("TOOLPOST_BIN", env!("CARGO_BIN_EXE_toolpost"))]).await;

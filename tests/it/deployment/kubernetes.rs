@@ -55,6 +55,7 @@ fn every_object_says_what_it_is() {
 
 /// Validates the manifests against the JSON Schemas of Kubernetes, without unknown fields.
 #[tokio::test]
+#[ignore = "surfaces"]
 async fn every_object_is_one_of_kubernetes() {
     const HINT: &str = "scripts/test installs it";
     let program = project_file("tests/clients/python/.venv/bin/kubernetes-validate");

@@ -22,6 +22,7 @@ macro_rules! pages {
 
         $(
             #[tokio::test(flavor = "multi_thread")]
+            #[ignore = "surfaces"]
             async fn $name() {
                 run($page).await;
             }

@@ -16,6 +16,7 @@ async fn found(client: &Client, base: &Url, link: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn the_documents_page_works_under_the_prefix() {
     let (_app, nginx) = behind().await;
     let client = nginx.client();
@@ -43,6 +44,7 @@ async fn the_documents_page_works_under_the_prefix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn location_leads_back_through_the_gateway() {
     let (_app, nginx) = behind().await;
     let client = nginx.client();
@@ -64,6 +66,7 @@ async fn location_leads_back_through_the_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn bodies_are_bounded_by_the_service_and_not_by_nginx() {
     let (_app, nginx) = behind().await;
     let client = nginx.client();
@@ -75,6 +78,7 @@ async fn bodies_are_bounded_by_the_service_and_not_by_nginx() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn clients_of_mcp_are_served_under_the_prefix() {
     let (_app, nginx) = behind().await;
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
@@ -86,6 +90,7 @@ async fn clients_of_mcp_are_served_under_the_prefix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn a_service_that_is_away_is_a_problem_too() {
     let (app, nginx): (App, _) = behind().await;
     let client = nginx.client();

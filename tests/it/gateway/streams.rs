@@ -33,6 +33,7 @@ async fn arrives_one_by_one(service: &Client, events: &mut EventStream) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn events_of_a_call_arrive_while_it_runs() {
     let (app, nginx) = behind().await;
     ask_tool(&app).await;
@@ -45,6 +46,7 @@ async fn events_of_a_call_arrive_while_it_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn the_events_of_all_calls_and_those_that_are_the_answer_arrive_one_by_one() {
     let (app, nginx) = behind().await;
     ask_tool(&app).await;
@@ -60,6 +62,7 @@ async fn the_events_of_all_calls_and_those_that_are_the_answer_arrive_one_by_one
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn a_models_stream_is_passed_on_piece_by_piece_and_its_calls_run_meanwhile() {
     let (app, nginx) = behind().await;
     let (pipe, mut events) = Pipe::open(&nginx.client(), "format=anthropic").await;
@@ -75,6 +78,7 @@ async fn a_models_stream_is_passed_on_piece_by_piece_and_its_calls_run_meanwhile
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn a_call_that_takes_longer_than_nginx_would_wait_is_not_cut_off() {
     let (_app, nginx) = behind().await;
     let body = json!({"name": "wait", "arguments": {"ms": 2500}});
@@ -85,6 +89,7 @@ async fn a_call_that_takes_longer_than_nginx_would_wait_is_not_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn a_stream_that_is_silent_for_longer_is_not_cut_off() {
     let (app, nginx) = behind().await;
     ask_tool(&app).await;

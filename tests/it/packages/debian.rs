@@ -23,6 +23,7 @@ fn read(root: &Path, file: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "surfaces"]
 async fn command_of_the_unit_answers_a_call() {
     let package = build("deb").await;
     let root = tempfile::tempdir().unwrap();
