@@ -34,7 +34,7 @@ mod writer;
 
 pub use bucket::{bucket_of, upper_end_ms};
 pub use claims::ClaimAssigner;
-pub(in crate::store) use tally::Tally;
+pub(in crate::store) use tally::{Key, Sum, Tally};
 
 use lanes::Lanes;
 use writer::WriterParts;

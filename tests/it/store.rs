@@ -19,6 +19,7 @@ mod callbacks;
 mod commits;
 mod distributed;
 mod export;
+mod folding;
 mod frozen_connections;
 mod groups;
 mod inbox;

@@ -5,7 +5,8 @@
 use std::sync::LazyLock;
 
 use crate::domain::Shard;
-use crate::store::journal::Tally;
+use crate::store::journal::{Key, Sum, Tally};
+use crate::store::query::Query;
 use crate::store::{Db, StoreError, Stores, budgets, codec};
 
 /// Maximum number of commits folded in one transaction: on SQLite the journal waits meanwhile.
@@ -18,16 +19,22 @@ const HOLD: &str = "UPDATE stats_folded SET pos = pos WHERE shard = $1 RETURNING
 const NOTES: &str = "SELECT last_pos, stats FROM commits WHERE shard = $1 AND last_pos > $2 ORDER BY last_pos LIMIT $3";
 const MOVE: &str = "UPDATE stats_folded SET pos = $2 WHERE shard = $1";
 
-/// Adds to a row of statistics. `{MIN}` and `{MAX}` are the scalar functions, whose names differ between the databases.
+/// Maximum number of rows of one statement. With a statement for each row, a transaction far from the database would not end in
+/// time, and nothing would ever be folded.
+const MAX_ROWS: usize = 250;
+
+/// Adds to rows of statistics.
 const ADD: &str = "INSERT INTO tool_stats AS s \
-    (tenant, tool, minute, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
-    ON CONFLICT (tenant, tool, minute, executed, code, bucket) DO UPDATE SET \
+    (tenant, tool, minute, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at) VALUES ";
+/// `{MIN}` and `{MAX}` are the scalar functions, whose names differ between the databases.
+const TO_EXISTING: &str = " ON CONFLICT (tenant, tool, minute, executed, code, bucket) DO UPDATE SET \
     calls = s.calls + excluded.calls, total_ms = s.total_ms + excluded.total_ms, \
     min_ms = {MIN}(s.min_ms, excluded.min_ms), max_ms = {MAX}(s.max_ms, excluded.max_ms), \
     retries = s.retries + excluded.retries, last_at = {MAX}(s.last_at, excluded.last_at)";
-static ADD_SQLITE: LazyLock<String> = LazyLock::new(|| ADD.replace("{MIN}", "MIN").replace("{MAX}", "MAX"));
-static ADD_POSTGRES: LazyLock<String> = LazyLock::new(|| ADD.replace("{MIN}", "LEAST").replace("{MAX}", "GREATEST"));
+static TO_EXISTING_SQLITE: LazyLock<String> =
+    LazyLock::new(|| TO_EXISTING.replace("{MIN}", "MIN").replace("{MAX}", "MAX"));
+static TO_EXISTING_POSTGRES: LazyLock<String> =
+    LazyLock::new(|| TO_EXISTING.replace("{MIN}", "LEAST").replace("{MAX}", "GREATEST"));
 
 impl Stores {
     /// Folds all commits that exist at the time of the call.
@@ -48,9 +55,9 @@ impl Stores {
     /// commits.
     async fn fold_range(&self, shard: Shard) -> Result<Option<i64>, StoreError> {
         let number = codec::shard_column(shard);
-        let add = match &self.db {
-            Db::Sqlite(_) => ADD_SQLITE.as_str(),
-            Db::Postgres(_) => ADD_POSTGRES.as_str(),
+        let to_existing = match &self.db {
+            Db::Sqlite(_) => TO_EXISTING_SQLITE.as_str(),
+            Db::Postgres(_) => TO_EXISTING_POSTGRES.as_str(),
         };
         let folded = self.db.transaction(async |transaction| {
             let (from,): (i64,) = transaction.query(HOLD).bind(number).one().await?;
@@ -58,11 +65,10 @@ impl Stores {
             let notes: Vec<(i64, Option<String>)> = query.all().await?;
             let until = notes.last().map(|(pos, _)| *pos);
             let tally = tally(&notes);
-            for (key, sum) in tally.rows() {
-                let query = transaction.query(add).bind(&*key.tenant).bind(&*key.tool).bind(key.minute);
-                let query = query.bind(i16::from(key.executed)).bind(&*key.code).bind(key.bucket);
-                let query = query.bind(sum.calls).bind(sum.total_ms).bind(sum.min_ms).bind(sum.max_ms);
-                query.bind(sum.retries).bind(sum.last_at).execute().await?;
+            let rows: Vec<(&Key, &Sum)> = tally.rows().collect();
+            for rows in rows.chunks(MAX_ROWS) {
+                let add = transaction.query(ADD).uncached();
+                push_rows(add, rows).push(to_existing).execute().await?;
             }
             // In the same order on each node, so that nodes never wait for each other in a circle.
             for (key, amount) in tally.used() {
@@ -78,6 +84,22 @@ impl Stores {
         });
         folded.await
     }
+}
+
+/// Adds the values of rows to a statement.
+fn push_rows<'t>(mut query: Query<'t>, rows: &[(&Key, &Sum)]) -> Query<'t> {
+    let mut separator = "(";
+    for (key, sum) in rows {
+        query = query.push(separator).push_bind(&*key.tenant).push(", ").push_bind(&*key.tool);
+        query = query.push(", ").push_bind(key.minute).push(", ").push_bind(i16::from(key.executed));
+        query = query.push(", ").push_bind(&*key.code).push(", ").push_bind(key.bucket);
+        for number in [sum.calls, sum.total_ms, sum.min_ms, sum.max_ms, sum.retries] {
+            query = query.push(", ").push_bind(number);
+        }
+        query = query.push(", ").push_bind(sum.last_at).push(")");
+        separator = ", (";
+    }
+    query
 }
 
 /// Adds up the notes. A corrupt note is logged and skipped; otherwise it would block all later ones.
