@@ -41,7 +41,16 @@ async fn service(url: String, patience_ms: Option<u64>, more: Value) -> App {
 async fn one_commit_accepts_a_call_and_gives_it_to_a_waiting_worker() {
     let (database, statements) = (Database::fresh(Backend::Postgres).await, Statements::new());
     let proxy = PgProxy::recording(&database.url, &statements);
-    let app = service(proxy.url().to_owned(), None, json!({})).await;
+    let app = App::start_at(proxy.url().to_owned(), Options::default()).await;
+    // Once a node receives signals, it forgets which queues are empty, and then shows that it is present.
+    eventually("signals of other nodes", async || {
+        let texts = statements.texts();
+        let listens = texts.iter().position(|text| text.contains("LISTEN"))?;
+        texts[listens..].iter().any(|text| text.contains("pg_notify")).then_some(())
+    })
+    .await;
+    tool(&app, json!({})).await;
+    assert_eq!(claim_now(&app, "first").await, Vec::<Value>::new());
     let claiming = waiting(&app, "w").await;
     let answer = app.posted(json!({"name": "t"}));
     let calls = claiming.await.unwrap();
