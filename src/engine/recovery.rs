@@ -130,7 +130,7 @@ impl Recovery<'_> {
             }
             self.resume(self.orphaned().await?).await?;
         }
-        let done = self.adopt_orphaned().await;
+        let done = self.adopt_orphaned(known).await;
         if known.may_have_ended_offers {
             stores.delete_ended_offers().await?;
             known.may_have_ended_offers = false;
@@ -139,7 +139,7 @@ impl Recovery<'_> {
     }
 
     /// Adopts orphaned calls and resumes them, page by page: calls begin to run while others are still to be adopted.
-    async fn adopt_orphaned(&self) -> Result<(), StoreError> {
+    async fn adopt_orphaned(&self, known: &mut Knowledge) -> Result<(), StoreError> {
         // The calls of a batch run in their order, so all of them must be known first.
         let (mut in_batches, mut number) = (Vec::new(), 0);
         let mut resumed = Ok(());
@@ -149,9 +149,14 @@ impl Recovery<'_> {
             if places == 0 {
                 break Ok(());
             }
-            let (calls, adopted) = self.engine.stores.adopt(self.engine.node(), places).await;
+            let (mut calls, adopted) = self.engine.stores.adopt(self.engine.node(), places).await;
             let is_last = calls.is_empty() || adopted.is_err();
-            number += calls.len();
+            let before = calls.len();
+            number += before;
+            // A call that comes back from a node that had adopted it may still run here. It is resumed after this run has ended:
+            // two runs of one call would write as this node.
+            calls.retain(|call| !self.engine.live.leave_to_adopter(call.id));
+            known.has_unknown_calls |= calls.len() < before;
             let (of_batch, single): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.batch_id.is_some());
             in_batches.extend(of_batch);
             // Calls adopted before a failure are resumed anyway.
@@ -167,10 +172,12 @@ impl Recovery<'_> {
         adopted.and(resumed).and(in_order)
     }
 
-    /// Ends the runs of calls that other nodes have adopted. Returns `true` if there are any.
+    /// Ends the runs of calls that other nodes have adopted. Returns `true` if there are any, or if earlier ones have not ended.
     async fn stop_adopted(&self) -> Result<bool, StoreError> {
-        let ids: Vec<Uuid> = self.engine.live.calls().keys().copied().collect();
-        let mut has_any = false;
+        let (ids, mut has_any): (Vec<Uuid>, bool) = {
+            let calls = self.engine.live.calls();
+            (calls.keys().copied().collect(), calls.values().any(|handle| handle.is_taken_over))
+        };
         for page in ids.chunks(PAGE) {
             for id in self.engine.stores.not_of(self.engine.node(), page).await? {
                 has_any |= self.engine.live.leave_to_adopter(id);

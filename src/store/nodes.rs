@@ -52,14 +52,17 @@ pub(super) fn now_of(db: &Db) -> &'static str {
     }
 }
 
-/// Returns the condition for unfinished calls whose node is gone.
+/// Returns the condition for unfinished calls of other nodes, up to the name of this node, whose node is gone.
+///
+/// The calls of this node are excluded, because its own row may be gone, too: other nodes have declared it lost, and its next
+/// heartbeat is still to come. Its calls run here, and would run twice if it adopted them.
 fn orphaned() -> String {
-    format!("{UNFINISHED} AND node NOT IN (SELECT node FROM nodes)")
+    format!("{UNFINISHED} AND node NOT IN (SELECT node FROM nodes) AND node <> ")
 }
 
-/// Returns the statement that finds up to $1 orphaned calls.
+/// Returns the statement that finds up to $2 calls that the node $1 may adopt.
 fn find_orphaned() -> String {
-    format!("SELECT id FROM tool_calls WHERE {} ORDER BY status DESC, id LIMIT $1", orphaned())
+    format!("SELECT id FROM tool_calls WHERE {}$1 ORDER BY status DESC, id LIMIT $2", orphaned())
 }
 
 /// Returns the statement that reads the unfinished calls of the node $1.
@@ -174,8 +177,8 @@ impl Stores {
         self.db.write(SQL).bind(node).execute().await.map(drop)
     }
 
-    /// Adopts up to `most` orphaned calls, running calls before waiting ones and older calls before newer ones. Each call
-    /// is adopted by only one node. Returns the calls by priority, then by age, and an error if the database failed. After
+    /// Adopts up to `most` orphaned calls of other nodes, running calls before waiting ones and older calls before newer ones.
+    /// Each call is adopted by only one node. Returns the calls by priority, then by age, and an error if the database failed. After
     /// an error this node may have adopted further calls, because only the answer may be lost.
     pub async fn adopt(&self, node: &str, most: usize) -> (Vec<Call>, Result<(), StoreError>) {
         let mut rows: Vec<CallRow> = Vec::new();
@@ -195,14 +198,14 @@ impl Stores {
     async fn adopt_rows(&self, node: &str, most: usize, rows: &mut Vec<CallRow>) -> Result<(), StoreError> {
         let most = i64::try_from(most).unwrap_or(PAGE).min(PAGE);
         let mut of_shards: BTreeMap<Shard, Vec<Uuid>> = BTreeMap::new();
-        for id in self.db.write(find_orphaned()).bind(most).column().await? {
+        for id in self.db.write(find_orphaned()).bind(node).bind(most).column().await? {
             of_shards.entry(Shard::of_call(id)).or_default().push(id);
         }
         for mut ids in of_shards.into_values() {
             // In the same order on each node, so that nodes never wait for each other in a circle.
             ids.sort_unstable();
             let query = self.db.write("UPDATE tool_calls SET node = ").push_bind(node).push(" WHERE ");
-            let query = query.push_calls(["shard", "id"], &ids).push(" AND ").push(&orphaned());
+            let query = query.push_calls(["shard", "id"], &ids).push(" AND ").push(&orphaned()).push_bind(node);
             rows.extend(query.push(" RETURNING ").push(codec::COLUMNS).uncached().all::<CallRow>().await?);
         }
         Ok(())

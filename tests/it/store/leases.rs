@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Log;
+use super::{ACCEPTED, Log};
 use crate::support::Backend;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -62,5 +62,22 @@ on_both_databases!(
         log.sql("UPDATE nodes SET beat_at = beat_at + 3600000").await;
         assert!(log.lost(HOUR).await.is_empty());
         assert_eq!(log.lost(HOUR).await, ["silent"], "its lease counts from the time that it is now");
+    }
+);
+
+on_both_databases!(
+    async fn a_node_that_was_declared_lost_does_not_adopt_the_calls_that_it_runs(backend: Backend) {
+        let log = Log::open(backend).await;
+        let call = log.call("t");
+        log.write(&call, ACCEPTED).await.unwrap();
+        log.store.beat(&call.node, HOUR).await.unwrap();
+        log.sql("DELETE FROM nodes").await;
+        let adopted = async |node: &str| {
+            let (calls, done) = log.store.adopt(node, 10).await;
+            done.unwrap();
+            calls.into_iter().map(|call| call.id).collect::<Vec<_>>()
+        };
+        assert!(adopted(&call.node).await.is_empty(), "its next heartbeat brings its row back");
+        assert_eq!(adopted("other").await, [call.id]);
     }
 );

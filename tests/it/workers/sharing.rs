@@ -189,6 +189,25 @@ async fn a_run_that_waits_for_a_worker_ends_when_another_node_has_adopted_its_ca
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_comes_back_to_a_node_that_still_runs_it_runs_once() {
+    let node = Node::start(Backend::Postgres, &[]).await;
+    tool(&node, json!({})).await;
+    let posting = node.posted(json!({"name": "t"}));
+    let id = eventually("the call", async || node.all_calls().await.first().map(id_of)).await;
+    let mut database = PgConnection::connect(node.database_url()).await.unwrap();
+    // Another node had adopted the call and is lost, before this node has noticed either.
+    sqlx::query("UPDATE tool_calls SET node = 'lost'").execute(&mut database).await.unwrap();
+    let response = posting.await.unwrap();
+    assert_eq!(response.status, 503, "the first run ends: {}", response.text());
+    let call = claim_one(&node, "w").await;
+    assert_eq!((id_of(&call), &call["attempt"]), (id.clone(), &json!(1)));
+    finish(&node, &call, &json!("once")).await;
+    let ended = node.ended(&id).await;
+    assert_eq!((succeeded(&ended), &ended["attempts"]), ("once", &json!(1)));
+    assert_ne!(ended["node"], "lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn claims_of_many_workers_on_both_nodes_share_no_call() {
     const CALLS: usize = 60;
     let (one, other) = pair().await;
