@@ -141,6 +141,7 @@ async fn waits(file: &str, mode: &str) {
 macro_rules! waiting_clients {
     ($($name:ident: $file:literal, $mode:literal;)+) => {$(
         #[tokio::test(flavor = "multi_thread")]
+        #[ignore = "surfaces"]
         async fn $name() {
             waits($file, $mode).await;
         }
