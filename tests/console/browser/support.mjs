@@ -1,4 +1,5 @@
 // A browser on the console of the service at TOOLPOST_URL. TOOLPOST_KEY is an operator's key if the service requires keys.
+// TOOLPOST_BROWSER is the address of a running browser (`../browser.mjs`); without it, the tests start one.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
@@ -34,7 +35,8 @@ export const fresh = (prefix) => `${prefix}-${Date.now().toString(36)}-${process
 
 let browser;
 export async function launch() {
-  browser ??= await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  const running = process.env.TOOLPOST_BROWSER;
+  browser ??= await (running ? chromium.connect(running) : chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] }));
   return browser;
 }
 export const shutDown = async () => {
