@@ -149,14 +149,14 @@ impl Recovery<'_> {
             if places == 0 {
                 break Ok(());
             }
-            let (mut calls, adopted) = self.engine.stores.adopt(self.engine.node(), places).await;
+            let (calls, adopted) = self.engine.stores.adopt(self.engine.node(), places).await;
             let is_last = calls.is_empty() || adopted.is_err();
-            let before = calls.len();
-            number += before;
+            number += calls.len();
             // A call that comes back from a node that had adopted it may still run here. It is resumed after this run has ended:
             // two runs of one call would write as this node.
-            calls.retain(|call| !self.engine.live.leave_to_adopter(call.id));
-            known.has_unknown_calls |= calls.len() < before;
+            let (running, calls): (Vec<_>, Vec<_>) =
+                calls.into_iter().partition(|call| self.engine.live.leave_to_adopter(call.id));
+            known.has_unknown_calls |= !running.is_empty();
             let (of_batch, single): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.batch_id.is_some());
             in_batches.extend(of_batch);
             // Calls adopted before a failure are resumed anyway.

@@ -52,7 +52,7 @@ pub(super) fn now_of(db: &Db) -> &'static str {
     }
 }
 
-/// Returns the condition for unfinished calls of other nodes, up to the name of this node, whose node is gone.
+/// Returns the condition for unfinished calls of other nodes that are gone. The name of this node follows it.
 ///
 /// The calls of this node are excluded, because its own row may be gone, too: other nodes have declared it lost, and its next
 /// heartbeat is still to come. Its calls run here, and would run twice if it adopted them.
@@ -178,8 +178,8 @@ impl Stores {
     }
 
     /// Adopts up to `most` orphaned calls of other nodes, running calls before waiting ones and older calls before newer ones.
-    /// Each call is adopted by only one node. Returns the calls by priority, then by age, and an error if the database failed. After
-    /// an error this node may have adopted further calls, because only the answer may be lost.
+    /// Each call is adopted by only one node. Returns the calls by priority, then by age, and an error if the database failed.
+    /// After an error this node may have adopted further calls, because only the answer may be lost.
     pub async fn adopt(&self, node: &str, most: usize) -> (Vec<Call>, Result<(), StoreError>) {
         let mut rows: Vec<CallRow> = Vec::new();
         let done = self.adopt_rows(node, most, &mut rows).await;
