@@ -3,6 +3,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
+import { CHROMIUM } from "./browser/support.mjs";
 
 const [url = "http://127.0.0.1:8080", folder = "screenshots", key = process.env.TOOLPOST_KEY] = process.argv.slice(2);
 const base = url.replace(/\/+$/, "");
@@ -34,7 +35,7 @@ async function settle(page) {
 }
 
 const screens = await chooseScreens();
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+const browser = await chromium.launch(CHROMIUM);
 try {
   await mkdir(folder, { recursive: true });
   for (const scheme of ["light", "dark"]) {

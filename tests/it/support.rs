@@ -35,6 +35,12 @@ pub use sse::{Event, EventStream};
 /// Timeout for everything that a test awaits. Only a fault reaches it, however busy the machine is.
 pub const LIMIT: Duration = Duration::from_secs(240);
 
+/// Fails a test of the core that runs what only the surfaces install, also where it is installed.
+pub fn assert_surface() {
+    let is_core = std::env::var_os("TOOLPOST_TEST_PART").is_some_and(|part| part == "core");
+    assert!(!is_core, "only the surfaces install what this test runs: mark it with #[ignore = \"surfaces\"]");
+}
+
 /// Waits for the output of `work`; fails the test after a timeout.
 pub async fn bounded<F: Future>(what: &str, work: F) -> F::Output {
     tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))

@@ -33,10 +33,13 @@ let unique = 0;
 /** Returns a name that no other test uses. */
 export const fresh = (prefix) => `${prefix}-${Date.now().toString(36)}-${process.pid}-${unique++}`;
 
+/** How a browser is started. */
+export const CHROMIUM = { executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"], timeout: PATIENCE_MS };
+
 let browser;
 export async function launch() {
   const running = process.env.TOOLPOST_BROWSER;
-  browser ??= await (running ? chromium.connect(running) : chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] }));
+  browser ??= await (running ? chromium.connect(running, { timeout: PATIENCE_MS }) : chromium.launch(CHROMIUM));
   return browser;
 }
 export const shutDown = async () => {

@@ -20,8 +20,8 @@ use crate::support::fixture::project_file;
 const PROGRAM_LIMIT: Duration = Duration::from_secs(3600);
 const HINT: &str = "`scripts/test` installs what it is run with";
 
-/// The places of files in the browser. More of them at once are no faster on two processors.
-static PLACES: Semaphore = Semaphore::const_new(3);
+/// Files that may run at once: enough to keep two processors busy.
+static SLOTS: Semaphore = Semaphore::const_new(3);
 
 /// The browser of this process.
 static BROWSER: LazyLock<Browser> = LazyLock::new(Browser::start);
@@ -59,7 +59,7 @@ async fn run(program: &[&str], variables: &[(&str, &str)]) {
 
 /// Runs the tests of a file in the browser.
 async fn browse(file: &str, variables: &[(&str, &str)]) {
-    let _place = PLACES.acquire().await.expect("it is never closed");
+    let _slot = SLOTS.acquire().await.expect("it is never closed");
     let browser = tokio::task::spawn_blocking(|| BROWSER.address.as_str()).await.expect("the browser starts");
     let variables = [variables, &[("TOOLPOST_BROWSER", browser)]].concat();
     run(&["node", "--test", &format!("browser/{file}.test.mjs")], &variables).await;

@@ -9,7 +9,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::authority;
 use crate::support::fixture::project_file;
-use crate::support::{Client, eventually};
+use crate::support::{Client, assert_surface, eventually};
 
 /// The header of responses that names the node; after a retry, the last of several.
 pub const NODE_HEADER: &str = "x-node";
@@ -50,6 +50,7 @@ impl Nginx {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("toolpost.conf"), configuration(nodes, shipped.address)).unwrap();
         fs::write(folder.path().join("nginx.conf"), around(folder.path(), plain.address)).unwrap();
+        assert_surface();
         let program = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
         let program = program.into_iter().find(|path| Path::new(path).exists()).unwrap_or("nginx");
         let errors = fs::File::create(folder.path().join("errors")).unwrap();

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use super::{ended, node};
 use crate::gateway::Nginx;
 use crate::support::fixture::project_file;
-use crate::support::{App, Backend, Database, LIMIT, Options};
+use crate::support::{App, Backend, Database, LIMIT, Options, assert_surface};
 
 const HINT: &str = "`scripts/test` installs what the clients are run with";
 
@@ -21,6 +21,7 @@ fn client(file: &str) -> (PathBuf, PathBuf) {
 
 /// Runs a client program to its end; it prints `ok` if all its checks pass.
 pub(super) async fn is_content(file: &str, arguments: &[&str]) {
+    assert_surface();
     let (program, file) = client(file);
     let mut command = Command::new(&program);
     command.arg(&file).args(arguments).kill_on_drop(true).env("PYTHONDONTWRITEBYTECODE", "1");

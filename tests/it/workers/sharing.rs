@@ -191,7 +191,7 @@ async fn a_run_that_waits_for_a_worker_ends_when_another_node_has_adopted_its_ca
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_comes_back_to_a_node_that_still_runs_it_runs_once() {
     let node = Node::start(Backend::Postgres, &[]).await;
-    tool(&node, json!({})).await;
+    tool(&node, json!({"limits": {"queue_timeout_ms": 600_000}})).await;
     let posting = node.posted(json!({"name": "t"}));
     let id = eventually("the call", async || node.all_calls().await.first().map(id_of)).await;
     let mut database = PgConnection::connect(node.database_url()).await.unwrap();
