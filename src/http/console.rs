@@ -1,4 +1,4 @@
-//! `/console`: the files of the web page, as they are in the folder `console/`, without comments and blanks.
+//! `/console`: the files of the web page, as they are in the folder `console/`.
 
 use axum::Router;
 use axum::extract::Request;
@@ -126,15 +126,6 @@ fn media_type(path: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The limit of all files together, as they are sent.
-    const MAX_BYTES: usize = 60 * 1024;
-
-    #[test]
-    fn the_page_fits_into_its_size() {
-        let sent: usize = FILES.iter().map(|file| file.brotli.len()).sum();
-        assert!(sent <= MAX_BYTES, "{sent} bytes");
-    }
 
     #[test]
     fn each_file_has_a_media_type_and_the_index_names_its_base() {

@@ -100,7 +100,7 @@ macro_rules! files {
 
 files! {
     with_program: large, restart, inbox, upstream;
-    with_keys: approvals, budgets, call, connection, csrf, files, live, policies, screens, sessions, stats, system, tools, xss;
+    with_keys: approvals, budgets, call, connection, csrf, live, policies, screens, sessions, stats, system, tools, xss;
     // What does not depend on keys is tried with keys only.
     without_keys: approvals, call, csrf, live, screens, system, tools;
 }

@@ -1,10 +1,13 @@
 //! The files of the page, at every path and below a prefix.
 
+use std::fs;
+
 use reqwest::{Method, redirect};
 use serde_json::json;
 
 use crate::gateway::Nginx;
 use crate::support::client::send;
+use crate::support::fixture::project_file;
 use crate::support::{App, Client};
 
 /// Returns the response to a browser that opens a page.
@@ -67,7 +70,7 @@ async fn the_page_may_load_only_files_of_the_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_sent_compressed_and_only_if_it_has_changed() {
+async fn a_file_is_sent_as_it_is_in_the_source_compressed_and_only_if_it_has_changed() {
     let app = App::on_sqlite().await;
     let plain = app.get("/console/app.js").await;
     let request = || app.request(Method::GET, "/console/app.js");
@@ -78,6 +81,7 @@ async fn a_file_is_sent_compressed_and_only_if_it_has_changed() {
     let bytes = compressed.body.as_slice();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(bytes), &mut text).unwrap();
     assert_eq!(text, plain.text());
+    assert_eq!(text, fs::read_to_string(project_file("console/app.js")).unwrap());
     let again = send(request().header("if-none-match", plain.header("etag"))).await;
     assert_eq!((again.status, again.text().as_str()), (304, ""));
 }
