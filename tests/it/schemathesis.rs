@@ -1,7 +1,8 @@
 //! Schemathesis generates valid and invalid requests from `/openapi.json` and checks every response against it.
 //!
 //! Its setup is in `tests/clients/schemathesis`. Each part of the API has its own service: the parts run concurrently,
-//! and objects of one part, such as hooks, do not slow down another.
+//! and objects of one part, such as hooks, do not slow down another. Each operation gets every boundary value that its schema
+//! names and 25 random requests, with `TOOLPOST_CHAOS=long` 100.
 
 use std::process::Output;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::chaos::times;
 use crate::support::fixture::project_file;
 use crate::support::{Backend, Client, Node};
 
@@ -64,7 +66,8 @@ async fn is_as_described(service: &Client, key: Option<(String, String)>, chosen
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(&program);
     command.args(["-m", "schemathesis.cli", "--config-file"]).arg(clients.join("schemathesis/schemathesis.toml"));
-    command.args(["run", &service.url("/openapi.json"), "--no-color"]).args(chosen);
+    command.args(["run", &service.url("/openapi.json"), "--no-color"]);
+    command.args(["--max-examples", &times(25, 100).to_string()]).args(chosen);
     if let Some((key, id)) = key {
         command.args(["--header", &format!("Authorization: Bearer {key}")]).env("TOOLPOST_TEST_KEY_ID", id);
         command.env("TOOLPOST_TEST_KEY", key);
