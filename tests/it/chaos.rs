@@ -63,7 +63,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 /// Returns `true` in the long form.
-fn is_long() -> bool {
+pub fn is_long() -> bool {
     env::var("TOOLPOST_CHAOS").is_ok_and(|form| form == "long")
 }
 
