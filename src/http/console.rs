@@ -128,6 +128,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_file_is_the_source_and_so_is_its_compressed_form() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("console");
+        for file in FILES {
+            let source = std::fs::read(root.join(file.path)).unwrap();
+            assert!(file.bytes == source, "{}", file.path);
+            let mut unpacked = Vec::new();
+            let mut decoder = flate2::read::GzDecoder::new(file.gzip);
+            std::io::Read::read_to_end(&mut decoder, &mut unpacked).unwrap();
+            assert!(unpacked == source && !file.brotli.is_empty(), "{}", file.path);
+        }
+    }
+
+    #[test]
     fn each_file_has_a_media_type_and_the_index_names_its_base() {
         for file in FILES {
             assert_ne!(media_type(file.path), "application/octet-stream", "{}", file.path);
