@@ -1,5 +1,5 @@
 //! Points at which a test build can abort, to simulate a power failure: `TOOLPOST_FAULT=NAME:N` aborts the process at
-//! the N-th pass of the point NAME. Other builds ignore them.
+//! the N-th pass of the point NAME. And assertions of test builds. Other builds ignore both.
 
 /// A point on the path of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,3 +69,9 @@ pub fn pass(point: Point) {
     #[cfg(not(feature = "fault-points"))]
     let _ = point;
 }
+
+/// Asserts a rule of the code in a test build. Elsewhere, the condition is compiled, but not evaluated.
+macro_rules! assert_in_tests {
+    ($($assertion:tt)*) => { if cfg!(feature = "fault-points") { assert!($($assertion)*) } };
+}
+pub(crate) use assert_in_tests;

@@ -18,6 +18,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 pub(super) mod accept;
 pub(super) mod admit;
 mod approve;
@@ -133,8 +134,13 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Runs a call to its end. Returns whether the caller still waited for it.
-    pub async fn run(&self, mut planned: Planned) -> Recorded {
+    /// Runs a call to its end. Returns whether the caller still waited for it. In a box, so that the compiler proves once that
+    /// the steps of a call can be sent.
+    pub fn run(self, planned: Planned) -> BoxFuture<'a, Recorded> {
+        Box::pin(self.run_steps(planned))
+    }
+
+    async fn run_steps(self, mut planned: Planned) -> Recorded {
         let mut span = call_span(self.execute.attempts.tracer, &planned);
         let job = &mut planned.ongoing;
         if let Some(own) = span.traceparent() {

@@ -1,8 +1,14 @@
 //! All routes, each with its handlers and its part of the OpenAPI document.
 
+use std::sync::Arc;
+
 use axum::Router;
+use axum::extract::Request;
+use axum::handler::Handler;
 use axum::http::Method;
+use axum::response::Response;
 use axum::routing::{MethodFilter, on};
+use futures_util::future::BoxFuture;
 use utoipa::openapi::{HttpMethod, OpenApi as Document};
 use utoipa::{OpenApi, Path};
 
@@ -13,6 +19,49 @@ use super::{
     tool_list, tools, upstreams, workers,
 };
 
+/// A handler without its type. Otherwise, the compiler builds the router's types for each handler, and proves for each of them
+/// that the future of the handler can be sent.
+#[derive(Clone)]
+struct BoxedHandler(Arc<HandlerFn>);
+
+type HandlerFn = dyn Fn(Request, AppState) -> BoxFuture<'static, Response> + Send + Sync;
+
+fn boxed<T, H>(handler: H) -> BoxedHandler
+where
+    H: Handler<T, AppState, Future = BoxFuture<'static, Response>> + Sync,
+{
+    BoxedHandler(Arc::new(move |request, state| handler.clone().call(request, state)))
+}
+
+impl Handler<(), AppState> for BoxedHandler {
+    type Future = BoxFuture<'static, Response>;
+
+    fn call(self, request: Request, state: AppState) -> Self::Future {
+        (self.0)(request, state)
+    }
+}
+
+/// The routes so far, and what they require.
+#[derive(Default)]
+struct Routes {
+    router: Router<AppState>,
+    needs: RequirementTable,
+}
+
+impl Routes {
+    fn add<P: Path>(&mut self, handler: BoxedHandler) {
+        self.insert(&P::path(), &P::methods(), Requirement::of(&P::operation()), handler);
+    }
+
+    fn insert(&mut self, path: &str, methods: &[HttpMethod], need: Requirement, handler: BoxedHandler) {
+        for method in methods {
+            let (method, filter) = method_of(method);
+            self.needs.add(path, method, need);
+            self.router = std::mem::take(&mut self.router).route(path, on(filter, handler.clone()));
+        }
+    }
+}
+
 /// Defines the router and the document of these handlers, given as `module.function`.
 ///
 /// Each function builds its part only, because each start needs the router, and few services serve the document.
@@ -20,17 +69,9 @@ macro_rules! routes {
     ($( $($module:ident)::+ . $handler:ident, )+) => { pastey::paste! {
         /// Returns the router, and what its routes require.
         pub(super) fn router() -> (Router<AppState>, RequirementTable) {
-            let (mut router, mut needs) = (Router::new(), RequirementTable::default());
-            $(
-                let path = $($module)::+::[<__path_ $handler>]::path();
-                let need = Requirement::of(&$($module)::+::[<__path_ $handler>]::operation());
-                for method in $($module)::+::[<__path_ $handler>]::methods() {
-                    let (method, filter) = method_of(&method);
-                    needs.add(&path, method, need);
-                    router = router.route(&path, on(filter, $($module)::+::$handler));
-                }
-            )+
-            (router, needs)
+            let mut routes = Routes::default();
+            $( routes.add::<$($module)::+::[<__path_ $handler>]>(boxed($($module)::+::$handler)); )+
+            (routes.router, routes.needs)
         }
 
         #[derive(OpenApi)]

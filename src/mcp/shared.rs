@@ -150,6 +150,26 @@ pub(super) struct StoredSessions(pub Arc<SharedState>);
 
 type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
 
+// The futures are made outside of the trait's methods. With the lifetimes of the methods in scope, the compiler would prove again
+// for everything in them that it can be sent.
+impl StoredSessions {
+    fn restore<'a>(&'a self, id: &'a str) -> Stored<'a, Option<SessionState>> {
+        Box::pin(async move {
+            let Some(session) = self.0.stores.mcp_session(id, self.0.clock.now()).await? else { return Ok(None) };
+            Ok(Some(SessionState::new(serde_json::from_str(&session.params)?)))
+        })
+    }
+
+    fn end<'a>(&'a self, id: &'a str) -> Stored<'a, ()> {
+        Box::pin(async move {
+            self.0.forget(id);
+            self.0.stores.delete_mcp_session(id).await?;
+            self.0.engine.notices().post(&Notice::McpSessionEnded { session: id.into() }).await?;
+            Ok(())
+        })
+    }
+}
+
 impl SessionStore for StoredSessions {
     fn load<'life0, 'life1, 'async_trait>(&'life0 self, id: &'life1 str) -> Stored<'async_trait, Option<SessionState>>
     where
@@ -157,10 +177,7 @@ impl SessionStore for StoredSessions {
         'life1: 'async_trait,
         Self: 'async_trait,
     {
-        Box::pin(async move {
-            let Some(session) = self.0.stores.mcp_session(id, self.0.clock.now()).await? else { return Ok(None) };
-            Ok(Some(SessionState::new(serde_json::from_str(&session.params)?)))
-        })
+        self.restore(id)
     }
 
     /// Does nothing: the endpoint records a session with its owner.
@@ -184,11 +201,6 @@ impl SessionStore for StoredSessions {
         'life1: 'async_trait,
         Self: 'async_trait,
     {
-        Box::pin(async move {
-            self.0.forget(id);
-            self.0.stores.delete_mcp_session(id).await?;
-            self.0.engine.notices().post(&Notice::McpSessionEnded { session: id.into() }).await?;
-            Ok(())
-        })
+        self.end(id)
     }
 }

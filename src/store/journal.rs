@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::{Db, codec};
 use crate::domain::event::{Event, Reported, Stage};
 use crate::domain::{Call, Clock, IdGenerator, KeyClaim, Shard, Tenant};
+use crate::fault::assert_in_tests;
 
 mod batch;
 mod bucket;
@@ -140,10 +141,8 @@ impl Change {
     /// metadata.
     #[must_use]
     pub fn with_stored_image(self, image: Arc<Call>) -> Self {
-        debug_assert_eq!(
-            (image.id, image.status, image.last_seq),
-            (self.call.id, self.call.status, self.call.last_seq)
-        );
+        let version = |call: &Call| (call.id, call.status, call.last_seq);
+        assert_in_tests!(version(&image) == version(&self.call), "{:?} {:?}", version(&image), version(&self.call));
         Self { record: codec::encode(&image), live_image: Some(self.call), call: image, ..self }
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use futures_util::future::BoxFuture;
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::postgres::{PgArguments, PgQueryResult, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteQueryResult, SqliteRow};
 use sqlx::{
     Arguments, AssertSqlSafe, Database, Decode, Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
 };
@@ -71,9 +71,19 @@ pub struct Query<'t> {
     is_persistent: bool,
 }
 
-/// Runs a statement by a method of sqlx's executors. `$done` is what the method returned.
+/// What a statement returned, from its database.
+enum OfDatabase<S, P> {
+    Sqlite(S),
+    Postgres(P),
+}
+
+type Rows = OfDatabase<Vec<SqliteRow>, Vec<PgRow>>;
+type Row = OfDatabase<Option<SqliteRow>, Option<PgRow>>;
+type Done = OfDatabase<SqliteQueryResult, PgQueryResult>;
+
+/// Runs a statement by a method of sqlx's executors, and returns a `$type`.
 macro_rules! run {
-    ($query:expr, $method:ident, $done:ident => $result:expr) => {{
+    ($query:expr, $method:ident, $type:ident) => {{
         let Query { sql, bound, error, is_persistent } = $query;
         if let Some(error) = error {
             return Err(sqlx::Error::Encode(error).into());
@@ -82,13 +92,11 @@ macro_rules! run {
         match bound {
             Bound::Sqlite(target, arguments) => {
                 let query = sqlx::query_with(sql, arguments).persistent(is_persistent);
-                let $done = target.run(|connection| sqlx::Executor::$method(connection, query)).await?;
-                $result
+                $type::Sqlite(target.run(|connection| sqlx::Executor::$method(connection, query)).await?)
             }
             Bound::Postgres(target, arguments) => {
                 let query = sqlx::query_with(sql, arguments).persistent(is_persistent);
-                let $done = target.run(|connection| sqlx::Executor::$method(connection, query)).await?;
-                $result
+                $type::Postgres(target.run(|connection| sqlx::Executor::$method(connection, query)).await?)
             }
         }
     }};
@@ -221,9 +229,16 @@ impl<'t> Query<'t> {
 
     /// Returns all rows.
     pub async fn all<T: Record>(self) -> Result<Vec<T>, StoreError> {
-        let rows: Result<Vec<T>, sqlx::Error> =
-            run!(self, fetch_all, rows => rows.into_iter().map(|row| T::from_row(&row)).collect());
-        Ok(rows?)
+        Ok(match self.fetch_all().await? {
+            Rows::Sqlite(rows) => rows.iter().map(T::from_row).collect::<Result<_, _>>()?,
+            Rows::Postgres(rows) => rows.iter().map(T::from_row).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Runs the statement. The type of the records is not a parameter, so that the compiler builds the access to the database
+    /// once; and the future is in a box, so that it proves once that it can be sent.
+    fn fetch_all(self) -> BoxFuture<'t, Result<Rows, StoreError>> {
+        Box::pin(async move { Ok(run!(self, fetch_all, Rows)) })
     }
 
     /// Returns the only column of all rows.
@@ -236,7 +251,14 @@ impl<'t> Query<'t> {
 
     /// Returns the first row, if there is any.
     pub async fn optional<T: Record>(self) -> Result<Option<T>, StoreError> {
-        Ok(run!(self, fetch_optional, row => row.map(|row| T::from_row(&row)).transpose())?)
+        Ok(match self.fetch_optional().await? {
+            Row::Sqlite(row) => row.as_ref().map(T::from_row).transpose()?,
+            Row::Postgres(row) => row.as_ref().map(T::from_row).transpose()?,
+        })
+    }
+
+    fn fetch_optional(self) -> BoxFuture<'t, Result<Row, StoreError>> {
+        Box::pin(async move { Ok(run!(self, fetch_optional, Row)) })
     }
 
     /// Returns the only row.
@@ -246,7 +268,14 @@ impl<'t> Query<'t> {
 
     /// Runs the statement and returns the number of rows that it changed.
     pub async fn execute(self) -> Result<u64, StoreError> {
-        Ok(run!(self, execute, done => done.rows_affected()))
+        Ok(match self.done().await? {
+            Done::Sqlite(done) => done.rows_affected(),
+            Done::Postgres(done) => done.rows_affected(),
+        })
+    }
+
+    fn done(self) -> BoxFuture<'t, Result<Done, StoreError>> {
+        Box::pin(async move { Ok(run!(self, execute, Done)) })
     }
 }
 

@@ -28,6 +28,8 @@ pub use upstreams::{UpstreamCounts, UpstreamOutcome, UpstreamStatus};
 use catalog::{CATALOG, Kind, MetricDescription};
 use tools::Tools;
 
+use crate::fault::assert_in_tests;
+
 /// The interval of [`Metrics::run_upkeep`].
 pub const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -96,7 +98,7 @@ impl Registry {
 }
 
 fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
-    debug_assert!(catalog::has(name, labels), "{name} {labels:?} is not in the catalog");
+    assert_in_tests!(catalog::has(name, labels), "{name} {labels:?} is not in the catalog");
     let labels: Vec<Label> = labels.iter().map(|(name, value)| Label::new(*name, (*value).to_owned())).collect();
     Key::from_parts(name, labels)
 }

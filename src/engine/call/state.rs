@@ -30,6 +30,7 @@ use crate::events::render;
 use crate::executor::ResultSlot;
 use crate::executor::emitter::{self, ReportReceiver};
 use crate::executor::instances::CallInstanceGuard;
+use crate::fault::assert_in_tests;
 use crate::registry::Entry;
 use crate::store::journal::Change;
 use crate::telemetry::Context;
@@ -302,7 +303,7 @@ impl Ongoing {
 
     /// Builds a change that records the current status of the call as an event.
     pub fn status_change(&self, now: Time) -> Change {
-        debug_assert!(!self.call.status.is_terminal());
+        assert_in_tests!(!self.call.status.is_terminal());
         self.event(EventKind::Status, render::status_update(&self.call, now))
     }
 
