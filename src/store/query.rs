@@ -71,7 +71,7 @@ pub struct Query<'t> {
     is_persistent: bool,
 }
 
-/// What a statement returned, from its database.
+/// The result of a statement, from its database.
 enum OfDatabase<S, P> {
     Sqlite(S),
     Postgres(P),

@@ -19,11 +19,11 @@ const IMPORTS: [(&str, &str); 29] = [
     // Settings are plain values. Only modules that connect or show them may read them.
     ("config", "domain"),
     // Metrics and logs.
-    ("telemetry", "domain config"),
+    ("telemetry", "domain fault config"),
     ("schema", "domain aside"),
     ("formats", "domain schema"),
     ("import", "domain schema"),
-    ("store", "domain formats"),
+    ("store", "domain fault formats"),
     ("events", "domain formats store"),
     ("dispatch", ""),
     ("executor", "domain telemetry schema formats"),
