@@ -1,8 +1,13 @@
 //! Upstream MCP servers registered over HTTP, and pinned definitions. Their changes count in the version of the tools.
 
+use std::collections::BTreeMap;
+
 use super::{Store, StoreError};
 use crate::domain::Time;
 use crate::domain::preset::Sealed;
+
+/// Maximum number of rows that one statement writes.
+const PAGE: usize = 256;
 
 /// A stored server.
 #[derive(Clone, PartialEq)]
@@ -105,16 +110,23 @@ impl Store {
         pinning: PinMode,
         now: Time,
     ) -> Result<(), StoreError> {
-        const FIRST: &str = "INSERT INTO upstream_pins (tenant, upstream, tool, hash, updated_at) \
-            VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant, upstream, tool) DO NOTHING";
-        const ACCEPTED: &str = "INSERT INTO upstream_pins (tenant, upstream, tool, hash, updated_at) \
-            VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant, upstream, tool) DO UPDATE SET \
+        const INSERT: &str = "INSERT INTO upstream_pins (tenant, upstream, tool, hash, updated_at) VALUES ";
+        const FIRST: &str = " ON CONFLICT (tenant, upstream, tool) DO NOTHING";
+        const ACCEPTED: &str = " ON CONFLICT (tenant, upstream, tool) DO UPDATE SET \
             hash = excluded.hash, updated_at = excluded.updated_at";
-        let sql = if pinning == PinMode::First { FIRST } else { ACCEPTED };
+        let on_conflict = if pinning == PinMode::First { FIRST } else { ACCEPTED };
+        // One statement must not update a row twice.
+        let pins: BTreeMap<_, _> = pins.iter().map(|(tool, hash)| (tool, hash)).collect();
+        let pins: Vec<_> = pins.into_iter().collect();
         let pinned = self.change_tools(async |transaction| {
-            for (tool, hash) in pins {
-                let query = transaction.query(sql).bind(&self.tenant).bind(upstream).bind(tool).bind(hash);
-                query.bind(now).execute().await?;
+            for page in pins.chunks(PAGE) {
+                let mut query = transaction.query(INSERT);
+                for (index, (tool, hash)) in page.iter().enumerate() {
+                    query = query.push(if index == 0 { "(" } else { ", (" }).push_bind(&self.tenant).push(", ");
+                    query = query.push_bind(upstream).push(", ").push_bind(*tool).push(", ").push_bind(*hash);
+                    query = query.push(", ").push_bind(now).push(")");
+                }
+                query.push(on_conflict).uncached().execute().await?;
             }
             Ok(true)
         });

@@ -24,6 +24,7 @@ mod frozen_connections;
 mod groups;
 mod inbox;
 mod leases;
+mod many_rows;
 mod mcp_sessions;
 mod mixed_commits;
 mod offers;

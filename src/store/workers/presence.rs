@@ -103,12 +103,17 @@ impl Stores {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn set_worker_tools(&self, seen: &SeenWorker, tools: &[String]) -> Result<(), StoreError> {
         const CLEAR: &str = "DELETE FROM worker_tools WHERE tenant = $1 AND queue = $2 AND worker = $3";
-        const ADD: &str = "INSERT INTO worker_tools (tenant, queue, worker, tool) VALUES ($1, $2, $3, $4) \
-            ON CONFLICT DO NOTHING";
+        const ADD: &str = "INSERT INTO worker_tools (tenant, queue, worker, tool) VALUES ";
         let done = self.db.transaction(async |transaction| {
             bind_worker(transaction.query(CLEAR), seen).execute().await?;
-            for tool in tools {
-                bind_worker(transaction.query(ADD), seen).bind(tool).execute().await?;
+            for page in tools.chunks(PAGE) {
+                let mut query = transaction.query(ADD);
+                for (index, tool) in page.iter().enumerate() {
+                    query = query.push(if index == 0 { "(" } else { ", (" }).push_bind(&seen.tenant).push(", ");
+                    query = query.push_bind(&*seen.queue).push(", ").push_bind(&*seen.worker).push(", ");
+                    query = query.push_bind(tool).push(")");
+                }
+                query.push(" ON CONFLICT DO NOTHING").uncached().execute().await?;
             }
             Ok(Some(()))
         });
