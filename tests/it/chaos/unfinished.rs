@@ -3,20 +3,20 @@
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
+use serde_json::json;
 
 use super::client::{Ask, Notes};
 use super::figures::Figures;
 use super::{CALLERS, Noted, Streams, judge, load, service};
 use crate::oracle::{self, AGAIN, ONCE, READ};
+use crate::support::calls::with;
 use crate::support::counter::Counter;
-use crate::support::{Backend, Client, Database, eventually};
+use crate::support::{Backend, Client, Database, LIMIT, eventually};
 
 /// Number of unfinished calls.
 const CALLS: usize = 1_000;
 /// Minimum number of unfinished calls that are running.
 const RUNNING: usize = 16;
-/// Maximum time until all of them have ended.
-const LAST_END: Duration = Duration::from_secs(90);
 
 on_both_databases!(
     async fn a_thousand_unfinished_calls_all_end_after_a_kill(backend: Backend) {
@@ -26,7 +26,9 @@ on_both_databases!(
         let mut service = service(&database.url);
         service.start().await;
         let client = service.client();
-        oracle::register(&client, &counter.tool()).await;
+        // Running calls must not end before all are accepted, however long that takes.
+        let lasting = with(counter.tool(), json!({"limits": {"timeout_ms": 600_000}}));
+        oracle::register(&client, &lasting).await;
         let notes = Notes::default();
         let asks = (0..CALLS).map(|number| {
             let tool = [ONCE, ONCE, AGAIN, READ][number % 4];
@@ -43,7 +45,7 @@ on_both_databases!(
         figures.deaths += 1;
         let (ready, doors) = (Instant::now(), [client.clone()]);
         let watching = stream::iter(&asks).for_each_concurrent(CALLERS, |ask| ask.until_over(&doors, 0, &notes));
-        tokio::time::timeout(LAST_END, watching).await.expect("all calls end");
+        tokio::time::timeout(LIMIT, watching).await.expect("all calls end");
         figures.line("the last call ended after it was ready", format!("{:.1?}", ready.elapsed()));
         let asked = load::Observations::of(&notes, Duration::ZERO);
         let noted = Noted { runs: counter.runs(), posted: Vec::new() };
@@ -57,7 +59,7 @@ async fn accept(asks: &[Ask], client: &Client, notes: &Notes) {
     let accepting = stream::iter(asks).for_each_concurrent(CALLERS, |ask| async {
         ask.until_accepted(client, notes).await;
     });
-    tokio::time::timeout(LAST_END, accepting).await.expect("all calls are accepted");
+    tokio::time::timeout(LIMIT, accepting).await.expect("all calls are accepted");
     let seen = notes.asked.lock().unwrap();
     // A request that a busy machine has refused was sent again.
     assert!(seen.values().all(|asked| asked.replies.iter().all(|reply| reply.status != 200)), "none is waited for");
