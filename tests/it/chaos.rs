@@ -7,13 +7,13 @@
 use std::env;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::oracle;
 use crate::support::counter::{Counter, Run};
 use crate::support::killable::Killable;
 use crate::support::seeded::Seeded;
-use crate::support::{Backend, Client, Database};
+use crate::support::{Backend, Client, Database, LIMIT};
 
 #[cfg(feature = "fault-points")]
 mod approvals;
@@ -45,8 +45,6 @@ use workers::crew::Crew;
 
 /// Number of concurrent clients.
 const CALLERS: usize = 16;
-/// Maximum time until all clients know the ends of their last calls, after the last failure.
-const LAST_ENDS: Duration = Duration::from_secs(90);
 /// Seed of the short form.
 const SEED: u64 = 20_260_101;
 /// Maximum number of violations that a failed test shows.
@@ -164,7 +162,7 @@ impl Scene {
     /// Waits until every call has ended, and runs the oracle. Returns the stored state.
     pub async fn close(mut self) -> oracle::World {
         let settling = Instant::now();
-        let asked = tokio::time::timeout(LAST_ENDS, self.load.finish()).await;
+        let asked = tokio::time::timeout(LIMIT, self.load.finish()).await;
         let Ok(asked) = asked else { panic!("these requests are not over: {}", self.load.open_requests().join(", ")) };
         assert!(self.nodes.iter_mut().all(Killable::is_running), "the service has ended by itself");
         self.figures.asked(&asked, settling.elapsed());

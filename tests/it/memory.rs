@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -16,14 +15,12 @@ use toolpost::store::Store;
 use toolpost::store::tools::Precondition;
 
 use crate::support::shapes::succeeded;
-use crate::support::{Backend, Database, Node, Response, eventually};
+use crate::support::{Backend, Database, LIMIT, Node, Response, eventually};
 
 /// Memory of the service with its default settings, in KiB (docs/operations/sizing.md).
 const DOCUMENTED: u64 = 512 * 1024;
 /// Just below `server.max_body_bytes`.
 const LARGE: usize = 4_000_000;
-/// Timeout for a group of requests. Generous, because the test build is slow and the machine may be busy.
-const LONG: Duration = Duration::from_secs(180);
 
 /// Time limits of the service that a busy machine does not reach with the unoptimized program: it takes seconds to parse a
 /// body, and the calls of all batches are committed together. Requests then need memory for longer, not less of it.
@@ -105,7 +102,7 @@ async fn at_once(node: &Limited, count: usize, body: &Bytes) -> (usize, BTreeMap
         let request = node.request(reqwest::Method::POST, "/tool-calls").header("content-type", "application/json");
         let request = request.body(body.clone()).send();
         requests.spawn(async move {
-            let answer = tokio::time::timeout(LONG, request).await.expect("an answer in time").expect("an answer");
+            let answer = tokio::time::timeout(LIMIT, request).await.expect("an answer in time").expect("an answer");
             let (status, text) = (answer.status().as_u16(), answer.bytes().await.expect("a whole answer"));
             if status == 200 {
                 return None;

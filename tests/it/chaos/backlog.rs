@@ -14,12 +14,10 @@ use crate::support::calls::with;
 use crate::support::counter::Counter;
 use crate::support::killable::Killable;
 use crate::support::pg_proxy::PgProxy;
-use crate::support::{Backend, Database, eventually};
+use crate::support::{Backend, Database, LIMIT, eventually};
 
 /// Time that a message takes between the node and its database, in each direction.
 const WAY: Duration = Duration::from_millis(2);
-/// Maximum time until all calls have ended.
-const LAST_END: Duration = Duration::from_secs(180);
 
 /// Creates a node with the leases of the defaults, so that a busy machine costs none.
 fn node(url: &str) -> Killable {
@@ -81,7 +79,7 @@ async fn a_node_far_from_its_database_keeps_its_lease_while_it_adopts_calls_of_m
         let losses = losses_of(&database.url, &adopter).await;
         (losses, killed.elapsed())
     };
-    let (first, (losses, all)) = tokio::time::timeout(LAST_END, async { tokio::join!(first, all) }).await.unwrap();
+    let (first, (losses, all)) = tokio::time::timeout(LIMIT, async { tokio::join!(first, all) }).await.unwrap();
     figures.line("first run after the kill", format!("{first:.1?}"));
     figures.line("all have ended after the kill", format!("{all:.1?}"));
     println!("{calls} calls: first {first:.1?}, all {all:.1?}, {losses} losses");

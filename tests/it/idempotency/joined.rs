@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
@@ -13,7 +12,7 @@ use toolpost::tool::{BuiltinTool, async_tool_fn};
 use super::{act, keyed, only_call, shut};
 use crate::support::calls::{has_ended, id_of};
 use crate::support::shapes::succeeded;
-use crate::support::{App, Backend, Client, Options, Response};
+use crate::support::{App, Backend, Client, LIMIT, Options, Response};
 
 /// Posts with the key in a separate task.
 fn waiting(app: &App) -> JoinHandle<Response> {
@@ -147,7 +146,7 @@ fn after_two_reads<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D:
     let mut reads = READS.lock().unwrap();
     *reads += 1;
     READ.notify_all();
-    let (_reads, waited) = READ.wait_timeout_while(reads, Duration::from_secs(20), |reads| *reads < 2).unwrap();
+    let (_reads, waited) = READ.wait_timeout_while(reads, LIMIT, |reads| *reads < 2).unwrap();
     assert!(!waited.timed_out(), "no second call is planned");
     i64::deserialize(deserializer)
 }
