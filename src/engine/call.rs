@@ -18,7 +18,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 pub(super) mod accept;
 pub(super) mod admit;
 mod approve;
@@ -44,6 +43,8 @@ mod retry;
 mod settle;
 pub(super) mod state;
 mod wait;
+
+use futures_util::future::BoxFuture;
 
 use super::{Engine, Settings};
 use admit::Admitter;

@@ -10,10 +10,13 @@ use crate::threads;
 
 /// Minimum size of a share that is released later, in KiB.
 const LARGE_KIB: usize = 1024;
-/// Interval of checks whether the threads have returned the memory of a large share. An idle machine takes less.
+/// Minimum size of a share that is released only after the threads have returned memory, in KiB. Smaller ones must not wait for
+/// threads that always have something to do.
+const HUGE_KIB: usize = 8 * 1024;
+/// Time for idle threads to return memory, and the interval of checks whether all have.
 const DELAY: Duration = Duration::from_millis(50);
-/// Maximum number of checks. A thread that is busy for longer returns memory too late for its share.
-const CHECKS: u32 = 100;
+/// Maximum number of checks: one second. A thread that is busy for longer returns memory too late for its share.
+const CHECKS: u32 = 20;
 
 /// A request's share of a memory budget, in KiB; released when dropped.
 #[derive(Debug)]
@@ -52,24 +55,31 @@ impl Drop for MemoryPermit {
         let Some(permit) = self.0.take().filter(|permit| permit.num_permits() >= LARGE_KIB) else { return };
         let release = threads::note_large_release();
         if let Ok(runtime) = Handle::try_current() {
+            // The task owns the permit, and releases it at its end.
             runtime.spawn(async move {
-                for _ in 0..CHECKS {
-                    tokio::time::sleep(DELAY).await;
-                    if threads::have_returned(release) {
-                        break;
-                    }
-                }
-                drop(permit);
+                wait_until(|| permit.num_permits() < HUGE_KIB || threads::have_returned(release)).await;
             });
+        }
+    }
+}
+
+/// Waits until the threads have returned memory, but not forever.
+async fn wait_until(have_returned: impl Fn() -> bool) {
+    for _ in 0..CHECKS {
+        tokio::time::sleep(DELAY).await;
+        if have_returned() {
+            return;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::Arc;
 
     use tokio::sync::Semaphore;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -83,8 +93,16 @@ mod tests {
         large.merge(take(1));
         drop(large);
         assert_eq!(budget.available_permits(), 4096 - 2049);
-        // Threads of other tests may be busy.
-        tokio::time::sleep(DELAY * (CHECKS + 1)).await;
+        tokio::time::sleep(DELAY * 2).await;
         assert_eq!(budget.available_permits(), 4096);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_huge_share_waits_for_the_threads_but_not_forever() {
+        for (returned_at, waits) in [(1, 1), (3, 3), (u32::MAX, CHECKS)] {
+            let (since, checks) = (Instant::now(), Cell::new(0));
+            wait_until(|| checks.replace(checks.get() + 1) + 1 >= returned_at).await;
+            assert_eq!((since.elapsed(), checks.get()), (DELAY * waits, waits));
+        }
     }
 }

@@ -22,9 +22,7 @@ use super::{
 /// A handler without its type. Otherwise, the compiler builds the router's types for each handler, and proves for each of them
 /// that the future of the handler can be sent.
 #[derive(Clone)]
-struct BoxedHandler(Arc<HandlerFn>);
-
-type HandlerFn = dyn Fn(Request, AppState) -> BoxFuture<'static, Response> + Send + Sync;
+struct BoxedHandler(Arc<dyn Fn(Request, AppState) -> BoxFuture<'static, Response> + Send + Sync>);
 
 fn boxed<T, H>(handler: H) -> BoxedHandler
 where

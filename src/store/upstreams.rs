@@ -116,8 +116,8 @@ impl Store {
             hash = excluded.hash, updated_at = excluded.updated_at";
         let on_conflict = if pinning == PinMode::First { FIRST } else { ACCEPTED };
         // One statement must not update a row twice.
-        let pins: BTreeMap<_, _> = pins.iter().map(|(tool, hash)| (tool, hash)).collect();
-        let pins: Vec<_> = pins.into_iter().collect();
+        let pins: Vec<_> =
+            pins.iter().map(|(tool, hash)| (tool, hash)).collect::<BTreeMap<_, _>>().into_iter().collect();
         let pinned = self.change_tools(async |transaction| {
             for page in pins.chunks(PAGE) {
                 let mut query = transaction.query(INSERT);

@@ -110,8 +110,8 @@ impl Stores {
                 let mut query = transaction.query(ADD);
                 for (index, tool) in page.iter().enumerate() {
                     query = query.push(if index == 0 { "(" } else { ", (" }).push_bind(&seen.tenant).push(", ");
-                    query = query.push_bind(&*seen.queue).push(", ").push_bind(&*seen.worker).push(", ");
-                    query = query.push_bind(tool).push(")");
+                    query = query.push_bind(&*seen.queue).push(", ").push_bind(&*seen.worker);
+                    query = query.push(", ").push_bind(tool).push(")");
                 }
                 query.push(" ON CONFLICT DO NOTHING").uncached().execute().await?;
             }
