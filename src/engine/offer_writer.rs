@@ -130,6 +130,11 @@ impl OfferWriter {
         let mut lost: Vec<Claim> = Vec::new();
         loop {
             self.take_back(&mut lost).await;
+            if !lost.is_empty() && !self.0.tasks.is_closed() {
+                // A call that is offered and claimed meanwhile would lose its claim to the next try, and run twice.
+                tokio::time::sleep(RETRY_AFTER).await;
+                continue;
+            }
             let offered = self.0.offered.notified();
             if self.has_only_deletions() {
                 let _ = tokio::time::timeout(LINGER, offered).await;

@@ -54,6 +54,8 @@ impl ControlPlane<'_> {
         let result = PostedResult::from(answer);
         let digest = result.digest;
         let result = match self.accept_here((id, attempt), result) {
+            // A run that has ended stays known for a moment.
+            Ok(post) if post.has_ended() => return Ok(ControlOutcome::TooLate),
             Ok(post) => {
                 fault::pass(Point::AfterAnswer);
                 return match tokio::time::timeout(RECORD_TIMEOUT, post.end()).await {

@@ -87,6 +87,12 @@ pub struct RecordedEnd {
 pub struct RecordedPost(watch::Receiver<Option<RecordedEnd>>);
 
 impl RecordedPost {
+    /// Returns `true` if the end of the call is committed.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
     /// Waits until the call has ended and its end is committed. Returns `None` if the run ends without an end of the call.
     pub async fn end(mut self) -> Option<RecordedEnd> {
         self.0.wait_for(Option::is_some).await.ok().and_then(|end| *end)
@@ -331,12 +337,14 @@ mod tests {
         assert!(slot.has_result());
         assert_eq!(slot.result().await, ToolOutput::Text("first".into()));
         let late = slot.post_to_record(ToolOutput::Nothing).unwrap();
+        assert!(!late.has_ended());
         let end = RecordedEnd { status: Status::Success, digest: slot.digest() };
         assert_eq!(end.digest, PostedResult::from(ToolOutput::Text("first".into())).digest);
         slot.recorded().unwrap().send_replace(Some(end));
         for post in [first, other, late, slot.await_record()] {
             assert_eq!(post.end().await, Some(end));
         }
+        assert!(slot.post_to_record(ToolOutput::Text("first".into())).unwrap().has_ended());
     }
 
     #[tokio::test]

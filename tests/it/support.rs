@@ -14,6 +14,7 @@ pub mod killable;
 pub mod network;
 pub mod node;
 pub mod pg_proxy;
+#[macro_use]
 pub mod postgres;
 pub mod ratchet;
 pub mod raw;
@@ -76,6 +77,7 @@ macro_rules! on_both_databases {
 
             #[tokio::test(flavor = "multi_thread")]
             async fn postgres() {
+                requires_postgres!();
                 check(crate::support::Backend::Postgres).await;
             }
         }

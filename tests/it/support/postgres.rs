@@ -4,6 +4,7 @@
 //! Nothing of it survives the test process, not even if that is killed: a shell (the watchdog) reads a pipe that only
 //! this process holds open, and when the pipe ends it stops the server and removes the folder.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -47,6 +48,36 @@ max_wal_size = 256MB
 fsync = on
 synchronous_commit = on
 ";
+
+/// Ends a test, successfully, where PostgreSQL is not installed. `scripts/test` installs it, and no test is left out there.
+macro_rules! requires_postgres {
+    () => {
+        if !crate::support::postgres::is_installed() {
+            return;
+        }
+    };
+}
+
+/// Returns whether the programs of the server are installed. The first call says what is left out if not.
+///
+/// # Panics
+/// Panics if they are not installed, and `scripts/test` runs the tests.
+pub fn is_installed() -> bool {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    *INSTALLED.get_or_init(|| {
+        let is_installed = bin_folder().is_some();
+        if !is_installed {
+            assert!(env::var_os("TOOLPOST_TEST_PART").is_none(), "{MISSING}");
+            // Written to the stream itself, as the library of the tests keeps what a test that passes prints.
+            writeln!(io::stderr(), "{MISSING}; the tests that need it are left out and count as passed")
+                .expect("stderr");
+        }
+        is_installed
+    })
+}
+
+const MISSING: &str =
+    "PostgreSQL's server programs (initdb, pg_ctl) are not installed: neither in PATH nor in /usr/lib/postgresql";
 
 /// Returns the cluster that the tests of this binary share. The first call starts it. No test lets it crash, so it need not be
 /// durable. With a thousand databases, the launcher of vacuum would start a process ten times a second.
@@ -95,7 +126,7 @@ impl PgCluster {
 
     /// Creates the folder of a cluster, and its watchdog.
     fn prepare() -> Self {
-        let bin = bin_folder();
+        let bin = bin_folder().unwrap_or_else(|| panic!("{MISSING}; begin the test with requires_postgres!()"));
         let owner = Owner::needed();
         let folder = tempfile::Builder::new().prefix("toolpost-pg-").tempdir().expect("a temporary folder").keep();
         if let Some(Owner { uid, gid }) = owner {
@@ -271,13 +302,11 @@ fn parent_of(process: u32) -> Option<u32> {
 }
 
 /// Returns the folder with `initdb` and the server: from `PATH`, otherwise the newest version in Debian's location.
-fn bin_folder() -> PathBuf {
+fn bin_folder() -> Option<PathBuf> {
     let on_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
         .filter_map(|folder| fs::canonicalize(folder.join("initdb")).ok()?.parent().map(Path::to_path_buf))
         .find(|folder| folder.join("pg_ctl").exists());
-    on_path
-        .or_else(|| newest(Path::new("/usr/lib/postgresql")).ok().flatten())
-        .expect("PostgreSQL's server programs (initdb, pg_ctl); scripts/test installs them on Debian")
+    on_path.or_else(|| newest(Path::new("/usr/lib/postgresql")).ok().flatten())
 }
 
 fn newest(folder: &Path) -> io::Result<Option<PathBuf>> {
