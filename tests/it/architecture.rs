@@ -64,16 +64,16 @@ const SQL: [&str; 7] =
 const LONGEST_FILE: usize = 600;
 
 /// A source file without its tests.
-pub struct Source {
-    pub path: PathBuf,
+struct Source {
+    path: PathBuf,
     /// The top-level module that contains the file.
     module: String,
-    pub lines: usize,
+    lines: usize,
     /// The lines without comments and without tests.
-    pub code: Vec<String>,
+    code: Vec<String>,
 }
 
-pub fn sources() -> Vec<Source> {
+fn sources() -> Vec<Source> {
     let mut paths = Vec::new();
     collect(&project_file("src"), &mut paths);
     paths.sort();

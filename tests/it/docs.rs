@@ -7,9 +7,6 @@ use crate::support::fixture::project_file;
 mod commands;
 mod links;
 
-/// Maximum number of lines of the README.
-const README_LINES: usize = 220;
-
 /// Returns the files with this extension below a folder, sorted.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -33,10 +30,4 @@ fn documents() -> Vec<PathBuf> {
     found.extend(files(&project_file("docs"), "md"));
     found.push(project_file("examples/README.md"));
     found
-}
-
-#[test]
-fn readme_is_short() {
-    let lines = std::fs::read_to_string(project_file("README.md")).unwrap().lines().count();
-    assert!(lines <= README_LINES, "README.md has {lines} lines, at most {README_LINES} are allowed");
 }

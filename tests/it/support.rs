@@ -16,9 +16,7 @@ pub mod node;
 pub mod pg_proxy;
 #[macro_use]
 pub mod postgres;
-pub mod ratchet;
 pub mod raw;
-pub mod scan;
 pub mod seeded;
 pub mod service;
 pub mod shapes;

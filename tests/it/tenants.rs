@@ -102,7 +102,7 @@ impl Owner {
             (&json!("ACTIVE"), 2),
             "{session}"
         );
-        let waiting = client.stored(&self.waiting).await;
+        let waiting = client.in_phase(&self.waiting, "external").await;
         assert_eq!((&waiting["status"], &waiting["tip"]), (&json!("DOING"), &Value::Null), "{waiting}");
         assert_eq!(client.stored(&self.partial).await["phase"], "arguments");
         assert_eq!(client.stats(&format!("{MARK}_tool")).await["success_count"], 1);

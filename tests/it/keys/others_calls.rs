@@ -80,6 +80,7 @@ on_both_databases!(
                 "executor": {"type": "external"}}))
             .await;
         let id = operator.accepted(json!({"name": "ext", "wait": "accepted"})).await;
+        operator.in_phase(&id, "external").await;
         let client = for_echo(&operator).await;
         let knows = json!({"io.modelcontextprotocol/clientCapabilities":
             {"extensions": {"io.modelcontextprotocol/tasks": {}}}});

@@ -52,6 +52,7 @@ impl Others {
         let mut waiting = call("marker.ext");
         waiting["wait"] = "accepted".into();
         let waiting = operator.accepted(waiting).await;
+        operator.in_phase(&waiting, "external").await;
         let partial = json!({"name": "marker.echo", "partial": true, "arguments": "{\"m"});
         let partial = operator.accepted(partial).await;
         let arguments = json!({"agent_name": "a", "task_name": "b", "input": MARK});

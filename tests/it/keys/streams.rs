@@ -87,7 +87,7 @@ async fn awaited(client: &Client) -> Option<Value> {
 async fn calls_go_on(operator: &Client, waiting: &str) {
     let awaited = id_of(&awaited(operator).await.unwrap());
     for id in [waiting, &awaited] {
-        assert_eq!(operator.stored(id).await["status"], "DOING");
+        assert_eq!(operator.in_phase(id, "external").await["status"], "DOING");
         assert_eq!(operator.post(&format!("/tool-calls/{id}/result"), &json!("done")).await.ok()["status"], "SUCCESS");
     }
 }
