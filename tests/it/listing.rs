@@ -114,6 +114,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_node_sees_the_same_calls() {
+    requires_postgres!();
     let app = App::start(Backend::Postgres).await;
     let other = app.second().await;
     let call = app.call("echo", json!({"a": 1})).await;

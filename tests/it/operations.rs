@@ -111,6 +111,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_services_do_not_see_each_others_databases() {
+    requires_postgres!();
     let (one, other) = (App::start(Backend::Postgres).await, App::start(Backend::Postgres).await);
     one.echo_of("mine", json!({})).await;
     one.call("echo", json!({})).await;

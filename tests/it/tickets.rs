@@ -156,6 +156,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ticket_is_valid_on_every_node() {
+    requires_postgres!();
     let (first, operator) = service(Backend::Postgres).await;
     let second = first.second().await;
     let call = operator.call("echo", json!({})).await;

@@ -13,6 +13,7 @@ fn code(answer: &Response) -> (u16, &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_at_different_nodes_form_one_call() {
+    requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "{\"ci").await;
     piece(&other, &id, json!({"delta": "ty\":\"北", "seq": 1})).await;
@@ -30,6 +31,7 @@ async fn chunks_at_different_nodes_form_one_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_numbers_the_chunks_alike() {
+    requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "{").await;
     let first = json!({"delta": "\"a\":", "seq": 1});
@@ -48,6 +50,7 @@ async fn every_node_numbers_the_chunks_alike() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chunk_that_is_sent_to_all_nodes_at_once_is_appended_once() {
+    requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "{\"a\":\"").await;
     for seq in 1..=20 {
@@ -65,6 +68,7 @@ async fn chunk_that_is_sent_to_all_nodes_at_once_is_appended_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_hold_at_every_node() {
+    requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "{\"a\":\"").await;
     let half = "x".repeat(512 * 1024);
@@ -78,6 +82,7 @@ async fn limits_hold_at_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_chunks_and_unknown_calls_are_refused_at_every_node() {
+    requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "{}").await;
     piece(&other, &id, json!({"final": true})).await;
@@ -94,6 +99,7 @@ async fn late_chunks_and_unknown_calls_are_refused_at_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_node_waits_for_the_end_of_the_call() {
+    requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "").await;
     let path = format!("/tool-calls/{id}/arguments");
@@ -104,6 +110,7 @@ async fn any_node_waits_for_the_end_of_the_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_that_another_node_received_are_shown() {
+    requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "").await;
     let mut events = one.events(&format!("/tool-calls/{id}/events")).await;
@@ -115,6 +122,7 @@ async fn parameters_that_another_node_received_are_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_of_a_killed_node_accepts_no_more_chunks() {
+    requires_postgres!();
     let mut one = Node::start(Backend::Postgres, &[]).await;
     let other = one.second().await;
     let id = open(&one, "echo", "{").await;
@@ -128,6 +136,7 @@ async fn call_of_a_killed_node_accepts_no_more_chunks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_of_another_tenant_is_unknown_at_every_node() {
+    requires_postgres!();
     let (one, other) = two().await;
     let (admin, _) = one.key(json!({"scopes": ["admin"]})).await;
     let operator = one.with_key(&admin);

@@ -32,6 +32,7 @@ async fn is_unknown(node: &Client, session: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_is_served_by_every_node() {
+    requires_postgres!();
     let (one, other) = two().await;
     let third = one.second().await;
     let id = session(&one).await;
@@ -53,6 +54,7 @@ async fn session_is_served_by_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_outlives_its_node() {
+    requires_postgres!();
     let one = App::start(Backend::Postgres).await;
     let id = session(&one).await;
     let one = one.restart().await;
@@ -62,6 +64,7 @@ async fn session_outlives_its_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_that_ends_at_one_node_ends_at_all() {
+    requires_postgres!();
     let server = HttpTool::answering(Answer::Never).await;
     let (one, other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;
     let id = session(&one).await;
@@ -80,6 +83,7 @@ async fn session_that_ends_at_one_node_ends_at_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_is_cancelled_from_any_node() {
+    requires_postgres!();
     let server = HttpTool::answering(Answer::Never).await;
     // The one tool is stored before it runs, the other is not.
     let (one, other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;
@@ -100,6 +104,7 @@ async fn request_is_cancelled_from_any_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_with_equal_ids_at_two_nodes_are_told_apart() {
+    requires_postgres!();
     let server = HttpTool::answering(Answer::Never).await;
     let (one, other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;
     let id = session(&one).await;
@@ -118,6 +123,7 @@ async fn requests_with_equal_ids_at_two_nodes_are_told_apart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_of_another_key_is_unknown_at_every_node() {
+    requires_postgres!();
     let (one, other) = two().await;
     let (admin, _) = one.key(json!({"scopes": ["admin"]})).await;
     let (stranger, _) = one.with_key(&admin).key(json!({"scopes": ["call", "read"]})).await;
@@ -133,6 +139,7 @@ async fn session_of_another_key_is_unknown_at_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_without_a_session_and_tasks_are_served_by_every_node() {
+    requires_postgres!();
     let (one, other) = two().await;
     one.register(json!({
         "name": "later", "description": "Waits.", "async": true, "input_schema": {"type": "object"},

@@ -48,6 +48,7 @@ async fn report(node: &Client, id: &str, current: u32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn response_is_resumed_at_any_node_with_the_progress_that_follows() {
+    requires_postgres!();
     let (one, other) = two().await;
     external(&one).await;
     let third = one.second().await;
@@ -83,6 +84,7 @@ async fn response_is_resumed_at_any_node_with_the_progress_that_follows() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn response_of_a_call_that_was_not_stored_when_it_started_is_resumed_elsewhere() {
+    requires_postgres!();
     let server = gated("seen").await;
     let (one, other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;
     let id = session(&one).await;
@@ -98,6 +100,7 @@ async fn response_of_a_call_that_was_not_stored_when_it_started_is_resumed_elsew
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_of_a_resumed_stream_is_cancelled_from_the_node_that_serves_it() {
+    requires_postgres!();
     let (one, other) = two().await;
     external(&one).await;
     let id = session(&one).await;
@@ -115,6 +118,7 @@ async fn call_of_a_resumed_stream_is_cancelled_from_the_node_that_serves_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn response_of_another_tenant_is_not_shown() {
+    requires_postgres!();
     let (one, _other) = two().await;
     let (admin, _) = one.key(json!({"scopes": ["admin"]})).await;
     let operator = one.with_key(&admin);
@@ -131,6 +135,7 @@ async fn response_of_another_tenant_is_not_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn notifications_are_resumed_at_another_node() {
+    requires_postgres!();
     let (one, other) = two().await;
     let id = session(&one).await;
     let mut stream = resumed(&one, &id, None).await;

@@ -9,6 +9,7 @@ use crate::support::{Answer, HttpTool, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_and_running_calls_are_cancelled_from_another_node() {
+    requires_postgres!();
     let server = HttpTool::answering(Answer::Never).await;
     let (one, other) = two_with(&server, "job", json!({"async": true, "limits": {"max_concurrency": 1}})).await;
     let running = one.accepted(json!({"name": "job"})).await;
@@ -28,6 +29,7 @@ async fn waiting_and_running_calls_are_cancelled_from_another_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reports_and_the_result_reach_a_call_of_another_node() {
+    requires_postgres!();
     let (one, other) = two().await;
     let ask = json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}});
     one.register(ask).await;
@@ -53,6 +55,7 @@ async fn reports_and_the_result_reach_a_call_of_another_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn aborted_session_ends_its_calls_on_every_node() {
+    requires_postgres!();
     let server = HttpTool::answering(Answer::Never).await;
     let (one, other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;
     let of_session = one.posted(json!({"name": "look", "session": "s"}));
@@ -72,6 +75,7 @@ async fn aborted_session_ends_its_calls_on_every_node() {
 /// A call that is not stored yet is known only to its node.
 #[tokio::test(flavor = "multi_thread")]
 async fn notice_of_an_aborted_session_ends_calls_that_another_node_cannot_find() {
+    requires_postgres!();
     let server = HttpTool::answering(Answer::Never).await;
     let (one, _other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;
     let (aborted_one, unharmed) = ("s", "t");
@@ -91,6 +95,7 @@ async fn notice_of_an_aborted_session_ends_calls_that_another_node_cannot_find()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn notice_that_a_frozen_node_does_not_read_is_withdrawn() {
+    requires_postgres!();
     let (one, _other) = two().await;
     one.call_with(json!({"name": "echo", "session": "s"})).await;
     one.store().beat("frozen", std::time::Duration::from_secs(600)).await.unwrap();
@@ -100,6 +105,7 @@ async fn notice_that_a_frozen_node_does_not_read_is_withdrawn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_that_was_aborted_elsewhere_accepts_new_calls_at_once() {
+    requires_postgres!();
     let (one, other) = two().await;
     for _ in 0..3 {
         one.call_with(json!({"name": "echo", "session": "s"})).await;
@@ -111,6 +117,7 @@ async fn session_that_was_aborted_elsewhere_accepts_new_calls_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_request_at_another_node_joins_the_running_call() {
+    requires_postgres!();
     let server = gated("done").await;
     let (one, other) = two_with(&server, "act", json!({})).await;
     let body = json!({"calls": [{"name": "act", "arguments": {"n": 1}}, {"name": "echo"}]});
@@ -143,6 +150,7 @@ async fn repeated_request_at_another_node_joins_the_running_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn batch_of_another_node_is_found_and_delivered_once() {
+    requires_postgres!();
     let (server, callback) = (gated("done").await, HttpTool::answering(Answer::status(204, "text/plain", "")).await);
     let (one, other) = two_with(&server, "job", json!({"async": true})).await;
     let body = json!({"calls": [{"name": "job"}, {"name": "job"}], "callback_url": callback.url("/ended")});

@@ -104,6 +104,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_on_another_node_asks_again() {
+    requires_postgres!();
     let one = open(Backend::Postgres).await;
     let other = one.second().await;
     gated(&one, "pay", json!({})).await;

@@ -68,6 +68,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_node_expires_what_a_stopped_node_has_left() {
+    requires_postgres!();
     let (app, clock) = frozen(Backend::Postgres).await;
     gated(&app, "pay", json!({})).await;
     let call = waiting(&app, "pay", json!({})).await;

@@ -165,6 +165,7 @@ async fn only_a_complete_approval_of_others_is_remembered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_decision_on_another_node_reaches_the_call() {
+    requires_postgres!();
     let one = open(Backend::Postgres).await;
     let other = one.second().await;
     gated(&one, "pay", json!({})).await;

@@ -104,6 +104,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_concurrent_decisions_on_several_nodes_wins() {
+    requires_postgres!();
     let one = open(Backend::Postgres).await;
     let other = one.second().await;
     gated(&one, "pay", json!({})).await;

@@ -193,6 +193,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_node_sees_to_the_calls_of_a_lost_one() {
+    requires_postgres!();
     let (mut node, server) = node(Backend::Postgres, json!({"async": true})).await;
     let other = node.second().await;
     node.tool("again", &server, json!({"async": true, "annotations": idempotent()})).await;
@@ -209,6 +210,7 @@ async fn another_node_sees_to_the_calls_of_a_lost_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_starts_leaves_the_calls_of_those_that_live_alone() {
+    requires_postgres!();
     let (app, server) = (App::with_egress(Backend::Postgres).await, gated("done").await);
     app.tool("job", &server, json!({"async": true})).await;
     let id = app.accepted(json!({"name": "job"})).await;

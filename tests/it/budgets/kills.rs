@@ -113,6 +113,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_uses_what_a_killed_one_held() {
+    requires_postgres!();
     let (database, server) = (Database::fresh(Backend::Postgres).await, HttpTool::answering(Answer::text("ok")).await);
     let (mut one, mut other) = (node(&database), node(&database));
     one.start().await;

@@ -17,6 +17,7 @@ async fn two(more: Value) -> (App, App) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_calls_at_two_nodes_use_exactly_the_budget() {
+    requires_postgres!();
     let (one, other) = two(json!({"max_calls": 300})).await;
     let node = |n: usize| if n.is_multiple_of(2) { &one } else { &other };
     let calls: Vec<_> = (0..400).map(|n| node(n).posted(json!({"name": "echo", "arguments": {"n": n}}))).collect();
@@ -33,6 +34,7 @@ async fn concurrent_calls_at_two_nodes_use_exactly_the_budget() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_uses_what_another_one_holds_and_does_not_need() {
+    requires_postgres!();
     let (one, other) = two(json!({"max_calls": 100})).await;
     // This node is prepared for further calls.
     succeeded(&one.call("echo", json!({})).await);

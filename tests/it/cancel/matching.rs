@@ -69,6 +69,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_of_another_node_end() {
+    requires_postgres!();
     let (app, server) = service(Backend::Postgres).await;
     let other = app.second().await;
     let id = accepted(&app, json!({"session": "s"})).await;

@@ -132,6 +132,7 @@ async fn a_call_whose_turn_in_its_batch_has_not_come_never_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_of_another_node_can_be_cancelled() {
+    requires_postgres!();
     let (app, server) = (App::with_egress(Backend::Postgres).await, HttpTool::answering(Answer::Never).await);
     app.tool("job", &server, json!({"async": true, "limits": {"max_concurrency": 1}})).await;
     let other = app.second().await;

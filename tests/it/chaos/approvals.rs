@@ -75,6 +75,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn decisions_at_any_node_stay_in_force_when_nodes_are_lost() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let mut scene = open("approvals and lost nodes", &database, 2).await;
     for round in 0..times(4, 30) {

@@ -48,6 +48,7 @@ async fn losses_of(url: &str, node: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_far_from_its_database_keeps_its_lease_while_it_adopts_calls_of_many_sessions() {
+    requires_postgres!();
     let (database, counter) = (Database::fresh(Backend::Postgres).await, Counter::start());
     let proxy = PgProxy::slow(&database.url, WAY);
     let (mut lost, mut far) = (node(&database.url), node(proxy.url()));

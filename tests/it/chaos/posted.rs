@@ -95,6 +95,7 @@ async fn shows(client: &Client, id: &str, kind: Kind) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_frozen_node_acknowledges_when_it_goes_on_is_not_lost() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let mut chance = chance();
     let mut nodes: Vec<Killable> = (0..2).map(|_| service(&database.url)).collect();
@@ -210,6 +211,7 @@ async fn receipt(client: Client, id: String, result: &'static str) -> Option<Rec
 
 #[tokio::test(flavor = "multi_thread")]
 async fn receipts_of_two_nodes_are_true_when_one_of_them_freezes() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let mut chance = chance();
     let mut nodes: Vec<Killable> = (0..2).map(|_| service(&database.url)).collect();

@@ -215,6 +215,7 @@ async fn no_call_is_lost_doubled_or_miscounted_when_workers_of_one_node_are_lost
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_is_lost_doubled_or_miscounted_when_workers_of_two_nodes_are_lost_or_cut_off() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let networks = [(); 2].map(|()| Network::whole());
     let proxies = networks.each_ref().map(|network| PgProxy::over(&database.url, network));

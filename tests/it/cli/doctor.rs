@@ -133,6 +133,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_only_reads_is_a_fault() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let separator = if database.url.contains('?') { '&' } else { '?' };
     let url = format!("{}{separator}options=-c%20default_transaction_read_only%3Don", database.url);

@@ -81,6 +81,7 @@ async fn watch_resumes_after_lost_connections_on_sqlite() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watch_resumes_after_lost_connections_on_postgres() {
+    requires_postgres!();
     resumes(Backend::Postgres).await;
 }
 

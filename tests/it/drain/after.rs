@@ -154,6 +154,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres_another_node_takes_over_what_waited() {
+    requires_postgres!();
     let (mut node, server) = (node(Backend::Postgres, "300").await, server().await);
     node.tool("job", &server, one_slot()).await;
     let other = node.second().await;

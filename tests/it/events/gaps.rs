@@ -196,6 +196,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watcher_on_another_node_loses_no_event_when_the_node_of_the_call_is_lost() {
+    requires_postgres!();
     let mut lost = Node::start(Backend::Postgres, &[]).await;
     let heir = lost.second().await;
     let server = gated("done").await;

@@ -58,6 +58,7 @@ fn check_calls(events: &[Event], calls: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_stream_of_all_has_the_events_of_every_node_at_once() {
+    requires_postgres!();
     let nodes = nodes().await;
     let mut streams = Vec::new();
     for node in &nodes {
@@ -73,6 +74,7 @@ async fn the_stream_of_all_has_the_events_of_every_node_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_stream_of_a_call_on_another_node_is_live_and_ends_with_it() {
+    requires_postgres!();
     let one = Node::start(Backend::Postgres, &[]).await;
     let two = one.second().await;
     let server = gated("done").await;
@@ -88,6 +90,7 @@ async fn the_stream_of_a_call_on_another_node_is_live_and_ends_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_moves_from_node_to_node_has_every_event_once() {
+    requires_postgres!();
     let nodes = nodes().await;
     let calls: Vec<String> = (0..18).map(|call| call.to_string()).collect();
     let mut events: Vec<Event> = Vec::new();
@@ -114,6 +117,7 @@ async fn a_stream_that_moves_from_node_to_node_has_every_event_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_stream_of_a_session_has_the_events_of_every_node_at_once() {
+    requires_postgres!();
     let nodes = nodes().await;
     let call = |id: &str| with(json!({"name": "echo", "id": id}), json!({"session": "s"}));
     nodes[0].call_with(call("0")).await;
@@ -138,6 +142,7 @@ async fn the_stream_of_a_session_has_the_events_of_every_node_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_arrive_without_a_connection_for_signals() {
+    requires_postgres!();
     let [one, two, _] = nodes_with(|_| {}).await;
     let mut stream = two.events("/events").await;
     let mut database = PgConnection::connect(&one.database_url()).await.unwrap();
@@ -153,6 +158,7 @@ async fn events_arrive_without_a_connection_for_signals() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_id_of_an_event_covers_the_events_of_all_nodes() {
+    requires_postgres!();
     let [one, two, _] = nodes().await;
     let mut stream = one.events("/events").await;
     let mut ids = Vec::new();

@@ -44,6 +44,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_resumes_on_another_node() {
+    requires_postgres!();
     let app = App::start(Backend::Postgres).await;
     let other = app.second().await;
     let (call, events) = call_with_steps(&app).await;

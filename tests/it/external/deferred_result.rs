@@ -62,6 +62,7 @@ async fn a_result_that_comes_before_the_202_counts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_result_is_the_end_of_the_call_though_the_tool_answers_directly() {
+    requires_postgres!();
     let app = App::with_egress(Backend::Postgres).await;
     let other = app.second().await;
     for round in 0..8 {
@@ -92,6 +93,7 @@ async fn acknowledged_result_is_the_end_of_the_call_though_the_tool_answers_dire
 
 #[tokio::test(flavor = "multi_thread")]
 async fn result_that_another_node_takes_before_the_answer_counts() {
+    requires_postgres!();
     let app = App::with_egress(Backend::Postgres).await;
     let other = app.second().await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("direct")))).await;

@@ -39,6 +39,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_call_keeps_the_result_that_another_node_was_given() {
+    requires_postgres!();
     let (one, other) = pair().await;
     one.register(json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}})).await;
     eventually("the tool", async || (other.get("/tools/ask").await.status == 200).then_some(())).await;

@@ -49,6 +49,7 @@ fn ask() -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_results_at_two_nodes_is_the_calls() {
+    requires_postgres!();
     let (one, other) = pair().await;
     register(&one, ask(), [&one, &other]).await;
     for _ in 0..times(ROUNDS.0, ROUNDS.1) {
@@ -59,6 +60,7 @@ async fn one_of_two_results_at_two_nodes_is_the_calls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_results_of_an_http_tool_at_two_nodes_is_the_calls() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let server = HttpTool::answering(Answer::status(202, "text/plain", "")).await;
     one.http_tool("later", &server).await;

@@ -180,6 +180,7 @@ async fn a_result_that_is_no_json_is_refused_and_the_call_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_result_can_be_posted_to_any_node() {
+    requires_postgres!();
     let app = service(Backend::Postgres, json!({})).await;
     let other = app.second().await;
     let id = asked(&app).await;
@@ -189,6 +190,7 @@ async fn the_result_can_be_posted_to_any_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reports_of_another_node_hold_up_neither_a_cancel_nor_the_heart() {
+    requires_postgres!();
     let app = service(Backend::Postgres, json!({"limits": {"max_concurrency": 1}})).await;
     let other = app.second().await;
     let running = asked(&app).await;

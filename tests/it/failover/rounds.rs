@@ -10,6 +10,7 @@ const CALLERS: usize = 64;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_is_lost_doubled_or_miscounted_when_standbys_are_promoted() {
+    requires_postgres!();
     let (mut primary, mut standby) = pair().await;
     let url = url_of(&[&primary, &standby], DATABASE);
     let mut scene = Scene::open_with("fail-overs", &url, 2, CALLERS).await;

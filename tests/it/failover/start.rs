@@ -28,6 +28,7 @@ fn behind_dead_hosts(url: &str, silent: &TcpListener) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_starts_on_the_primary_wherever_it_is_in_the_url() {
+    requires_postgres!();
     let (primary, standby) = pair().await;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     works_at(&behind_dead_hosts(&url_of(&[&primary, &standby], DATABASE), &silent)).await;

@@ -13,6 +13,7 @@ async fn writes(cluster: &PgCluster) -> (i64, i64, i64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_primary_gets_no_writes_and_no_call_is_lost() {
+    requires_postgres!();
     let (old, new) = pair().await;
     let url = url_of(&[&old, &new], DATABASE);
     let mut scene = Scene::open_with("zombies", &url, 2, 16).await;

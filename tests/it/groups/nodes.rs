@@ -8,6 +8,7 @@ use crate::support::{Backend, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_switch_is_seen_by_another_node() {
+    requires_postgres!();
     let app = service(Backend::Postgres).await;
     let other = app.second().await;
     let before = other.get("/tools").await.etag().to_owned();
@@ -25,6 +26,7 @@ async fn a_switch_is_seen_by_another_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_node_has_just_made_can_be_named_at_once() {
+    requires_postgres!();
     let app = service(Backend::Postgres).await;
     let other = app.second().await;
     for round in 0..5 {

@@ -118,6 +118,7 @@ on_both_databases!(
 /// The store recognizes a Citus cluster by this table.
 #[tokio::test]
 async fn no_filter_has_a_lateral_join_on_a_citus_cluster() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let plain = Store::open(&database.url).await.unwrap();
     plain.create_partitions(Time(1_700_000_000_000_000), u64::MAX).await.unwrap();
@@ -147,6 +148,7 @@ async fn calls_are_checked_by_their_ids_on_sqlite_whatever_the_filter_is() {
 /// Without statistics, Postgres believes that a shard has few calls.
 #[tokio::test]
 async fn calls_are_read_by_their_ids_on_postgres_before_its_first_statistics() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let store = Store::open(&database.url).await.unwrap();
     store.create_partitions(Time(1_700_000_000_000_000), u64::MAX).await.unwrap();

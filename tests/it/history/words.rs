@@ -85,6 +85,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_node_indexes_the_calls_of_all() {
+    requires_postgres!();
     let app = App::start(Backend::Postgres).await;
     let other = app.second().await;
     let one = called(&app, "echo", json!({"city": "Paris"})).await;

@@ -8,6 +8,7 @@ use crate::support::{App, Backend, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_hook_is_asked_by_all_nodes_and_a_deleted_one_by_none() {
+    requires_postgres!();
     let one = App::with_egress(Backend::Postgres).await;
     let two = one.second().await;
     let receiver = saying(json!({"block": true})).await;

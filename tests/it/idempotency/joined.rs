@@ -68,6 +68,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_at_once_on_two_nodes_one_runs() {
+    requires_postgres!();
     let (app, server) = shut(Backend::Postgres).await;
     let other = app.second().await;
     let all: Vec<_> = (0..8).flat_map(|_| [waiting(&app), waiting(&other)]).collect();

@@ -110,6 +110,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_of_one_database_share_their_keys() {
+    requires_postgres!();
     let (app, server) = service(Backend::Postgres).await;
     let other = app.second().await;
     let first = keyed(&app, "key-1", &act()).await.ok();

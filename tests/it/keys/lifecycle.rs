@@ -162,6 +162,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_one_node_revokes_is_of_no_use_on_another() {
+    requires_postgres!();
     let (first, operator) = service(Backend::Postgres).await;
     let second = first.second().await;
     let (key, id) = operator.key(json!({"scopes": ["read"]})).await;

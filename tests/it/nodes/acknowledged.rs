@@ -27,6 +27,7 @@ async fn deletes(node: &App, path: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledged_tool_runs_on_every_node_and_a_deleted_one_on_none() {
+    requires_postgres!();
     let (one, other) = pair().await;
     for round in 0..ROUNDS {
         let (maker, user) = roles((&one, &other), round);
@@ -46,6 +47,7 @@ async fn an_acknowledged_tool_runs_on_every_node_and_a_deleted_one_on_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_a_node_has_not_read_yet_is_looked_up_before_its_call_is_refused() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let mut database = PgConnection::connect(&one.database_url()).await.unwrap();
     // The other node cannot read tools before the end of this transaction, so the change is acknowledged without it.
@@ -64,6 +66,7 @@ async fn a_tool_that_a_node_has_not_read_yet_is_looked_up_before_its_call_is_ref
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledged_switch_of_a_group_holds_on_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     one.groups(&["g"]).await;
     one.grouped("t", &["g"]).await;
@@ -78,6 +81,7 @@ async fn an_acknowledged_switch_of_a_group_holds_on_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledged_policy_holds_on_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     for round in 0..ROUNDS {
         let (maker, user) = roles((&one, &other), round);
@@ -90,6 +94,7 @@ async fn an_acknowledged_policy_holds_on_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledged_budget_holds_on_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     for round in 0..ROUNDS {
         let (maker, user) = roles((&one, &other), round);
@@ -102,6 +107,7 @@ async fn an_acknowledged_budget_holds_on_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledged_hook_is_asked_by_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let receiver = HttpTool::answering(Answer::json(&json!({"block": true}))).await;
     for round in 0..ROUNDS {
@@ -115,6 +121,7 @@ async fn an_acknowledged_hook_is_asked_by_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_was_acknowledged_holds_on_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     one.groups(&["g"]).await;
     one.grouped("t", &["g"]).await;

@@ -20,6 +20,7 @@ async fn asked(node: &App) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancellation_reaches_the_node_of_the_call() {
+    requires_postgres!();
     let (started, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let hold = async_tool_fn("hold", "Never ends.", move |_: NoArgs, _| {
         let started = started.clone();
@@ -42,6 +43,7 @@ async fn cancellation_reaches_the_node_of_the_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn report_and_result_reach_the_node_of_the_call() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let id = asked(&one).await;
     answers(&other, "/tools/ask", 200).await;
@@ -55,6 +57,7 @@ async fn report_and_result_reach_the_node_of_the_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_cancellations_reach_their_calls() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let definition = json!({"name": "ask", "description": "x", "input_schema": {"type": "object"},
         "executor": {"type": "external"}});

@@ -9,6 +9,7 @@ use crate::support::{Answer, App, HttpTool, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tool_is_registered_replaced_and_deleted_on_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let third = one.second().await;
     one.echo_of("t", json!({})).await;
@@ -34,6 +35,7 @@ async fn tool_is_registered_replaced_and_deleted_on_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tool_of_another_tenant_is_registered_on_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let (operator, _) = one.key(json!({"scopes": ["admin"]})).await;
     let (key, _) = one.with_key(&operator).key(json!({"scopes": ["admin"], "tenant": "acme"})).await;
@@ -45,6 +47,7 @@ async fn tool_of_another_tenant_is_registered_on_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn group_is_switched_on_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     one.groups(&["g"]).await;
     one.grouped("t", &["g"]).await;
@@ -65,6 +68,7 @@ async fn group_is_switched_on_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hook_is_invoked_by_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let receiver = HttpTool::answering(Answer::status(204, "text/plain", "")).await;
     let hook = json!({"event": "before_tool_call", "url": receiver.url("/hook")});
@@ -78,6 +82,7 @@ async fn hook_is_invoked_by_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn first_key_closes_every_node_and_revoked_key_ends_its_streams() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let (operator, _) = one.key(json!({"scopes": ["admin"]})).await;
     answers(&other, "/tools", 401).await;
@@ -90,6 +95,7 @@ async fn first_key_closes_every_node_and_revoked_key_ends_its_streams() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn own_signals_are_ignored() {
+    requires_postgres!();
     let (one, other) = pair().await;
     one.echo_of("t", json!({})).await;
     answers(&other, "/tools/t", 200).await;
@@ -107,6 +113,7 @@ async fn own_signals_are_ignored() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn identical_changes_are_combined_to_few_signals() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let tools: Vec<_> =
         (0..32).map(|n| crate::support::app::echo_tool(&format!("t{n}"), json!({"type": "object"}))).collect();

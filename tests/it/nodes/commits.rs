@@ -20,6 +20,7 @@ fn count<'a>(mut counts: impl Iterator<Item = (&'a str, u64)>) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_wakes_the_watchers_of_other_nodes() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let (one, other) = (node(&database, "one").await, node(&database, "other").await);
     let mut watch = other.signals().commits();

@@ -36,6 +36,7 @@ async fn listening(one: &App, other: &App) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_during_a_lost_connection_are_found_after_it() {
+    requires_postgres!();
     let (one, other) = pair().await;
     listening(&one, &other).await;
     for round in 1..=3 {
@@ -52,6 +53,7 @@ async fn changes_during_a_lost_connection_are_found_after_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn change_is_signalled_over_a_new_connection_if_the_old_one_was_lost() {
+    requires_postgres!();
     let (one, other) = pair().await;
     listening(&one, &other).await;
     kill(&one.database_url(), "pg_notify").await;
@@ -62,6 +64,7 @@ async fn change_is_signalled_over_a_new_connection_if_the_old_one_was_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn change_without_a_signal_is_found_by_a_poll() {
+    requires_postgres!();
     let configure: fn(&mut toolpost::config::Config) = |config| config.node.poll_ms = 50;
     let options = Options { configure: Some(configure), ..Options::default() };
     let node = App::start_with(Backend::Postgres, options).await;
@@ -72,6 +75,7 @@ async fn change_without_a_signal_is_found_by_a_poll() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn notifications_that_are_not_signals_are_ignored() {
+    requires_postgres!();
     let (one, other) = pair().await;
     listening(&one, &other).await;
     let mut connection = PgConnection::connect(&one.database_url()).await.unwrap();
@@ -90,6 +94,7 @@ async fn notifications_that_are_not_signals_are_ignored() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn change_by_a_command_is_signalled_when_its_store_is_closed() {
+    requires_postgres!();
     let (one, other) = pair().await;
     listening(&one, &other).await;
     let store = Store::open(&one.database_url()).await.unwrap();

@@ -29,6 +29,7 @@ async fn resume(node: &App) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pause_and_resume_apply_to_every_node() {
+    requires_postgres!();
     let ((one, other), server) = (pair().await, HttpTool::answering(Answer::Never).await);
     let third = one.second().await;
     pause(&one, &server).await;
@@ -50,6 +51,7 @@ async fn pause_and_resume_apply_to_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_node_counts_timeouts_separately() {
+    requires_postgres!();
     let ((one, other), server) = (pair().await, HttpTool::answering(Answer::Never).await);
     one.tool("t", &server, json!({"limits": {"timeout_ms": 50}})).await;
     answers(&other, "/tools/t", 200).await;
@@ -84,6 +86,7 @@ fn short_pause(config: &mut Config) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pause_ends_on_every_node() {
+    requires_postgres!();
     let egress_allow = vec!["127.0.0.1".into()];
     let options = Options { egress_allow, configure: Some(short_pause), ..Options::default() };
     let one = App::start_with(Backend::Postgres, options).await;
@@ -97,6 +100,7 @@ async fn pause_ends_on_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pause_without_a_signal_is_found_by_a_poll() {
+    requires_postgres!();
     let options = Options {
         egress_allow: vec!["127.0.0.1".into()],
         configure: Some(|config| config.node.heartbeat_ms = 100),

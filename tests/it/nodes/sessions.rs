@@ -14,6 +14,7 @@ use crate::support::{App, Backend, Options, bounded};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_on_another_node_shows_the_abort() {
+    requires_postgres!();
     let (one, other) = pair().await;
     one.post("/sessions", &json!({"id": "s"})).await;
     let mut stream = other.events("/sessions/s/events").await;
@@ -27,6 +28,7 @@ async fn stream_on_another_node_shows_the_abort() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abort_ends_a_call_on_another_node_without_a_message_to_the_call() {
+    requires_postgres!();
     let (started, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let hold = async_tool_fn("hold", "Never ends.", move |_: NoArgs, _| {
         let started = started.clone();
@@ -55,6 +57,7 @@ async fn abort_ends_a_call_on_another_node_without_a_message_to_the_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn group_switch_of_a_session_holds_on_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     one.groups(&["g"]).await;
     one.grouped("t", &["g"]).await;

@@ -111,6 +111,7 @@ async fn backed_up_and_restored(node: &mut Node, part: &str, variables: &[(&str,
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_of_an_sqlite_service_at_work_is_one_to_go_on_from() {
+    requires_postgres!();
     let mut node = Node::start(Backend::Sqlite, &[KEYS, SIGNED]).await;
     let file = |url: &str| url.strip_prefix("sqlite://").unwrap().to_owned();
     let folder = tempfile::tempdir().unwrap();
@@ -138,6 +139,7 @@ fn is_alone(file: &Path) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_of_a_postgres_service_at_work_is_one_to_go_on_from() {
+    requires_postgres!();
     let mut node = Node::start(Backend::Postgres, &[KEYS, SIGNED]).await;
     let folder = tempfile::tempdir().unwrap();
     let restored = postgres::shared().url("toolpost_restored");

@@ -9,6 +9,7 @@ use crate::support::{Answer, App, Backend, Database, HttpTool, Node, Options, ev
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_outlives_a_crash_of_the_server_and_is_counted_once() {
+    requires_postgres!();
     let (app, cluster) = service(Options::default()).await;
     let load = Load::start(&app, 16).await;
     for _ in 0..2 {
@@ -26,6 +27,7 @@ async fn what_was_acknowledged_outlives_a_crash_of_the_server_and_is_counted_onc
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_stays_while_the_server_is_away_for_longer_than_callers_wait() {
+    requires_postgres!();
     let (app, cluster) = service(Options { patience_ms: Some(200), ..Options::default() }).await;
     let load = Load::start(&app, 8).await;
     load.more(50).await;
@@ -39,6 +41,7 @@ async fn what_was_acknowledged_stays_while_the_server_is_away_for_longer_than_ca
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_stays_while_the_server_stands_still() {
+    requires_postgres!();
     let (app, cluster) = service(Options { patience_ms: Some(200), ..Options::default() }).await;
     let load = Load::start(&app, 8).await;
     for _ in 0..2 {
@@ -59,6 +62,7 @@ const KILL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_killed_again_and_again_neither_lose_nor_double_anything() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let app = App::start_at(database.url.clone(), Options::default()).await;
     let mut killer = <sqlx::PgConnection as sqlx::Connection>::connect(&database.url).await.unwrap();
@@ -73,6 +77,7 @@ async fn connections_that_are_killed_again_and_again_neither_lose_nor_double_any
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_was_adopted_without_an_answer_still_ends() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let mut lost = Node::on(database.clone(), &[("TOOLPOST__NODE__LEASE_MS", "600000")]).await;
     let server = HttpTool::answering(Answer::Never).await;
@@ -98,6 +103,7 @@ async fn a_call_that_was_adopted_without_an_answer_still_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn offered_calls_reach_a_worker_after_a_crash_of_the_server() {
+    requires_postgres!();
     let (app, cluster) = service(Options::default()).await;
     let executor = json!({"type": "worker", "queue": "q", "lease_ms": 60_000});
     app.register(json!({"name": "t", "input_schema": {"type": "object"}, "executor": executor})).await;

@@ -42,6 +42,7 @@ async fn open(app: &App, path: String) -> u16 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_starts_waits_for_a_database_that_does_not_respond_yet() {
+    requires_postgres!();
     let (app, cluster) = service(Options::default()).await;
     let url = app.database_url();
     with(&cluster, PgCluster::freeze).await;
@@ -55,6 +56,7 @@ async fn a_service_that_starts_waits_for_a_database_that_does_not_respond_yet() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_request_is_answered_in_time_while_the_server_stands_still_and_goes_well_after_it() {
+    requires_postgres!();
     let (app, cluster) = service(Options { patience_ms: Some(500), ..Options::default() }).await;
     let call = app.call("echo", json!({"a": 1})).await;
     let (id, keyed) = (call["id"].as_str().unwrap(), json!({"name": "echo"}));
@@ -85,6 +87,7 @@ async fn every_request_is_answered_in_time_while_the_server_stands_still_and_goe
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_cannot_be_read_back_goes_on_later_without_a_gap_or_a_repeat() {
+    requires_postgres!();
     let (app, cluster) = service(Options::default()).await;
     for n in 0..20 {
         app.call("echo", json!({"n": n})).await;

@@ -20,6 +20,7 @@ fn has_run(server: &HttpTool, call_id: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_was_not_accepted_never_reaches_a_tool_that_is_not_read_only() {
+    requires_postgres!();
     let (app, cluster) = service(options(300)).await;
     let server = HttpTool::answering(Answer::text("done")).await;
     app.http_tool("act", &server).await;
@@ -63,6 +64,7 @@ async fn a_call_that_was_not_accepted_never_reaches_a_tool_that_is_not_read_only
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_end_cannot_be_recorded_in_time_says_where_it_will_be() {
+    requires_postgres!();
     let (app, cluster) = service(options(300)).await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("done")))).await;
     app.http_tool("act", &server).await;
@@ -98,6 +100,7 @@ async fn a_call_whose_end_cannot_be_recorded_in_time_says_where_it_will_be() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_during_a_short_outage_waits_and_goes_well() {
+    requires_postgres!();
     let (app, cluster) = service(options(18_000)).await;
     let server = HttpTool::answering(Answer::text("done")).await;
     app.http_tool("act", &server).await;
@@ -114,6 +117,7 @@ async fn a_call_during_a_short_outage_waits_and_goes_well() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_was_opened_during_an_outage_ends_with_what_became_of_its_calls() {
+    requires_postgres!();
     let (app, cluster) = service(options(300)).await;
     let server = HttpTool::answering(Answer::text("done")).await;
     app.http_tool("act", &server).await;

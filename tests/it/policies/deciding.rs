@@ -170,6 +170,7 @@ async fn only_a_certain_key_may_call_a_tool() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_reaches_other_nodes() {
+    requires_postgres!();
     let one = App::start_with(Backend::Postgres, Options::default()).await;
     let other = one.second().await;
     policy(&one, "none", "tool.name == 'echo'", "deny", json!({})).await;

@@ -21,6 +21,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_follows_by_itself() {
+    requires_postgres!();
     let app = App::with_egress(Backend::Postgres).await;
     let second = app.second().await;
     let library = Library::of(document("one", "a")).await;

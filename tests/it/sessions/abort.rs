@@ -73,6 +73,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_node_aborts_what_runs_here() {
+    requires_postgres!();
     let app = App::with_egress(Backend::Postgres).await;
     let server = HttpTool::answering(Answer::Never).await;
     app.tool("job", &server, json!({})).await;

@@ -42,6 +42,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_services_on_one_postgres_count_together() {
+    requires_postgres!();
     let app = App::start(Backend::Postgres).await;
     let other = app.second().await;
     tokio::join!(storm(&app, 100), storm(&other, 100));

@@ -43,6 +43,7 @@ END $$;
 
 #[tokio::test]
 async fn tables_of_a_commit_can_be_distributed_by_shard() {
+    requires_postgres!();
     let url = tokio::task::spawn_blocking(|| shared().create_database()).await.unwrap();
     drop(Store::open(&url).await.unwrap());
     let mut connection = PgConnection::connect(&url).await.unwrap();

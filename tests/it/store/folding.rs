@@ -15,6 +15,7 @@ const TOOLS: usize = 200;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commits_of_many_tools_are_folded_in_few_statements() {
+    requires_postgres!();
     let log = Log::open(Backend::Postgres).await;
     for round in 1..=2 {
         let calls = (0..TOOLS).map(|tool| ended(&log.call(&format!("t{tool}")), Outcome::text("done"), 1));

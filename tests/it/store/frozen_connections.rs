@@ -147,6 +147,7 @@ fn claiming(call: &Call, key: &str, calls: &[&Call]) -> Change {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_a_stale_try_accepts_again_are_there_once() {
+    requires_postgres!();
     let mut scene = Scene::open().await;
     let (one, other, alone) = (scene.log.call("one"), scene.log.call("other"), scene.log.call("alone"));
     let callback_url = Some("http://127.0.0.1:9/".into());
@@ -203,6 +204,7 @@ async fn a_start(log: &Log, name: &str) -> (Change, Call) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_of_running_calls_that_a_stale_try_brings_again_are_made_once() {
+    requires_postgres!();
     let mut scene = Scene::open().await;
     let (alike, ..) = under_way(&scene.log, "a", "b").await;
     let (units, lived, begun) = under_way(&scene.log, "lived", "unfinished").await;
@@ -219,6 +221,7 @@ async fn changes_of_running_calls_that_a_stale_try_brings_again_are_made_once() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_a_stale_try_brings_again_is_made_once() {
+    requires_postgres!();
     let mut scene = Scene::open().await;
     let (alike, _) = a_start(&scene.log, "a").await;
     // Of this commit, the database can recognize only the number of the call's last event.
@@ -233,6 +236,7 @@ async fn a_start_that_a_stale_try_brings_again_is_made_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_refused_beside_a_stale_try_stays_refused() {
+    requires_postgres!();
     let mut scene = Scene::open().await;
     let log = &scene.log;
     let (gone, taker) = (log.call("gone"), log.call("taker"));
@@ -355,6 +359,7 @@ async fn ask_well(log: &Log, call: &Call) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_question_to_a_server_that_stands_still_ends_in_time_and_is_answered_once_it_goes_on() {
+    requires_postgres!();
     let scene = Scene::open().await;
     let call = ended(&scene.log.call("echo"), Outcome::text("x"), 5);
     scene.log.write(&call, WHOLE).await.unwrap();
@@ -371,6 +376,7 @@ async fn every_question_to_a_server_that_stands_still_ends_in_time_and_is_answer
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_fell_silent_are_replaced_while_they_are_still_silent() {
+    requires_postgres!();
     let mut scene = Scene::open().await;
     let call = ended(&scene.log.call("echo"), Outcome::text("x"), 5);
     scene.log.write(&call, WHOLE).await.unwrap();

@@ -59,6 +59,7 @@ impl Log {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_without_a_partition_is_stored() {
+    requires_postgres!();
     let log = Log::open(Backend::Postgres).await;
     assert_eq!(log.stored_partitions().await, 0);
     let (now, far) = (call_at(0), call_at(24 * 365));
@@ -72,6 +73,7 @@ async fn call_without_a_partition_is_stored() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn partitions_are_created_ahead_once() {
+    requires_postgres!();
     let log = Log::partitioned().await;
     assert_eq!(log.stored_partitions().await, 3);
     let again = async || log.store.create_partitions(hour(0), HOUR_MS.unsigned_abs()).await.unwrap();
@@ -81,6 +83,7 @@ async fn partitions_are_created_ahead_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn partition_is_dropped_when_all_its_calls_have_expired() {
+    requires_postgres!();
     let log = Log::partitioned().await;
     let (old, young) = (call_at(0), call_at(1));
     for call in [&old, &young] {
@@ -99,6 +102,7 @@ async fn partition_is_dropped_when_all_its_calls_have_expired() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn partition_stays_with_a_call_that_has_not_ended_or_ended_late() {
+    requires_postgres!();
     let log = Log::partitioned().await;
     let open = call_at(0);
     log.write(&open, ACCEPTED).await.unwrap();
@@ -113,6 +117,7 @@ async fn partition_stays_with_a_call_that_has_not_ended_or_ended_late() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn partition_stays_with_a_callback_that_is_not_delivered() {
+    requires_postgres!();
     let log = Log::partitioned().await;
     let call = call_at(0);
     log.write(&ended(&call, Outcome::text("done"), 3), WHOLE).await.unwrap();
@@ -127,6 +132,7 @@ async fn partition_stays_with_a_callback_that_is_not_delivered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn partition_that_is_being_read_is_dropped_later() {
+    requires_postgres!();
     let log = Log::partitioned().await;
     log.write(&ended(&call_at(0), Outcome::text("done"), 3), WHOLE).await.unwrap();
     let Db::Postgres(pools) = log.store.db() else { panic!("no partitions") };

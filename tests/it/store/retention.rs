@@ -216,6 +216,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_another_node_deletes_nothing_is_done_and_nothing_waits() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let log = Log::on(database.clone(), toolpost::domain::IdGenerator::counted()).await;
     let call = log.whole_call("t").await;

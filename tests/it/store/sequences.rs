@@ -191,6 +191,7 @@ fn any_changes_in_any_commits_come_to_the_stored_calls_and_their_counts() {
 
 #[test]
 fn any_changes_with_answers_lost_come_to_the_same_on_both_databases() {
+    requires_postgres!();
     check(16, async |plan| {
         let database = Database::fresh(Backend::Postgres).await;
         let loss = Loss::new(plan.steps.len() as u64, LOST);

@@ -69,6 +69,7 @@ async fn waiting(connection: &mut PgConnection, count: i64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_whose_commit_lost_its_answer_is_acknowledged_counted_once_and_told() {
+    requires_postgres!();
     let mut cut = Cut::open().await;
     let call = ended(&cut.log.call("echo"), Outcome::text("x"), 5);
     let ends = cut.write_with_a_lost_answer(vec![super::whole(&call)]).await;
@@ -81,6 +82,7 @@ async fn an_end_whose_commit_lost_its_answer_is_acknowledged_counted_once_and_to
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_of_all_kinds_whose_commit_lost_its_answer_are_made_once() {
+    requires_postgres!();
     let mut cut = Cut::open().await;
     let log = cut.log.clone();
     let mut started = log.call("started");
@@ -99,6 +101,7 @@ async fn changes_of_all_kinds_whose_commit_lost_its_answer_are_made_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_end_is_refused_also_where_the_answer_was_lost() {
+    requires_postgres!();
     let mut cut = Cut::open().await;
     let log = cut.log.clone();
     let running = log.call("echo");

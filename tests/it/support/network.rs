@@ -114,6 +114,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_sent_into_silence_arrives_after_the_repair() {
+        requires_postgres!();
         let database = Database::fresh(Backend::Postgres).await;
         let network = Network::whole();
         let proxy = PgProxy::over(&database.url, &network);
@@ -131,6 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn broken_network_closes_connections_until_the_repair() {
+        requires_postgres!();
         let database = Database::fresh(Backend::Postgres).await;
         let network = Network::whole();
         let proxy = PgProxy::over(&database.url, &network);

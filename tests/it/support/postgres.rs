@@ -49,15 +49,6 @@ fsync = on
 synchronous_commit = on
 ";
 
-/// Ends a test, successfully, where PostgreSQL is not installed. `scripts/test` installs it, and no test is left out there.
-macro_rules! requires_postgres {
-    () => {
-        if !crate::support::postgres::is_installed() {
-            return;
-        }
-    };
-}
-
 /// Returns whether the programs of the server are installed. The first call says what is left out if not.
 ///
 /// # Panics
@@ -329,6 +320,7 @@ mod tests {
 
     #[tokio::test]
     async fn databases_of_the_shared_cluster_are_empty_and_apart() {
+        requires_postgres!();
         let (one, other) = (shared().create_database(), shared().create_database());
         assert_ne!(one, other);
         let mut connection = PgConnection::connect(&one).await.unwrap();
@@ -341,6 +333,7 @@ mod tests {
 
     #[tokio::test]
     async fn committed_rows_outlive_a_crash_of_the_server() {
+        requires_postgres!();
         let cluster = PgCluster::start();
         let url = cluster.create_database();
         let mut connection = PgConnection::connect(&url).await.unwrap();
@@ -359,6 +352,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_frozen_server_keeps_its_connections_and_answers_once_thawed() {
+        requires_postgres!();
         let cluster = PgCluster::start();
         let mut connection = PgConnection::connect(&cluster.create_database()).await.unwrap();
         cluster.freeze();
@@ -370,6 +364,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_a_dropped_cluster() {
+        requires_postgres!();
         let cluster = PgCluster::start();
         let (folder, processes) = (cluster.folder.clone(), cluster.processes());
         drop(cluster);

@@ -85,6 +85,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_by_one_node_is_seen_by_another_for_the_same_tenant_alone() {
+    requires_postgres!();
     let (first, operator) = service(Backend::Postgres).await;
     let second = first.second().await;
     let (one, _) = operator.key(json!({"scopes": ["admin"], "tenant": "one"})).await;

@@ -45,6 +45,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_node_has_it_too() {
+    requires_postgres!();
     let (app, server) = (service(Backend::Postgres).await, HttpServer::start(&["echo"]).await);
     let second = app.second().await;
     registered(&app, &server, json!({})).await;

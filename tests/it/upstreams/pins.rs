@@ -85,6 +85,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_node_accepts_as_well() {
+    requires_postgres!();
     let fixture = Fixture::named(&["announce", "echo"]);
     let app = fixture.served_on(Backend::Postgres, json!({"pin": true})).await;
     let second = app.second().await;

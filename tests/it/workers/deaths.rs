@@ -189,6 +189,7 @@ async fn one_that_dies_at(fault: &str, more: Value) -> (Node, Node) {
 #[cfg(feature = "fault-points")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_counts_that_was_posted_before_its_call_was_cancelled_and_adopted() {
+    requires_postgres!();
     // The first node dies when it has noticed the claim.
     let (mut one, other) = one_that_dies_at("BeforeRun:1", json!({})).await;
     let id = called(&one, json!({})).await;
@@ -215,6 +216,7 @@ async fn a_result_counts_that_was_posted_before_its_call_was_cancelled_and_adopt
 #[cfg(feature = "fault-points")]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_counts_whose_start_a_lost_node_has_not_recorded() {
+    requires_postgres!();
     // The first node dies when it has noticed the second claim.
     let (mut one, other) = one_that_dies_at("BeforeAccept:2", brief_idempotent()).await;
     let id = called(&one, json!({})).await;
@@ -230,6 +232,7 @@ async fn an_attempt_counts_whose_start_a_lost_node_has_not_recorded() {
 #[cfg(feature = "fault-points")]
 #[tokio::test(flavor = "multi_thread")]
 async fn events_have_no_gap_after_a_lost_attempt_whose_start_was_not_recorded() {
+    requires_postgres!();
     // The first node dies when it has noticed the claim. The lease ends before the other node adopts the call.
     let (mut one, other) = one_that_dies_at("BeforeRun:1", brief_idempotent()).await;
     let id = called(&one, json!({})).await;
@@ -248,6 +251,7 @@ async fn events_have_no_gap_after_a_lost_attempt_whose_start_was_not_recorded() 
 #[cfg(feature = "fault-points")]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_counts_whose_node_dies_between_its_cancellation_and_its_end() {
+    requires_postgres!();
     // The call must not run twice, and the first node dies before it records the end.
     let (mut one, other) = one_that_dies_at("BeforeSettle:1", json!({})).await;
     let id = called(&one, json!({})).await;

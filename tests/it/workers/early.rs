@@ -39,6 +39,7 @@ async fn service(url: String, patience_ms: Option<u64>, more: Value) -> App {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_commit_accepts_a_call_and_gives_it_to_a_waiting_worker() {
+    requires_postgres!();
     let (database, statements) = (Database::fresh(Backend::Postgres).await, Statements::new());
     let proxy = PgProxy::recording(&database.url, &statements);
     let app = App::start_at(proxy.url().to_owned(), Options::default()).await;
@@ -204,6 +205,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_accepting_commit_lost_its_acknowledgement_is_given_once() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let loss = Loss::of_statements(7, 1, &["JOURNAL_COMMIT_WITH_CLAIMS"]);
     let proxy = PgProxy::losing(&database.url, &loss);

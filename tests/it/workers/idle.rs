@@ -53,6 +53,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_claims_cause_no_statement() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let statements = Statements::new();
     let proxy = PgProxy::recording(&database.url, &statements);

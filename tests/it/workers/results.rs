@@ -127,6 +127,7 @@ async fn a_result_needs_the_token_of_its_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn results_reach_the_owners_of_their_calls_from_any_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({})).await;
     eventually("the tool", async || (other.get("/tools/t").await.status == 200).then_some(())).await;

@@ -12,6 +12,7 @@ use crate::support::{App, Backend, Node, bounded, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_gets_the_calls_of_every_node() {
+    requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({"presets": {"key": {"value": "p"}}, "limits": {"timeout_ms": 60_000}})).await;
     eventually("the tool", async || (other.get("/tools/t").await.status == 200).then_some(())).await;
@@ -36,6 +37,7 @@ async fn a_worker_gets_the_calls_of_every_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_results_at_two_nodes_is_the_calls() {
+    requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({})).await;
     for round in 0..200 {
@@ -59,6 +61,7 @@ async fn one_of_two_results_at_two_nodes_is_the_calls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_best_call_comes_first_wherever_it_was_accepted() {
+    requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({})).await;
     eventually("the tool", async || (other.get("/tools/t").await.status == 200).then_some(())).await;
@@ -80,6 +83,7 @@ async fn the_best_call_comes_first_wherever_it_was_accepted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancellation_on_one_node_reaches_the_worker_of_the_other() {
+    requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({})).await;
     let id = called(&one, json!({})).await;
@@ -92,6 +96,7 @@ async fn a_cancellation_on_one_node_reaches_the_worker_of_the_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_gets_a_call_whose_tool_its_node_has_not_read_yet() {
+    requires_postgres!();
     let (one, other) = pair().await;
     let mut database = PgConnection::connect(&one.database_url()).await.unwrap();
     // The other node cannot read tools before the end of this transaction.
@@ -113,6 +118,7 @@ async fn a_worker_gets_a_call_whose_tool_its_node_has_not_read_yet() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_is_on_disk_before_its_response() {
+    requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({})).await;
     let id = called(&one, json!({})).await;
@@ -125,6 +131,7 @@ async fn a_claim_is_on_disk_before_its_response() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_of_a_killed_node_stay_with_their_workers() {
+    requires_postgres!();
     let mut one = Node::start(Backend::Postgres, &[]).await;
     let other = one.second().await;
     tool(&one, json!({})).await;
@@ -147,6 +154,7 @@ async fn calls_of_a_killed_node_stay_with_their_workers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_frozen_gives_nothing_twice() {
+    requires_postgres!();
     let one = Node::start(Backend::Postgres, &[]).await;
     let other = one.second().await;
     tool(&one, brief_idempotent()).await;
@@ -165,6 +173,7 @@ async fn a_node_that_was_frozen_gives_nothing_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_waits_for_a_worker_ends_when_another_node_has_adopted_its_call() {
+    requires_postgres!();
     let one = Node::start(Backend::Postgres, &[]).await;
     let other = one.second().await;
     tool(&one, json!({})).await;
@@ -190,6 +199,7 @@ async fn a_run_that_waits_for_a_worker_ends_when_another_node_has_adopted_its_ca
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_comes_back_to_a_node_that_still_runs_it_runs_once() {
+    requires_postgres!();
     let node = Node::start(Backend::Postgres, &[]).await;
     tool(&node, json!({"limits": {"queue_timeout_ms": 600_000}})).await;
     let posting = node.posted(json!({"name": "t"}));
@@ -209,6 +219,7 @@ async fn a_call_that_comes_back_to_a_node_that_still_runs_it_runs_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_of_many_workers_on_both_nodes_share_no_call() {
+    requires_postgres!();
     const CALLS: usize = 60;
     let (one, other) = pair().await;
     tool(&one, json!({})).await;

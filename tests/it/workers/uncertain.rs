@@ -29,6 +29,7 @@ async fn waits(app: &App, worker: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_claim_lost_its_acknowledgement_is_given_at_the_same_attempt() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let loss = Loss::of_statements(3, 1, &["WRITE_OFFERS"]);
     let (app, _proxy) = service(&database, &loss).await;
@@ -56,6 +57,7 @@ async fn a_call_whose_claim_lost_its_acknowledgement_is_given_at_the_same_attemp
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_offer_lost_its_acknowledgement_is_given_once() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let loss = Loss::of_statements(5, 1, &["WRITE_OFFERS"]);
     let (app, _proxy) = service(&database, &loss).await;
@@ -75,6 +77,7 @@ async fn a_call_whose_offer_lost_its_acknowledgement_is_given_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_offer_the_database_has_lost_is_offered_again() {
+    requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let app = App::start_at(database.url.clone(), Options::default()).await;
     tool(&app, json!({})).await;

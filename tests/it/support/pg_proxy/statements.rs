@@ -78,6 +78,7 @@ mod tests {
 
     #[tokio::test]
     async fn prepared_and_simple_statements_are_recorded_each_time() {
+        requires_postgres!();
         let database = Database::fresh(Backend::Postgres).await;
         let statements = Statements::new();
         let proxy = PgProxy::recording(&database.url, &statements);
