@@ -116,7 +116,8 @@ impl Handover {
     /// Takes back the calls of workers that are gone.
     pub async fn take_back_all(&self, gone: Vec<Claim>) {
         for claim in &gone {
-            self.take_back(claim).await;
+            // If this fails, the lease expires.
+            self.take_back(claim, &mut None).await;
         }
         if !gone.is_empty() {
             // They are waiting again.
@@ -124,10 +125,19 @@ impl Handover {
         }
     }
 
-    /// Takes a call back, so that another worker gets it. Returns `false` if this fails; then the lease expires.
-    pub async fn take_back(&self, claim: &Claim) -> bool {
-        let taken = self.stores.unclaim(claim).await;
-        taken.inspect_err(|error| tracing::debug!(id = %claim.call, %error, "cannot take back a call")).is_ok()
+    /// Takes a call back, so that another worker gets it. `claimed_at` is read first, and kept for a further try: a later claim of the
+    /// same worker has another time. Returns `false` if this fails.
+    pub async fn take_back(&self, claim: &Claim, claimed_at: &mut Option<i64>) -> bool {
+        let taken = async {
+            if claimed_at.is_none() {
+                *claimed_at = self.stores.claimed_at(claim).await?;
+            }
+            match *claimed_at {
+                Some(at) => self.stores.unclaim(claim, at).await,
+                None => Ok(()),
+            }
+        };
+        taken.await.inspect_err(|error| tracing::debug!(id = %claim.call, %error, "cannot take back a call")).is_ok()
     }
 
     /// Notifies the owner of the call that a worker has claimed an attempt.

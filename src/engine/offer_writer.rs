@@ -44,6 +44,13 @@ struct Waiting {
     is_writing: bool,
 }
 
+/// A claim that a failed write may have stored, with its time once it is known.
+#[derive(Debug)]
+struct LostClaim {
+    claim: Claim,
+    claimed_at: Option<i64>,
+}
+
 #[derive(Debug)]
 struct Shared {
     handover: Handover,
@@ -127,7 +134,7 @@ impl OfferWriter {
     /// Writes until nothing waits.
     async fn write_all(self) {
         // Claims that a failed write may have stored, and whose workers know nothing of them.
-        let mut lost: Vec<Claim> = Vec::new();
+        let mut lost: Vec<LostClaim> = Vec::new();
         loop {
             self.take_back(&mut lost).await;
             if !lost.is_empty() && !self.0.tasks.is_closed() {
@@ -166,7 +173,7 @@ impl OfferWriter {
             if let Err(claims) = written
                 && !self.0.tasks.is_closed()
             {
-                lost.extend(claims);
+                lost.extend(claims.into_iter().map(|claim| LostClaim { claim, claimed_at: None }));
                 self.waiting().ended.extend(ended);
                 tokio::time::sleep(RETRY_AFTER).await;
             }
@@ -190,11 +197,11 @@ impl OfferWriter {
     }
 
     /// Takes back claims. The list keeps the failed ones.
-    async fn take_back(&self, lost: &mut Vec<Claim>) {
-        for claim in std::mem::take(lost) {
-            match self.0.handover.take_back(&claim).await {
+    async fn take_back(&self, lost: &mut Vec<LostClaim>) {
+        for mut one in std::mem::take(lost) {
+            match self.0.handover.take_back(&one.claim, &mut one.claimed_at).await {
                 true => self.0.handover.claims.note_work(&Hint::Any),
-                false => lost.push(claim),
+                false => lost.push(one),
             }
         }
     }

@@ -97,15 +97,28 @@ impl Stores {
         Ok(rows.into_iter().zip(places).map(claim).collect())
     }
 
-    /// Gives back a call that its worker has not received.
+    /// Returns when a claim was made, by the clock of the database, in milliseconds; `None` if it is not stored. The time
+    /// distinguishes it from a later claim of the same worker.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn unclaim(&self, claim: &Claim) -> Result<(), StoreError> {
-        const SQL: &str = "UPDATE worker_calls SET state = 0, worker = NULL \
-            WHERE call_id = $1 AND attempt = $2 AND worker = $3 AND state = 1";
+    pub async fn claimed_at(&self, claim: &Claim) -> Result<Option<i64>, StoreError> {
+        const SQL: &str =
+            "SELECT claimed_at FROM worker_calls WHERE call_id = $1 AND attempt = $2 AND worker = $3 AND state = 1";
         let query = self.db.write(SQL).bind(claim.call).bind(number(claim.attempt)).bind(&*claim.worker);
-        query.execute().await.map(drop)
+        Ok(query.optional().await?.map(|(at,)| at))
+    }
+
+    /// Gives back a call that its worker has not received. The statement names the time of the claim, since the server may run it
+    /// long after its sender has given up.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn unclaim(&self, claim: &Claim, claimed_at: i64) -> Result<(), StoreError> {
+        const SQL: &str = "UPDATE worker_calls SET state = 0, worker = NULL \
+            WHERE call_id = $1 AND attempt = $2 AND worker = $3 AND state = 1 AND claimed_at = $4";
+        let query = self.db.write(SQL).bind(claim.call).bind(number(claim.attempt)).bind(&*claim.worker);
+        query.bind(claimed_at).execute().await.map(drop)
     }
 
     /// Renews the leases of a worker's calls. Returns those of these calls that it no longer has.

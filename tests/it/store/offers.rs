@@ -120,10 +120,15 @@ on_both_databases!(
             is_own: true,
         };
         for wrong in [claim("other", 1), claim("w", 2)] {
-            log.store.unclaim(&wrong).await.unwrap();
+            assert_eq!(log.store.claimed_at(&wrong).await.unwrap(), None);
+        }
+        let own = claim("w", 1);
+        let at = log.store.claimed_at(&own).await.unwrap().expect("its time");
+        for (wrong, at) in [(claim("other", 1), at), (claim("w", 2), at), (claim("w", 1), at - 1)] {
+            log.store.unclaim(&wrong, at).await.unwrap();
             assert_eq!(log.offer_state(call.id).await, Some((1, "claimed")));
         }
-        log.store.unclaim(&claim("w", 1)).await.unwrap();
+        log.store.unclaim(&own, at).await.unwrap();
         assert_eq!(log.offer_state(call.id).await, Some((1, "waiting")));
         assert_eq!(log.claimed("other").await[0].attempt, 1);
     }

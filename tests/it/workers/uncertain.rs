@@ -1,14 +1,14 @@
 //! Offers and claims whose acknowledgement by the database is lost.
 
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{Connection, PgConnection};
 
 use super::{called, claim_now, claim_one, finish, tool};
 use crate::support::calls::id_of;
 use crate::support::pg_proxy::PgProxy;
 use crate::support::pg_proxy::loss::Loss;
 use crate::support::shapes::succeeded;
-use crate::support::{App, Backend, Database, Options, bounded, eventually};
+use crate::support::{App, Backend, Database, Options, eventually};
 
 /// Starts a service that loses acknowledgements as `loss` determines. The tool may not run twice, and its leases are long.
 async fn service(database: &Database, loss: &std::sync::Arc<Loss>) -> (App, PgProxy) {
@@ -96,50 +96,22 @@ async fn a_call_whose_offer_the_database_has_lost_is_offered_again() {
     assert_eq!((succeeded(&ended), &ended["attempts"]), ("once", &json!(1)));
 }
 
-/// Offers and the taking back of claims fail while `faults` says so. The sequences count both, also those that fail.
+/// Offers fail while `faults` says so.
 const FAULTS: &str = "
-    CREATE TABLE faults (offers BOOLEAN NOT NULL, unclaims BOOLEAN NOT NULL);
-    INSERT INTO faults VALUES (TRUE, TRUE);
-    CREATE SEQUENCE offers;
-    CREATE SEQUENCE unclaims;
+    CREATE TABLE faults (offers BOOLEAN NOT NULL);
+    INSERT INTO faults VALUES (TRUE);
     CREATE FUNCTION offers() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
-        PERFORM nextval('offers');
-        IF (SELECT f.offers FROM faults AS f FOR SHARE) THEN RAISE EXCEPTION 'no offers'; END IF;
+        IF (SELECT f.offers FROM faults AS f) THEN RAISE EXCEPTION 'no offers'; END IF;
         RETURN NULL;
     END $$;
-    CREATE FUNCTION unclaims() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
-        IF current_query() LIKE '%SET state = 0, worker = NULL%' THEN
-            PERFORM nextval('unclaims');
-            IF (SELECT f.unclaims FROM faults AS f FOR SHARE) THEN RAISE EXCEPTION 'no unclaims'; END IF;
-        END IF;
-        RETURN NULL;
-    END $$;
-    CREATE TRIGGER offers BEFORE INSERT ON worker_calls EXECUTE FUNCTION offers();
-    CREATE TRIGGER unclaims BEFORE UPDATE ON worker_calls EXECUTE FUNCTION unclaims()";
-
-/// Waits until a sequence of [`FAULTS`] has counted to `count`.
-async fn counted(connection: &mut PgConnection, sequence: &str, count: i64) {
-    let text = format!("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}");
-    loop {
-        let value: i64 = sqlx::query_scalar(AssertSqlSafe(text.clone())).fetch_one(&mut *connection).await.unwrap();
-        if value >= count {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-}
-
-/// Ends a fault. Returns once the transactions that have met it are over.
-async fn end(connection: &mut PgConnection, fault: &'static str) {
-    sqlx::query(AssertSqlSafe(format!("UPDATE faults SET {fault} = FALSE"))).execute(connection).await.unwrap();
-}
+    CREATE TRIGGER offers BEFORE INSERT ON worker_calls EXECUTE FUNCTION offers()";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_was_not_stored_takes_no_later_claim_back() {
+async fn no_call_is_offered_while_a_claim_of_a_failed_write_is_to_be_taken_back() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
-    let app = App::start_at(database.url.clone(), Options::default()).await;
-    tool(&app, json!({})).await;
+    let loss = Loss::of_statements(3, 1, &["CLAIMED_AT FROM WORKER_CALLS WHERE"]);
+    let (app, _proxy) = service(&database, &loss).await;
     let mut connection = PgConnection::connect(&database.url).await.unwrap();
     sqlx::raw_sql(FAULTS).execute(&mut connection).await.unwrap();
     // The queue is known to be empty, so the call goes to the waiting worker directly.
@@ -149,18 +121,17 @@ async fn a_claim_that_was_not_stored_takes_no_later_claim_back() {
         tokio::spawn(async move { claim_one(&app, "w").await })
     };
     waits(&app, "w").await;
+    loss.switch(true);
     let id = called(&app, json!({})).await;
-    bounded("tries", counted(&mut connection, "unclaims", 1)).await;
-    end(&mut connection, "offers").await;
-    // Time for an offer, which the worker would claim.
-    let tried = 4;
-    bounded("more tries", counted(&mut connection, "unclaims", tried)).await;
-    end(&mut connection, "unclaims").await;
-    bounded("a try without a fault", counted(&mut connection, "unclaims", tried + 1)).await;
-    end(&mut connection, "unclaims").await;
+    let tried = async |count| eventually("tries", async || (loss.count() >= count).then_some(())).await;
+    tried(1).await;
+    sqlx::query("UPDATE faults SET offers = FALSE").execute(&mut connection).await.unwrap();
+    tried(loss.count() + 3).await;
+    assert!(!waiting.is_finished(), "the next try would take its claim");
+    loss.switch(false);
     let call = waiting.await.unwrap();
     assert_eq!((id_of(&call), &call["attempt"]), (id.clone(), &json!(1)));
-    assert_eq!(claim_now(&app, "other").await, Vec::<Value>::new(), "the worker keeps its claim");
+    assert_eq!(claim_now(&app, "other").await, Vec::<Value>::new());
     finish(&app, &call, &json!("once")).await;
     let ended = app.ended(&id).await;
     assert_eq!((succeeded(&ended), &ended["attempts"]), ("once", &json!(1)));
