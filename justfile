@@ -16,6 +16,7 @@ soak-tests *arguments:
 
 # Kill, stop, freeze and cut at length, then print the figures; TOOLPOST_CHAOS_SEED=N repeats a run's choices.
 chaos tests="chaos::":
+    TOOLPOST_CHAOS=long cargo test --locked -p toolpost-model -- --nocapture --test-threads 1
     TOOLPOST_CHAOS=long scripts/test --test it -- --nocapture --test-threads 1 {{tests}}
 
 # Take changed inputs for so many seconds a target; TOOLPOST_FUZZ_SEED=N repeats a run's choices.

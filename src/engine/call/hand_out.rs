@@ -220,10 +220,6 @@ impl<'a> HandOut<'a> {
     }
 
     async fn offer_and_await_claim(&self, job: &mut Ongoing, offer: &Offer) -> Result<(), RunExit> {
-        if job.handle.outside.has_posted() {
-            // A lost node has stored the end of the call, so no worker may begin.
-            return Ok(());
-        }
         self.await_worker(job);
         // A failed write may have stored the offer.
         let mut is_first = offer.is_first;

@@ -76,7 +76,7 @@ async fn serve(engine: &Arc<Engine>, batch: Batch) -> bool {
             }
             Err(()) => {
                 is_complete = false;
-                engine.offer_writer.handover().take_back(&claim).await;
+                engine.offer_writer.handover().take_back(&claim, &mut None).await;
             }
         }
     }

@@ -2,8 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::program::{Home, Program};
 use crate::support::{Client, eventually};
+
+/// Returns a response of the demo, which a busy machine may refuse for a while.
+async fn read(client: &Client, path: &str) -> Value {
+    eventually("a response", async || Some(client.get(path).await).filter(|answer| answer.status == 200)).await.ok()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_demo_makes_calls_of_its_tools_and_leaves_nothing_behind() {
@@ -11,7 +18,7 @@ async fn the_demo_makes_calls_of_its_tools_and_leaves_nothing_behind() {
     let mut demo = Program::start(&mut home.command(&["demo", "--listen", "127.0.0.1:0", "--rate", "50"]));
     let client = Client::new(demo.out("toolpost listening on ").trim_start_matches("toolpost listening on "));
     let ended: BTreeSet<String> = eventually("calls of each tool", async || {
-        let calls = client.get("/tool-calls?limit=200").await.ok();
+        let calls = read(&client, "/tool-calls?limit=200").await;
         let names: BTreeSet<String> = calls["tool_calls"]
             .as_array()
             .unwrap()
@@ -23,13 +30,13 @@ async fn the_demo_makes_calls_of_its_tools_and_leaves_nothing_behind() {
     .await;
     assert!(ended.contains("sales_report") && ended.contains("refund_payment"), "{ended:?}");
     eventually("a call with invalid arguments", async || {
-        let failed = client.get("/tool-calls?status=ERROR&limit=200").await.ok();
+        let failed = read(&client, "/tool-calls?status=ERROR&limit=200").await;
         let mut codes = failed["tool_calls"].as_array().unwrap().iter().map(|call| &call["error"]["code"]);
         codes.any(|code| code == "TOOL_VALIDATION_ERROR").then_some(())
     })
     .await;
     let reasons: BTreeSet<String> = eventually("approvals that the tool and the policy require", async || {
-        let pending = client.get("/approvals").await.ok();
+        let pending = read(&client, "/approvals").await;
         let waiting = pending["approvals"].as_array().unwrap().iter();
         let reasons: BTreeSet<String> =
             waiting.map(|call| call["approval"]["required_by"].as_str().unwrap().to_owned()).collect();
@@ -37,7 +44,7 @@ async fn the_demo_makes_calls_of_its_tools_and_leaves_nothing_behind() {
     })
     .await;
     assert!(reasons.contains("tool") && reasons.contains("policy"), "{reasons:?}");
-    let policies = client.get("/policies").await.ok();
+    let policies = read(&client, "/policies").await;
     assert_eq!(policies["total"], 2, "{policies}");
     demo.signal("TERM");
     assert_eq!(demo.end().code, Some(0));

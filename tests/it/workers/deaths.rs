@@ -262,23 +262,3 @@ async fn an_attempt_counts_whose_node_dies_between_its_cancellation_and_its_end(
     let ended = other.ended(&id).await;
     assert_eq!((&ended["status"], &ended["attempts"]), (&json!("ERROR"), &json!(1)), "{ended:#}");
 }
-
-#[cfg(feature = "fault-points")]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_call_whose_node_dies_before_its_end_is_given_to_no_worker() {
-    requires_postgres!();
-    let (mut one, other) = one_that_dies_at("BeforeSettle:1", json!({})).await;
-    let id = called(&one, json!({})).await;
-    // The response may be lost.
-    let _ = one.request(Method::POST, &format!("/tool-calls/{id}/cancel")).send().await;
-    assert_eq!(one.end().await.code, None);
-    let waiting = {
-        let client = (*other).clone();
-        tokio::spawn(async move { claim_one(&client, "w").await })
-    };
-    failed(&other.ended(&id).await, "CANCELLED");
-    let next = called(&other, json!({})).await;
-    let call = waiting.await.unwrap();
-    assert_eq!(id_of(&call), next);
-    finish(&other, &call, &json!("next")).await;
-}

@@ -3,8 +3,9 @@
 //! Each rule of the model names the function that implements it. A rule that is left out must lead to the fault that it prevents, which
 //! shows that the exploration can find it. `TOOLPOST_CHAOS=long` explores a larger world.
 
-pub mod protocol;
-pub mod state;
-
+#[cfg(test)]
+mod protocol;
+#[cfg(test)]
+mod state;
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,7 @@ pub struct Rules {
     pub results_are_unique: bool,
     /// An offer that nobody has claimed is withdrawn before its call ends (`HandOut::or_withdraw`, `LastResult::notice_claim`).
     pub end_withdraws_the_offer: bool,
-    /// A call that is resumed ends with the result that is stored, if one is, and is not offered (`HandOut::offer_and_wait`).
+    /// A call that is resumed ends with the result that is stored, if one is (`Recovery::resume` reads the inbox first).
     pub stored_results_come_first: bool,
     /// A node that has adopted a call becomes the owner of its offer only while it owns the call (`Stores::take_over_offer`).
     pub takeover_is_one_statement: bool,
