@@ -346,93 +346,17 @@ impl Protocol {
 
     fn step(&self, state: &mut State, action: Action) {
         match action {
+            Action::TakeBack { .. }
+            | Action::Late { .. }
+            | Action::Poll { .. }
+            | Action::Claim { .. }
+            | Action::Post { .. }
+            | Action::Die { .. } => self.step_of_claim(state, action),
             Action::Accept { node, call } => {
                 state.rows[call] = Some(Row { status: Status::Wait, node, attempt: 0, seq: 1 });
                 state.nodes[node].runs[call].push(Run::at(Step::Offer { attempt: 1, is_first: true }, 1));
             }
-            Action::Offer { node, call, run, worker, sent } => self.offer(state, (node, call, run), worker, sent),
-            Action::TakeBack { node, claim, sent } => {
-                if sent != Sent::Done {
-                    state.faults.lost_answers -= 1;
-                }
-                match sent {
-                    Sent::Done | Sent::Unanswered => self.unclaim(state, claim),
-                    Sent::Failed => {}
-                    Sent::Delayed => state.late.push(claim),
-                }
-                if sent == Sent::Done {
-                    state.nodes[node].lost.retain(|lost| *lost != claim);
-                }
-            }
-            Action::Late { claim } => {
-                self.unclaim(state, claim);
-                state.late.retain(|late| *late != claim);
-            }
-            Action::Poll { worker, node } => state.workers[worker] = Worker::Waiting(node),
-            Action::Claim { worker, call, sent } => self.claim(state, worker, call, sent),
-            Action::Look { node, call, run } => Self::look(state, (node, call, run)),
-            Action::RecordStart { node, call, run } => {
-                let at = &mut state.nodes[node].runs[call][run];
-                let Step::Run { attempt, ref mut is_recorded } = at.step else { return };
-                *is_recorded = true;
-                at.seq += 1;
-                let seq = at.seq;
-                if !Self::write(state, (node, call), (attempt, seq), Status::Doing) {
-                    state.nodes[node].runs[call].remove(run);
-                }
-            }
-            Action::Post { worker, node } => self.post(state, worker, node),
-            Action::Die { worker } => {
-                state.workers[worker] = Worker::Idle;
-                state.faults.deaths -= 1;
-            }
-            Action::ReadInbox { node, call, run } => {
-                let is_owner = state.rows[call].as_ref().is_some_and(|row| row.node == node);
-                if let Some(end) = state.inbox[call].filter(|_| is_owner) {
-                    state.nodes[node].runs[call][run].step = Step::Settle(end);
-                }
-            }
-            Action::Expire { node, call, run } => self.expire(state, (node, call, run)),
-            Action::Cancel { node, call, run } => self.cancel(state, (node, call, run)),
-            Action::Refuse { node, call, run } => {
-                let Step::Refuse(end) = state.nodes[node].runs[call][run].step else { return };
-                let may = state.rows[call]
-                    .as_ref()
-                    .is_some_and(|row| row.node == node && !matches!(row.status, Status::Ended(_)));
-                if may && (state.inbox[call].is_none() || !self.rules.results_are_unique) {
-                    state.inbox[call] = Some(end);
-                }
-                state.nodes[node].runs[call][run].step = Step::Settle(state.inbox[call].unwrap_or(end));
-            }
-            Action::Settle { node, call, run } => {
-                let Run { step, seq, .. } = state.nodes[node].runs[call].remove(run);
-                let Step::Settle(end) = step else { return };
-                let attempt = match end {
-                    End::Result(doing) => doing.attempt,
-                    End::Unknown | End::Cancelled => state.rows[call].as_ref().map_or(0, |row| row.attempt),
-                };
-                Self::write(state, (node, call), (attempt, seq + 1), Status::Ended(end));
-            }
             Action::DeleteOffer { call } => state.offers[call] = None,
-            Action::CheckOwner { node, call, run } => {
-                let is_owner = state.rows[call].as_ref().is_some_and(|row| row.node == node);
-                let (offer, inbox) = (state.offers[call], state.inbox[call]);
-                let is_repeatable = self.repeatable[call];
-                let at = &mut state.nodes[node].runs[call][run];
-                at.step = match offer {
-                    Some(_) if is_owner && !self.rules.takeover_is_one_statement => Step::Rejoin,
-                    Some(_) if is_owner => return self.step(state, Action::Rejoin { node, call, run }),
-                    _ => Self::rejoined(None, inbox, at.attempt, is_repeatable),
-                };
-            }
-            Action::Rejoin { node, call, run } => {
-                if let Some(offer) = &mut state.offers[call] {
-                    offer.node = node;
-                }
-                let (offer, inbox) = (state.offers[call], state.inbox[call]);
-                let at = &mut state.nodes[node].runs[call][run];
-                at.step = Self::rejoined(offer, inbox, at.attempt, self.repeatable[call]);
-            }
             Action::Crash { node } => {
                 let memory = &mut state.nodes[node];
                 memory.is_up = false;
@@ -456,8 +380,96 @@ impl Protocol {
                     row.node = node;
                 }
             }
-            Action::Leave { node, call, run } => drop(state.nodes[node].runs[call].remove(run)),
             Action::Resume { node, call } => self.resume(state, node, call),
+            _ => self.step_of_run(state, action),
+        }
+    }
+
+    /// Makes a step of a worker or a claim.
+    fn step_of_claim(&self, state: &mut State, action: Action) {
+        match action {
+            Action::TakeBack { node, claim, sent } => {
+                if sent != Sent::Done {
+                    state.faults.lost_answers -= 1;
+                }
+                match sent {
+                    Sent::Done | Sent::Unanswered => self.unclaim(state, claim),
+                    Sent::Failed => {}
+                    Sent::Delayed => state.late.push(claim),
+                }
+                if sent == Sent::Done {
+                    state.nodes[node].lost.retain(|lost| *lost != claim);
+                }
+            }
+            Action::Late { claim } => {
+                self.unclaim(state, claim);
+                state.late.retain(|late| *late != claim);
+            }
+            Action::Poll { worker, node } => state.workers[worker] = Worker::Waiting(node),
+            Action::Claim { worker, call, sent } => self.claim(state, worker, call, sent),
+            Action::Post { worker, node } => self.post(state, worker, node),
+            Action::Die { worker } => {
+                state.workers[worker] = Worker::Idle;
+                state.faults.deaths -= 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes a step of a run.
+    fn step_of_run(&self, state: &mut State, action: Action) {
+        match action {
+            Action::Offer { node, call, run, worker, sent } => self.offer(state, (node, call, run), worker, sent),
+            Action::Look { node, call, run } => Self::look(state, (node, call, run)),
+            Action::RecordStart { node, call, run } => {
+                let at = &mut state.nodes[node].runs[call][run];
+                let Step::Run { attempt, ref mut is_recorded } = at.step else { return };
+                *is_recorded = true;
+                at.seq += 1;
+                let seq = at.seq;
+                if !Self::write(state, (node, call), (attempt, seq), Status::Doing) {
+                    state.nodes[node].runs[call].remove(run);
+                }
+            }
+            Action::ReadInbox { node, call, run } => {
+                let is_owner = state.rows[call].as_ref().is_some_and(|row| row.node == node);
+                if let Some(end) = state.inbox[call].filter(|_| is_owner) {
+                    state.nodes[node].runs[call][run].step = Step::Settle(end);
+                }
+            }
+            Action::Expire { node, call, run } => self.expire(state, (node, call, run)),
+            Action::Cancel { node, call, run } => self.cancel(state, (node, call, run)),
+            Action::Refuse { node, call, run } => self.refuse(state, (node, call, run)),
+            Action::Settle { node, call, run } => {
+                let Run { step, seq, .. } = state.nodes[node].runs[call].remove(run);
+                let Step::Settle(end) = step else { return };
+                let attempt = match end {
+                    End::Result(doing) => doing.attempt,
+                    End::Unknown | End::Cancelled => state.rows[call].as_ref().map_or(0, |row| row.attempt),
+                };
+                Self::write(state, (node, call), (attempt, seq + 1), Status::Ended(end));
+            }
+            Action::CheckOwner { node, call, run } => {
+                let is_owner = state.rows[call].as_ref().is_some_and(|row| row.node == node);
+                let (offer, inbox) = (state.offers[call], state.inbox[call]);
+                let is_repeatable = self.repeatable[call];
+                let at = &mut state.nodes[node].runs[call][run];
+                at.step = match offer {
+                    Some(_) if is_owner && !self.rules.takeover_is_one_statement => Step::Rejoin,
+                    Some(_) if is_owner => return self.step(state, Action::Rejoin { node, call, run }),
+                    _ => Self::rejoined(None, inbox, at.attempt, is_repeatable),
+                };
+            }
+            Action::Rejoin { node, call, run } => {
+                if let Some(offer) = &mut state.offers[call] {
+                    offer.node = node;
+                }
+                let (offer, inbox) = (state.offers[call], state.inbox[call]);
+                let at = &mut state.nodes[node].runs[call][run];
+                at.step = Self::rejoined(offer, inbox, at.attempt, self.repeatable[call]);
+            }
+            Action::Leave { node, call, run } => drop(state.nodes[node].runs[call].remove(run)),
+            _ => {}
         }
     }
 
@@ -651,6 +663,16 @@ impl Protocol {
                 at.step = Step::Refuse(End::Cancelled);
             }
         }
+    }
+
+    fn refuse(&self, state: &mut State, (node, call, run): (usize, usize, usize)) {
+        let Step::Refuse(end) = state.nodes[node].runs[call][run].step else { return };
+        let may =
+            state.rows[call].as_ref().is_some_and(|row| row.node == node && !matches!(row.status, Status::Ended(_)));
+        if may && (state.inbox[call].is_none() || !self.rules.results_are_unique) {
+            state.inbox[call] = Some(end);
+        }
+        state.nodes[node].runs[call][run].step = Step::Settle(state.inbox[call].unwrap_or(end));
     }
 
     fn resume(&self, state: &mut State, node: usize, call: usize) {
