@@ -143,6 +143,7 @@
 //! - `otel` (default): export of traces over OTLP/HTTP, if an endpoint is configured.
 //! - `fault-points`: exit points for crash tests. Never enable it in production.
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "the table of a test is as long as its cases"))]
 #![forbid(unsafe_code)]
 
 pub mod app;

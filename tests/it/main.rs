@@ -1,6 +1,7 @@
 //! Tests of the service over HTTP: one running service and one fresh database per test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(clippy::too_many_lines, reason = "the table of a test is as long as its cases")]
 
 #[macro_use]
 mod support;
