@@ -18,8 +18,9 @@ WORKDIR /src
 # Dependencies first, on an empty crate: this layer is made anew only when they change.
 COPY Cargo.toml Cargo.lock ./
 COPY crates/toolpost-worker/Cargo.toml crates/toolpost-worker/
-RUN mkdir -p src benches tests/it crates/toolpost-worker/src \
-    && touch src/lib.rs crates/toolpost-worker/src/lib.rs benches/hot_path.rs benches/listing.rs tests/it/main.rs \
+COPY tests/model/Cargo.toml tests/model/
+RUN mkdir -p src benches tests/it tests/model/src crates/toolpost-worker/src \
+    && touch src/lib.rs crates/toolpost-worker/src/lib.rs tests/model/src/lib.rs benches/hot_path.rs benches/listing.rs tests/it/main.rs \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --locked --profile "$PROFILE" --bin toolpost \
     && rm src/lib.rs src/main.rs

@@ -69,6 +69,16 @@ fn the_image_says_what_it_is() {
 }
 
 #[test]
+fn the_manifest_of_each_member_of_the_workspace_is_copied() {
+    let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
+    for member in manifest["workspace"]["members"].as_array().unwrap() {
+        let member = member.as_str().unwrap();
+        let copy = format!("COPY {member}/Cargo.toml {member}/");
+        assert!(instructions().contains(&copy), "cargo reads the manifests of all members: {copy}");
+    }
+}
+
+#[test]
 fn only_what_the_image_is_made_of_is_sent_to_the_builder() {
     let ignored = text(".dockerignore");
     let sent: Vec<&str> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
