@@ -1,7 +1,9 @@
 //! Offers of calls to workers.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use sqlx::{Connection, PgConnection};
 use toolpost::domain::{Call, Outcome, Tenant, Time};
 use toolpost::store::Stores;
 use toolpost::store::journal::{Change, ClaimAssigner};
@@ -9,7 +11,7 @@ use toolpost::store::workers::{AfterLease, Claim, Offer, OfferState, StoredOffer
 use uuid::Uuid;
 
 use super::{ACCEPTED, Log, SETTLED, STARTED, ended};
-use crate::support::Backend;
+use crate::support::{Backend, bounded};
 
 impl Log {
     async fn accepted_call(&self) -> Call {
@@ -200,3 +202,24 @@ on_both_databases!(
         assert_eq!(log.offer_state(refused.id).await, None);
     }
 );
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offer_is_not_taken_over_by_a_node_that_another_one_replaces() {
+    requires_postgres!();
+    let log = Log::open(Backend::Postgres).await;
+    let call = log.accepted_call().await;
+    log.offer("node", offer(&call, 1, None)).await.unwrap();
+    let mut adopter = PgConnection::connect(&log.database.url).await.unwrap();
+    sqlx::raw_sql("BEGIN; UPDATE tool_calls SET node = 'adopter'").execute(&mut adopter).await.unwrap();
+    let adopted = async {
+        let mut observer = PgConnection::connect(&log.database.url).await.unwrap();
+        const WAITS: &str =
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while sqlx::query(WAITS).fetch_optional(&mut observer).await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        sqlx::raw_sql("COMMIT").execute(&mut adopter).await.unwrap();
+    };
+    let taken = bounded("the takeover", async { tokio::join!(log.store.take_over_offer(call.id, "node"), adopted).0 });
+    assert_eq!(taken.await.unwrap(), None, "the adopter owns the call");
+}

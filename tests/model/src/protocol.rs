@@ -27,6 +27,8 @@ pub struct Rules {
     pub results_are_unique: bool,
     /// An offer that nobody has claimed is withdrawn before its call ends (`HandOut::or_withdraw`, `LastResult::notice_claim`).
     pub end_withdraws_the_offer: bool,
+    /// The offer of a call that ends without a result is deleted right before its end (`Settle::delete_offer`).
+    pub end_deletes_the_offer: bool,
     /// A call that is resumed ends with the result that is stored, if one is (`Recovery::resume` reads the inbox first).
     pub stored_results_come_first: bool,
     /// A node that has adopted a call becomes the owner of its offer only while it owns the call (`Stores::take_over_offer`).
@@ -44,6 +46,7 @@ impl Rules {
         expiry_needs_the_start: true,
         results_are_unique: true,
         end_withdraws_the_offer: true,
+        end_deletes_the_offer: true,
         stored_results_come_first: true,
         takeover_is_one_statement: true,
         claims_have_names: true,
@@ -447,7 +450,10 @@ impl Protocol {
                     End::Result(doing) => doing.attempt,
                     End::Unknown | End::Cancelled => state.rows[call].as_ref().map_or(0, |row| row.attempt),
                 };
-                Self::write(state, (node, call), (attempt, seq + 1), Status::Ended(end));
+                let is_written = Self::write(state, (node, call), (attempt, seq + 1), Status::Ended(end));
+                if is_written && self.rules.end_deletes_the_offer && !matches!(end, End::Result(_)) {
+                    state.offers[call] = None;
+                }
             }
             Action::CheckOwner { node, call, run } => {
                 let is_owner = state.rows[call].as_ref().is_some_and(|row| row.node == node);
