@@ -74,7 +74,7 @@ pub use backtest::{BacktestResult, backtest, with_policy};
 pub use bulk_cancel::CancelFilter;
 pub use call::accept::AcceptError;
 pub use call::arguments::try_arguments;
-pub use call::recorder::{PendingCall, RecordError};
+pub use call::log::{PendingCall, RecordError};
 pub use call_order::CallOrder;
 pub use claims::{ClaimError, ClaimRequest, ClaimedCall};
 pub use control::{ControlOutcome, ControlPlane};
@@ -92,6 +92,7 @@ pub use workers::WorkerRules;
 use argument_chunks::ChunkReceiver;
 use call::cached::Results;
 use call::interrupt::Shutdown;
+use call::log::LogParts;
 use claims::Claims;
 use follow::Followed;
 use handover::Handover;
@@ -193,6 +194,11 @@ impl Engine {
         &self.settings.node
     }
 
+    /// Returns the parts of this node that the logs of calls use.
+    fn log_parts(&self) -> LogParts<'_> {
+        LogParts { journal: &self.journal, stores: &self.stores, patience: self.settings.store_patience }
+    }
+
     /// Returns `true` if the database knows this node, which accepts no calls before.
     pub fn is_signed_on(&self) -> bool {
         self.signed_on.load(Ordering::Relaxed)
@@ -239,7 +245,7 @@ impl Engine {
 
     /// Returns the argument stream of a tenant's call on this node; `None` if the call has ended or is not streamed.
     pub fn draft(&self, tenant: &Tenant, id: Uuid) -> Option<ArgumentStream> {
-        self.live.of(tenant, id)?.draft
+        self.live.get_of(tenant, id)?.arguments.clone()
     }
 
     /// Creates an id for something other than a call, such as a request.

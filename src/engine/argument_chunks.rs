@@ -124,9 +124,8 @@ impl ChunkReceiver {
     }
 
     fn expects_chunks(&self) -> bool {
-        let is_open = |stream: &ArgumentStream| stream.is_open();
         self.has_peers.load(Ordering::Relaxed)
-            && self.live.calls().values().any(|handle| handle.draft.as_ref().is_some_and(is_open))
+            && self.live.calls().values().any(|signals| signals.arguments.as_ref().is_some_and(ArgumentStream::is_open))
     }
 
     async fn apply_stored(&self) -> Result<(), StoreError> {
@@ -157,7 +156,7 @@ impl ChunkReceiver {
             Some(None) => return Ok(()),
             None => {
                 let stream = match self.live.get(message.call) {
-                    Some(handle) => handle.draft,
+                    Some(signals) => signals.arguments.clone(),
                     None if has_ended => None,
                     // The call is left to the node that adopts it.
                     None => return Ok(()),

@@ -11,9 +11,10 @@
 //! - [`execute`] runs attempts until the call has a result or no attempt is left.
 //! - [`settle`] commits the end of the call, and answers the caller.
 //!
-//! Each step consumes the call and returns it in the state that the next step requires. The first two steps handle all
-//! calls of a request together; [`Steps::run`] takes each call from there to its end. A step that ends a call early
-//! returns [`Executed`], which only [`settle`] accepts.
+//! A call is a [`CallRun`](run::CallRun), whose verbs are the only writers of its row. Each step takes it by value, together
+//! with what the steps before have produced, and returns it with its own product. The first two steps handle all calls of a
+//! request together; [`Steps::run`] takes each call from there to its end. A step that ends a call early returns
+//! [`Executed`], which only [`settle`] accepts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,11 +36,13 @@ mod instrument;
 pub(super) mod interrupt;
 mod last_result;
 mod lease_watch;
+pub(super) mod log;
 pub(super) mod plan;
 mod policies;
 mod prepare;
-pub(super) mod recorder;
 mod retry;
+pub(super) mod run;
+mod run_exit;
 mod settle;
 pub(super) mod state;
 mod wait;
@@ -47,23 +50,25 @@ mod wait;
 use futures_util::future::BoxFuture;
 
 use super::{Engine, Settings};
+use crate::domain::Failure;
 use admit::Admitter;
 use approve::Approver;
 use attempt::Attempts;
 use budget::BudgetReserver;
 use cached::{CacheResult, Lookup};
 use collect_arguments::ArgumentCollector;
-use execute::Execution;
+use execute::{Execution, Start};
 use hand_out::HandOut;
 use hooks::CallHooks;
 pub(super) use inject::{ExecutorInputs, InputInjector};
 use instrument::call_span;
 use last_result::LastResult;
+use log::Recorded;
 use policies::PolicyCheck;
 use prepare::Preparer;
-use recorder::Recorded;
+use run_exit::RunExit;
 use settle::Settler;
-use state::{Executed, Planned, Prepared, RunExit};
+use state::{Executed, Next, Planned, Prepared};
 use wait::Waiter;
 
 /// The steps of a call after its acceptance, each with the parts of the engine that it uses.
@@ -84,7 +89,6 @@ impl<'a> Steps<'a> {
             room,
             slots,
             pauses,
-            live,
             results,
             tasks,
             shutdown,
@@ -99,7 +103,7 @@ impl<'a> Steps<'a> {
         } = engine;
         let Settings { node, limits, store_patience, rates, silence, callbacks_kick, .. } = settings;
         let Settings { hooks, policies, budgets, secrets, vault, metrics, tracer, .. } = settings;
-        let waiter = Waiter { clock, live, shutdown };
+        let waiter = Waiter { clock, shutdown };
         let hooks = CallHooks { hooks, waiter, tasks };
         let (policies, allows_self) = (PolicyCheck { policies, clock }, settings.allows_self_approval);
         let notices = engine.approval_notices();
@@ -121,17 +125,7 @@ impl<'a> Steps<'a> {
             lookup: Lookup { results, waiter },
             admit: Admitter { rates, slots, pauses, metrics, waiter },
             execute: Execution { at_work, attempts, waiter, hand_out, pauses, ids },
-            settle: Settler {
-                last_result,
-                stores,
-                node,
-                live,
-                offers: offer_writer,
-                hooks,
-                budgets,
-                clock,
-                callbacks_kick,
-            },
+            settle: Settler { last_result, stores, node, offers: offer_writer, hooks, budgets, clock, callbacks_kick },
         }
     }
 
@@ -143,46 +137,68 @@ impl<'a> Steps<'a> {
 
     async fn run_steps(self, mut planned: Planned) -> Recorded {
         let mut span = call_span(self.execute.attempts.tracer, &planned);
-        let job = &mut planned.ongoing;
-        if let Some(own) = span.traceparent() {
-            job.traceparent = Some(own);
-        }
-        let call = &job.call;
-        let context = std::mem::take(&mut job.context);
-        let context = context.with_call(call.id, &call.call_id, &call.name, job.traceparent.clone());
+        let context = planned.run.enter_trace(span.traceparent());
         let steps = async {
-            let executed = match self.prepare.prepare(planned).await {
-                Ok(prepared) => self.run_or_reuse(prepared).await,
-                Err(executed) => executed,
-            };
+            let executed = self.execute(planned).await.unwrap_or_else(|ended| ended);
             self.settle.settle(executed, &mut span).await
         };
         context.scope(steps).await
     }
 
-    /// Runs a prepared call, or ends it with the cached result of an equal call.
-    async fn run_or_reuse(&self, mut prepared: Prepared) -> Executed {
-        let Some(cache) = prepared.entry.definition.cache else { return self.admit_and_execute(prepared).await };
-        // Boxed because few calls have a cache.
-        let run = match Box::pin(self.lookup.find(&mut prepared, cache)).await {
-            Ok(CacheResult::Run(run)) => run,
-            Ok(CacheResult::Kept(outcome)) => return prepared.ended(RunExit::Done(outcome)),
-            Err(end) => return prepared.ended(end),
-        };
-        let executed = Box::pin(self.admit_and_execute(prepared)).await;
-        if let (Some(run), RunExit::Done(outcome)) = (run, &executed.end)
-            && !outcome.is_error()
-        {
-            run.insert(Arc::new((**outcome).clone()), Duration::from_millis(cache.ttl_ms)).await;
+    /// Takes a call to its end, which is still to be settled.
+    ///
+    /// # Errors
+    /// Returns a call that does not run to the end of its tool.
+    async fn execute(&self, planned: Planned) -> Result<Executed, Executed> {
+        let Planned { run, next, place, .. } = self.prepare.collect(planned).await?;
+        match next {
+            Next::Prepare(entry) => self.run_or_reuse(Prepared::new(run, entry, place)).await,
+            // A resumed call bypasses the cache: its earlier attempt may have had effects.
+            Next::Repeat(entry) => {
+                let prepared = self.prepare.prepare_again(Prepared::new(run, entry, place), false)?;
+                Ok(self.execute.run(self.admit.admit_again(prepared).await?, Start::Again(None)).await)
+            }
+            Next::Continue(entry) => {
+                let prepared = self.prepare.prepare_again(Prepared::new(run, entry, place), true)?;
+                Ok(self.execute.run(self.admit.admit_again(prepared).await?, Start::Resumed).await)
+            }
+            Next::Lost(entry) => {
+                let failure = Failure::outcome_unknown(&entry.name);
+                let prepared = self.prepare.prepare_again(Prepared::new(run, entry, place), true);
+                let Executed { run, entry, inputs, .. } = match prepared {
+                    Ok(prepared) => return Err(prepared.ended(failure.into())),
+                    Err(ended) => ended,
+                };
+                Err(Executed { run, entry, inputs, end: failure.into() })
+            }
+            Next::End(failure, entry) => {
+                Err(Executed { run, entry, inputs: ExecutorInputs::default(), end: (*failure).into() })
+            }
         }
-        executed
     }
 
-    /// Runs a call that has no cached result.
-    async fn admit_and_execute(&self, prepared: Prepared) -> Executed {
-        match self.admit.admit(prepared).await {
-            Ok(admitted) => self.execute.execute(admitted).await,
-            Err(executed) => executed,
+    /// Runs a new call, or ends it with the cached result of an equal call.
+    async fn run_or_reuse(&self, prepared: Prepared) -> Result<Executed, Executed> {
+        let mut prepared = self.prepare.prepare(prepared).await?;
+        let Some(cache) = prepared.entry.definition.cache else { return self.admit_and_run(prepared).await };
+        // Boxed because few calls have a cache.
+        let leading = match Box::pin(self.lookup.find(&mut prepared, cache)).await {
+            Ok(CacheResult::Run(leading)) => leading,
+            Ok(CacheResult::Kept(outcome)) => return Ok(prepared.ended(RunExit::Done(outcome))),
+            Err(end) => return Err(prepared.ended(end)),
+        };
+        let executed = Box::pin(self.admit_and_run(prepared)).await?;
+        if let (Some(leading), RunExit::Done(outcome)) = (leading, &executed.end)
+            && !outcome.is_error()
+        {
+            leading.insert(Arc::new((**outcome).clone()), Duration::from_millis(cache.ttl_ms)).await;
         }
+        Ok(executed)
+    }
+
+    /// Runs a new call that has no cached result.
+    async fn admit_and_run(&self, prepared: Prepared) -> Result<Executed, Executed> {
+        let admitted = self.admit.admit(prepared).await?;
+        Ok(self.execute.run(admitted, Start::First).await)
     }
 }

@@ -3,6 +3,7 @@
 //! A message is acknowledged only after it is stored in the inbox or recorded by its call. It therefore reaches the
 //! node that owns the call, even if the node that received the message has lost the call without knowing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,7 +14,7 @@ use super::argument_chunks::ChunkAnswer;
 use super::argument_stream::{ArgumentChunk, ArgumentStreamError};
 use super::control_message::ControlMessage;
 use super::inbox::Inbox;
-use super::live::{CallHandle, LiveCalls};
+use super::live::{CallSignals, LiveCalls};
 use super::offers::Offers;
 use crate::domain::{Call, IdGenerator, Phase, Status, Tenant};
 use crate::executor::report::Report;
@@ -63,7 +64,7 @@ pub(super) enum CallLocation {
     /// The call has ended.
     Ended,
     /// This node owns the call.
-    Here(Box<CallHandle>, Box<Call>),
+    Here(Arc<CallSignals>, Box<Call>),
     /// Another node owns the call, or it is orphaned.
     Elsewhere(Box<Call>),
 }
@@ -87,7 +88,7 @@ impl ControlPlane<'_> {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn owner_of(&self, id: Uuid) -> Result<Option<Tenant>, StoreError> {
         match self.live.get(id) {
-            Some(handle) => Ok(Some(handle.tenant)),
+            Some(signals) => Ok(Some(signals.tenant.clone())),
             None => self.stores.owner_of(id).await,
         }
     }
@@ -109,8 +110,8 @@ impl ControlPlane<'_> {
     /// Cancels the run of a call on this node without waiting for the database. Has no effect if another node owns the
     /// call.
     fn cancel_here(&self, id: Uuid) {
-        if let Some(handle) = self.live.get(id) {
-            handle.cancel.cancel();
+        if let Some(signals) = self.live.get(id) {
+            signals.cancel.cancel();
         }
     }
 
@@ -143,11 +144,11 @@ impl ControlPlane<'_> {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<ControlOutcome, StoreError> {
-        if let Some(handle) = self.live.get(id)
-            && handle.emitter.is_recorded()
+        if let Some(signals) = self.live.get(id)
+            && signals.emitter.is_recorded()
             && !report.is_empty()
         {
-            let recording = async { report.tell(&handle.emitter).await.await };
+            let recording = async { report.tell(&signals.emitter).await.await };
             match tokio::time::timeout(REPORT_TIMEOUT, recording).await {
                 Ok(Ok(())) => return Ok(ControlOutcome::Delivered),
                 // The call has ended here, or another node has adopted it.
@@ -182,8 +183,10 @@ impl ControlPlane<'_> {
         patience: Duration,
     ) -> Result<ChunkAnswer, StoreError> {
         const CLOSED: ChunkAnswer = ChunkAnswer::Refused(ArgumentStreamError::Closed);
-        if let Some(stream) = self.live.of(tenant, id).and_then(|handle| handle.draft) {
-            return Ok(chunk.apply(&stream, patience).await);
+        if let Some(signals) = self.live.get_of(tenant, id)
+            && let Some(stream) = &signals.arguments
+        {
+            return Ok(chunk.apply(stream, patience).await);
         }
         if self.owner_of(id).await?.as_ref() != Some(tenant) {
             return Ok(ChunkAnswer::NoSuchCall);
@@ -248,15 +251,13 @@ impl ControlPlane<'_> {
     }
 
     pub(super) async fn locate(&self, id: Uuid) -> Result<CallLocation, StoreError> {
-        let handle = self.live.get(id);
+        let signals = self.live.get(id);
         let call = self.stores.calls_of_any_tenant(&[id]).await?.pop();
-        Ok(match (call, handle) {
+        Ok(match (call, signals) {
             (None, None) => CallLocation::Missing,
             (None, Some(_)) => CallLocation::Uncommitted,
             (Some(call), _) if call.status.is_terminal() => CallLocation::Ended,
-            (Some(call), Some(handle)) if *call.node == *self.node => {
-                CallLocation::Here(Box::new(handle), Box::new(call))
-            }
+            (Some(call), Some(signals)) if *call.node == *self.node => CallLocation::Here(signals, Box::new(call)),
             (Some(call), _) => CallLocation::Elsewhere(Box::new(call)),
         })
     }
@@ -275,8 +276,8 @@ impl ControlPlane<'_> {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn has_token(&self, id: Uuid) -> Result<bool, StoreError> {
-        if let Some(handle) = self.live.get(id) {
-            return Ok(handle.has_token);
+        if let Some(signals) = self.live.get(id) {
+            return Ok(signals.has_token);
         }
         let Some(call) = self.stores.calls_of_any_tenant(&[id]).await?.pop() else { return Ok(false) };
         self.has_tool(&call, |entry| entry.definition.has_token()).await

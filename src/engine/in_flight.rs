@@ -9,7 +9,7 @@ use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
 use super::call::accept::AcceptError;
-use super::call::recorder::{PendingCall, RecordError};
+use super::call::log::{PendingCall, RecordError};
 use super::detach::DetachOnDrop;
 use super::submission::Wait;
 use crate::domain::Call;

@@ -12,7 +12,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 use uuid::Uuid;
 
 use super::control_message::{self, ControlMessage};
-use super::live::{CallHandle, LiveCalls};
+use super::live::{CallSignals, LiveCalls};
 use crate::executor::emitter::Recorded;
 use crate::executor::report::Report;
 use crate::store::inbox::Message;
@@ -94,22 +94,22 @@ impl Inbox {
     async fn process_page(&self, page: Vec<(Uuid, Message)>, full: &mut HashSet<Uuid>) -> Result<(), StoreError> {
         for (id, Message { call, body, .. }) in page {
             // The messages of a call that is no longer here are left to the node that adopts it.
-            let Some(handle) = self.live.get(call) else { continue };
+            let Some(signals) = self.live.get(call) else { continue };
             match serde_json::from_str(&body) {
-                Ok(ControlMessage::Cancel) => handle.cancel.cancel(),
+                Ok(ControlMessage::Cancel) => signals.cancel.cancel(),
                 Ok(ControlMessage::Decision) => {
-                    handle.decided.iter().for_each(|decided| decided.notify_one());
+                    signals.decided.notify_one();
                     // The call reads its approval, also after a restart.
                     self.stores.forget_message(id).await?;
                 }
                 // Only the first result is stored, so a rejected post is a repetition, or the call has ended.
                 Ok(ControlMessage::Result { answer, digest }) => {
-                    let _ = handle.outside.post(control_message::posted_result(answer, digest));
+                    let _ = signals.posted.post(control_message::posted_result(answer, digest));
                 }
                 Ok(ControlMessage::Progress { .. }) if full.contains(&call) => {}
                 Ok(ControlMessage::Progress { report }) => match Report::read(report) {
                     Ok(report) => {
-                        if !self.deliver(&handle, id, report) {
+                        if !self.deliver(&signals, id, report) {
                             full.insert(call);
                         }
                     }
@@ -128,11 +128,11 @@ impl Inbox {
     }
 
     /// Delivers a report, unless it was delivered before. Returns `false` if the call cannot accept a report now.
-    fn deliver(&self, handle: &CallHandle, id: Uuid, report: Report) -> bool {
+    fn deliver(&self, signals: &CallSignals, id: Uuid, report: Report) -> bool {
         let mut delivered = self.delivered();
         let Entry::Vacant(place) = delivered.entry(id) else { return true };
         // Polled only once, because this must not wait for a call.
-        let delivery = tokio::task::unconstrained(report.tell(&handle.emitter)).now_or_never();
+        let delivery = tokio::task::unconstrained(report.tell(&signals.emitter)).now_or_never();
         let Some(recorded) = delivery else { return false };
         place.insert(Some(recorded));
         true

@@ -1,6 +1,7 @@
-//! The reachable calls of this node: calls that can be cancelled and reported on while they wait or run.
+//! The reachable calls of this node, and the signals that reach them while they wait or run.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -12,9 +13,9 @@ use crate::domain::Tenant;
 use crate::executor::{Emitter, ResultSlot};
 use crate::registry::Entry;
 
-/// A handle to a reachable call. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct CallHandle {
+/// What reaches a call from outside of its run: one value, shared by the run and by everybody who reaches the call.
+#[derive(Debug)]
+pub struct CallSignals {
     /// The tenant of the call.
     pub tenant: Tenant,
     /// Cancels the call.
@@ -22,21 +23,48 @@ pub struct CallHandle {
     /// Receives the reports of the tool.
     pub emitter: Emitter,
     /// Receives a posted result.
-    pub outside: ResultSlot,
-    /// Notified when the approval of the call changes; `None` if the call waits for none.
-    pub decided: Option<Arc<Notify>>,
-    /// The argument stream, if the arguments are streamed.
-    pub draft: Option<ArgumentStream>,
+    pub posted: ResultSlot,
+    /// Notified when the approval of the call may have changed.
+    pub decided: Notify,
+    /// The stream of the arguments, if they are streamed.
+    pub arguments: Option<ArgumentStream>,
     /// `true` if a token was sent to the tool. Reports then require the token.
     pub has_token: bool,
     /// `true` if the call may accept a posted result.
-    pub may_be_outside: bool,
-    /// `true` if another node has adopted the call. Its run ends here without a result.
-    pub is_taken_over: bool,
+    pub accepts_posted_result: bool,
+    taken_over: AtomicBool,
+}
+
+impl CallSignals {
+    /// Creates the signals of a call of this tool, which is missing if the call is rejected.
+    pub fn new(tenant: Tenant, entry: Option<&Entry>, emitter: Emitter, arguments: Option<ArgumentStream>) -> Self {
+        Self {
+            tenant,
+            cancel: CancellationToken::new(),
+            emitter,
+            posted: ResultSlot::default(),
+            decided: Notify::new(),
+            arguments,
+            has_token: entry.is_some_and(|entry| entry.definition.has_token()),
+            accepts_posted_result: entry.is_some_and(accepts_posted_result),
+            taken_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Ends the run, because another node has adopted the call.
+    pub fn leave_to_adopter(&self) {
+        self.taken_over.store(true, Ordering::Release);
+        self.cancel.cancel();
+    }
+
+    /// Returns `true` if the run ends because another node has adopted the call.
+    pub fn is_taken_over(&self) -> bool {
+        self.taken_over.load(Ordering::Acquire)
+    }
 }
 
 /// All reachable calls of this node.
-pub type LiveCalls = CallTable<CallHandle>;
+pub type LiveCalls = CallTable<Arc<CallSignals>>;
 
 /// Values of calls on this node. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -74,22 +102,18 @@ impl<T> CallTable<T> {
 }
 
 impl LiveCalls {
-    /// Returns the handle to a tenant's call, if it is reachable on this node.
-    pub fn of(&self, tenant: &Tenant, id: Uuid) -> Option<CallHandle> {
-        self.get(id).filter(|handle| handle.tenant == *tenant)
+    /// Returns the signals of a tenant's call, if it is reachable on this node.
+    pub fn get_of(&self, tenant: &Tenant, id: Uuid) -> Option<Arc<CallSignals>> {
+        self.get(id).filter(|signals| signals.tenant == *tenant)
     }
 
     /// Ends the run of a call that another node has adopted. Returns `false` if the call does not run here.
     pub fn leave_to_adopter(&self, id: Uuid) -> bool {
-        let cancel = self.calls().get_mut(&id).map(|handle| {
-            handle.is_taken_over = true;
-            handle.cancel.clone()
-        });
-        cancel.inspect(CancellationToken::cancel).is_some()
+        self.get(id).inspect(|signals| signals.leave_to_adopter()).is_some()
     }
 
-    /// Returns the handle to a call of any tenant, if it is reachable on this node.
-    pub fn get(&self, id: Uuid) -> Option<CallHandle> {
+    /// Returns the signals of a call of any tenant, if it is reachable on this node.
+    pub fn get(&self, id: Uuid) -> Option<Arc<CallSignals>> {
         self.calls().get(&id).cloned()
     }
 }

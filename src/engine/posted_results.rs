@@ -3,6 +3,7 @@
 //! A receipt says whether the posted result is the call's. The ended call keeps the digest of its posted result, so every
 //! node gives the same answer. A result that comes after the end of its call is late, even if it is equal.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,7 +11,7 @@ use uuid::Uuid;
 
 use super::control::{CallLocation, ControlOutcome, ControlPlane, DECISION_TIMEOUT, POLL_INTERVAL};
 use super::control_message::ControlMessage;
-use super::live::CallHandle;
+use super::live::CallSignals;
 use crate::domain::{Call, Phase, Status, ToolOutput};
 use crate::executor::PostedResult;
 use crate::executor::result_slot::Posting;
@@ -54,7 +55,7 @@ impl ControlPlane<'_> {
         let until = Instant::now() + START_TIMEOUT;
         loop {
             let is_last_check = Instant::now() >= until;
-            let (call, handle) = match self.locate(id).await? {
+            let (call, signals) = match self.locate(id).await? {
                 CallLocation::Missing => return Ok(ControlOutcome::NoSuchCall),
                 CallLocation::Ended => return Ok(ControlOutcome::TooLate),
                 CallLocation::Uncommitted if is_last_check => return Ok(ControlOutcome::Busy),
@@ -62,15 +63,15 @@ impl ControlPlane<'_> {
                     tokio::time::sleep(POLL_INTERVAL).await;
                     continue;
                 }
-                CallLocation::Here(handle, call) => (call, Some(handle)),
+                CallLocation::Here(signals, call) => (call, Some(signals)),
                 CallLocation::Elsewhere(call) => (call, None),
             };
-            let admission = match &handle {
-                Some(handle) => self.admission_here(&call, handle).await?,
+            let admission = match &signals {
+                Some(signals) => self.admission_here(&call, signals).await?,
                 None => self.admission(&call).await?,
             };
             match admission {
-                Admission::Now(posting) => return self.store_result(post, &call, handle, posting).await,
+                Admission::Now(posting) => return self.store_result(post, &call, signals, posting).await,
                 Admission::Never(outcome) => return Ok(outcome),
                 Admission::NotYet(outcome) if is_last_check => return Ok(outcome),
                 Admission::NotYet(_) => tokio::time::sleep(POLL_INTERVAL).await,
@@ -79,17 +80,17 @@ impl ControlPlane<'_> {
     }
 
     /// Returns whether a call of this node accepts a result.
-    async fn admission_here(&self, call: &Call, handle: &CallHandle) -> Result<Admission, StoreError> {
-        if !handle.may_be_outside {
+    async fn admission_here(&self, call: &Call, signals: &CallSignals) -> Result<Admission, StoreError> {
+        if !signals.accepts_posted_result {
             return Ok(Admission::Never(ControlOutcome::NotExternal));
         }
-        if handle.outside.is_answered() {
+        if signals.posted.is_answered() {
             return Ok(Admission::Never(ControlOutcome::TooLate));
         }
-        if let Some(posting) = handle.outside.posting() {
+        if let Some(posting) = signals.posted.posting() {
             return Ok(Admission::Now(Some(posting)));
         }
-        if handle.outside.is_shut() {
+        if signals.posted.is_shut() {
             return self.admission(call).await;
         }
         Ok(Admission::NotYet(ControlOutcome::Busy))
@@ -121,7 +122,7 @@ impl ControlPlane<'_> {
         &self,
         NewPost { message, digest }: NewPost<'_>,
         call: &Call,
-        handle: Option<Box<CallHandle>>,
+        signals: Option<Arc<CallSignals>>,
         posting: Option<Posting>,
     ) -> Result<ControlOutcome, StoreError> {
         let id = call.id;
@@ -132,12 +133,12 @@ impl ControlPlane<'_> {
         {
             return Ok(ControlOutcome::TooLate);
         }
-        let end = match &handle {
-            Some(handle) if is_first => Some(handle.outside.await_record()),
+        let end = match &signals {
+            Some(signals) if is_first => Some(signals.posted.await_record()),
             _ => None,
         };
         // The run may end from here on, and does not keep the receiver waiting.
-        drop((posting, handle));
+        drop((posting, signals));
         self.inbox.process_messages_of(id).await;
         if end.is_none() {
             self.stores.signals().notify_inbox(id);

@@ -15,17 +15,21 @@ use uuid::Uuid;
 
 use super::at_work::MAX_LOSSES;
 use super::call::Steps;
-use super::call::recorder::Recorder;
-use super::call::state::{Planned, StartMode};
+use super::call::log::CallLog;
+use super::call::run::{CallRun, NewRun, Origin};
+use super::call::state::{Next, Planned};
+use super::live::CallSignals;
 use super::sessions::SessionKey;
 use super::submission::Mode;
 use super::tool_lookups::access_of;
 use super::{Engine, schedule};
 use crate::access::Access;
-use crate::domain::{Call, Failure, Phase, Session, Status, Tenant};
+use crate::domain::{Call, Failure, Naming, Phase, Session, Status, Tenant};
+use crate::executor::emitter;
 use crate::registry::Entry;
 use crate::store::StoreError;
 use crate::store::nodes::Beaten;
+use crate::telemetry::Context;
 
 mod grace;
 mod loops;
@@ -176,7 +180,7 @@ impl Recovery<'_> {
     async fn stop_adopted(&self) -> Result<bool, StoreError> {
         let (ids, mut has_any): (Vec<Uuid>, bool) = {
             let calls = self.engine.live.calls();
-            (calls.keys().copied().collect(), calls.values().any(|handle| handle.is_taken_over))
+            (calls.keys().copied().collect(), calls.values().any(|signals| signals.is_taken_over()))
         };
         for page in ids.chunks(PAGE) {
             for id in self.engine.stores.not_of(self.engine.node(), page).await? {
@@ -210,54 +214,53 @@ impl Recovery<'_> {
         }
         let sessions = self.sessions_of(&calls).await?;
         let losses = self.losses_of(&calls).await?;
-        let (mut jobs, mut done) = (Vec::with_capacity(calls.len()), Ok(()));
+        let (mut resumed, mut done) = (Vec::with_capacity(calls.len()), Ok(()));
         for call in calls {
             match access_of(self.engine, &call).await {
                 Ok(access) => {
                     let losses = losses.get(&call.id).copied().unwrap_or(0);
-                    jobs.push(self.resumed(access, call, &sessions, losses));
+                    resumed.push(self.resumed(access, call, &sessions, losses));
                 }
                 Err(error) => done = Err(error),
             }
         }
-        jobs.iter_mut().for_each(|job| job.ongoing.register(&self.engine.live));
+        resumed.iter_mut().for_each(|planned| planned.run.register());
         // Deliver stored messages before the calls run. Failed deliveries are retried later.
         if let Err(error) = self.engine.inbox.process_inbox().await {
             tracing::debug!(%error, "cannot read messages");
         }
         let mut batches: BTreeMap<Uuid, Vec<Planned>> = BTreeMap::new();
-        for mut job in jobs {
+        for mut planned in resumed {
             // Resumed calls count as detached calls, and so hold back new ones.
             if let Ok(place) = self.engine.queue.clone().try_acquire_owned() {
-                job.ongoing.permits.push(Arc::new(place));
+                planned.run.keep_permit(Arc::new(place));
             }
             // External work continues independently of the other calls of the batch.
-            let is_outside = matches!(job.ongoing.begin, StartMode::AwaitResult | StartMode::Lost);
-            match job.ongoing.call.batch_id {
-                Some(batch) if !is_outside && !job.is_concurrency_safe() => {
-                    batches.entry(batch).or_default().push(job);
+            match planned.run.call().batch_id {
+                Some(batch) if !planned.next.is_outside() && !planned.is_concurrency_safe() => {
+                    batches.entry(batch).or_default().push(planned);
                 }
                 _ => {
-                    if job.ongoing.begin != StartMode::Lost {
-                        self.enqueue(&mut job);
+                    if !matches!(planned.next, Next::Lost(_)) {
+                        self.enqueue(&mut planned);
                     }
-                    schedule::spawn(self.engine, job);
+                    schedule::spawn(self.engine, planned);
                 }
             }
         }
-        for mut jobs in batches.into_values() {
-            jobs.sort_by_key(|job| job.ongoing.call.index);
+        for mut batch in batches.into_values() {
+            batch.sort_by_key(|planned| planned.run.call().index);
             // Only the first call is queued: a later one would block the calls that it waits for.
-            jobs.first_mut().into_iter().for_each(|job| self.enqueue(job));
-            self.engine.tasks.spawn(schedule::run_all(self.engine.clone(), jobs, Mode::Serial));
+            batch.first_mut().into_iter().for_each(|planned| self.enqueue(planned));
+            self.engine.tasks.spawn(schedule::run_all(self.engine.clone(), batch, Mode::Serial));
         }
         done
     }
 
     /// Enters a call in the queue. Must be called in the order in which the calls run.
-    fn enqueue(&self, job: &mut Planned) {
-        if let Ok(entry) = &job.next {
-            job.place = Steps::new(self.engine).admit.queue(&job.ongoing, entry);
+    fn enqueue(&self, planned: &mut Planned) {
+        if let Some(entry) = planned.next.entry() {
+            planned.place = Steps::new(self.engine).admit.queue(&planned.run, entry);
         }
     }
 
@@ -303,49 +306,59 @@ impl Recovery<'_> {
         let snapshot = access.snapshot();
         let tool = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
         let entry = tool.map(|tool| tool.entry()).transpose();
-        let run = |entry: &Arc<Entry>, begin| (entry.clone(), begin);
         let entry = match &entry {
             Ok(entry) => entry.as_ref(),
             // Its registration was valid, so the definition was damaged since.
             Err(_) => None,
         };
-        let start = match (call.status, entry) {
-            (Status::Wait, _) if call.phase == Phase::Arguments => {
-                Err(Failure::broken_off(&call.name, "the service stopped"))
-            }
-            (Status::Wait, None) => Err(snapshot.not_found(&call.name, None)),
-            (Status::Wait, Some(_)) if call.effective_arguments.is_none() => {
-                Err(Failure::execution(&call.name, "the service stopped before the call was run"))
-            }
-            (Status::Wait, Some(entry)) => Ok(run(entry, StartMode::Start)),
-            (_, Some(entry)) if entry.definition.worker().is_some() => Ok(run(entry, StartMode::AwaitResult)),
-            (_, Some(entry)) if call.phase == Phase::External => Ok(run(entry, StartMode::AwaitResult)),
-            (_, Some(entry)) if call.phase == Phase::Retrying => Ok(run(entry, StartMode::Rerun)),
-            // The call may have been handed out before its phase was committed. No work of it runs here.
-            (_, Some(entry)) if entry.definition.is_external() => Ok(run(entry, StartMode::AwaitResult)),
-            (_, Some(entry)) if entry.may_repeat() => Ok(run(entry, StartMode::Rerun)),
-            (_, Some(entry)) if entry.definition.has_token() => Ok(run(entry, StartMode::Lost)),
-            _ => Err(Failure::outcome_unknown(&call.name)),
+        let next = match entry_point(&call, entry) {
+            Ok(Next::Prepare(_) | Next::Repeat(_)) if losses >= MAX_LOSSES => Next::End(poison(&call).into(), None),
+            Ok(next) => next,
+            Err(None) => Next::End(snapshot.not_found(&call.name, None).into(), None),
+            Err(Some(failure)) => Next::End(failure.into(), None),
         };
-        let (next, begin) = match start {
-            Ok((_, StartMode::Start | StartMode::Rerun)) if losses >= MAX_LOSSES => {
-                (Err(poison(&call).into()), StartMode::Start)
-            }
-            Ok((entry, begin)) => (Ok(entry), begin),
-            Err(failure) => (Err(failure.into()), StartMode::Start),
-        };
-        let Engine { journal, stores, settings, .. } = &**self.engine;
-        let recorder = Recorder::resumed(journal.clone(), stores.clone(), settings.store_patience, &call);
-        let mut job = Planned::new(access.clone(), call, next, recorder);
-        job.ongoing.conversation = session_key(&job.ongoing.call).and_then(|place| sessions.get(&place)).cloned();
-        job.enter_session(&self.engine.sessions);
-        (job.ongoing.begin, job.ongoing.is_queued, job.ongoing.is_accepted_first) = (begin, true, true);
-        (job.ongoing.is_resumed, job.ongoing.losses) = (true, Some(losses));
-        if begin != StartMode::Start && job.ongoing.handle.may_be_outside {
+        let (emitter, reports) = emitter::channel();
+        let signals = CallSignals::new(call.tenant.clone(), next.entry().map(|entry| &**entry), emitter, None);
+        let is_handed_out = matches!(next, Next::Repeat(_) | Next::Continue(_) | Next::Lost(_));
+        if is_handed_out && signals.accepts_posted_result {
             // The call was handed out before the restart, so its result may arrive before its turn.
-            job.ongoing.handle.outside.open();
+            signals.posted.open();
         }
-        job
+        let conversation = session_key(&call).and_then(|key| sessions.get(&key)).cloned();
+        let (naming, traceparent, context) = (Naming::default(), None, Context::current());
+        let origin = Origin { access: access.clone(), naming, conversation, traceparent, context };
+        let log = CallLog::resumed(self.engine.log_parts(), &call);
+        let (signals, live) = (Arc::new(signals), self.engine.live.clone());
+        let new = NewRun { origin, call, log, signals, reports, live };
+        let mut planned = Planned::new(CallRun::resumed(new, losses), next);
+        planned.enter_session(&self.engine.sessions);
+        planned
+    }
+}
+
+/// Returns how a stored call continues, or the failure with which it ends: `None` if its tool is missing.
+fn entry_point(call: &Call, entry: Option<&Arc<Entry>>) -> Result<Next, Option<Failure>> {
+    if call.status == Status::Wait {
+        return match entry {
+            _ if call.phase == Phase::Arguments => Err(Some(Failure::broken_off(&call.name, "the service stopped"))),
+            None => Err(None),
+            Some(_) if call.effective_arguments.is_none() => {
+                Err(Some(Failure::execution(&call.name, "the service stopped before the call was run")))
+            }
+            Some(entry) => Ok(Next::Prepare(entry.clone())),
+        };
+    }
+    let Some(entry) = entry.cloned() else { return Err(Some(Failure::outcome_unknown(&call.name))) };
+    let is_worker = entry.definition.worker().is_some();
+    match call.phase {
+        Phase::External => Ok(Next::Continue(entry)),
+        _ if is_worker => Ok(Next::Continue(entry)),
+        Phase::Retrying => Ok(Next::Repeat(entry)),
+        // The call may have been handed out before its phase was committed. No work of it runs here.
+        _ if entry.definition.is_external() => Ok(Next::Continue(entry)),
+        _ if entry.may_repeat() => Ok(Next::Repeat(entry)),
+        _ if entry.definition.has_token() => Ok(Next::Lost(entry)),
+        _ => Err(Some(Failure::outcome_unknown(&call.name))),
     }
 }
 

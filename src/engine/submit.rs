@@ -139,18 +139,18 @@ pub(super) fn plan(
     let batch_id = submission.batch_id.or_else(|| submission.is_batch.then(|| engine.ids.next()));
     let (mode, wait) = (submission.mode, submission.wait);
     let is_cancelled_with_caller = submission.cancel_on_disconnect;
-    let (mut jobs, calls, texts) = planner(engine).plan(access, submission, ids, batch_id);
-    if jobs.len() > 1 && jobs.iter().any(|job| job.ongoing.recorder.parks) {
+    let (mut batch, calls, texts) = planner(engine).plan(access, submission, ids, batch_id);
+    if batch.len() > 1 && batch.iter().any(|planned| planned.run.parks()) {
         let parked = CancellationToken::new();
-        jobs.iter_mut().for_each(|job| job.ongoing.parked = Some(parked.clone()));
+        batch.iter_mut().for_each(|planned| planned.run.share_parking(parked.clone()));
     }
-    let room = hold(&mut jobs, request, texts);
+    let room = hold(&mut batch, request, texts);
     let is_detached = matches!(wait, Wait::Accepted | Wait::For(_));
-    if !is_detached && !is_cancelled_with_caller && !jobs.iter().any(Planned::is_accepted_first) {
+    if !is_detached && !is_cancelled_with_caller && !batch.iter().any(Planned::is_accepted_first) {
         let engine = engine.clone();
         let tasks = engine.tasks.clone();
         let work = async move {
-            schedule::run_all(engine, jobs, mode).await;
+            schedule::run_all(engine, batch, mode).await;
             drop(room);
         };
         return Ok(InFlightCalls::new(batch_id, calls, DetachOnDrop::new(work, &tasks)));
@@ -158,21 +158,21 @@ pub(super) fn plan(
     let room: Option<Arc<dyn Any + Send + Sync>> = room.map(|room| Arc::new(room) as _);
     let mut guards = Vec::new();
     if is_cancelled_with_caller {
-        guards.extend(jobs.iter().map(|job| job.ongoing.handle.cancel.clone().drop_guard()));
+        guards.extend(batch.iter().map(|planned| planned.run.cancel().clone().drop_guard()));
     }
-    for job in jobs.iter_mut().filter(|job| job.next.is_ok()) {
-        job.ongoing.permits.extend(room.clone());
-        if is_detached || wait == Wait::AsDeclared && job.is_asynchronous() {
-            job.ongoing.is_queued = true;
+    for planned in batch.iter_mut().filter(|planned| planned.next.entry().is_some()) {
+        room.iter().for_each(|room| planned.run.keep_permit(room.clone()));
+        if is_detached || wait == Wait::AsDeclared && planned.is_asynchronous() {
+            planned.run.detach();
             let place = engine.queue.clone().try_acquire_owned().map_err(|_| SubmitError::Overloaded)?;
-            job.ongoing.permits.push(Arc::new(place));
+            planned.run.keep_permit(Arc::new(place));
         }
     }
     let (sender, accepted) = oneshot::channel();
     let (engine, tasks) = (engine.clone(), engine.tasks.clone());
     let work = async move {
-        let jobs = acceptor(&engine).accept(jobs, sender).await;
-        schedule::run_all(engine, jobs, mode).await;
+        let batch = acceptor(&engine).accept(batch, sender).await;
+        schedule::run_all(engine, batch, mode).await;
         drop(room);
     };
     let mut submitted = InFlightCalls::new(batch_id, calls, DetachOnDrop::new(work, &tasks));
@@ -182,10 +182,10 @@ pub(super) fn plan(
 
 /// Releases memory that is not needed after planning. The rest is returned, or attached to all copies of the calls of a
 /// large request. `texts` is the memory of arguments that were parsed from text.
-fn hold(jobs: &mut [Planned], request: Footprint, texts: Option<MemoryPermit>) -> Option<MemoryPermit> {
+fn hold(batch: &mut [Planned], request: Footprint, texts: Option<MemoryPermit>) -> Option<MemoryPermit> {
     let is_large = request.is_large() || texts.is_some();
-    let has_copies = || request.is_kept || jobs.iter().any(Planned::has_copies);
-    let least = (request.is_large() && !has_copies()).then(|| request.least_kib_with(jobs.len()));
+    let has_copies = || request.is_kept || batch.iter().any(Planned::has_copies);
+    let least = (request.is_large() && !has_copies()).then(|| request.least_kib_with(batch.len()));
     let mut held = request.held;
     if let Some(least) = least {
         memory_budget::shrink(&mut held, least);
@@ -197,7 +197,7 @@ fn hold(jobs: &mut [Planned], request: Footprint, texts: Option<MemoryPermit>) -
         return held;
     }
     let counted = Counted(held.map(|held| Arc::new(held) as _));
-    jobs.iter_mut().for_each(|job| job.ongoing.call.keep_counted(counted.clone()));
+    batch.iter_mut().for_each(|planned| planned.run.amend(|call| call.keep_counted(counted.clone())));
     None
 }
 
@@ -214,15 +214,15 @@ fn admit(engine: &Engine, calls: usize, request: &mut Footprint) -> Result<(), S
 }
 
 fn planner(engine: &Engine) -> Planner<'_> {
-    let Engine { room, journal, stores, clock, sessions, settings, .. } = engine;
-    let Settings { context, limits, node, store_patience, .. } = settings;
-    Planner { room, context, limits, journal, stores, patience: *store_patience, clock, node, sessions }
+    let Engine { room, live, clock, sessions, settings, .. } = engine;
+    let Settings { context, limits, node, .. } = settings;
+    Planner { room, context, limits, live, log: engine.log_parts(), clock, node, sessions }
 }
 
 fn acceptor(engine: &Engine) -> Acceptor<'_> {
-    let Engine { journal, clock, ids, live, settings, .. } = engine;
+    let Engine { journal, clock, ids, settings, .. } = engine;
     let Settings { store_patience, callbacks_kick, .. } = settings;
-    Acceptor { journal, clock, ids, live, patience: *store_patience, callbacks_kick }
+    Acceptor { journal, clock, ids, patience: *store_patience, callbacks_kick }
 }
 
 /// Reads the session of a submission, or creates it on first use. An ended session becomes active again.

@@ -119,7 +119,7 @@ impl ControlPlane<'_> {
 
     /// Accepts a result for a call of this node. Returns it if this node cannot accept it.
     fn accept_here(&self, (id, attempt): (Uuid, u32), result: PostedResult) -> Result<RecordedPost, PostedResult> {
-        let Some(slot) = self.live.get(id).map(|handle| handle.outside) else { return Err(result) };
-        self.offers.accept((id, attempt), result, |result| slot.post_to_record(result))
+        let Some(signals) = self.live.get(id) else { return Err(result) };
+        self.offers.accept((id, attempt), result, |result| signals.posted.post_to_record(result))
     }
 }

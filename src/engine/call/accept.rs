@@ -9,10 +9,9 @@ use tokio::sync::{Notify, oneshot};
 
 use uuid::Uuid;
 
-use super::state::Planned;
+use super::state::{Next, Planned};
 use crate::access::Access;
 use crate::domain::{Clock, Failure, IdGenerator, IdempotencyKey, KeyClaim};
-use crate::engine::live::LiveCalls;
 use crate::engine::submission::{KeyedError, Submission};
 use crate::fault::{self, Point};
 use crate::store::Journal;
@@ -35,7 +34,6 @@ pub(in crate::engine) struct Acceptor<'a> {
     pub journal: &'a Journal,
     pub clock: &'a Clock,
     pub ids: &'a IdGenerator,
-    pub live: &'a LiveCalls,
     pub patience: Duration,
     pub callbacks_kick: &'a Notify,
 }
@@ -43,9 +41,9 @@ pub(in crate::engine) struct Acceptor<'a> {
 impl Acceptor<'_> {
     /// Accepts all calls or none, and sends the result on `sender`. Returns the calls to run; calls that `plan`
     /// rejected have ended with the commit.
-    pub async fn accept(&self, mut jobs: Vec<Planned>, sender: AcceptedSender) -> Vec<Planned> {
-        let changes: Vec<Change> = jobs.iter_mut().map(|job| self.acceptance(job)).collect();
-        let is_keyed = jobs.iter().any(|job| !job.claims.is_empty());
+    pub async fn accept(&self, mut batch: Vec<Planned>, sender: AcceptedSender) -> Vec<Planned> {
+        let changes: Vec<Change> = batch.iter_mut().map(|planned| self.acceptance(planned)).collect();
+        let is_keyed = batch.iter().any(|planned| !planned.claims.is_empty());
         fault::pass(Point::BeforeAccept);
         let awaiting = self.journal.register_waiters(changes.len());
         let mut writing = std::pin::pin!(self.journal.write_atomic(changes));
@@ -66,7 +64,7 @@ impl Acceptor<'_> {
         };
         if let Err(error) = written {
             // The ids must be free before the caller learns the result, so that it can use them again.
-            drop(jobs);
+            drop(batch);
             reply(Err(if error == JournalError::Claimed {
                 AcceptError::Claimed
             } else {
@@ -76,46 +74,41 @@ impl Acceptor<'_> {
             return Vec::new();
         }
         fault::pass(Point::AfterAccept);
-        let mut going = Vec::with_capacity(jobs.len());
-        for mut job in jobs {
-            if job.ongoing.call.status.is_terminal() {
-                if job.ongoing.call.callback_url.is_some() {
+        let mut going = Vec::with_capacity(batch.len());
+        for mut planned in batch {
+            if planned.run.call().status.is_terminal() {
+                if planned.run.call().callback_url.is_some() {
                     self.callbacks_kick.notify_one();
                 }
-                job.ongoing.recorder.end_is_written(job.ongoing.call);
+                planned.run.reply_with_rejection();
                 continue;
             }
             if is_late && !is_keyed {
                 // The caller was informed that the call was not accepted, and may repeat it. No more arguments will
                 // arrive.
-                job.ongoing.handle.draft = None;
+                planned.streamed.take().iter().for_each(|streamed| streamed.stream.close());
                 let failure = Failure::overloaded("The call could not be recorded in time and was not run");
-                job.next = Err(failure.into());
+                planned.next = Next::End(failure.into(), None);
             }
-            going.push(job);
+            going.push(planned);
         }
         reply(Ok(()));
         going
     }
 
     /// Builds the first change of a call. A rejected call ends with it.
-    fn acceptance(&self, job: &mut Planned) -> Change {
-        match &mut job.next {
-            Err(failure) if job.ongoing.handle.draft.is_none() => {
-                if let Err(error) = job.ongoing.call.settle(failure.taken().into(), self.clock.moment()) {
-                    tracing::error!(id = %job.ongoing.call.id, %error, "a call was settled twice");
-                }
+    fn acceptance(&self, planned: &mut Planned) -> Change {
+        match &mut planned.next {
+            Next::End(failure, _) if planned.streamed.is_none() => {
+                planned.run.reject(failure.taken(), self.clock.moment())
             }
-            _ => {
-                job.ongoing.is_accepted_first = true;
-                job.ongoing.register(self.live);
-            }
+            _ => planned.run.accept_first(),
         }
-        let mut change = job.ongoing.recorder.change(&job.ongoing.call);
-        if !job.claims.is_empty() {
-            change = change.with_claims(job.claims.clone());
+        let mut change = planned.run.acceptance();
+        if !planned.claims.is_empty() {
+            change = change.with_claims(planned.claims.clone());
         }
-        if job.ongoing.call.callback_url.is_some() {
+        if planned.run.call().callback_url.is_some() {
             change = change.with_callback(self.ids.next());
         }
         change

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::interrupt::ANNOUNCE_AFTER;
-use super::state::{Ongoing, RunExit};
+use super::run::CallRun;
+use super::run_exit::RunExit;
 use super::wait::Waiter;
 use crate::budgets::{Budgets, ReserveError};
 use crate::domain::Failure;
@@ -24,16 +25,16 @@ impl BudgetReserver<'_> {
     ///
     /// # Errors
     /// Returns `BUDGET_EXCEEDED` if a budget has no room for the call, and other reasons why it must not run.
-    pub async fn reserve(&self, job: &mut Ongoing, entry: &Entry) -> Result<(), RunExit> {
-        if !job.call.holds.is_empty() {
+    pub async fn reserve(&self, run: &mut CallRun, entry: &Entry) -> Result<(), RunExit> {
+        if !run.call().holds.is_empty() {
             return Ok(());
         }
-        let (call, cost) = (job.call.clone(), nanos_of(entry.definition.cost.unwrap_or(0.0)));
+        let (call, cost) = (run.call().clone(), nanos_of(entry.definition.cost.unwrap_or(0.0)));
         let reserved = self.budgets.reserve(&call, cost);
-        let reserved = self.waiter.wait(job, Instant::now() + ANNOUNCE_AFTER, None, reserved).await?;
+        let reserved = self.waiter.wait(run, Instant::now() + ANNOUNCE_AFTER, None, reserved).await?;
         match reserved {
             Ok(reservation) => {
-                job.call.set_holds(reservation.into_holds());
+                run.amend(|call| call.set_holds(reservation.into_holds()));
                 Ok(())
             }
             Err(ReserveError::UsedUp { budget, refills_at }) => {

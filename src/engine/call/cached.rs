@@ -6,12 +6,14 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::interrupt::{ANNOUNCE_AFTER, Deadline};
-use super::state::{Ongoing, Prepared, RunExit, StartMode};
+use super::run::CallRun;
+use super::run_exit::RunExit;
+use super::state::Prepared;
 use super::wait::Waiter;
 use crate::dispatch::QueuedSlot;
+use crate::domain::Outcome;
 use crate::domain::call::CacheControl;
 use crate::domain::tool::CacheSpec;
-use crate::domain::{Failure, Outcome};
 
 mod key;
 mod results;
@@ -39,29 +41,28 @@ impl<'a> Lookup<'a> {
     /// # Errors
     /// Returns the reason why the call ended while it waited.
     pub async fn find(&self, prepared: &mut Prepared, cache: CacheSpec) -> Result<CacheResult<'a>, RunExit> {
-        // A resumed call bypasses the cache: its earlier attempt may have had effects.
-        let Prepared { job, entry, place } = prepared;
-        let is_bypassed = job.begin != StartMode::Start || job.call.cache_control == CacheControl::NoStore;
-        let key = key::of(job, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
+        let Prepared { run, entry, inputs, place } = prepared;
+        let cache_control = run.call().cache_control;
+        let is_used = self.results.is_on() && cache_control != CacheControl::NoStore;
+        let key = key::of(run, inputs, entry, cache.scope).filter(|_| is_used);
         let Some(key) = key else { return Ok(CacheResult::Run(None)) };
-        let run = match job.call.cache_control {
+        let leading = match cache_control {
             CacheControl::Any => match self.results.lookup(key).await {
-                CacheLookup::Hit(outcome) => return self.take_over(job, &outcome),
-                CacheLookup::Leader(run) => run,
-                CacheLookup::Follower(leader) => match self.follow(job, place, leader).await? {
-                    Some(outcome) => return self.take_over(job, &outcome),
+                CacheLookup::Hit(outcome) => return self.take_over(run, &outcome),
+                CacheLookup::Leader(leading) => leading,
+                CacheLookup::Follower(leader) => match self.follow(run, place, leader).await? {
+                    Some(outcome) => return self.take_over(run, &outcome),
                     None => self.results.alone(key),
                 },
             },
             _ => self.results.alone(key),
         };
-        Ok(CacheResult::Run(Some(run)))
+        Ok(CacheResult::Run(Some(leading)))
     }
 
     /// Ends the call with the outcome of an equal call.
-    fn take_over(&self, job: &mut Ongoing, outcome: &Outcome) -> Result<CacheResult<'a>, RunExit> {
-        let name = job.call.name.clone();
-        job.call.take_over(self.waiter.clock.moment()).map_err(|error| Failure::execution(&name, error.to_string()))?;
+    fn take_over(&self, run: &mut CallRun, outcome: &Outcome) -> Result<CacheResult<'a>, RunExit> {
+        run.take_over_result(self.waiter.clock.moment())?;
         Ok(CacheResult::Kept(Box::new(outcome.clone())))
     }
 
@@ -69,17 +70,17 @@ impl<'a> Lookup<'a> {
     /// succeed.
     async fn follow(
         &self,
-        job: &mut Ongoing,
+        run: &mut CallRun,
         place: &mut Option<QueuedSlot>,
         leader: watch::Receiver<Option<Arc<Outcome>>>,
     ) -> Result<Option<Arc<Outcome>>, RunExit> {
         // A place in the queue could block the very call that this call waits for.
         *place = None;
-        let timeout = job.call.limits.and_then(|limits| Deadline::of(limits.timeout_ms, 0, "timeout_ms"));
-        let queue_timeout = self.waiter.queue_deadline(&job.call);
+        let timeout = run.call().limits.and_then(|limits| Deadline::of(limits.timeout_ms, 0, "timeout_ms"));
+        let queue_timeout = self.waiter.queue_deadline(run.call());
         let deadline = timeout.into_iter().chain(queue_timeout).min_by_key(|deadline| deadline.at);
         let announce_at = Instant::now() + ANNOUNCE_AFTER;
-        Ok(self.waiter.wait(job, announce_at, deadline, wait_for_leader(leader)).await?)
+        Ok(self.waiter.wait(run, announce_at, deadline, wait_for_leader(leader)).await?)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Collection of streamed arguments: publishes the readable part as it grows, and completes the call when all arguments
 //! have arrived.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,9 @@ use tokio::time::Instant;
 
 use super::interrupt::{Race, Shutdown};
 use super::plan;
-use super::state::{Planned, RunExit};
+use super::run::{CallRun, Commit};
+use super::run_exit::RunExit;
+use super::state::{Next, Planned, StreamedArguments};
 use super::{arguments, forward};
 use crate::domain::json::WeighedError;
 use crate::domain::limits::ServerLimits;
@@ -44,29 +45,30 @@ impl ArgumentCollector<'_> {
     /// runs.
     pub async fn collect_arguments(
         &self,
-        job: &mut Planned,
-        draft: &ArgumentStream,
+        planned: &mut Planned,
+        streamed: StreamedArguments,
     ) -> Result<Option<OrderGuard>, RunExit> {
-        let complete = self.receive(job, draft).await;
-        draft.close();
+        let stream = &streamed.stream;
+        let complete = self.receive(&mut planned.run, stream).await;
+        stream.close();
         let CompleteArguments { arguments, turn, recorded } = match complete {
             Ok(complete) => complete,
             Err(stop) => {
-                self.save_partial(job, draft).await;
+                self.save_partial(&mut planned.run, stream).await;
                 return Err(stop);
             }
         };
-        self.resolve_arguments(job, arguments.unwrap_or_else(|| draft.arguments())).await?;
-        let change = job.ongoing.status_change(self.clock.now());
+        let arguments = arguments.unwrap_or_else(|| stream.arguments());
+        self.resolve_arguments(planned, &streamed, arguments).await?;
         let Some(recorded) = recorded else {
-            job.ongoing.recorder.enqueue(change).await;
-            return self.turn(job, turn).await;
+            planned.run.publish_status(self.clock.now()).await;
+            return self.turn(planned, turn).await;
         };
-        match job.ongoing.recorder.journal().write(change).await {
+        match planned.run.begin_status(self.clock.now()).await {
             Ok(()) => {
                 // The sender of the chunks may have disconnected.
                 let _ = recorded.send(());
-                self.turn(job, turn).await
+                self.turn(planned, turn).await
             }
             Err(JournalError::Fenced) => Err(RunExit::TakenOver),
             Err(error) => Err(Failure::overloaded(&format!("The call was not run: {error}")).into()),
@@ -74,16 +76,21 @@ impl ArgumentCollector<'_> {
     }
 
     /// Records and publishes arguments that were never completed.
-    async fn save_partial(&self, job: &mut Planned, draft: &ArgumentStream) {
-        let readable = draft.readable().unwrap_or_default();
-        let came = draft.arguments();
-        if came.as_str() != Some("") && job.ongoing.call.keep(came, readable).is_ok() {
-            job.ongoing.recorder.enqueue(job.ongoing.status_change(self.clock.now())).await;
+    async fn save_partial(&self, run: &mut CallRun, stream: &ArgumentStream) {
+        let readable = stream.readable().unwrap_or_default();
+        let came = stream.arguments();
+        if came.as_str() != Some("") && run.amend(|call| call.keep(came, readable)).is_ok() {
+            run.publish_status(self.clock.now()).await;
         }
     }
 
     /// Stores the complete arguments in the call, and decides whether it runs.
-    async fn resolve_arguments(&self, job: &mut Planned, arguments: Value) -> Result<(), RunExit> {
+    async fn resolve_arguments(
+        &self,
+        planned: &mut Planned,
+        asked: &StreamedArguments,
+        arguments: Value,
+    ) -> Result<(), RunExit> {
         let arguments = Arc::new(arguments);
         // Invalid JSON is kept as text here; the check below reports it.
         let mut held = None;
@@ -97,54 +104,60 @@ impl ArgumentCollector<'_> {
             }
             parsed => parsed.unwrap_or_else(|_| arguments.clone()),
         };
-        job.ongoing.permits.extend(held.map(|held| Arc::new(held) as _));
+        held.into_iter().for_each(|held| planned.run.keep_permit(Arc::new(held)));
         drop(arguments);
         let mut arguments = Arc::unwrap_or_clone(parsed);
-        let asked = job.deferred.take().unwrap_or_default();
-        if job.next.as_ref().is_ok_and(|entry| entry.role == Some(ToolRole::Forward)) {
-            arguments = forward::forward_arguments(self.limits, job, arguments, &asked);
+        if planned.next.entry().is_some_and(|entry| entry.role == Some(ToolRole::Forward)) {
+            arguments = forward::forward_arguments(self.limits, planned, arguments, asked);
         }
-        let name = job.ongoing.call.name.clone();
-        job.ongoing.call.complete(arguments).map_err(|error| Failure::execution(&name, error.to_string()))?;
-        let Ok(entry) = &job.next else { return Ok(()) };
-        let (entry, arguments, vendor) = (entry.clone(), job.ongoing.call.arguments.clone(), asked.vendor);
-        let (size, checking) = (job.ongoing.call.arguments_text.get().len(), entry.clone());
+        let name = planned.run.call().name.clone();
+        let complete = planned.run.amend(|call| call.complete(arguments));
+        complete.map_err(|error| Failure::execution(&name, error.to_string()))?;
+        let Some(entry) = planned.next.entry().cloned() else { return Ok(()) };
+        let (arguments, vendor) = (planned.run.call().arguments.clone(), asked.vendor);
+        let (size, checking) = (planned.run.call().arguments_text.get().len(), entry.clone());
         let check = move || arguments::valid(&checking, &arguments, vendor, |_| true);
         let checked = arguments::check_without_blocking(&name, size, check).await;
-        job.next = match self.is_alone(job, &entry).await {
-            true => plan::next(&mut job.ongoing.call, &entry, checked),
-            false => Err(plan::must_run_alone(&entry.name).into()),
+        planned.next = match self.is_alone(planned, &entry).await {
+            true => planned.run.amend(|call| plan::next(call, &entry, checked)).into(),
+            false => Next::End(plan::must_run_alone(&entry.name).into(), None),
         };
         Ok(())
     }
 
     /// Returns `false` if the call must be the only one of its batch, and is not.
-    async fn is_alone(&self, job: &Planned, entry: &Entry) -> bool {
-        let Some(batch_id) = job.ongoing.call.batch_id.filter(|_| entry.role == Some(plan::COMPLETION)) else {
+    async fn is_alone(&self, planned: &Planned, entry: &Entry) -> bool {
+        let Some(batch_id) = planned.run.call().batch_id.filter(|_| entry.role == Some(plan::COMPLETION)) else {
             return true;
         };
         let filter = CallFilter { batch_id: Some(batch_id), limit: 2, ..CallFilter::default() };
         // Each call of a stream is committed before its arguments arrive, so the database knows them all.
-        job.ongoing.access.store().calls(&filter).await.is_ok_and(|(calls, is_cut)| calls.len() <= 1 && !is_cut)
+        planned
+            .run
+            .origin()
+            .access
+            .store()
+            .calls(&filter)
+            .await
+            .is_ok_and(|(calls, is_cut)| calls.len() <= 1 && !is_cut)
     }
 
-    async fn turn(&self, job: &Planned, turn: Option<OrderTicket>) -> Result<Option<OrderGuard>, RunExit> {
-        let Some(turn) = turn.filter(|_| job.next.is_ok()) else { return Ok(None) };
-        let race = Race::new(&job.ongoing.handle.cancel, self.shutdown).work_first();
+    async fn turn(&self, planned: &Planned, turn: Option<OrderTicket>) -> Result<Option<OrderGuard>, RunExit> {
+        let Some(turn) = turn.filter(|_| planned.next.entry().is_some()) else { return Ok(None) };
+        let race = Race::new(planned.run.cancel(), self.shutdown).work_first();
         Ok(race.run(turn.acquire()).await?)
     }
 
-    async fn receive(&self, job: &mut Planned, draft: &ArgumentStream) -> Result<CompleteArguments, RunExit> {
-        let (silence, cancel) = (self.silence, job.ongoing.handle.cancel.clone());
-        let journal = job.ongoing.recorder.journal().clone();
+    async fn receive(&self, run: &mut CallRun, stream: &ArgumentStream) -> Result<CompleteArguments, RunExit> {
+        let (silence, cancel) = (self.silence, run.cancel().clone());
         // Only one change is written at a time. Chunks that arrive in the meantime are merged.
-        let mut writing = pin!(Fuse::terminated());
+        let mut writing: Fuse<Commit> = Fuse::terminated();
         let mut next_read = Instant::now();
         let end = loop {
-            if let Some(end) = draft.take_outcome() {
-                break end.map_err(|reason| Failure::broken_off(&job.ongoing.call.name, &reason).into());
+            if let Some(end) = stream.take_outcome() {
+                break end.map_err(|reason| Failure::broken_off(&run.call().name, &reason).into());
             }
-            let (is_new, last_activity) = draft.poll_changes();
+            let (is_new, last_activity) = stream.poll_changes();
             let idle = writing.is_terminated();
             let next = async {
                 tokio::select! {
@@ -152,18 +165,18 @@ impl ArgumentCollector<'_> {
                     written = &mut writing, if !idle => return written != Err(JournalError::Fenced),
                     () = tokio::time::sleep_until(next_read), if is_new && idle => {
                         let began = Instant::now();
-                        let readable = draft.readable().filter(|readable| *readable != job.ongoing.call.params);
+                        let readable = stream.readable().filter(|readable| *readable != run.call().params);
                         if let Some(readable) = readable
-                            && job.ongoing.call.fill(readable).is_ok()
+                            && run.amend(|call| call.fill(readable)).is_ok()
                         {
-                            writing.set(journal.write(job.ongoing.status_change(self.clock.now())).fuse());
+                            writing = run.begin_status(self.clock.now()).fuse();
                         }
                         next_read = began + READ_INTERVAL.max(began.elapsed() * READ_RATIO);
                     }
-                    () = draft.changed() => {}
+                    () = stream.changed() => {}
                     // A keep-alive without new data may have arrived in the meantime.
-                    () = tokio::time::sleep_until(last_activity + silence) => if draft.poll_changes().1 == last_activity {
-                        draft.cut_off(&format!("no data was received for {} s", silence.as_secs_f32()));
+                    () = tokio::time::sleep_until(last_activity + silence) => if stream.poll_changes().1 == last_activity {
+                        stream.cut_off(&format!("no data was received for {} s", silence.as_secs_f32()));
                     },
                 }
                 true

@@ -2,14 +2,15 @@
 
 use futures_util::future::FutureExt;
 
-use super::admit::Admitted;
-use super::attempt::Attempts;
+use super::attempt::{Attempt, Attempts, Resumed};
 use super::hand_out::{Claimed, HandOut};
+use super::inject::ExecutorInputs;
 use super::interrupt::Race;
 use super::lease_watch::LeaseWatch;
-use super::recorder::Recorded;
 use super::retry;
-use super::state::{Executed, Ongoing, RunExit, StartMode};
+use super::run::CallRun;
+use super::run_exit::RunExit;
+use super::state::{Admitted, Executed};
 use super::wait::Waiter;
 use crate::domain::call::OUTPUT_VIOLATIONS;
 use crate::domain::tool::{OutputCheck, WorkerSpec};
@@ -19,7 +20,6 @@ use crate::engine::pauses::Pauses;
 use crate::executor::images;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
-use crate::store::journal::{Change, JournalError};
 
 /// The fifth step of a call.
 pub(super) struct Execution<'a> {
@@ -31,159 +31,157 @@ pub(super) struct Execution<'a> {
     pub ids: &'a IdGenerator,
 }
 
+/// The way in which an attempt begins.
+pub(super) enum Start {
+    /// The first attempt of a call.
+    First,
+    /// A further attempt after this failure. `None` means that the process of the last attempt was lost.
+    Again(Option<Failure>),
+    /// The rest of an attempt that is worked on outside of this process, and was so before a restart.
+    Resumed,
+}
+
 impl Execution<'_> {
     /// Runs the tool of a call until it has a result or no attempt is left.
-    pub async fn execute(&self, admitted: Admitted) -> Executed {
-        let Admitted { mut job, entry, slot } = admitted;
-        let end = self.end_of(&mut job, &entry).await.map_or_else(|end| end, RunExit::Done);
-        if let (RunExit::LeaveQueued, Some(losses)) = (&end, job.losses) {
-            self.at_work.end(job.call.id, losses).await;
+    pub async fn run(&self, mut admitted: Admitted, start: Start) -> Executed {
+        let end = self.attempt_until_end(&mut admitted, start).await.map_or_else(|end| end, RunExit::Done);
+        let Admitted { run, entry, inputs, slot } = admitted;
+        if let (RunExit::LeaveQueued, Some(losses)) = (&end, run.losses()) {
+            self.at_work.end(run.id(), losses).await;
         }
         drop(slot);
-        Executed { job, entry: Some(entry), end }
+        Executed { run, entry: Some(entry), inputs, end }
     }
 
     /// Runs attempts until the call has a result.
     ///
     /// # Errors
     /// Returns the end of a call that ends without a result of its tool.
-    async fn end_of(&self, job: &mut Ongoing, entry: &Entry) -> Result<Box<Outcome>, RunExit> {
-        let worker = entry.definition.worker();
-        match job.begin {
-            StartMode::Start => {
-                if let Some(spec) = worker {
-                    // Boxed because few calls wait for a worker.
-                    Box::pin(self.hand_out.hand_out(job, entry, spec)).await?;
-                }
-                self.start(job, entry).await?;
-            }
-            StartMode::AwaitResult if worker.is_some() => Box::pin(self.rejoin(job, entry, worker)).await?,
-            StartMode::Rerun => {
-                Box::pin(retry::resume_backoff(self.waiter, job)).await?;
-                Box::pin(self.start_again(job, entry, None)).await?;
-            }
-            StartMode::AwaitResult | StartMode::Lost => {}
-        }
-        if let Some(losses) = job.losses.filter(|_| !entry.works_outside() && job.begin != StartMode::AwaitResult) {
-            // After the start is recorded: a call that must not run twice ends as `OUTCOME_UNKNOWN` instead.
-            self.at_work.begin(job.call.id, losses).await;
-            fault::pass(Point::AfterWorkNote);
-        }
+    async fn attempt_until_end(&self, admitted: &mut Admitted, mut start: Start) -> Result<Box<Outcome>, RunExit> {
+        let Admitted { run, entry, inputs, .. } = admitted;
+        let mut is_noted = false;
         loop {
-            fault::pass(Point::BeforeRun);
-            let ended = match worker.map(|spec| self.hand_out.watch(job, entry, spec)) {
-                None => self.attempts.run(job, entry).await,
-                Some(watch) => Box::pin(watched(&watch, self.attempts.run(job, entry))).await,
-            };
-            fault::pass(Point::AfterRun);
-            let failure = match ended? {
-                Ok(outcome) => {
-                    self.pauses.note(&job.call.tenant, &entry.name, false);
-                    return self.result_of(job, entry, outcome).await;
-                }
+            let resumed = self.begin(run, entry, inputs, start).await?;
+            if let Some(losses) = run.losses().filter(|_| !is_noted && resumed.is_none() && !entry.works_outside()) {
+                // After the start is recorded: a call that must not run twice ends as `OUTCOME_UNKNOWN` instead.
+                self.at_work.begin(run.id(), losses).await;
+                is_noted = true;
+                fault::pass(Point::AfterWorkNote);
+            }
+            let failure = match self.attempt(run, Attempt { entry, inputs, resumed }).await? {
+                Ok(outcome) => return self.result_of(run, entry, outcome).await,
                 Err(failure) => *failure,
             };
-            self.pauses.note(&job.call.tenant, &entry.name, failure.code == Code::ToolTimeout);
-            if let Some(spec) = worker.filter(|_| failure.code == Code::OutcomeUnknown && entry.may_repeat()) {
-                Box::pin(self.hand_out.hand_out_again(job, entry, spec)).await?;
-                job.begin = StartMode::Rerun;
-                Box::pin(self.start_again(job, entry, Some(failure))).await?;
-                continue;
-            }
-            let spec = job.call.retry.over(&entry.definition.retry);
-            let random = retry::random_of(self.ids.next());
-            let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
-            let Some(wait) = wait else { return Err(failure.into()) };
-            if worker.is_some() {
-                Box::pin(self.hand_out.withdraw(job)).await?;
-            }
-            Box::pin(retry::wait_backoff(self.waiter, job, wait, spec.max_attempts, &failure)).await?;
-            if let Some(spec) = worker {
-                Box::pin(self.hand_out.hand_out_again(job, entry, spec)).await?;
-            }
-            job.begin = StartMode::Rerun;
-            Box::pin(self.start_again(job, entry, Some(failure))).await?;
+            start = Start::Again(Some(self.back_off(run, entry, failure).await?));
         }
     }
 
-    /// Continues with a call that a worker may have had before a restart.
-    async fn rejoin(&self, job: &mut Ongoing, entry: &Entry, worker: Option<&WorkerSpec>) -> Result<(), RunExit> {
-        let Some(spec) = worker else { return Ok(()) };
-        if self.hand_out.rejoin(job, entry, spec).await? == Claimed::New {
-            job.begin = StartMode::Rerun;
-            self.start_again(job, entry, None).await?;
+    /// Begins an attempt. It is recorded before the tool runs, except the first one of a read-only call. An attempt of a
+    /// worker's tool waits for a worker first. Returns the attempt that has begun before a restart, if it is still under way.
+    async fn begin(
+        &self,
+        run: &mut CallRun,
+        entry: &Entry,
+        inputs: &ExecutorInputs,
+        start: Start,
+    ) -> Result<Option<Resumed>, RunExit> {
+        let clock = self.waiter.clock;
+        match (start, entry.definition.worker()) {
+            (Start::First, None) => run.start(clock.moment()).await?,
+            // The futures for workers are boxed because few calls wait for a worker.
+            (Start::First, Some(spec)) => {
+                Box::pin(self.hand_out.hand_out(run, entry, inputs, spec)).await?;
+                run.start_at_worker(clock.moment())?;
+            }
+            (Start::Again(None), _) => {
+                Box::pin(retry::resume_backoff(self.waiter, run)).await?;
+                Box::pin(run.start_again(clock.now(), None)).await?;
+            }
+            (Start::Again(failed), worker) => {
+                if let Some(spec) = worker {
+                    Box::pin(self.hand_out.hand_out_again(run, entry, inputs, spec)).await?;
+                }
+                Box::pin(run.start_again(clock.now(), failed)).await?;
+            }
+            (Start::Resumed, None) => return Ok(Some(Resumed { elapsed_ms: self.since_start(run) })),
+            (Start::Resumed, Some(spec)) => return Box::pin(self.rejoin(run, entry, inputs, spec)).await,
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Runs one attempt. The lease of its worker is watched meanwhile.
+    async fn attempt(
+        &self,
+        run: &mut CallRun,
+        attempt: Attempt<'_>,
+    ) -> Result<Result<Box<Outcome>, Box<Failure>>, RunExit> {
+        let Attempt { entry, .. } = attempt;
+        fault::pass(Point::BeforeRun);
+        let ended = match entry.definition.worker().map(|spec| self.hand_out.watch(run, entry, spec)) {
+            None => self.attempts.run(run, attempt).await,
+            Some(watch) => Box::pin(watched(&watch, self.attempts.run(run, attempt))).await,
+        };
+        fault::pass(Point::AfterRun);
+        let ended = ended?;
+        let has_timed_out = ended.as_ref().is_err_and(|failure| failure.code == Code::ToolTimeout);
+        self.pauses.note(&run.call().tenant, &entry.name, has_timed_out);
+        Ok(ended)
+    }
+
+    /// Waits until the next attempt after a failure, and returns the failure.
+    ///
+    /// # Errors
+    /// Returns the end of a call that is not retried, or that is interrupted.
+    async fn back_off(&self, run: &mut CallRun, entry: &Entry, failure: Failure) -> Result<Failure, RunExit> {
+        let is_for_worker = entry.definition.worker().is_some();
+        if is_for_worker && failure.code == Code::OutcomeUnknown && entry.may_repeat() {
+            // Its worker is lost, so another one gets the call at once.
+            return Ok(failure);
+        }
+        let spec = run.call().retry.over(&entry.definition.retry);
+        let random = retry::random_of(self.ids.next());
+        let wait = retry::wait(&entry.definition, &spec, run.call().attempts, &failure, random);
+        let Some(wait) = wait else { return Err(failure.into()) };
+        if is_for_worker {
+            Box::pin(self.hand_out.withdraw(run)).await?;
+        }
+        Box::pin(retry::wait_backoff(self.waiter, run, wait, spec.max_attempts, &failure)).await?;
+        Ok(failure)
+    }
+
+    /// Continues with a call that a worker may have had before a restart. Returns the attempt that it still has.
+    async fn rejoin(
+        &self,
+        run: &mut CallRun,
+        entry: &Entry,
+        inputs: &ExecutorInputs,
+        spec: &WorkerSpec,
+    ) -> Result<Option<Resumed>, RunExit> {
+        match self.hand_out.rejoin(run, entry, inputs, spec).await? {
+            Claimed::New => {
+                run.start_again(self.waiter.clock.now(), None).await?;
+                Ok(None)
+            }
+            Claimed::Known { elapsed_ms } => {
+                Ok(Some(Resumed { elapsed_ms: elapsed_ms.unwrap_or_else(|| self.since_start(run)) }))
+            }
+        }
+    }
+
+    /// Returns the time since the start of the call, in milliseconds.
+    fn since_start(&self, run: &CallRun) -> u64 {
+        run.call().started_at.map_or(0, |started| self.waiter.clock.now().millis_since(started))
     }
 
     /// Converts the outcome of an attempt to the result of the call: checks it against the output schema and scales
     /// images for models.
-    async fn result_of(&self, job: &Ongoing, entry: &Entry, outcome: Box<Outcome>) -> Result<Box<Outcome>, RunExit> {
+    async fn result_of(&self, run: &CallRun, entry: &Entry, outcome: Box<Outcome>) -> Result<Box<Outcome>, RunExit> {
         let outcome = check_output(entry, outcome);
         if !images::has_any(&outcome) {
             return Ok(outcome);
         }
-        let race = Race::against_cancel(&job.handle.cancel).work_first();
+        let race = Race::against_cancel(run.cancel()).work_first();
         Ok(race.run(images::fitted(outcome).boxed()).await?)
-    }
-
-    /// Starts the first attempt. The start is committed before the tool runs, unless the tool is read-only and the call
-    /// is not stored yet. After a crash the row therefore shows whether, and how often, the tool has run.
-    async fn start(&self, job: &mut Ongoing, entry: &Entry) -> Result<(), RunExit> {
-        let (now, has_worker) = (self.waiter.clock.moment(), entry.definition.worker().is_some());
-        let started = if has_worker { job.call.start_outside(now) } else { job.call.start(now) };
-        started.map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-        if has_worker {
-            // The claim is committed. If the call takes longer, its start is recorded like that of a read-only tool.
-            return Ok(());
-        }
-        if entry.definition.annotations.read_only && !job.recorder.has_announced() {
-            return Ok(());
-        }
-        job.register(self.waiter.live);
-        let change = job.recorder.change(&job.call);
-        let recorded = Box::pin(self.write_ahead(job, entry, change)).await?;
-        recorded.map_err(|reason| {
-            job.call.never_ran();
-            Failure::overloaded(&reason).into()
-        })
-    }
-
-    /// Starts a further attempt after the failure `failed`. `None` means that the process of the previous attempt was
-    /// lost.
-    async fn start_again(&self, job: &mut Ongoing, entry: &Entry, failed: Option<Failure>) -> Result<(), RunExit> {
-        job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-        let tip = format!("Attempt {}", job.call.attempts);
-        job.call.set_tip(tip);
-        let change = job.status_change(self.waiter.clock.now());
-        let recorded = self.write_ahead(job, entry, change).await?;
-        recorded.map_err(|_| {
-            job.call.never_ran();
-            // The tool has run in an earlier attempt, so the call ends with that failure.
-            let lost = "its run was lost, and the next attempt could not be recorded";
-            failed.unwrap_or_else(|| Failure::execution(&job.call.name, lost)).into()
-        })
-    }
-
-    /// Records that the tool is about to run. Returns the reason why it must not run. If the commit takes too long, the
-    /// caller may repeat the call.
-    async fn write_ahead(
-        &self,
-        job: &mut Ongoing,
-        entry: &Entry,
-        change: Change,
-    ) -> Result<Result<(), String>, RunExit> {
-        fault::pass(Point::BeforeAccept);
-        let written = job.recorder.write(change).await;
-        fault::pass(Point::AfterAccept);
-        match written {
-            Ok(Recorded::InTime) => Ok(Ok(())),
-            // Safe despite the delay: a repeated call is found by its key or id, or the tool is read-only.
-            Ok(Recorded::Late) if job.is_accepted_first || entry.definition.annotations.read_only => Ok(Ok(())),
-            Ok(Recorded::Late) => Ok(Err("The call could not be recorded in time and was not run".to_owned())),
-            Err(JournalError::Fenced) => Err(RunExit::TakenOver),
-            Err(error) => Ok(Err(format!("The call was not run: {error}"))),
-        }
     }
 }
 

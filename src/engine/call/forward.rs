@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::arguments;
-use super::state::{DeferredRequest, Planned, limits_of};
+use super::state::{Next, Planned, StreamedArguments, limits_of};
 use crate::domain::call::CALLED_AS;
 use crate::domain::limits::ServerLimits;
 use crate::domain::{CallRequest, Failure, Naming};
@@ -87,29 +87,30 @@ impl ResolvedTool {
 /// target.
 pub(super) fn forward_arguments(
     server: &ServerLimits,
-    job: &mut Planned,
+    planned: &mut Planned,
     arguments: Value,
-    asked: &DeferredRequest,
+    asked: &StreamedArguments,
 ) -> Value {
-    let call = &mut job.ongoing.call;
-    let (name, vendor) = (call.name.to_string(), asked.vendor);
+    let (name, vendor) = (planned.run.call().name.to_string(), asked.vendor);
     let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
-    let (access, conversation) = (job.ongoing.access.clone(), job.ongoing.conversation.clone());
+    let (access, conversation) = (planned.run.origin().access.clone(), planned.run.origin().conversation.clone());
     let snapshot = access.snapshot();
     let view = access.view(&snapshot, conversation.as_deref());
     let resolved = resolve_tool(view, &mut request, false);
-    call.extend_metadata(resolved.names(&request.name));
-    job.next = match resolved.entry {
+    planned.run.amend(|call| call.extend_metadata(resolved.names(&request.name)));
+    planned.next = match resolved.entry {
         Some(entry) => {
             let limits = limits_of(server, &entry, &asked.limits, conversation.as_deref());
             let context = asked.context.of(&entry.definition);
-            call.assign(entry.name.clone(), entry.title.clone(), Some((limits, context)));
-            resolved.refused.map_or(Ok(entry), Err)
+            let (name, title) = (entry.name.clone(), entry.title.clone());
+            planned.run.amend(|call| call.assign(name, title, Some((limits, context))));
+            resolved.refused.map_or(Ok(entry), Err).into()
         }
         None => {
             let name: Arc<str> = request.name.into();
-            call.assign(name.clone(), name, None);
-            Err(resolved.refused.unwrap_or_else(|| view.not_found(&call.name, Naming::Own).into()))
+            planned.run.amend(|call| call.assign(name.clone(), name.clone(), None));
+            let failure = resolved.refused.unwrap_or_else(|| view.not_found(&name, Naming::Own).into());
+            Next::End(failure, None)
         }
     };
     request.arguments.unwrap_or_default()

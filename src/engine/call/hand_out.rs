@@ -7,10 +7,12 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::inject::ExecutorInputs;
 use super::interrupt::{Deadline, Interrupt, Race};
 use super::lease_watch::LeaseWatch;
-use super::recorder::Recorded;
-use super::state::{Ongoing, RunExit};
+use super::log::Recorded;
+use super::run::CallRun;
+use super::run_exit::RunExit;
 use super::wait::Waiter;
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::limits::Limits;
@@ -19,11 +21,10 @@ use crate::domain::{Failure, HookEvent};
 use crate::engine::inbox::Inbox;
 use crate::engine::offer_writer::OfferWriter;
 use crate::engine::offers::{OfferedCall, Offers};
-use crate::fault::{self, Point};
 use crate::hooks::Hooks;
 use crate::registry::Entry;
 use crate::store::Stores;
-use crate::store::journal::JournalError;
+use crate::store::journal::Change;
 use crate::store::workers::{AfterLease, Offer, OfferState, StoredOffer};
 
 /// Pause after a failed access to the database.
@@ -46,8 +47,8 @@ pub(super) struct HandOut<'a> {
 pub(super) enum Claimed {
     /// The start of the attempt is not recorded.
     New,
-    /// The attempt runs already.
-    Known,
+    /// The attempt runs already; for how long, in milliseconds, if this is known.
+    Known { elapsed_ms: Option<u64> },
 }
 
 impl<'a> HandOut<'a> {
@@ -55,21 +56,27 @@ impl<'a> HandOut<'a> {
     ///
     /// # Errors
     /// Returns the end of a call that no worker takes, or that is interrupted.
-    pub async fn hand_out(&self, job: &mut Ongoing, entry: &Entry, spec: &WorkerSpec) -> Result<(), RunExit> {
-        job.handle.outside.open();
-        job.register(self.waiter.live);
-        let attempt = job.call.attempts + 1;
-        if !job.recorder.has_announced() {
-            let offer = offer_of(job, entry, spec, attempt);
-            if self.accept(job, &offer).await? {
-                let waited = self.await_claim(job, &offer, Duration::ZERO).await;
-                return self.or_withdraw(job, waited).await;
+    pub async fn hand_out(
+        &self,
+        run: &mut CallRun,
+        entry: &Entry,
+        inputs: &ExecutorInputs,
+        spec: &WorkerSpec,
+    ) -> Result<(), RunExit> {
+        run.posted().open();
+        run.register();
+        let attempt = run.call().attempts + 1;
+        if !run.is_recorded() {
+            let offer = offer_of(run, entry, spec, attempt);
+            if self.accept(run, inputs, &offer).await? {
+                let waited = self.await_claim(run, &offer, Duration::ZERO).await;
+                return self.or_withdraw(run, waited).await;
             }
-        } else if self.hooks.has(HookEvent::BeforeToolCall) || job.handle.draft.is_some() {
+        } else if self.hooks.has(HookEvent::BeforeToolCall) || run.signals().arguments.is_some() {
             // Any node may give the call to a worker, with the arguments of its row.
-            self.publish(job).await?;
+            run.record_status(self.waiter.clock.now()).await?;
         }
-        self.offer_and_wait(job, entry, spec, attempt).await
+        self.offer_and_wait(run, entry, inputs, spec, attempt).await
     }
 
     /// Commits the acceptance of a call, together with the claim of a worker that waits. Returns `true` if one gets the call.
@@ -79,27 +86,19 @@ impl<'a> HandOut<'a> {
     ///
     /// # Errors
     /// Returns the end of a call that is not recorded, or not in time.
-    async fn accept(&self, job: &mut Ongoing, offer: &Offer) -> Result<bool, RunExit> {
-        let content = self.await_worker(job);
+    async fn accept(&self, run: &mut CallRun, inputs: &ExecutorInputs, offer: &Offer) -> Result<bool, RunExit> {
+        let content = self.await_worker(run, inputs);
         let claims = &self.writer.handover().claims;
         claims.await_claims(|| vec![(offer.tenant.clone(), offer.queue.clone())]).await;
         let early = self.writer.early_claims().enter(offer.clone());
-        let change = job.recorder.shared_change(content.call.clone()).with_assigner(early.assigner());
-        fault::pass(Point::BeforeAccept);
-        let written = job.recorder.write(change).await;
-        fault::pass(Point::AfterAccept);
-        match written {
-            Ok(Recorded::InTime) => {
-                job.is_accepted_first = true;
-                Ok(early.give(content))
-            }
-            Ok(Recorded::Late) => {
+        let claimed = |change: Change| change.with_assigner(early.assigner());
+        match run.accept_with(content.call.clone(), claimed).await? {
+            Recorded::InTime => Ok(early.give(content)),
+            Recorded::Late => {
                 // The row says that a worker has the call, which would count as an attempt.
-                self.retried(job, || self.stores.delete_offer(job.call.id, self.node)).await?;
+                self.retried(run, || self.stores.delete_offer(run.id(), self.node)).await?;
                 Err(Failure::overloaded("The call could not be recorded in time and was not run").into())
             }
-            Err(JournalError::Fenced) => Err(RunExit::TakenOver),
-            Err(error) => Err(Failure::overloaded(&format!("The call was not run: {error}")).into()),
         }
     }
 
@@ -107,15 +106,20 @@ impl<'a> HandOut<'a> {
     ///
     /// # Errors
     /// Returns the end of a call that no worker takes, or that is interrupted.
-    pub async fn hand_out_again(&self, job: &mut Ongoing, entry: &Entry, spec: &WorkerSpec) -> Result<(), RunExit> {
-        job.record_start().await;
-        let tip = format!("Attempt {} waits for a worker", job.call.attempts + 1);
+    pub async fn hand_out_again(
+        &self,
+        run: &mut CallRun,
+        entry: &Entry,
+        inputs: &ExecutorInputs,
+        spec: &WorkerSpec,
+    ) -> Result<(), RunExit> {
+        run.record_start().await;
+        let attempt = run.call().attempts + 1;
+        let tip = format!("Attempt {attempt} waits for a worker");
         let update = StatusUpdate { phase: Some(Phase::Retrying), tip: Some(tip), ..StatusUpdate::default() };
-        job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-        job.recorder.enqueue(job.status_change(self.waiter.clock.now())).await;
-        let attempt = job.call.attempts + 1;
-        self.offer_and_wait(job, entry, spec, attempt).await?;
-        job.handle.outside.keep();
+        run.publish(update, self.waiter.clock.now()).await?;
+        self.offer_and_wait(run, entry, inputs, spec, attempt).await?;
+        run.posted().keep();
         Ok(())
     }
 
@@ -123,29 +127,36 @@ impl<'a> HandOut<'a> {
     ///
     /// # Errors
     /// Returns the end of a call whose worker is lost and that must not run again, or that is interrupted.
-    pub async fn rejoin(&self, job: &mut Ongoing, entry: &Entry, spec: &WorkerSpec) -> Result<Claimed, RunExit> {
-        job.handle.outside.open();
-        job.register(self.waiter.live);
-        let call = job.call.id;
-        let row = self.retried(job, || self.stores.take_over_offer(call, self.node)).await?;
-        let next = job.call.attempts + 1;
+    pub async fn rejoin(
+        &self,
+        run: &mut CallRun,
+        entry: &Entry,
+        inputs: &ExecutorInputs,
+        spec: &WorkerSpec,
+    ) -> Result<Claimed, RunExit> {
+        run.posted().open();
+        run.register();
+        let call = run.id();
+        let row = self.retried(run, || self.stores.take_over_offer(call, self.node)).await?;
+        let next = run.call().attempts + 1;
+        let known = Claimed::Known { elapsed_ms: None };
         match row {
             // A lost node may have offered the next attempt without recording its start.
             Some(StoredOffer { attempt, state: OfferState::Answered, .. }) if attempt >= next => Ok(Claimed::New),
-            Some(StoredOffer { state: OfferState::Answered, .. }) => Ok(Claimed::Known),
-            _ if job.handle.outside.has_posted() => Ok(Claimed::Known),
+            Some(StoredOffer { state: OfferState::Answered, .. }) => Ok(known),
+            _ if run.posted().has_posted() => Ok(known),
             Some(StoredOffer { attempt, state: OfferState::Claimed { since, .. }, .. }) if attempt < next => {
-                job.runs_since_ms = u64::try_from(since.as_millis()).ok();
                 // The row belongs to this node from now on.
-                self.offer_and_wait(job, entry, spec, attempt).await.map(|()| Claimed::Known)
+                self.offer_and_wait(run, entry, inputs, spec, attempt).await?;
+                Ok(Claimed::Known { elapsed_ms: u64::try_from(since.as_millis()).ok() })
             }
             Some(StoredOffer { attempt, .. }) if attempt < next => {
-                self.offer_and_wait(job, entry, spec, attempt).await.map(|()| Claimed::Known)
+                self.offer_and_wait(run, entry, inputs, spec, attempt).await.map(|()| known)
             }
             None if !entry.definition.is_repeatable() => {
                 Err(Failure::outcome_unknown(&entry.name).lost_by_worker().into())
             }
-            Some(_) | None => self.offer_and_wait(job, entry, spec, next).await.map(|()| Claimed::New),
+            Some(_) | None => self.offer_and_wait(run, entry, inputs, spec, next).await.map(|()| Claimed::New),
         }
     }
 
@@ -153,62 +164,52 @@ impl<'a> HandOut<'a> {
     ///
     /// # Errors
     /// Returns the end of a call that is interrupted.
-    pub async fn withdraw(&self, job: &mut Ongoing) -> Result<(), RunExit> {
-        job.record_start().await;
-        self.retried(job, || self.stores.withdraw_unanswered(job.call.id, self.node)).await.map(drop)
+    pub async fn withdraw(&self, run: &mut CallRun) -> Result<(), RunExit> {
+        run.record_start().await;
+        self.retried(run, || self.stores.withdraw_unanswered(run.id(), self.node)).await.map(drop)
     }
 
     /// Watches the lease of the worker that runs the current attempt.
-    pub fn watch(&self, job: &mut Ongoing, entry: &Entry, spec: &WorkerSpec) -> LeaseWatch<'a> {
+    pub fn watch(&self, run: &mut CallRun, entry: &Entry, spec: &WorkerSpec) -> LeaseWatch<'a> {
         let then = if entry.definition.is_repeatable() { AfterLease::OfferAgain } else { AfterLease::End };
         LeaseWatch {
             stores: self.stores,
             inbox: self.inbox,
             node: self.node,
-            call: job.call.id,
-            attempt: job.call.attempts,
+            call: run.id(),
+            attempt: run.call().attempts,
             then,
-            slot: job.handle.outside.clone(),
-            queue: (job.call.tenant.clone(), spec.queue.as_str().into()),
-            watch: job.watch_offer(self.offers),
+            slot: run.posted().clone(),
+            queue: (run.call().tenant.clone(), spec.queue.as_str().into()),
+            watch: run.watch_offer(self.offers),
             lease: Duration::from_millis(spec.lease_ms),
-        }
-    }
-
-    /// Records the current state of the call.
-    async fn publish(&self, job: &mut Ongoing) -> Result<(), RunExit> {
-        job.announce(self.waiter.live).await;
-        job.call.note().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-        match job.recorder.write(job.status_change(self.waiter.clock.now())).await {
-            Ok(_) => Ok(()),
-            Err(JournalError::Fenced) => Err(RunExit::TakenOver),
-            Err(error) => Err(Failure::overloaded(&format!("The call was not run: {error}")).into()),
         }
     }
 
     /// Offers an attempt and waits until a worker has it.
     async fn offer_and_wait(
         &self,
-        job: &mut Ongoing,
+        run: &mut CallRun,
         entry: &Entry,
+        inputs: &ExecutorInputs,
         spec: &WorkerSpec,
         attempt: u32,
     ) -> Result<(), RunExit> {
-        let offer = offer_of(job, entry, spec, attempt);
-        let waited = self.offer_and_await_claim(job, &offer).await;
-        self.or_withdraw(job, waited).await
+        let offer = offer_of(run, entry, spec, attempt);
+        let waited = self.offer_and_await_claim(run, inputs, &offer).await;
+        self.or_withdraw(run, waited).await
     }
 
     /// Takes the offer back if the wait for a worker has ended without one. An attempt that a worker has claimed before counts,
     /// although this node may not have noticed the claim.
-    async fn or_withdraw(&self, job: &Ongoing, waited: Result<(), RunExit>) -> Result<(), RunExit> {
+    async fn or_withdraw(&self, run: &CallRun, waited: Result<(), RunExit>) -> Result<(), RunExit> {
         match waited {
             Err(RunExit::Settle(outcome)) => loop {
-                self.writer.forget(job.call.id).await;
-                match self.stores.withdraw_unclaimed(job.call.id, self.node).await {
+                self.writer.forget(run.id()).await;
+                match self.stores.withdraw_unclaimed(run.id(), self.node).await {
                     Ok(true) => return Err(RunExit::Settle(outcome)),
                     Ok(false) => return Ok(()),
-                    Err(error) => tracing::debug!(id = %job.call.id, %error, "cannot take back an offer"),
+                    Err(error) => tracing::debug!(id = %run.id(), %error, "cannot take back an offer"),
                 }
                 let paused = Race::against_stop(self.waiter.shutdown).run(tokio::time::sleep(RETRY_AFTER));
                 if paused.await.is_err() {
@@ -219,39 +220,45 @@ impl<'a> HandOut<'a> {
         }
     }
 
-    async fn offer_and_await_claim(&self, job: &mut Ongoing, offer: &Offer) -> Result<(), RunExit> {
-        self.await_worker(job);
+    async fn offer_and_await_claim(
+        &self,
+        run: &mut CallRun,
+        inputs: &ExecutorInputs,
+        offer: &Offer,
+    ) -> Result<(), RunExit> {
+        self.await_worker(run, inputs);
         // A failed write may have stored the offer.
         let mut is_first = offer.is_first;
         let write = || self.writer.offer(Offer { is_first: std::mem::take(&mut is_first), ..offer.clone() });
-        let stored = self.retried(job, write).await?;
+        let stored = self.retried(run, write).await?;
         // Another node has adopted the call.
         let Some(stored) = stored else { return Err(RunExit::TakenOver) };
         match stored.is_waiting(offer.attempt) {
-            true => self.await_claim(job, offer, stored.age).await,
+            true => self.await_claim(run, offer, stored.age).await,
             false => Ok(()),
         }
     }
 
     /// Records that a worker is awaited. Returns what it gets.
-    fn await_worker(&self, job: &mut Ongoing) -> OfferedCall {
-        let watch = job.watch_offer(self.offers);
-        watch.await_worker(|| OfferedCall { call: Arc::new(job.call.clone()), arguments: job.given_arguments() })
+    fn await_worker(&self, run: &mut CallRun, inputs: &ExecutorInputs) -> OfferedCall {
+        let watch = run.watch_offer(self.offers);
+        let call = run.call();
+        watch.await_worker(|| OfferedCall { call: Arc::new(call.clone()), arguments: inputs.arguments_of(call) })
     }
 
     /// Waits until a worker has an offered attempt. `age` is the time since it is offered.
-    async fn await_claim(&self, job: &mut Ongoing, offer: &Offer, age: Duration) -> Result<(), RunExit> {
-        let watch = job.watch_offer(self.offers);
-        let deadline = self.deadline(job, offer.attempt, age);
+    async fn await_claim(&self, run: &mut CallRun, offer: &Offer, age: Duration) -> Result<(), RunExit> {
+        let watch = run.watch_offer(self.offers);
+        let deadline = self.deadline(run, offer.attempt, age);
         loop {
-            let race = Race::new(&job.handle.cancel, self.waiter.shutdown);
-            let race = race.left_on_drain(job.is_queued, self.waiter.shutdown).until(deadline);
+            let race = Race::new(run.cancel(), self.waiter.shutdown);
+            let race = race.left_on_drain(run.is_detached(), self.waiter.shutdown).until(deadline);
             match race.run(watch.changed()).await {
                 Ok(()) => {}
                 Err(Interrupt::Drained) => return Err(RunExit::LeaveQueued),
                 Err(Interrupt::TimedOut(limit_ms, _)) => {
                     let withdrawn = || self.stores.withdraw_waiting(offer.call, offer.attempt);
-                    if self.retried(job, withdrawn).await? {
+                    if self.retried(run, withdrawn).await? {
                         return Err(Failure::no_worker(&offer.tool, &offer.queue, limit_ms).into());
                     }
                 }
@@ -260,11 +267,11 @@ impl<'a> HandOut<'a> {
             if watch.is_claimed_here(offer.attempt) {
                 return Ok(());
             }
-            let mut stored = self.retried(job, || self.stores.offer_of(offer.call)).await?;
+            let mut stored = self.retried(run, || self.stores.offer_of(offer.call)).await?;
             if stored.is_none() {
                 // The database has lost the row in a crash, unless another node has adopted the call and deleted it.
                 let again = || self.writer.offer(Offer { is_first: false, ..offer.clone() });
-                stored = self.retried(job, again).await?;
+                stored = self.retried(run, again).await?;
             }
             let Some(stored) = stored else { return Err(RunExit::TakenOver) };
             if !stored.is_waiting(offer.attempt) {
@@ -274,18 +281,18 @@ impl<'a> HandOut<'a> {
     }
 
     /// Returns the end of the time for which an attempt waits for a worker.
-    fn deadline(&self, job: &Ongoing, attempt: u32, age: Duration) -> Option<Deadline> {
+    fn deadline(&self, run: &CallRun, attempt: u32, age: Duration) -> Option<Deadline> {
         if attempt == 1 {
-            return self.waiter.queue_deadline(&job.call);
+            return self.waiter.queue_deadline(run.call());
         }
-        let Limits { queue_timeout_ms, .. } = job.call.limits?;
+        let Limits { queue_timeout_ms, .. } = run.call().limits?;
         Deadline::of(queue_timeout_ms?, u64::try_from(age.as_millis()).unwrap_or(u64::MAX), "queue_timeout_ms")
     }
 
     /// Repeats an access to the database until it succeeds or the call is interrupted.
     async fn retried<T, E: Display, F: Future<Output = Result<T, E>>>(
         &self,
-        job: &Ongoing,
+        run: &CallRun,
         mut access: impl FnMut() -> F,
     ) -> Result<T, RunExit> {
         let work = async {
@@ -293,29 +300,30 @@ impl<'a> HandOut<'a> {
                 match access().await {
                     Ok(done) => return done,
                     Err(error) => {
-                        tracing::debug!(id = %job.call.id, %error, "cannot read or write the offer of a call");
+                        tracing::debug!(id = %run.id(), %error, "cannot read or write the offer of a call");
                         tokio::time::sleep(RETRY_AFTER).await;
                     }
                 }
             }
         };
-        let race = Race::new(&job.handle.cancel, self.waiter.shutdown);
-        let race = race.left_on_drain(job.is_queued, self.waiter.shutdown).work_first();
+        let race = Race::new(run.cancel(), self.waiter.shutdown);
+        let race = race.left_on_drain(run.is_detached(), self.waiter.shutdown).work_first();
         race.run(work).await.map_err(RunExit::from)
     }
 }
 
 /// Returns the offer of an attempt.
-fn offer_of(job: &Ongoing, entry: &Entry, spec: &WorkerSpec, attempt: u32) -> Offer {
+fn offer_of(run: &CallRun, entry: &Entry, spec: &WorkerSpec, attempt: u32) -> Offer {
+    let call = run.call();
     Offer {
-        call: job.call.id,
-        tenant: job.call.tenant.clone(),
+        call: call.id,
+        tenant: call.tenant.clone(),
         queue: spec.queue.as_str().into(),
         tool: entry.name.clone(),
-        priority: job.call.priority,
+        priority: call.priority,
         attempt,
         lease_ms: spec.lease_ms,
-        is_first: !job.is_resumed && attempt == 1,
+        is_first: run.losses().is_none() && attempt == 1,
         worker: None,
     }
 }

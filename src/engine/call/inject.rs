@@ -154,6 +154,11 @@ impl InputInjector<'_> {
 }
 
 impl ExecutorInputs {
+    /// Returns the arguments that the tool gets, including presets.
+    pub fn arguments_of(&self, call: &Call) -> Arc<Value> {
+        self.arguments.clone().or(call.effective_arguments.clone()).unwrap_or_default()
+    }
+
     /// Redacts all secrets in an outcome.
     pub fn without_secrets(&self, outcome: Outcome) -> Outcome {
         match &self.redaction {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::state::{Ongoing, Planned};
+use super::run::CallRun;
+use super::state::Planned;
 use crate::domain::{Call, Code, ExecutorSpec};
 use crate::registry::Entry;
 use crate::telemetry::Tracer;
@@ -13,10 +14,10 @@ const EXECUTE_TOOL: &str = "execute_tool";
 
 /// Starts the span of a call.
 pub(super) fn call_span(tracer: &Tracer, planned: &Planned) -> Span {
-    let (job, call) = (&planned.ongoing, &planned.ongoing.call);
+    let (call, traceparent) = (planned.run.call(), planned.run.origin().traceparent.as_deref());
     // A name of an unknown tool is arbitrary text and is not recorded.
-    let is_tool = planned.next.is_ok() || call.limits.is_some();
-    let mut span = tracer.span(SpanKind::Internal, job.traceparent.as_deref(), || {
+    let is_tool = planned.next.entry().is_some() || call.limits.is_some();
+    let mut span = tracer.span(SpanKind::Internal, traceparent, || {
         if is_tool { format!("{EXECUTE_TOOL} {}", call.name) } else { EXECUTE_TOOL.to_owned() }
     });
     if span.is_on() {
@@ -32,13 +33,13 @@ pub(super) fn call_span(tracer: &Tracer, planned: &Planned) -> Span {
 }
 
 /// Starts the span of an attempt. A remote tool continues its trace.
-pub(super) fn attempt_span(tracer: &Tracer, job: &Ongoing, entry: &Entry) -> Span {
+pub(super) fn attempt_span(tracer: &Tracer, run: &CallRun, entry: &Entry) -> Span {
     let is_elsewhere = matches!(entry.definition.executor, ExecutorSpec::Http(_));
     let kind = if is_elsewhere { SpanKind::Client } else { SpanKind::Internal };
-    let mut span = tracer.span(kind, job.traceparent.as_deref(), || "attempt".to_owned());
+    let mut span = tracer.span(kind, run.origin().traceparent.as_deref(), || "attempt".to_owned());
     if span.is_on() {
         span.set("gen_ai.tool.name", &entry.name);
-        span.set_number("toolpost.attempt", job.call.attempts.into());
+        span.set_number("toolpost.attempt", run.call().attempts.into());
     }
     span
 }

@@ -7,8 +7,10 @@ use futures_util::FutureExt;
 use uuid::Uuid;
 
 use super::execute::check_output;
+use super::inject::ExecutorInputs;
 use super::interrupt::{Race, Shutdown};
-use super::state::{Ongoing, RunExit, StartMode};
+use super::run::CallRun;
+use super::run_exit::RunExit;
 use crate::domain::{Failure, IdGenerator, Moment, Outcome, Phase, Status, convert};
 use crate::engine::control_message::{self, ControlMessage, WireOutput};
 use crate::engine::live::accepts_posted_result;
@@ -29,24 +31,31 @@ pub(super) struct LastResult<'a> {
     pub shutdown: &'a Shutdown,
 }
 
+/// The end that a call has unless a result was posted.
+pub(super) struct MayEnd<'a> {
+    pub entry: &'a Entry,
+    pub inputs: &'a ExecutorInputs,
+    pub outcome: Box<Outcome>,
+}
+
 impl LastResult<'_> {
-    /// Returns the end of a call that would end with `outcome`: a result that was posted at the last moment takes
-    /// precedence.
-    pub async fn find(&self, job: &mut Ongoing, entry: &Entry, outcome: Box<Outcome>, now: Moment) -> RunExit {
-        let slot = &job.handle.outside;
+    /// Returns the end of a call: a result that was posted at the last moment takes precedence.
+    pub async fn find(&self, run: &mut CallRun, end: MayEnd<'_>, now: Moment) -> RunExit {
+        let MayEnd { entry, inputs, outcome } = end;
+        let slot = run.posted();
         let mut posted = slot.close_after_posters().await.map(|output| PostedResult { output, digest: slot.digest() });
         if posted.is_none() {
             // If the tool may post a result, the first commit wins: the result, or this end. This costs a failed call
             // one write, because another node may acknowledge a result at any moment before the end is committed.
-            let is_handed_out = job.call.phase == Phase::External || job.begin == StartMode::Lost;
+            let is_handed_out = run.call().phase == Phase::External;
             let may_be_posted = is_handed_out || accepts_posted_result(entry);
             let found = {
                 let end = outcome.error.as_ref().filter(|_| may_be_posted);
-                let mut lookup = pin!(self.posted_on_disk(job.call.id, end));
+                let mut lookup = pin!(self.posted_on_disk(run.id(), end));
                 match tokio::time::timeout(self.patience, &mut lookup).await {
                     Ok(found) => found,
                     Err(_) => {
-                        job.recorder.give_up_caller();
+                        run.give_up_caller();
                         lookup.await
                     }
                 }
@@ -55,24 +64,24 @@ impl LastResult<'_> {
             posted = found;
         }
         let Some(posted) = posted else { return RunExit::Settle(outcome) };
-        if job.call.status == Status::Wait && job.call.start_outside(now).is_err() {
+        if run.call().status == Status::Wait && !run.notice_start(now, true) {
             return RunExit::Settle(outcome);
         }
-        job.call.set_posted_result(posted.digest);
-        let outcome = job.inputs.without_secrets(convert::outcome_of(&entry.name, posted.output));
+        run.amend(|call| call.set_posted_result(posted.digest));
+        let outcome = inputs.without_secrets(convert::outcome_of(&entry.name, posted.output));
         RunExit::Settle(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
     }
 
     /// Records the start of a call that ends before this node has offered it, if a lost node has offered it and a worker
     /// has had it. Returns `true` in this case.
-    pub async fn notice_claim(&self, job: &mut Ongoing, now: Moment) -> bool {
-        if job.call.status != Status::Wait || !job.recorder.has_announced() {
+    pub async fn notice_claim(&self, run: &mut CallRun, now: Moment) -> bool {
+        if run.call().status != Status::Wait || !run.is_recorded() {
             return false;
         }
         loop {
-            match self.had_worker(job.call.id).await {
-                Ok(had_worker) => return had_worker && job.call.start(now).is_ok(),
-                Err(error) => tracing::debug!(id = %job.call.id, %error, "cannot look up an offer"),
+            match self.had_worker(run.id()).await {
+                Ok(had_worker) => return had_worker && run.notice_start(now, false),
+                Err(error) => tracing::debug!(id = %run.id(), %error, "cannot look up an offer"),
             }
             if Race::against_stop(self.shutdown).run(tokio::time::sleep(RETRY_INTERVAL)).await.is_err() {
                 return false;

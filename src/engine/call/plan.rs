@@ -1,7 +1,6 @@
 //! Step 1, plan: resolves the tool of a call, and parses, coerces and validates its arguments. No I/O.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -9,30 +8,31 @@ use uuid::Uuid;
 use super::arguments::{depends_on_vendor, parse, valid};
 use super::forward::{ResolvedTool, resolve_tool};
 use super::inject;
-use super::recorder::{self, PendingCall};
-use super::state::{DeferredRequest, Planned, limits_of};
+use super::log::{CallLog, Durability, LogParts, PendingCall};
+use super::run::{CallRun, NewRun, Origin};
+use super::state::{Next, Planned, StreamedArguments, limits_of};
 use crate::access::Access;
 use crate::domain::call::{CallFormat, CallRecord, JsonCache, RERUN_OF};
 use crate::domain::limits::ServerLimits;
 use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Moment, Naming, Time, Vendor};
 use crate::engine::argument_stream::ArgumentStream;
 use crate::engine::context::ContextObjects;
+use crate::engine::live::{CallSignals, LiveCalls};
 use crate::engine::memory_budget::{MemoryBudget, MemoryPermit};
 use crate::engine::sessions::SessionCalls;
 use crate::engine::submission::{Submission, Wait};
-use crate::executor::{SystemTool, ToolRole};
+use crate::executor::{SystemTool, ToolRole, emitter};
 use crate::registry::{Entry, View, presets};
 use crate::schema::Checked;
-use crate::store::{Journal, Stores};
+use crate::telemetry::Context;
 
 /// The first step of a call.
 pub(in crate::engine) struct Planner<'a> {
     pub room: &'a MemoryBudget,
     pub context: &'a ContextObjects,
     pub limits: &'a ServerLimits,
-    pub journal: &'a Journal,
-    pub stores: &'a Stores,
-    pub patience: Duration,
+    pub live: &'a LiveCalls,
+    pub log: LogParts<'a>,
     pub clock: &'a Clock,
     pub node: &'a Arc<str>,
     pub sessions: &'a SessionCalls,
@@ -72,13 +72,13 @@ impl Planner<'_> {
         };
         let requests = calls.into_iter().zip(ids).enumerate();
         let planned = requests.map(|(place, (request, id))| self.plan_call(&shared, &mut texts, place, request, *id));
-        let (mut jobs, pending): (Vec<Planned>, Vec<PendingCall>) = planned.unzip();
-        if let (Some(once), Some(first)) = (submission.idempotency_key, jobs.first_mut()) {
+        let (mut batch, pending): (Vec<Planned>, Vec<PendingCall>) = planned.unzip();
+        if let (Some(once), Some(first)) = (submission.idempotency_key, batch.first_mut()) {
             let mut calls = ids.to_vec();
             submission.known.iter().for_each(|(place, id)| calls.insert(*place, *id));
             first.claims.push(KeyClaim { once, batch_id, calls });
         }
-        (jobs, pending, texts.held)
+        (batch, pending, texts.held)
     }
 
     fn plan_call(
@@ -97,31 +97,39 @@ impl Planner<'_> {
         let mut call = self.call(shared, &mut request, &resolved, place, id);
         let names = resolved.names(&request.name);
         let is_last = resolved.entry.as_ref().is_some_and(|entry| entry.role == Some(COMPLETION));
-        let next = next_of(&mut call, shared, &request, resolved, texts);
+        let next = Next::from(next_of(&mut call, shared, &request, resolved, texts));
         call.extend_metadata(names);
         call.extend_metadata(request.rerun_of.map(|id| (RERUN_OF.to_owned(), id.to_string().into())));
         let beginning = request.streamed.then(|| call.arguments.as_str().unwrap_or_default().to_owned());
         if request.streamed {
             call.await_arguments();
         }
-        let (recorder, end) = recorder::channel(self.journal.clone(), self.stores.clone(), self.patience);
-        let mut job = Planned::new(shared.access.clone(), call, next, recorder);
-        job.ongoing.recorder.parks = submission.leaves_approvals && submission.wait == Wait::AsDeclared;
-        job.ongoing.naming = request.naming();
-        job.ongoing.traceparent.clone_from(&submission.traceparent);
-        job.ongoing.conversation.clone_from(&submission.conversation);
-        if let Some(beginning) = beginning {
-            let (is_safe, is_asynchronous) = (job.is_concurrency_safe(), job.is_asynchronous());
+        let stream = beginning.map(|beginning| {
             let room = self.room.semaphore().clone();
-            let draft = ArgumentStream::new(is_safe, is_asynchronous, is_last, &beginning, room);
-            job.ongoing.handle.draft = Some(draft);
+            ArgumentStream::new(next.is_concurrency_safe(), next.is_asynchronous(), is_last, &beginning, room)
+        });
+        let parks = submission.leaves_approvals && submission.wait == Wait::AsDeclared;
+        let (log, end) = CallLog::new(self.log, durability_of(&next), parks);
+        let (emitter, reports) = emitter::channel();
+        let signals =
+            CallSignals::new(call.tenant.clone(), next.entry().map(|entry| &**entry), emitter, stream.clone());
+        let origin = Origin {
+            access: shared.access.clone(),
+            naming: request.naming(),
+            conversation: submission.conversation.clone(),
+            traceparent: submission.traceparent.clone(),
+            context: Context::current(),
+        };
+        let new = NewRun { origin, call, log, signals: Arc::new(signals), reports, live: self.live.clone() };
+        let mut planned = Planned::new(CallRun::new(new), next);
+        planned.streamed = stream.map(|stream| {
             let (limits, context) = (request.limits.or(&submission.limits), shared.context.clone());
-            job.deferred = Some(Box::new(DeferredRequest { vendor: request.vendor, limits, context }));
-        }
-        job.enter_session(self.sessions);
-        job.claims.extend(request.idempotency_key.map(|once| KeyClaim { once, batch_id: None, calls: vec![id] }));
-        let is_awaited = !job.is_asynchronous();
-        (job, PendingCall { id, is_awaited, end })
+            Box::new(StreamedArguments { stream, vendor: request.vendor, limits, context })
+        });
+        planned.enter_session(self.sessions);
+        planned.claims.extend(request.idempotency_key.map(|once| KeyClaim { once, batch_id: None, calls: vec![id] }));
+        let is_awaited = !planned.is_asynchronous();
+        (planned, PendingCall { id, is_awaited, end })
     }
 
     /// Creates the call of a request. Takes the arguments out of the request.
@@ -162,6 +170,14 @@ impl Planner<'_> {
             ..CallRecord::accepted(id, name, request.call_id.as_deref(), arguments, now, node)
         };
         record.into()
+    }
+}
+
+/// Returns when a call of this tool must be committed at the latest, unless its request is accepted first.
+fn durability_of(next: &Next) -> Durability {
+    match next.entry() {
+        Some(entry) if entry.definition.annotations.read_only => Durability::AtEnd,
+        _ => Durability::BeforeEffect,
     }
 }
 

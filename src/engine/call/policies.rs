@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::state::{Ongoing, Requirement};
+use super::run::CallRun;
+use super::state::Requirement;
 use crate::domain::call::POLICY;
 use crate::domain::policy::PolicyEffect;
 use crate::domain::{Clock, Failure, RequiredBy};
@@ -22,14 +23,14 @@ impl PolicyCheck<'_> {
     ///
     /// # Errors
     /// Returns `POLICY_DENIED` if a policy forbids the call or cannot be evaluated.
-    pub async fn check(&self, job: &mut Ongoing, entry: &Entry) -> Result<Option<Requirement>, Box<Failure>> {
-        let policies = self.policies.of(&job.call.tenant);
-        let arguments = job.call.effective_arguments.clone().unwrap_or_default();
+    pub async fn check(&self, run: &mut CallRun, entry: &Entry) -> Result<Option<Requirement>, Box<Failure>> {
+        let policies = self.policies.of(&run.call().tenant);
+        let arguments = run.call().effective_arguments.clone().unwrap_or_default();
         let tool = Some((&entry.definition, entry.made.source));
-        let input = Input::new(&job.call, tool, &arguments, self.clock.now());
+        let input = Input::new(run.call(), tool, &arguments, self.clock.now());
         let verdict = decide(policies, input, self.policies.bounds()).await;
         let Some(Verdict { policy, effect, reason, error }) = verdict else { return Ok(None) };
-        job.call.extend_metadata([(POLICY.to_owned(), Value::String(policy.clone()))]);
+        run.amend(|call| call.extend_metadata([(POLICY.to_owned(), Value::String(policy.clone()))]));
         match effect {
             PolicyEffect::Allow => Ok(None),
             PolicyEffect::Deny => {

@@ -7,7 +7,9 @@ use super::collect_arguments::ArgumentCollector;
 use super::hooks::CallHooks;
 use super::inject::InputInjector;
 use super::policies::PolicyCheck;
-use super::state::{Executed, Ongoing, Planned, Prepared, Requirement, RunExit, StartMode};
+use super::run::CallRun;
+use super::run_exit::RunExit;
+use super::state::{Executed, Planned, Prepared, Requirement};
 use crate::domain::{Failure, HookEvent};
 use crate::engine::at_work::AtWork;
 use crate::fault::{self, Point};
@@ -25,24 +27,40 @@ pub(super) struct Preparer<'a> {
 }
 
 impl Preparer<'_> {
-    /// Prepares a call for its executor.
+    /// Collects the arguments of a call, if they are streamed.
+    ///
+    /// # Errors
+    /// Returns the call with its end if they do not arrive.
+    pub async fn collect(&self, mut planned: Planned) -> Result<Planned, Executed> {
+        let Some(streamed) = planned.streamed.take() else { return Ok(planned) };
+        // Boxed because few calls have streamed arguments.
+        match Box::pin(self.collector.collect_arguments(&mut planned, *streamed)).await {
+            Ok(turn) => {
+                turn.into_iter().for_each(|turn| planned.run.keep_guard(turn));
+                Ok(planned)
+            }
+            Err(end) => Err(planned.ended(end)),
+        }
+    }
+
+    /// Prepares a new call for its executor.
     ///
     /// # Errors
     /// Returns the call with its end if it must not run.
-    pub async fn prepare(&self, mut planned: Planned) -> Result<Prepared, Executed> {
-        if let Some(draft) = planned.ongoing.handle.draft.clone() {
-            // Boxed because few calls have streamed arguments.
-            match Box::pin(self.collector.collect_arguments(&mut planned, &draft)).await {
-                Ok(turn) => planned.ongoing.turn = turn,
-                Err(end) => return Err(planned.ended(end)),
-            }
-        }
-        let Planned { ongoing: job, next, interrupted, place, .. } = planned;
-        let mut prepared = match next {
-            Ok(entry) => Prepared { job, entry, place },
-            Err(failure) => return Err(Executed { job, entry: interrupted, end: (*failure).into() }),
-        };
+    pub async fn prepare(&self, mut prepared: Prepared) -> Result<Prepared, Executed> {
         match self.complete(&mut prepared).await {
+            Ok(()) => Ok(prepared),
+            Err(end) => Err(prepared.ended(end)),
+        }
+    }
+
+    /// Injects the inputs of the executor of a resumed call, whose hooks, policies and budgets were applied before.
+    /// `is_handed_out` means that only its result is awaited.
+    ///
+    /// # Errors
+    /// Returns the call with its end if an input is missing.
+    pub fn prepare_again(&self, mut prepared: Prepared, is_handed_out: bool) -> Result<Prepared, Executed> {
+        match self.inject(&mut prepared, false, is_handed_out) {
             Ok(()) => Ok(prepared),
             Err(end) => Err(prepared.ended(end)),
         }
@@ -50,46 +68,44 @@ impl Preparer<'_> {
 
     /// Runs the before-hooks, injects the inputs of the executor, and reserves the call in its budgets.
     async fn complete(&self, prepared: &mut Prepared) -> Result<(), RunExit> {
-        let Prepared { job, entry, place } = &mut *prepared;
-        let is_first = job.begin == StartMode::Start;
-        // The hooks of a resumed call have run already.
-        if is_first && job.call.approval.is_none() && self.hooks.hooks.has(HookEvent::BeforeToolCall) {
+        let Prepared { run, entry, place, .. } = &mut *prepared;
+        // The hooks of a call that was asked for have run already.
+        if run.call().approval.is_none() && self.hooks.hooks.has(HookEvent::BeforeToolCall) {
             // Boxed because few calls have hooks.
-            Box::pin(self.hooks.before(job, entry, place)).await?;
+            Box::pin(self.hooks.before(run, entry, place)).await?;
         }
-        let is_asked = job.call.approval.is_some();
-        let required = match is_first && !is_asked && self.policies.policies.has_any() {
+        let is_asked = run.call().approval.is_some();
+        let required = match !is_asked && self.policies.policies.has_any() {
             // Boxed because few services have policies.
-            true => Box::pin(self.judge(job, entry)).await.map_err(|failure| RunExit::from(*failure))?,
+            true => Box::pin(self.judge(run, entry)).await.map_err(|failure| RunExit::from(*failure))?,
             false => None,
         };
-        if is_first && (is_asked || required.is_some() || entry.definition.requires_approval()) {
+        if is_asked || required.is_some() || entry.definition.requires_approval() {
             // Boxed because few calls need approval.
             Box::pin(self.approver.approve(prepared, required)).await?;
         }
-        let Prepared { job, entry, .. } = prepared;
-        let is_handed_out = matches!(job.begin, StartMode::AwaitResult | StartMode::Lost);
-        let Ongoing { call, inputs, .. } = &mut **job;
-        let injected = self.injector.inject_inputs(call, inputs, entry, is_first, is_handed_out);
-        if job.begin == StartMode::Lost {
-            return Err(Failure::outcome_unknown(&entry.name).into());
-        }
-        injected.map_err(|failure| *failure)?;
-        if is_first && self.budgets.budgets.has_any() {
+        self.inject(prepared, true, false)?;
+        if self.budgets.budgets.has_any() {
             // Boxed because few services have budgets.
-            Box::pin(self.budgets.reserve(job, entry)).await?;
+            Box::pin(self.budgets.reserve(&mut prepared.run, &prepared.entry)).await?;
         }
         Ok(())
     }
 
+    fn inject(&self, prepared: &mut Prepared, is_first: bool, is_handed_out: bool) -> Result<(), RunExit> {
+        let Prepared { run, entry, inputs, .. } = prepared;
+        let injected = run.amend(|call| self.injector.inject_inputs(call, inputs, entry, is_first, is_handed_out));
+        Ok(injected.map_err(|failure| *failure)?)
+    }
+
     /// Evaluates the policies. For an adopted call, this is noted, because it may be what has cost its node the lease.
-    async fn judge(&self, job: &mut Ongoing, entry: &Entry) -> Result<Option<Requirement>, Box<Failure>> {
-        let Some(losses) = job.losses else { return self.policies.check(job, entry).await };
+    async fn judge(&self, run: &mut CallRun, entry: &Entry) -> Result<Option<Requirement>, Box<Failure>> {
+        let Some(losses) = run.losses() else { return self.policies.check(run, entry).await };
         let _turn = self.at_work.turn(losses).await;
-        self.at_work.begin(job.call.id, losses).await;
+        self.at_work.begin(run.id(), losses).await;
         fault::pass(Point::AfterWorkNote);
-        let verdict = self.policies.check(job, entry).await;
-        self.at_work.end(job.call.id, losses).await;
+        let verdict = self.policies.check(run, entry).await;
+        self.at_work.end(run.id(), losses).await;
         verdict
     }
 }

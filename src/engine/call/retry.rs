@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::state::{Ongoing, RunExit};
+use super::run::CallRun;
+use super::run_exit::RunExit;
 use super::wait::Waiter;
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::tool::RetrySpec;
@@ -19,39 +20,38 @@ const MAX_RETRY_AFTER_MS: u64 = 600_000;
 /// Waits for the next attempt, and publishes when it is due.
 pub(super) async fn wait_backoff(
     waiter: Waiter<'_>,
-    job: &mut Ongoing,
+    run: &mut CallRun,
     wait: Duration,
     most: u32,
     failure: &Failure,
 ) -> Result<(), RunExit> {
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-    let next = job.call.attempts + 1;
+    let next = run.call().attempts + 1;
     let retry = serde_json::json!({
         "attempt": next, "max_attempts": most, "next_attempt_at": waiter.clock.now().plus_millis(wait_ms),
         "wait_ms": wait_ms, "error": {"code": failure.code, "message": failure.message},
     });
-    job.announce(waiter.live).await;
     let update = StatusUpdate {
         phase: Some(Phase::Retrying),
         tip: Some(format!("Attempt {next} of {most} in {:.1} s", wait.as_secs_f64())),
         metadata: [("retry".to_owned(), retry)].into_iter().collect(),
         ..StatusUpdate::default()
     };
-    job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-    job.recorder.enqueue(job.status_change(waiter.clock.now())).await;
-    Ok(waiter.wait(job, Instant::now(), None, tokio::time::sleep(wait)).await?)
+    run.publish(update, waiter.clock.now()).await?;
+    Ok(waiter.wait(run, Instant::now(), None, tokio::time::sleep(wait)).await?)
 }
 
 /// Waits for the rest of a backoff that began before a restart.
-pub(super) async fn resume_backoff(waiter: Waiter<'_>, job: &mut Ongoing) -> Result<(), RunExit> {
-    let rest = job.call.metadata.get("retry").filter(|_| job.call.phase == Phase::Retrying);
+pub(super) async fn resume_backoff(waiter: Waiter<'_>, run: &mut CallRun) -> Result<(), RunExit> {
+    let call = run.call();
+    let rest = call.metadata.get("retry").filter(|_| call.phase == Phase::Retrying);
     let left_ms = rest.and_then(|rest| {
         let due = Time::parse(rest["next_attempt_at"].as_str()?)?;
         // Bounded by the original wait, in case the clock was set back.
         Some(due.millis_since(waiter.clock.now()).min(rest["wait_ms"].as_u64()?))
     });
     let Some(left_ms) = left_ms else { return Ok(()) };
-    Ok(waiter.wait(job, Instant::now(), None, tokio::time::sleep(Duration::from_millis(left_ms))).await?)
+    Ok(waiter.wait(run, Instant::now(), None, tokio::time::sleep(Duration::from_millis(left_ms))).await?)
 }
 
 /// Returns the wait before the next attempt, or `None` if the failure is final. `random` is at least 0 and below 1.

@@ -3,15 +3,13 @@
 use tokio::time::Instant;
 
 use super::interrupt::{Deadline, Interrupt, Race, Shutdown};
-use super::state::Ongoing;
+use super::run::CallRun;
 use crate::domain::{Call, Clock};
-use crate::engine::live::LiveCalls;
 
 /// The parts of a node that waiting calls use.
 #[derive(Clone, Copy)]
 pub(super) struct Waiter<'a> {
     pub clock: &'a Clock,
-    pub live: &'a LiveCalls,
     pub shutdown: &'a Shutdown,
 }
 
@@ -33,14 +31,14 @@ impl Waiter<'_> {
     /// Returns the first [`Interrupt`].
     pub async fn wait<T>(
         &self,
-        job: &mut Ongoing,
+        run: &mut CallRun,
         announce_at: Instant,
         deadline: Option<Deadline>,
         work: impl Future<Output = T>,
     ) -> Result<T, Interrupt> {
-        let announce_at = (!job.is_announced()).then_some(announce_at);
-        let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
+        let announce_at = (!run.is_announced()).then_some(announce_at);
+        let (cancel, is_left) = (run.cancel().clone(), run.is_detached());
         let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(deadline);
-        race.run_announcing(announce_at, job.announce(self.live), work).await
+        race.run_announcing(announce_at, run.announce(), work).await
     }
 }

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::domain::idempotency::{fingerprint, hash};
 use crate::domain::tool::CacheScope;
 use crate::domain::{Agent, Time};
-use crate::engine::call::state::Ongoing;
+use crate::engine::call::ExecutorInputs;
+use crate::engine::call::run::CallRun;
 use crate::registry::Entry;
 
 /// The SHA-256 hash of everything on which a result can depend. A hash hides the secrets among it.
@@ -27,14 +28,14 @@ struct Parts<'a> {
 }
 
 /// Returns the key of a call, or `None` if results are cached by session and the call has no session.
-pub fn of(job: &Ongoing, entry: &Entry, scope: CacheScope) -> Option<Key> {
-    let call = &job.call;
+pub fn of(run: &CallRun, inputs: &ExecutorInputs, entry: &Entry, scope: CacheScope) -> Option<Key> {
+    let call = run.call();
     let session = match (scope, &call.session) {
         (CacheScope::Global, _) => None,
-        (CacheScope::Session, Some(session)) => Some((&**session, job.session_since())),
+        (CacheScope::Session, Some(session)) => Some((&**session, run.session_since())),
         (CacheScope::Session, None) => return None,
     };
-    let arguments = job.inputs.arguments.as_ref().or(call.effective_arguments.as_ref())?;
+    let arguments = inputs.arguments.as_ref().or(call.effective_arguments.as_ref())?;
     let parts = Parts {
         tenant: call.tenant.as_str(),
         tool: &call.name,

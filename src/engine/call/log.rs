@@ -1,4 +1,5 @@
-//! The recorder of one call: writes its changes to the journal, and replies to the waiting caller.
+//! The log of one call: decides when its first commit happens, passes its changes to the journal, and replies to the
+//! waiting caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,34 +42,86 @@ impl PendingCall {
     }
 }
 
+/// The latest time of the first commit of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum Durability {
+    /// Before anything runs. A repeated request finds the call.
+    First,
+    /// Before the tool runs.
+    BeforeEffect,
+    /// With the end, as the tool is read-only. A call that takes longer is announced before.
+    AtEnd,
+}
+
 /// Tracks the parts of a call that the journal already has.
-pub(in crate::engine) struct Recorder {
+pub(in crate::engine) struct CallLog {
     journal: Journal,
     stores: Stores,
     patience: Duration,
+    durability: Durability,
     waiting: Option<oneshot::Sender<Result<Arc<Call>, RecordError>>>,
     accepted: bool,
     started: bool,
     is_late: bool,
     /// `true` if the caller does not wait for approvals.
-    pub parks: bool,
+    parks: bool,
 }
 
-/// Creates a recorder and the receiver of the end.
-pub(in crate::engine) fn channel(journal: Journal, stores: Stores, patience: Duration) -> (Recorder, EndReceiver) {
-    let (waiting, end) = oneshot::channel();
-    let waiting = Some(waiting);
-    (
-        Recorder { journal, stores, patience, waiting, accepted: false, started: false, is_late: false, parks: false },
-        end,
-    )
+/// The parts of a node that logs use.
+#[derive(Clone, Copy)]
+pub(in crate::engine) struct LogParts<'a> {
+    pub journal: &'a Journal,
+    pub stores: &'a Stores,
+    pub patience: Duration,
 }
 
-impl Recorder {
-    /// Creates a recorder of a stored call that has no waiting caller.
-    pub fn resumed(journal: Journal, stores: Stores, patience: Duration, call: &Call) -> Self {
+impl CallLog {
+    /// Creates the log of a new call, and the receiver of its end. `parks` means that the caller does not wait for approvals.
+    pub fn new(parts: LogParts<'_>, durability: Durability, parks: bool) -> (Self, EndReceiver) {
+        let (waiting, end) = oneshot::channel();
+        (Self { parks, ..Self::with(parts, durability, Some(waiting)) }, end)
+    }
+
+    /// Creates the log of a stored call that has no waiting caller.
+    pub fn resumed(parts: LogParts<'_>, call: &Call) -> Self {
         let started = call.started_at.is_some();
-        Self { journal, stores, patience, waiting: None, accepted: true, started, is_late: false, parks: false }
+        Self { accepted: true, started, ..Self::with(parts, Durability::First, None) }
+    }
+
+    fn with(
+        LogParts { journal, stores, patience }: LogParts<'_>,
+        durability: Durability,
+        waiting: Option<oneshot::Sender<Result<Arc<Call>, RecordError>>>,
+    ) -> Self {
+        let (journal, stores) = (journal.clone(), stores.clone());
+        let (accepted, started, is_late, parks) = (false, false, false, false);
+        Self { journal, stores, patience, durability, waiting, accepted, started, is_late, parks }
+    }
+
+    /// Records that the call is committed before anything runs.
+    pub fn accept_first(&mut self) {
+        self.durability = Durability::First;
+    }
+
+    /// Returns `true` if the call is committed before anything runs.
+    pub fn is_accepted_first(&self) -> bool {
+        self.durability == Durability::First
+    }
+
+    /// Returns `true` if the start of an attempt is committed before the tool runs.
+    pub fn records_starts(&self) -> bool {
+        self.accepted || self.durability != Durability::AtEnd
+    }
+
+    /// Returns `true` if the tool may run although its start was not recorded in time: a repeated request finds the call, or the
+    /// tool is read-only.
+    pub fn may_start_late(&self) -> bool {
+        self.durability != Durability::BeforeEffect
+    }
+
+    /// Returns `true` if the caller does not wait for approvals.
+    pub fn parks(&self) -> bool {
+        self.parks
     }
 
     /// Returns the transitions since the last change.
@@ -96,7 +149,7 @@ impl Recorder {
         self.shared_change(Arc::new(call.clone()))
     }
 
-    /// Builds a change as [`Recorder::change`] does, without a copy of the call.
+    /// Builds a change as [`CallLog::change`] does, without a copy of the call.
     pub fn shared_change(&mut self, call: Arc<Call>) -> Change {
         let transitions = self.take_transitions(&call);
         Change::new(call, transitions)
