@@ -146,9 +146,15 @@
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "the table of a test is as long as its cases"))]
 #![forbid(unsafe_code)]
 
+pub use toolpost_core::domain;
+// Of the crate of types, so that each module names them like its own.
+#[cfg(not(feature = "internals"))]
+use toolpost_core::{aside, fault, formats, import, schema};
+#[cfg(feature = "internals")]
+pub use toolpost_core::{aside, fault, formats, import, schema};
+
 pub mod app;
 pub mod config;
-pub mod domain;
 pub mod hooks;
 pub mod http;
 pub mod tool;
@@ -159,8 +165,6 @@ pub mod cli;
 // The feature `internals` makes the other modules public for the tests and benchmarks of the project.
 #[cfg(not(feature = "internals"))]
 mod access;
-#[cfg(not(feature = "internals"))]
-mod aside;
 #[cfg(not(feature = "internals"))]
 mod auth;
 #[cfg(not(feature = "internals"))]
@@ -176,12 +180,6 @@ mod events;
 #[cfg(not(feature = "internals"))]
 mod executor;
 #[cfg(not(feature = "internals"))]
-mod fault;
-#[cfg(not(feature = "internals"))]
-mod formats;
-#[cfg(not(feature = "internals"))]
-mod import;
-#[cfg(not(feature = "internals"))]
 mod lifecycle;
 #[cfg(not(feature = "internals"))]
 mod mcp;
@@ -191,8 +189,6 @@ mod policies;
 mod policy;
 #[cfg(not(feature = "internals"))]
 mod registry;
-#[cfg(not(feature = "internals"))]
-mod schema;
 #[cfg(not(feature = "internals"))]
 mod store;
 #[cfg(not(feature = "internals"))]
@@ -204,8 +200,6 @@ mod upstreams;
 
 #[cfg(feature = "internals")]
 pub mod access;
-#[cfg(feature = "internals")]
-pub mod aside;
 #[cfg(feature = "internals")]
 pub mod auth;
 #[cfg(feature = "internals")]
@@ -221,12 +215,6 @@ pub mod events;
 #[cfg(feature = "internals")]
 pub mod executor;
 #[cfg(feature = "internals")]
-pub mod fault;
-#[cfg(feature = "internals")]
-pub mod formats;
-#[cfg(feature = "internals")]
-pub mod import;
-#[cfg(feature = "internals")]
 pub mod lifecycle;
 #[cfg(feature = "internals")]
 pub mod mcp;
@@ -236,8 +224,6 @@ pub mod policies;
 pub mod policy;
 #[cfg(feature = "internals")]
 pub mod registry;
-#[cfg(feature = "internals")]
-pub mod schema;
 #[cfg(feature = "internals")]
 pub mod store;
 #[cfg(feature = "internals")]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
 use crate::access::Access;
 use crate::app::App;
 use crate::domain::{ExecutorSpec, ToolDefinition};
@@ -37,6 +39,30 @@ pub struct Args {
     server: ServerArgs,
 }
 
+/// Reads `--format`, which has the formats of `GET /tools`.
+fn format_parser() -> impl TypedValueParser<Value = Format> {
+    let values = Format::ALL.map(|format| PossibleValue::new(format.name()).help(help_of(format)));
+    let read = |name: String| Format::named(&name).ok_or("it is not a format");
+    PossibleValuesParser::from(values).try_map(read)
+}
+
+/// Returns the help about a format.
+fn help_of(format: Format) -> &'static str {
+    match format {
+        Format::Native => "Toolpost's own format",
+        Format::OpenAi => "`tools` of OpenAI's Chat Completions and of compatible servers",
+        Format::OpenAiResponses => "`tools` of OpenAI's Responses",
+        Format::OpenAiStrict => {
+            "`tools` of OpenAI's Chat Completions with `strict`: the model can only generate what the schema allows. A tool \
+             whose schema cannot be strict is offered without, with the reason in `not_strict`"
+        }
+        Format::Anthropic => "`tools` of Anthropic's Messages",
+        Format::Gemini => "`tools` of Google's `generateContent`",
+        Format::Mcp => "`tools` of the Model Context Protocol's `tools/list`",
+        Format::Prompt => "Markdown for a model's prompt",
+    }
+}
+
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// List the tools; inactive tools are marked, and omitted by --json and --format
@@ -47,7 +73,7 @@ enum Command {
         #[arg(long)]
         json: bool,
         /// Print the response of `GET /tools?format=…`: definitions for a vendor's request, or a prompt
-        #[arg(long, conflicts_with = "json")]
+        #[arg(long, conflicts_with = "json", value_parser = format_parser())]
         format: Option<Format>,
     },
     /// Show one tool

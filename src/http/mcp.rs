@@ -20,9 +20,9 @@ use super::responses::UnknownSession;
 use super::subscribers::{self, StreamLimits, StreamPermit};
 use super::{AppState, BodyErrors, HttpResult, Problem, reply};
 use crate::app::App;
-use crate::domain::schemas::described_as;
 use crate::engine::Footprint;
 use crate::mcp::{Answer, ClientContext, Endpoint, FastPath, Server, Settings};
+use toolpost_core::described_as;
 
 /// Maximum size of an error text of the MCP server that is passed on, in bytes.
 const MAX_REJECTION_BYTES: usize = 4096;

@@ -6,7 +6,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, Content, Object, OpenApi, PathItem, Ref, RefOr, Response, Type};
 
-use crate::domain::schemas::described_as;
+use toolpost_core::described_as;
 
 /// An event, in the form that every stream sends.
 pub(super) enum Event {}

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
 use super::Snapshot;
@@ -146,7 +145,7 @@ async fn list_is_rendered_once_per_snapshot() {
 
 #[tokio::test]
 async fn list_with_texts_of_the_one_before_equals_a_new_one() {
-    let formats = Format::value_variants();
+    let formats = Format::ALL;
     let app = service(&["a", "b.c", "d"]).await;
     let current = || app.engine.registry().default_shelf().snapshot().clone();
     let before = current();

@@ -4,19 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use futures_util::future::BoxFuture;
-use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgQueryResult, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteQueryResult, SqliteRow};
 use sqlx::{
-    Arguments, AssertSqlSafe, Database, Decode, Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
+    Arguments, AssertSqlSafe, Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
 };
 use uuid::Uuid;
 
 use super::timeout::TimedPool;
 use super::transactions::Transactions;
 use super::{StoreError, codec};
-use crate::domain::{Tenant, Time};
 
 /// A value that both databases can store.
 pub trait Value<'v>: Encode<'v, Sqlite> + Type<Sqlite> + Encode<'v, Postgres> + Type<Postgres> {}
@@ -295,67 +293,5 @@ impl Transaction<'_> {
             Self::Postgres(connection) => Bound::Postgres(Target::Transaction(&mut **connection), Default::default()),
         };
         Query::new(sql, bound)
-    }
-}
-
-impl<D: Database> Type<D> for Time
-where
-    i64: Type<D>,
-{
-    fn type_info() -> D::TypeInfo {
-        i64::type_info()
-    }
-
-    fn compatible(info: &D::TypeInfo) -> bool {
-        i64::compatible(info)
-    }
-}
-
-impl<'v, D: Database> Encode<'v, D> for Time
-where
-    i64: Encode<'v, D>,
-{
-    fn encode_by_ref(&self, buffer: &mut D::ArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        self.0.encode_by_ref(buffer)
-    }
-}
-
-impl<'r, D: Database> Decode<'r, D> for Time
-where
-    i64: Decode<'r, D>,
-{
-    fn decode(value: D::ValueRef<'r>) -> Result<Self, BoxDynError> {
-        i64::decode(value).map(Self)
-    }
-}
-
-impl<D: Database> Type<D> for Tenant
-where
-    String: Type<D>,
-{
-    fn type_info() -> D::TypeInfo {
-        String::type_info()
-    }
-
-    fn compatible(info: &D::TypeInfo) -> bool {
-        String::compatible(info)
-    }
-}
-
-impl<'v, D: Database> Encode<'v, D> for Tenant
-where
-    for<'a> &'a str: Encode<'a, D>,
-{
-    fn encode_by_ref(&self, buffer: &mut D::ArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        self.as_str().encode_by_ref(buffer)
-    }
-}
-
-impl<'r, D: Database> Decode<'r, D> for Tenant
-where
-    &'r str: Decode<'r, D>,
-{
-    fn decode(value: D::ValueRef<'r>) -> Result<Self, BoxDynError> {
-        <&str>::decode(value).map(Self::stored)
     }
 }

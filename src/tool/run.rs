@@ -10,7 +10,7 @@ use super::ToolError;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
 use crate::domain::limits::Bounds;
-use crate::domain::{Agent, ContentBlock, Progress, Tenant};
+use crate::domain::{Agent, Progress, Tenant};
 use crate::executor::Invocation;
 
 /// A handle to one run of a tool. Clones are cheap and refer to the same run.
@@ -226,28 +226,4 @@ impl Run {
 #[must_use]
 pub fn object(fields: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Map<String, Value> {
     fields.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
-}
-
-impl From<Vec<ContentBlock>> for Emission {
-    fn from(content: Vec<ContentBlock>) -> Self {
-        Self { content, details: Map::new() }
-    }
-}
-
-impl From<ContentBlock> for Emission {
-    fn from(block: ContentBlock) -> Self {
-        vec![block].into()
-    }
-}
-
-impl From<String> for Emission {
-    fn from(text: String) -> Self {
-        ContentBlock::Text(text).into()
-    }
-}
-
-impl From<&str> for Emission {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
-    }
 }

@@ -48,7 +48,7 @@ struct Violation {
 pub async fn list(service: &Remote, json: bool, format: Option<Format>) -> Result<(), CliError> {
     let query = Query::default();
     if let Some(format) = format {
-        let query = query.with("format", Some(print::word(&format)));
+        let query = query.with("format", Some(format.name()));
         return print::result(&service.get_text(&["tools"], &query).await?);
     }
     if json {

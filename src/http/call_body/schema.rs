@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use utoipa::openapi::Components;
 
 use super::options::{CallOptions, Options};
-use crate::domain::schemas::{described_as, written};
+use crate::domain::schemas::written;
+use toolpost_core::described_as;
 
 /// The schemas of bodies without a Rust type, by name.
 const SCHEMAS: &str = include_str!("documented.json");

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use clap::ValueEnum;
 use serde_json::json;
 use toolpost::domain::ToolDefinition;
 use toolpost::formats::definitions::{self, Format, PresentedTool, prompt};
@@ -37,7 +36,7 @@ fn tools() -> Vec<ToolDefinition> {
 #[test]
 fn the_tools_of_each_format_are_as_they_were_looked_at() {
     let tools = tools();
-    for &format in Format::value_variants().iter().filter(|format| !matches!(format, Format::Native | Format::Prompt)) {
+    for format in Format::ALL.into_iter().filter(|format| !matches!(format, Format::Native | Format::Prompt)) {
         let definitions = tools.iter().map(|tool| {
             let told =
                 PresentedTool { name: &tool.name, definition: tool, schema: &tool.input_schema, is_strict: true };

@@ -15,7 +15,7 @@ pub mod prompt;
 const MAX_DESCRIPTION_CHARS: usize = 1024;
 
 /// The format of a list of tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schema(as = ToolFormat)]
 pub enum Format {
@@ -23,16 +23,13 @@ pub enum Format {
     Native,
     /// `tools` of OpenAI's Chat Completions and of compatible servers.
     #[serde(rename = "openai")]
-    #[value(name = "openai")]
     OpenAi,
     /// `tools` of OpenAI's Responses.
     #[serde(rename = "openai-responses")]
-    #[value(name = "openai-responses")]
     OpenAiResponses,
     /// `tools` of OpenAI's Chat Completions with `strict`: the model can only generate what the schema allows. A tool whose
     /// schema cannot be strict is offered without, with the reason in `not_strict`.
     #[serde(rename = "openai-strict")]
-    #[value(name = "openai-strict")]
     OpenAiStrict,
     /// `tools` of Anthropic's Messages.
     Anthropic,
@@ -45,8 +42,40 @@ pub enum Format {
 }
 
 impl Format {
+    /// All formats, in the order of their discriminants.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Native,
+        Self::OpenAi,
+        Self::OpenAiResponses,
+        Self::OpenAiStrict,
+        Self::Anthropic,
+        Self::Gemini,
+        Self::Mcp,
+        Self::Prompt,
+    ];
     /// Number of formats.
     pub const COUNT: usize = Self::Prompt as usize + 1;
+
+    /// Returns the name of the format, which is also its JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::OpenAi => "openai",
+            Self::OpenAiResponses => "openai-responses",
+            Self::OpenAiStrict => "openai-strict",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Mcp => "mcp",
+            Self::Prompt => "prompt",
+        }
+    }
+
+    /// Returns the format of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
 
     /// Returns the target to which schemas are lowered; `None` if schemas stay unchanged.
     #[must_use]

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::SecretRef;
+use crate::described_as;
 use crate::domain::process::ProcessSpec;
-use crate::domain::schemas::described_as;
 use crate::domain::serialization::{BodyType, ValueStyle};
 
 /// The executor of a tool.

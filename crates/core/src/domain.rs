@@ -26,6 +26,8 @@ pub mod secret;
 pub mod serialization;
 pub mod session;
 pub mod stats;
+#[cfg(feature = "sqlx")]
+mod stored;
 pub mod tenant;
 pub mod time;
 pub mod tool;

@@ -24,7 +24,7 @@ const POINTER: &AsciiSet =
 const MAX_POINTERS: usize = 16 << 20;
 
 /// Members of an OpenAPI document that map free names to values.
-pub(crate) const DOCUMENT_MAPS: [&str; 12] = [
+pub const DOCUMENT_MAPS: [&str; 12] = [
     "schemas",
     "responses",
     "parameters",
@@ -119,7 +119,7 @@ pub(super) fn localize(document: &Value, draft: Draft) -> Result<Option<Local>, 
 
 /// Rewrites the references by URI or anchor of an OpenAPI document as pointers, if they lead to a schema in it; `None`
 /// if it has no such references. All other references stay unchanged.
-pub(crate) fn localize_document(document: &Value) -> Option<Value> {
+pub fn localize_document(document: &Value) -> Option<Value> {
     let by_name = |to: &str| !to.starts_with("#/") && to != "#";
     if !any_reference(document, &|keyword, to| keyword == "$ref" && by_name(to)) {
         return None;

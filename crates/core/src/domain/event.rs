@@ -118,3 +118,27 @@ pub struct Emission {
     /// Data for the user interface.
     pub details: Map<String, Value>,
 }
+
+impl From<Vec<ContentBlock>> for Emission {
+    fn from(content: Vec<ContentBlock>) -> Self {
+        Self { content, details: Map::new() }
+    }
+}
+
+impl From<ContentBlock> for Emission {
+    fn from(block: ContentBlock) -> Self {
+        vec![block].into()
+    }
+}
+
+impl From<String> for Emission {
+    fn from(text: String) -> Self {
+        ContentBlock::Text(text).into()
+    }
+}
+
+impl From<&str> for Emission {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}

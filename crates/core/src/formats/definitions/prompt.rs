@@ -34,7 +34,7 @@ pub fn render(
 }
 
 /// Returns the text before this number of tools.
-pub(crate) fn opening(tools: usize) -> String {
+pub fn opening(tools: usize) -> String {
     if tools == 0 {
         return String::new();
     }
@@ -42,7 +42,7 @@ pub(crate) fn opening(tools: usize) -> String {
 }
 
 /// Returns the text of one tool. A line feed separates it from the next one.
-pub(crate) fn described(tool: &ToolDefinition) -> String {
+pub fn described(tool: &ToolDefinition) -> String {
     let mut text = String::new();
     describe(&mut text, tool, None);
     text

@@ -70,8 +70,12 @@ pub fn pass(point: Point) {
     let _ = point;
 }
 
+/// Whether this is a test build.
+pub const IS_TEST_BUILD: bool = cfg!(feature = "fault-points");
+
 /// Asserts a rule of the code in a test build. Elsewhere, the condition is compiled, but not evaluated.
+#[macro_export]
 macro_rules! assert_in_tests {
-    ($($assertion:tt)*) => { if cfg!(feature = "fault-points") { assert!($($assertion)*) } };
+    ($($assertion:tt)*) => { if $crate::fault::IS_TEST_BUILD { assert!($($assertion)*) } };
 }
-pub(crate) use assert_in_tests;
+pub use assert_in_tests;

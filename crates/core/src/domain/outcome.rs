@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::schemas::described_as;
 use super::{Failure, JsonText, image_data};
+use crate::described_as;
 
 /// A typed block of the content shown to the model.
 #[derive(Debug, Clone, PartialEq)]

@@ -67,6 +67,7 @@ pub fn written(schema: Value) -> RefOr<Schema> {
 }
 
 /// Describes a type by a JSON Schema that is written out, which may refer to the schemas of other types.
+#[macro_export]
 macro_rules! described_as {
     ($type:ty as $name:literal, [$($other:ty),*], $($schema:tt)+) => {
         impl utoipa::PartialSchema for $type {
@@ -89,8 +90,6 @@ macro_rules! described_as {
         }
     };
 }
-
-pub(crate) use described_as;
 
 /// The JSON Schema of a tool's arguments.
 pub enum ArgumentsSchema {}

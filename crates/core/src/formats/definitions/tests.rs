@@ -1,6 +1,5 @@
 use std::collections::HashMap;
 
-use clap::ValueEnum;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
@@ -30,11 +29,11 @@ fn prompt_of(tool: &ToolDefinition, stats: Option<ToolStats>) -> String {
 
 #[test]
 fn formats_are_called_the_same_everywhere() {
-    for &format in Format::value_variants() {
-        let name = serde_json::to_value(format).unwrap();
-        let value = clap::ValueEnum::to_possible_value(&format).unwrap();
-        assert_eq!(name, value.get_name());
+    for format in Format::ALL {
+        assert_eq!(serde_json::to_value(format).unwrap(), format.name());
+        assert_eq!(Format::named(format.name()), Some(format));
     }
+    assert_eq!(Format::named("other"), None);
 }
 
 #[test]

@@ -39,7 +39,7 @@ mod violation;
 pub use checked::{SchemaHash, check, hash_of};
 pub use correct::{Corrected, correct};
 pub use nearest::{nearest, sort_by_nearness};
-pub(crate) use references::{DOCUMENT_MAPS, localize_document};
+pub use references::{DOCUMENT_MAPS, localize_document};
 pub use violation::Violation;
 
 /// The purpose of a schema.

@@ -66,7 +66,6 @@ const MARKS_PER_NODE: usize = 2;
 ///
 /// # Errors
 /// Returns an [`ImportError`] if the document is neither JSON nor YAML, or exceeds the bounds.
-#[cfg(any(test, feature = "internals"))]
 pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<Value, ImportError> {
     read(bytes, bounds).map(|document| document.value)
 }
