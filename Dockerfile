@@ -17,19 +17,23 @@ ARG PROFILE=dist
 WORKDIR /src
 # Dependencies first, on an empty crate: this layer is made anew only when they change.
 COPY Cargo.toml Cargo.lock ./
+COPY crates/core/Cargo.toml crates/core/
+COPY crates/store/Cargo.toml crates/store/
 COPY crates/toolpost-worker/Cargo.toml crates/toolpost-worker/
 COPY tests/model/Cargo.toml tests/model/
-RUN mkdir -p src benches tests/it tests/model/src crates/toolpost-worker/src \
-    && touch src/lib.rs crates/toolpost-worker/src/lib.rs tests/model/src/lib.rs benches/hot_path.rs benches/listing.rs tests/it/main.rs \
+RUN mkdir -p src benches tests/it tests/model/src crates/core/src crates/store/src crates/toolpost-worker/src \
+    && touch src/lib.rs crates/core/src/lib.rs crates/store/src/lib.rs crates/toolpost-worker/src/lib.rs tests/model/src/lib.rs benches/hot_path.rs benches/listing.rs tests/it/main.rs \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --locked --profile "$PROFILE" --bin toolpost \
     && rm src/lib.rs src/main.rs
 COPY build.rs build.rs
 COPY console console
 COPY migrations migrations
+COPY crates/core crates/core
+COPY crates/store crates/store
 COPY src src
 # What was copied is older than what was made of the empty crate.
-RUN touch src/lib.rs src/main.rs \
+RUN touch src/lib.rs src/main.rs crates/core/src/lib.rs crates/store/src/lib.rs \
     && cargo build --locked --profile "$PROFILE" --bin toolpost \
     && install -D "target/$PROFILE/toolpost" /image/toolpost \
     && mkdir /image/data /image/tools

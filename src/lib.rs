@@ -152,6 +152,10 @@ pub use toolpost_core::domain;
 use toolpost_core::{aside, fault, formats, import, schema};
 #[cfg(feature = "internals")]
 pub use toolpost_core::{aside, fault, formats, import, schema};
+#[cfg(not(feature = "internals"))]
+use toolpost_store::{events, store};
+#[cfg(feature = "internals")]
+pub use toolpost_store::{events, store};
 
 pub mod app;
 pub mod config;
@@ -176,8 +180,6 @@ mod dispatch;
 #[cfg(not(feature = "internals"))]
 mod engine;
 #[cfg(not(feature = "internals"))]
-mod events;
-#[cfg(not(feature = "internals"))]
 mod executor;
 #[cfg(not(feature = "internals"))]
 mod lifecycle;
@@ -189,8 +191,6 @@ mod policies;
 mod policy;
 #[cfg(not(feature = "internals"))]
 mod registry;
-#[cfg(not(feature = "internals"))]
-mod store;
 #[cfg(not(feature = "internals"))]
 mod telemetry;
 #[cfg(not(feature = "internals"))]
@@ -211,8 +211,6 @@ pub mod dispatch;
 #[cfg(feature = "internals")]
 pub mod engine;
 #[cfg(feature = "internals")]
-pub mod events;
-#[cfg(feature = "internals")]
 pub mod executor;
 #[cfg(feature = "internals")]
 pub mod lifecycle;
@@ -224,8 +222,6 @@ pub mod policies;
 pub mod policy;
 #[cfg(feature = "internals")]
 pub mod registry;
-#[cfg(feature = "internals")]
-pub mod store;
 #[cfg(feature = "internals")]
 pub mod telemetry;
 #[cfg(feature = "internals")]

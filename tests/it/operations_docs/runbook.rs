@@ -13,14 +13,16 @@ const MACROS: [(&str, &str); 3] =
 /// The types whose messages explain a failed start.
 const REASONS: [(&str, &str); 3] = [
     ("src/app/error.rs", "enum StartError"),
-    ("src/store/error.rs", "enum StoreError"),
+    ("crates/store/src/store/error.rs", "enum StoreError"),
     ("src/config.rs", "struct ConfigError"),
 ];
 
 /// Returns the source files without their unit tests.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    collect(&project_file("src"), &mut found);
+    for folder in ["src", "crates/core/src", "crates/store/src"] {
+        collect(&project_file(folder), &mut found);
+    }
     assert!(found.len() > 100);
     found
 }

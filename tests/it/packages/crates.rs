@@ -14,7 +14,7 @@ use crate::support::fixture::project_file;
 fn inputs() -> BTreeSet<PathBuf> {
     let root = project_file("");
     let folder = Path::new(env!("CARGO_BIN_EXE_toolpost")).parent().expect("the build folder");
-    let mut inputs: BTreeSet<_> = ["build.rs", "console", "migrations"].map(PathBuf::from).into();
+    let mut inputs: BTreeSet<_> = ["build.rs", "console"].map(PathBuf::from).into();
     for entry in folder.join("deps").read_dir().expect("rustc writes it") {
         let path = entry.unwrap().path();
         let name = path.file_name().and_then(OsStr::to_str).unwrap();
@@ -36,6 +36,8 @@ fn inputs() -> BTreeSet<PathBuf> {
     inputs
 }
 
+const WORKER: &str = "crates/toolpost-worker";
+
 /// Returns a file, or the files within a folder.
 fn files_of(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
@@ -53,14 +55,19 @@ async fn crates_have_every_file_that_their_compilation_reads() {
     pack.arg("--out").arg(folder.path()).arg("crate");
     run(pack).await;
     let version = env!("CARGO_PKG_VERSION");
-    let worker = Path::new("crates/toolpost-worker");
-    let crates = [("toolpost", Path::new(""), inputs()), ("toolpost-worker", worker, [worker.join("src")].into())];
+    let of = |folder: &str, inputs: &[&str]| inputs.iter().map(|input| Path::new(folder).join(input)).collect();
+    let crates = [
+        ("toolpost-core", "crates/core", of("crates/core", &["src"])),
+        ("toolpost-store", "crates/store", of("crates/store", &["src", "migrations"])),
+        ("toolpost", "", inputs()),
+        ("toolpost-worker", WORKER, of(WORKER, &["src"])),
+    ];
     for (name, root, inputs) in crates {
         let mut unpack = Command::new("tar");
         unpack.arg("-xzf").arg(folder.path().join(format!("{name}-{version}.crate"))).arg("-C").arg(folder.path());
         run(unpack).await;
         let unpacked = folder.path().join(format!("{name}-{version}"));
-        let root = project_file(root.to_str().unwrap());
+        let root = project_file(root);
         let read: Vec<_> = inputs.iter().flat_map(|input| files_of(&project_file(input.to_str().unwrap()))).collect();
         assert!(read.len() > 4, "{read:?}");
         for file in read {

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn golden_streams_yield_their_calls() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/streams");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/streams");
     let expected = std::fs::read(folder.join("expected.json")).unwrap();
     let Value::Object(expected) = json::parse(&expected).unwrap() else { panic!("an object") };
     assert_eq!(expected.len(), 4);
