@@ -19,10 +19,10 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
 COPY crates/core/Cargo.toml crates/core/
 COPY crates/store/Cargo.toml crates/store/
-COPY crates/toolpost-worker/Cargo.toml crates/toolpost-worker/
+COPY crates/worker/Cargo.toml crates/worker/
 COPY tests/model/Cargo.toml tests/model/
-RUN mkdir -p src benches tests/it tests/model/src crates/core/src crates/store/src crates/toolpost-worker/src \
-    && touch src/lib.rs crates/core/src/lib.rs crates/store/src/lib.rs crates/toolpost-worker/src/lib.rs tests/model/src/lib.rs benches/hot_path.rs benches/listing.rs tests/it/main.rs \
+RUN mkdir -p src benches tests/it tests/model/src crates/core/src crates/store/src crates/worker/src \
+    && touch src/lib.rs crates/core/src/lib.rs crates/store/src/lib.rs crates/worker/src/lib.rs tests/model/src/lib.rs benches/hot_path.rs benches/listing.rs tests/it/main.rs \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --locked --profile "$PROFILE" --bin toolpost \
     && rm src/lib.rs src/main.rs

@@ -147,6 +147,7 @@
 #![forbid(unsafe_code)]
 
 pub use toolpost_core::domain;
+pub use toolpost_tool::tool;
 // Of the crate of types, so that each module names them like its own.
 #[cfg(not(feature = "internals"))]
 use toolpost_core::{aside, fault, formats, import, schema};
@@ -156,12 +157,15 @@ pub use toolpost_core::{aside, fault, formats, import, schema};
 use toolpost_store::{events, store};
 #[cfg(feature = "internals")]
 pub use toolpost_store::{events, store};
+#[cfg(not(feature = "internals"))]
+use toolpost_tool::{executor, policy};
+#[cfg(feature = "internals")]
+pub use toolpost_tool::{executor, policy};
 
 pub mod app;
 pub mod config;
 pub mod hooks;
 pub mod http;
-pub mod tool;
 
 #[doc(hidden)]
 pub mod cli;
@@ -180,17 +184,15 @@ mod dispatch;
 #[cfg(not(feature = "internals"))]
 mod engine;
 #[cfg(not(feature = "internals"))]
-mod executor;
-#[cfg(not(feature = "internals"))]
 mod lifecycle;
 #[cfg(not(feature = "internals"))]
 mod mcp;
 #[cfg(not(feature = "internals"))]
 mod policies;
 #[cfg(not(feature = "internals"))]
-mod policy;
-#[cfg(not(feature = "internals"))]
 mod registry;
+#[cfg(not(feature = "internals"))]
+mod system_tools;
 #[cfg(not(feature = "internals"))]
 mod telemetry;
 #[cfg(not(feature = "internals"))]
@@ -211,17 +213,15 @@ pub mod dispatch;
 #[cfg(feature = "internals")]
 pub mod engine;
 #[cfg(feature = "internals")]
-pub mod executor;
-#[cfg(feature = "internals")]
 pub mod lifecycle;
 #[cfg(feature = "internals")]
 pub mod mcp;
 #[cfg(feature = "internals")]
 pub mod policies;
 #[cfg(feature = "internals")]
-pub mod policy;
-#[cfg(feature = "internals")]
 pub mod registry;
+#[cfg(feature = "internals")]
+pub mod system_tools;
 #[cfg(feature = "internals")]
 pub mod telemetry;
 #[cfg(feature = "internals")]

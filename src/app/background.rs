@@ -12,8 +12,8 @@ use crate::executor::Instances;
 use crate::registry::discovery::SharedCatalogs;
 use crate::store::Stores;
 use crate::store::signals::Wakeup;
+use crate::system_tools;
 use crate::telemetry::{Metrics, metrics};
-use crate::tool::system;
 
 /// The interval for adding the counts of commits to the totals.
 const FOLD_STATS: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const RETURN_BUDGETS: Duration = Duration::from_secs(1);
 const INDEX_WORDS: Duration = Duration::from_millis(500);
 
 /// Returns a function that lists the groups that sessions can switch.
-pub(super) fn manageable_groups(catalogs: &SharedCatalogs) -> system::Manageable {
+pub(super) fn manageable_groups(catalogs: &SharedCatalogs) -> system_tools::Manageable {
     // The catalogs contain the tool that owns this function, so a strong reference would be a cycle.
     let catalogs = Arc::downgrade(catalogs);
     Arc::new(move |tenant: &Tenant| {

@@ -33,8 +33,9 @@ use crate::registry::{Registry, check, refresh};
 use crate::store::journal::Committed;
 use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Stores, partitions, timeout};
+use crate::system_tools;
 use crate::telemetry::{Metrics, Tracer};
-use crate::tool::{BuiltinTool, builtin, system};
+use crate::tool::{BuiltinTool, builtin};
 use crate::upstreams::{Declarations, Upstreams};
 
 /// The id of the key that is derived from the signing secret.
@@ -217,12 +218,12 @@ impl SharedParts {
     ) -> Result<Arc<Registry>, StartError> {
         let catalogs = SharedCatalogs::default();
         let mut builtins = builtin::standard(&self.clock);
-        builtins.push(BuiltinTool::new(builtin::ReadResult(self.stores.clone())));
+        builtins.push(BuiltinTool::new(system_tools::ReadResult(self.stores.clone())));
         builtins.extend(from_config::tools(&self.config, &self.client, processes)?);
         if self.config.tools.discovery {
             builtins.extend(discovery::tools(&catalogs));
         }
-        builtins.extend(system::tools(&self.stores, &self.clock, background::manageable_groups(&catalogs)));
+        builtins.extend(system_tools::tools(&self.stores, &self.clock, background::manageable_groups(&catalogs)));
         builtins.extend(tools);
         let mut entries = EntryBuilder::new(builtins, self.client.clone(), layers)
             .with_compiled_bytes(self.config.registry.compiled_bytes);
@@ -251,7 +252,7 @@ impl SharedParts {
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             pace: from_config::server_timing(&self.config.mcp_servers),
-            metrics: self.metrics.clone(),
+            metrics: Arc::new(self.metrics.clone()),
         }
     }
 

@@ -7,7 +7,7 @@ use super::{Snapshot, ToolRecord, mangled};
 use crate::domain::{AllowList, Failure, Group, Naming, Session, json};
 use crate::executor::ToolRole;
 use crate::schema;
-use crate::tool::system;
+use crate::system_tools;
 
 #[cfg(test)]
 mod tests;
@@ -205,7 +205,7 @@ impl<'a> View<'a> {
 /// Returns the names that a session is restricted to. A list that names only system tools restricts nothing.
 fn restriction(session: &Session) -> Option<&[String]> {
     let tools = session.tools.as_deref()?;
-    let names_others = tools.iter().any(|name| !system::NAMES.contains(&name.as_str()));
+    let names_others = tools.iter().any(|name| !system_tools::NAMES.contains(&name.as_str()));
     (names_others || tools.is_empty()).then_some(tools)
 }
 

@@ -23,7 +23,7 @@ mod upstreams;
 pub use budgets::BudgetGauges;
 pub use queues::QueueGauges;
 pub use routes::{InFlightRequest, Route, Routes};
-pub use upstreams::{UpstreamCounts, UpstreamOutcome, UpstreamStatus};
+pub use upstreams::UpstreamStatus;
 
 use catalog::{CATALOG, Kind, MetricDescription};
 use tools::Tools;

@@ -4,87 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use metrics::Counter;
-
 use super::{Metrics, Registry};
+use crate::executor::mcp::counts::{UpstreamCounts, UpstreamMetrics, UpstreamOutcome};
 
 /// Maximum number of servers with their own label since the start of the service, including deleted servers.
 pub const MAX_UPSTREAMS: usize = 200;
 /// The label of servers beyond the maximum.
 pub const OTHER_UPSTREAM: &str = "other";
-
-/// The outcome of an attempt to call a tool of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UpstreamOutcome {
-    /// The server returned a result.
-    Ok,
-    /// The server reported that the tool failed.
-    Error,
-    /// The connection was lost, or the response was invalid.
-    Failed,
-    /// The call was not sent, because the server is unavailable or the tool is quarantined.
-    Unavailable,
-    /// The call timed out or was cancelled.
-    GivenUp,
-}
-
-impl UpstreamOutcome {
-    /// All outcomes.
-    pub const ALL: [Self; 5] = [Self::Ok, Self::Error, Self::Failed, Self::Unavailable, Self::GivenUp];
-
-    /// Returns the value of the label `outcome`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Error => "error",
-            Self::Failed => "failed",
-            Self::Unavailable => "unavailable",
-            Self::GivenUp => "given_up",
-        }
-    }
-}
-
-/// The counters of a server. A server that is declared again with the same name continues them.
-#[derive(Debug)]
-pub struct UpstreamCounts {
-    calls: [Counter; UpstreamOutcome::ALL.len()],
-    /// Restarts of the server.
-    pub restarts: Counter,
-    /// Errors of the server itself.
-    pub errors: Counter,
-}
-
-impl UpstreamCounts {
-    /// Starts counting a call. A call that is dropped without an outcome counts as given up.
-    #[must_use]
-    pub fn call(&self) -> UpstreamCall<'_> {
-        UpstreamCall { counts: self, outcome: UpstreamOutcome::GivenUp }
-    }
-}
-
-/// A call in progress, which is counted when it is dropped.
-#[derive(Debug)]
-pub struct UpstreamCall<'c> {
-    counts: &'c UpstreamCounts,
-    outcome: UpstreamOutcome,
-}
-
-impl UpstreamCall<'_> {
-    /// Ends the call with an outcome.
-    pub fn ended(mut self, outcome: UpstreamOutcome) {
-        self.outcome = outcome;
-    }
-}
-
-impl Drop for UpstreamCall<'_> {
-    fn drop(&mut self) {
-        // The order is that of `ALL`.
-        if let Some(counter) = self.counts.calls.get(self.outcome as usize) {
-            counter.increment(1);
-        }
-    }
-}
 
 /// The state of a server.
 #[derive(Debug, Clone, Copy)]
@@ -121,10 +47,8 @@ impl LabelSet {
     }
 }
 
-impl Metrics {
-    /// Returns the counters of a server.
-    #[must_use]
-    pub fn upstream(&self, name: &str) -> UpstreamCounts {
+impl UpstreamMetrics for Metrics {
+    fn upstream(&self, name: &str) -> UpstreamCounts {
         let registry: &Registry = &self.0.registry;
         let label = self.0.upstreams.label(name);
         let upstream = ("upstream", &*label);
@@ -137,7 +61,9 @@ impl Metrics {
             errors: registry.counter("toolpost_upstream_errors_total", &[upstream]),
         }
     }
+}
 
+impl Metrics {
     /// Sets the gauges of all servers, for these states. All gauges of a deleted server are 0.
     pub fn set_upstreams<'s>(&self, states: &[&'static str], statuses: impl Iterator<Item = UpstreamStatus<'s>>) {
         let labelled = statuses.map(|status| (self.0.upstreams.label(status.name), status));
@@ -169,13 +95,6 @@ mod tests {
 
     fn has(metrics: &Metrics, line: &str) -> bool {
         metrics.render().lines().any(|other| other == line)
-    }
-
-    #[test]
-    fn outcomes_are_in_order() {
-        for (number, outcome) in UpstreamOutcome::ALL.into_iter().enumerate() {
-            assert_eq!(outcome as usize, number);
-        }
     }
 
     #[test]

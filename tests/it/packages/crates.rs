@@ -36,7 +36,7 @@ fn inputs() -> BTreeSet<PathBuf> {
     inputs
 }
 
-const WORKER: &str = "crates/toolpost-worker";
+const WORKER: &str = "crates/worker";
 
 /// Returns a file, or the files within a folder.
 fn files_of(path: &Path) -> Vec<PathBuf> {

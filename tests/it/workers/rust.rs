@@ -1,4 +1,4 @@
-//! The worker in Rust (`crates/toolpost-worker`).
+//! The worker in Rust (`crates/worker`).
 
 use std::future::pending;
 
