@@ -19,10 +19,15 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
 COPY crates/core/Cargo.toml crates/core/
 COPY crates/store/Cargo.toml crates/store/
+COPY crates/tool/Cargo.toml crates/tool/
+COPY crates/telemetry/Cargo.toml crates/telemetry/
+COPY crates/engine/Cargo.toml crates/engine/
 COPY crates/worker/Cargo.toml crates/worker/
 COPY tests/model/Cargo.toml tests/model/
-RUN mkdir -p src benches tests/it tests/model/src crates/core/src crates/store/src crates/worker/src \
-    && touch src/lib.rs crates/core/src/lib.rs crates/store/src/lib.rs crates/worker/src/lib.rs tests/model/src/lib.rs benches/hot_path.rs benches/listing.rs tests/it/main.rs \
+RUN mkdir -p src benches tests/it tests/model/src crates/core/src crates/store/src crates/tool/src crates/telemetry/src crates/engine/src \
+        crates/worker/src \
+    && touch src/lib.rs tests/model/src/lib.rs benches/hot_path.rs benches/listing.rs tests/it/main.rs crates/core/src/lib.rs crates/store/src/lib.rs \
+        crates/tool/src/lib.rs crates/telemetry/src/lib.rs crates/engine/src/lib.rs crates/worker/src/lib.rs \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --locked --profile "$PROFILE" --bin toolpost \
     && rm src/lib.rs src/main.rs
@@ -31,9 +36,12 @@ COPY console console
 COPY migrations migrations
 COPY crates/core crates/core
 COPY crates/store crates/store
+COPY crates/tool crates/tool
+COPY crates/telemetry crates/telemetry
+COPY crates/engine crates/engine
 COPY src src
 # What was copied is older than what was made of the empty crate.
-RUN touch src/lib.rs src/main.rs crates/core/src/lib.rs crates/store/src/lib.rs \
+RUN touch src/lib.rs src/main.rs crates/*/src/lib.rs \
     && cargo build --locked --profile "$PROFILE" --bin toolpost \
     && install -D "target/$PROFILE/toolpost" /image/toolpost \
     && mkdir /image/data /image/tools

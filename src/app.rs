@@ -32,6 +32,8 @@ mod retention;
 mod shards;
 mod signing;
 mod start;
+#[cfg(test)]
+mod tests;
 
 pub use crate::executor::{Invocation, Secrets};
 pub use crate::policy::{Stack, StackLayer};

@@ -212,7 +212,7 @@ async fn serve_mcp(options: &Options) -> Result<Exit, CliError> {
 
 /// Starts the library with these settings.
 async fn start(config: Config, build: impl FnOnce(Config) -> Builder) -> Result<App, CliError> {
-    crate::telemetry::start(&config.log);
+    config.log.start();
     let database = config.database_url();
     build(config).start().await.map_err(|error| CliError::start(error, &database))
 }
@@ -232,7 +232,7 @@ async fn with_app<T>(config: Config, work: impl AsyncFnOnce(&App) -> Result<T, C
 
 /// Opens the database alone for a query: no tools are loaded, and nothing runs.
 async fn query<T>(config: &Config, work: impl AsyncFnOnce(&Stores) -> Result<T, StoreError>) -> Result<T, CliError> {
-    crate::telemetry::start(&config.log);
+    config.log.start();
     let database = config.database_url();
     let result = async {
         let stores = Stores::open(&database).await?;

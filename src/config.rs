@@ -12,6 +12,7 @@ use crate::domain::policy::PolicyDefinition;
 pub use crate::domain::secret::SecretString;
 use crate::domain::tenant::TenantLimits;
 use crate::domain::{HookDefinition, McpLowering, NameSeparator};
+use crate::telemetry;
 
 mod calls;
 pub mod limits;
@@ -311,6 +312,17 @@ pub struct Log {
     pub format: LogFormat,
     /// Filter by level and module.
     pub filter: String,
+}
+
+impl Log {
+    /// Starts the log of this process. An invalid filter is reported and replaced by `info`.
+    pub fn start(&self) {
+        let format = match self.format {
+            LogFormat::Text => telemetry::LogFormat::Text,
+            LogFormat::Json => telemetry::LogFormat::Json,
+        };
+        telemetry::start(format, &self.filter);
+    }
 }
 
 /// Settings of traces.

@@ -102,7 +102,16 @@ use server::Server;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The state shared by all handlers. Cheap to clone.
-pub type AppState = Arc<Shared>;
+#[derive(Debug, Clone)]
+pub struct AppState(Arc<Shared>);
+
+impl std::ops::Deref for AppState {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
 
 /// The fields of [`AppState`].
 #[derive(Debug)]
@@ -187,7 +196,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
     let closing = CancellationToken::new();
     // Connections that large requests have opened need its threads until the app has stopped.
     let large_requests = Arc::<LargeRequests>::default();
-    let state = Arc::new(Shared {
+    let state = AppState(Arc::new(Shared {
         config: app.config.clone(),
         engine: app.engine.clone(),
         stores: app.store.stores().clone(),
@@ -206,7 +215,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         upstreams: app.upstreams.clone(),
         large_requests: large_requests.clone(),
         closing: closing.clone(),
-    });
+    }));
     let server = Server::new(service(state.clone()), state);
     let mut server = tokio::spawn(server.run(listener, closing.clone()));
     tokio::select! {

@@ -147,84 +147,32 @@
 #![forbid(unsafe_code)]
 
 pub use toolpost_core::domain;
+pub use toolpost_engine::hooks;
 pub use toolpost_tool::tool;
-// Of the crate of types, so that each module names them like its own.
-#[cfg(not(feature = "internals"))]
-use toolpost_core::{aside, fault, formats, import, schema};
-#[cfg(feature = "internals")]
-pub use toolpost_core::{aside, fault, formats, import, schema};
-#[cfg(not(feature = "internals"))]
-use toolpost_store::{events, store};
-#[cfg(feature = "internals")]
-pub use toolpost_store::{events, store};
-#[cfg(not(feature = "internals"))]
-use toolpost_tool::{executor, policy};
-#[cfg(feature = "internals")]
-pub use toolpost_tool::{executor, policy};
 
 pub mod app;
 pub mod config;
-pub mod hooks;
 pub mod http;
 
+// The rest is under its name for the program, the tests and the benchmarks. Nothing of it is promised.
+#[doc(hidden)]
+pub use toolpost_core::{aside, fault, formats, import, schema};
+#[doc(hidden)]
+pub use toolpost_engine::{access, budgets, callbacks, dispatch, engine, policies, registry, system_tools, threads};
+#[doc(hidden)]
+pub use toolpost_store::{events, store};
+#[doc(hidden)]
+pub use toolpost_telemetry as telemetry;
+#[doc(hidden)]
+pub use toolpost_tool::{executor, policy};
+
+#[doc(hidden)]
+pub mod auth;
 #[doc(hidden)]
 pub mod cli;
-
-// The feature `internals` makes the other modules public for the tests and benchmarks of the project.
-#[cfg(not(feature = "internals"))]
-mod access;
-#[cfg(not(feature = "internals"))]
-mod auth;
-#[cfg(not(feature = "internals"))]
-mod budgets;
-#[cfg(not(feature = "internals"))]
-mod callbacks;
-#[cfg(not(feature = "internals"))]
-mod dispatch;
-#[cfg(not(feature = "internals"))]
-mod engine;
-#[cfg(not(feature = "internals"))]
-mod lifecycle;
-#[cfg(not(feature = "internals"))]
-mod mcp;
-#[cfg(not(feature = "internals"))]
-mod policies;
-#[cfg(not(feature = "internals"))]
-mod registry;
-#[cfg(not(feature = "internals"))]
-mod system_tools;
-#[cfg(not(feature = "internals"))]
-mod telemetry;
-#[cfg(not(feature = "internals"))]
-mod threads;
-#[cfg(not(feature = "internals"))]
-mod upstreams;
-
-#[cfg(feature = "internals")]
-pub mod access;
-#[cfg(feature = "internals")]
-pub mod auth;
-#[cfg(feature = "internals")]
-pub mod budgets;
-#[cfg(feature = "internals")]
-pub mod callbacks;
-#[cfg(feature = "internals")]
-pub mod dispatch;
-#[cfg(feature = "internals")]
-pub mod engine;
-#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod lifecycle;
-#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod mcp;
-#[cfg(feature = "internals")]
-pub mod policies;
-#[cfg(feature = "internals")]
-pub mod registry;
-#[cfg(feature = "internals")]
-pub mod system_tools;
-#[cfg(feature = "internals")]
-pub mod telemetry;
-#[cfg(feature = "internals")]
-pub mod threads;
-#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod upstreams;

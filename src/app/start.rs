@@ -167,7 +167,8 @@ impl SharedParts {
         let transport = transport.map_err(StartError::Client)?;
         let client = HttpClient::over(transport, egress, secrets.clone(), clock.clone(), reporting.clone());
         // The HTTP client above installs what this client needs.
-        let tracer = Tracer::new(&config.telemetry).map_err(StartError::Telemetry)?;
+        let tracer = Tracer::new(&config.telemetry.otlp_endpoint, &config.telemetry.service_name)
+            .map_err(StartError::Telemetry)?;
         Ok(Self {
             config,
             clock,

@@ -85,7 +85,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         Ok(mut config) => {
             options::set_listen(&mut config, args.listen);
             config.auth.insecure_no_auth |= args.insecure_no_auth;
-            crate::telemetry::start(&config.log);
+            config.log.start();
             all(&config).await
         }
         Err(error) => {

@@ -45,7 +45,7 @@ pub struct Args {
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let config = options.quiet_settings()?;
-    crate::telemetry::start(&config.log);
+    config.log.start();
     let database = config.database_url();
     let Args { since, until, session, name, tenant, out } = args;
     let until = until.unwrap_or_else(|| Clock::system().now());

@@ -180,7 +180,7 @@ async fn revoke(id: Uuid, config: &Config) -> Result<(), CliError> {
 }
 
 async fn signing_secret(json: bool, config: &Config) -> Result<(), CliError> {
-    crate::telemetry::start(&config.log);
+    config.log.start();
     let database = config.database_url();
     let secret = async {
         if let Some(secret) = app::given_signing_secret(config)? {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::domain::{Clock, Time};
+use crate::telemetry::Tracer;
 use crate::telemetry::metrics::process;
 
 use super::super::serve;
@@ -142,7 +143,7 @@ pub async fn traces(config: &Config) -> Option<Finding> {
     if endpoint.is_empty() {
         return None;
     }
-    if let Err(reason) = crate::telemetry::Tracer::new(&config.telemetry) {
+    if let Err(reason) = Tracer::new(&config.telemetry.otlp_endpoint, &config.telemetry.service_name) {
         return Some(Finding::fail(reason, "Fix `telemetry.otlp_endpoint` or OTEL_EXPORTER_OTLP_ENDPOINT."));
     }
     let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));

@@ -20,7 +20,9 @@ const REASONS: [(&str, &str); 3] = [
 /// Returns the source files without their unit tests.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    for folder in ["src", "crates/core/src", "crates/store/src"] {
+    for folder in
+        ["src", "crates/core/src", "crates/engine/src", "crates/store/src", "crates/telemetry/src", "crates/tool/src"]
+    {
         collect(&project_file(folder), &mut found);
     }
     assert!(found.len() > 100);

@@ -59,6 +59,9 @@ async fn crates_have_every_file_that_their_compilation_reads() {
     let crates = [
         ("toolpost-core", "crates/core", of("crates/core", &["src"])),
         ("toolpost-store", "crates/store", of("crates/store", &["src", "migrations"])),
+        ("toolpost-tool", "crates/tool", of("crates/tool", &["src"])),
+        ("toolpost-telemetry", "crates/telemetry", of("crates/telemetry", &["src"])),
+        ("toolpost-engine", "crates/engine", of("crates/engine", &["src"])),
         ("toolpost", "", inputs()),
         ("toolpost-worker", WORKER, of(WORKER, &["src"])),
     ];

@@ -1,0 +1,140 @@
+//! Step 6, settle: truncates the output, runs the persist hooks, commits the end of the call, and answers the caller.
+
+use tokio::sync::Notify;
+
+use super::hooks::CallHooks;
+use super::instrument::record_end;
+use super::last_result::{LastResult, MayEnd};
+use super::log::Recorded;
+use super::run::CallRun;
+use super::run_exit::RunExit;
+use super::state::Executed;
+use crate::budgets::Budgets;
+use crate::engine::offer_writer::OfferWriter;
+use toolpost_core::domain::limits::Bounds;
+use toolpost_core::domain::{Call, Clock, HookEvent, Outcome};
+use toolpost_store::store::Stores;
+use toolpost_telemetry::trace::Span;
+use toolpost_tool::executor::RecordedEnd;
+
+/// The last step of a call.
+pub(super) struct Settler<'a> {
+    pub last_result: LastResult<'a>,
+    pub stores: &'a Stores,
+    pub node: &'a str,
+    pub offers: &'a OfferWriter,
+    pub hooks: CallHooks<'a>,
+    pub budgets: &'a Budgets,
+    pub clock: &'a Clock,
+    pub callbacks_kick: &'a Notify,
+}
+
+impl Settler<'_> {
+    /// Settles a call. Returns whether the caller still waited for it.
+    pub async fn settle(&self, executed: Executed, span: &mut Span) -> Recorded {
+        let Executed { mut run, entry, inputs, mut end } = executed;
+        if run.signals().is_taken_over() {
+            end = RunExit::TakenOver;
+        }
+        let is_for_workers = entry.as_ref().is_some_and(|entry| entry.definition.worker().is_some());
+        let had_worker = match &end {
+            // Boxed because few calls wait for a worker.
+            RunExit::Settle(_) if is_for_workers => {
+                Box::pin(self.last_result.notice_claim(&mut run, self.clock.moment())).await
+            }
+            _ => false,
+        };
+        let end = match (end, entry) {
+            // Boxed because few calls can have a posted result.
+            (RunExit::Settle(outcome), Some(entry)) if had_worker || run.may_have_result(&entry, &outcome) => {
+                let may_end = MayEnd { entry: &entry, inputs: &inputs, outcome };
+                Box::pin(self.last_result.find(&mut run, may_end, self.clock.moment())).await
+            }
+            (end, _) => end,
+        };
+        if run.posted().is_taken() {
+            let digest = run.posted().digest();
+            run.amend(|call| call.set_posted_result(digest));
+        }
+        // A result that is posted from here on is rejected as late.
+        drop(run.posted().close());
+        match end {
+            RunExit::Settle(outcome) if is_for_workers => {
+                run.record_start().await;
+                // Before the commit, so that the next heartbeat of the worker says why it no longer has the call.
+                self.delete_offer(&run).await;
+                self.commit(run, outcome, span).await
+            }
+            RunExit::Done(outcome) | RunExit::Settle(outcome) => self.commit(run, outcome, span).await,
+            RunExit::LeaveQueued => {
+                self.budgets.hand_over(&run.call().tenant, &run.call().holds);
+                run.leave()
+            }
+            RunExit::TakenOver => {
+                self.budgets.hand_over(&run.call().tenant, &run.call().holds);
+                Box::pin(run.reply_with_stored()).await
+            }
+        }
+    }
+
+    /// Deletes the row by which workers fetch the call. What a failure leaves is deleted later.
+    async fn delete_offer(&self, run: &CallRun) {
+        let call = run.id();
+        let deleted = async {
+            if run.losses().is_some() {
+                // It may be the offer of a lost node.
+                self.stores.take_over_offer(call, self.node).await?;
+            }
+            self.stores.delete_offer(call, self.node).await
+        };
+        if let Err(error) = deleted.await {
+            tracing::debug!(%call, %error, "cannot delete the offer of an ended call");
+        }
+    }
+
+    /// Commits the end of a call, and answers its caller.
+    async fn commit(&self, mut run: Box<CallRun>, mut outcome: Box<Outcome>, span: &mut Span) -> Recorded {
+        let bounds = run.call().limits.map_or_else(Bounds::default, |limits| limits.output());
+        outcome.truncate(&bounds, run.id());
+        let now = self.clock.moment();
+        let image = match self.hooks.hooks.has(HookEvent::ToolResultPersist) {
+            // Boxed because few calls have hooks.
+            true => Box::pin(self.hooks.persist(&mut run, &outcome, now)).await,
+            false => None,
+        };
+        let (poster, was_offered) = (run.posted().recorded(), run.was_offered());
+        let has_callback = run.call().callback_url.is_some();
+        let has_hooks = self.hooks.hooks.has(HookEvent::AfterToolCall);
+        let access = has_hooks.then(|| run.origin().access.clone());
+        let (tenant, mut holds) = (run.call().tenant.clone(), run.call().holds.clone());
+        let complete = |call: &mut Call| {
+            if !call.holds.is_empty() {
+                self.budgets.settle(call);
+                holds.clone_from(&call.holds);
+            }
+        };
+        let (settled, recorded) = run.settle(*outcome, now, image, complete).await;
+        match &settled {
+            _ if holds.is_empty() => {}
+            Some(_) => Box::pin(self.budgets.release(&tenant, &holds)).await,
+            None => self.budgets.hand_over(&tenant, &holds),
+        }
+        if has_callback {
+            self.callbacks_kick.notify_one();
+        }
+        if let Some(settled) = settled {
+            if was_offered {
+                // Only now: the offer of a call that another node has adopted says which attempt a worker has.
+                self.offers.delete(settled.id);
+            }
+            let end = RecordedEnd { status: settled.status, digest: settled.result_digest };
+            // The poster may have left.
+            poster.map(|poster| poster.send_replace(Some(end)));
+            record_end(span, &settled);
+            if let Some(access) = access {
+                self.hooks.after(&access, &settled);
+            }
+        }
+        recorded
+    }
+}

@@ -1,0 +1,168 @@
+//! Gives the calls of queues to waiting workers. One commit serves the waiting claims of one queue.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::engine::Engine;
+use crate::engine::call::{ExecutorInputs, InputInjector};
+use crate::engine::claims::{Batch, ClaimError, ClaimedCall};
+use crate::engine::control_message::{ControlMessage, WireOutput};
+use crate::engine::handover::{MOST, Places};
+use crate::engine::offers::OfferedCall;
+use crate::engine::tool_lookups::access_of;
+use toolpost_core::domain::{Call, Failure};
+use toolpost_core::fault::{self, Point};
+use toolpost_store::store::StoreError;
+use toolpost_store::store::signals::{Hint, HintReceiver, QueueKey};
+use toolpost_store::store::workers::Claim;
+
+/// Pause after a failure of the database.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// Serves waiting claims. `poll` is the interval at which the queues of waiting workers are read without a signal.
+pub(super) async fn run(engine: &Arc<Engine>, mut work: HintReceiver<QueueKey>, poll: Option<Duration>) {
+    let polled = async |poll: Option<Duration>| match poll {
+        Some(poll) => tokio::time::sleep(poll).await,
+        None => std::future::pending().await,
+    };
+    let mut has_failed = false;
+    loop {
+        let poll = if has_failed { Some(RETRY_AFTER) } else { poll };
+        tokio::select! {
+            () = engine.claims.kicked() => {}
+            hint = work.recv() => engine.claims.note_work(&hint),
+            () = polled(poll) => engine.claims.note_work(&Hint::Any),
+        }
+        has_failed = false;
+        for batch in engine.claims.take() {
+            has_failed |= !serve(engine, batch).await;
+        }
+    }
+}
+
+/// Serves the claims of one group. Claims without a call wait on. Returns `false` if the database has failed.
+async fn serve(engine: &Arc<Engine>, batch: Batch) -> bool {
+    let Places { owners, workers } = Places::of(&batch.claims, MOST);
+    let claimed = match claim(engine, &batch, &workers).await {
+        Ok(claimed) => claimed,
+        Err(error) => {
+            tracing::debug!(queue = &*batch.group.queue, %error, "cannot claim calls");
+            batch.claims.into_iter().for_each(|claim| drop(claim.answer.send(Err(ClaimError))));
+            return false;
+        }
+    };
+    // The queue has more calls than one commit gives away.
+    let is_full = claimed.len() == owners.len();
+    let mut gifts: Vec<Vec<ClaimedCall>> = batch.claims.iter().map(|_| Vec::new()).collect();
+    let own: Vec<_> = claimed.iter().map(|claim| own_call(engine, claim)).collect();
+    let others: Vec<Uuid> =
+        claimed.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(claim, _)| claim.call).collect();
+    let mut calls = read(engine, &others).await;
+    let mut is_complete = true;
+    for ((claim, own), owner) in claimed.into_iter().zip(own).zip(owners) {
+        let gift = match &mut calls {
+            _ if own.is_some() => Ok(own),
+            Ok(calls) => prepare(engine, &claim, calls.remove(&claim.call)).await,
+            Err(_) => Err(()),
+        };
+        match gift {
+            Ok(gift) => {
+                if let Some(gifts) = gifts.get_mut(owner) {
+                    gifts.extend(gift);
+                }
+            }
+            Err(()) => {
+                is_complete = false;
+                engine.offer_writer.handover().take_back(&claim, &mut None).await;
+            }
+        }
+    }
+    let handover = engine.offer_writer.handover();
+    handover.take_back_all(handover.answer(batch, gifts, is_full)).await;
+    is_complete
+}
+
+async fn claim(engine: &Engine, batch: &Batch, names: &[Arc<str>]) -> Result<Vec<Claim>, StoreError> {
+    let Batch { group, allowed, .. } = batch;
+    let place = (&group.tenant, &*group.queue);
+    let tools = match allowed {
+        None => None,
+        Some(allowed) => {
+            let mut tools = engine.stores.waiting_tools(&group.tenant, &group.queue).await?;
+            tools.retain(|tool| allowed.has(tool));
+            if tools.is_empty() {
+                return Ok(Vec::new());
+            }
+            Some(tools)
+        }
+    };
+    fault::pass(Point::BeforeClaim);
+    let claimed = engine.stores.claim(place, tools.as_deref(), names, engine.node()).await?;
+    fault::pass(Point::AfterClaim);
+    Ok(claimed)
+}
+
+/// Returns a claimed call of this node without the database. Its inputs are complete.
+fn own_call(engine: &Engine, claim: &Claim) -> Option<ClaimedCall> {
+    let OfferedCall { call, arguments } = engine.offers.content(claim.call).filter(|_| claim.is_own)?;
+    Some(ClaimedCall { call, attempt: claim.attempt, lease_ms: claim.lease_ms, arguments })
+}
+
+async fn read(engine: &Engine, ids: &[Uuid]) -> Result<HashMap<Uuid, Call>, StoreError> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let calls = engine.stores.calls_of_any_tenant(ids).await?;
+    Ok(calls.into_iter().filter(|call| !call.status.is_terminal()).map(|call| (call.id, call)).collect())
+}
+
+/// Adds the inputs that the row of the call does not contain. Ends the call if they are not available. Returns `None` for a
+/// call that has ended, whose row is about to be deleted, and an error if the database fails.
+async fn prepare(engine: &Arc<Engine>, claim: &Claim, call: Option<Call>) -> Result<Option<ClaimedCall>, ()> {
+    let Some(mut call) = call else { return Ok(None) };
+    let access = match access_of(engine, &call).await {
+        Ok(access) => access,
+        Err(error) => {
+            tracing::debug!(id = %call.id, %error, "cannot read the tools of a claimed call");
+            return Err(());
+        }
+    };
+    let entry = {
+        let snapshot = access.snapshot();
+        let tool = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
+        match tool.map(|tool| tool.entry()) {
+            Some(Ok(entry)) => Ok(entry),
+            Some(Err(_)) => Err(Box::new(Failure::unavailable(&call.name))),
+            None => Err(Box::new(snapshot.not_found(&call.name, None))),
+        }
+    };
+    let mut inputs = ExecutorInputs::default();
+    let injector = InputInjector { secrets: &engine.settings.secrets, vault: &engine.settings.vault };
+    let injected = entry.and_then(|entry| injector.inject_inputs(&mut call, &mut inputs, &entry, false, false));
+    if let Err(failure) = injected {
+        end(engine, claim, *failure).await;
+        return Ok(None);
+    }
+    let arguments = inputs.arguments.or(call.effective_arguments.clone()).unwrap_or_default();
+    Ok(Some(ClaimedCall { call: call.into(), attempt: claim.attempt, lease_ms: claim.lease_ms, arguments }))
+}
+
+/// Ends a call that cannot be given to a worker.
+async fn end(engine: &Engine, claim: &Claim, failure: Failure) {
+    let text = failure.text.clone();
+    let message =
+        ControlMessage::Result { answer: WireOutput::Failure { failure, text }, digest: None }.message(claim.call);
+    let ended = match message {
+        Ok(message) => engine.stores.answer_offer(claim.attempt, engine.ids.next(), &message).await.map(drop),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = ended {
+        tracing::debug!(id = %claim.call, %error, "cannot end a call that no worker can get");
+    }
+    engine.inbox.process_messages_of(claim.call).await;
+    engine.offers.wake(claim.call);
+    engine.offer_writer.handover().signal_owner(claim.call);
+}

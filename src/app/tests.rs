@@ -1,0 +1,3 @@
+//! Tests of the engine, with a whole service.
+
+mod engine;
