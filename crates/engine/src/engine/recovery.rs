@@ -312,10 +312,9 @@ impl Recovery<'_> {
             Err(_) => None,
         };
         let next = match entry_point(&call, entry) {
-            Ok(Next::Prepare(_) | Next::Repeat(_)) if losses >= MAX_LOSSES => Next::End(poison(&call).into(), None),
-            Ok(next) => next,
-            Err(None) => Next::End(snapshot.not_found(&call.name, None).into(), None),
-            Err(Some(failure)) => Next::End(failure.into(), None),
+            Some(Next::Prepare(_) | Next::Repeat(_)) if losses >= MAX_LOSSES => Next::End(poison(&call).into(), None),
+            Some(next) => next,
+            None => Next::End(snapshot.not_found(&call.name, None).into(), None),
         };
         let (emitter, reports) = emitter::channel();
         let signals = CallSignals::new(call.tenant.clone(), next.entry().map(|entry| &**entry), emitter, None);
@@ -336,29 +335,31 @@ impl Recovery<'_> {
     }
 }
 
-/// Returns how a stored call continues, or the failure with which it ends: `None` if its tool is missing.
-fn entry_point(call: &Call, entry: Option<&Arc<Entry>>) -> Result<Next, Option<Failure>> {
+/// Returns how a stored call continues, or `None` if nothing of it has run and its tool is missing.
+fn entry_point(call: &Call, entry: Option<&Arc<Entry>>) -> Option<Next> {
+    let end = |failure: Failure| Some(Next::End(failure.into(), None));
     if call.status == Status::Wait {
-        return match entry {
-            _ if call.phase == Phase::Arguments => Err(Some(Failure::broken_off(&call.name, "the service stopped"))),
-            None => Err(None),
-            Some(_) if call.effective_arguments.is_none() => {
-                Err(Some(Failure::execution(&call.name, "the service stopped before the call was run")))
+        if call.phase == Phase::Arguments {
+            return end(Failure::broken_off(&call.name, "the service stopped"));
+        }
+        return match entry? {
+            _ if call.effective_arguments.is_none() => {
+                end(Failure::execution(&call.name, "the service stopped before the call was run"))
             }
-            Some(entry) => Ok(Next::Prepare(entry.clone())),
+            entry => Some(Next::Prepare(entry.clone())),
         };
     }
-    let Some(entry) = entry.cloned() else { return Err(Some(Failure::outcome_unknown(&call.name))) };
-    let is_worker = entry.definition.worker().is_some();
+    let Some(entry) = entry.cloned() else { return end(Failure::outcome_unknown(&call.name)) };
+    let is_for_worker = entry.definition.worker().is_some();
     match call.phase {
-        Phase::External => Ok(Next::Continue(entry)),
-        _ if is_worker => Ok(Next::Continue(entry)),
-        Phase::Retrying => Ok(Next::Repeat(entry)),
+        Phase::External => Some(Next::Continue(entry)),
+        _ if is_for_worker => Some(Next::Continue(entry)),
+        Phase::Retrying => Some(Next::Repeat(entry)),
         // The call may have been handed out before its phase was committed. No work of it runs here.
-        _ if entry.definition.is_external() => Ok(Next::Continue(entry)),
-        _ if entry.may_repeat() => Ok(Next::Repeat(entry)),
-        _ if entry.definition.has_token() => Ok(Next::Lost(entry)),
-        _ => Err(Some(Failure::outcome_unknown(&call.name))),
+        _ if entry.definition.is_external() => Some(Next::Continue(entry)),
+        _ if entry.may_repeat() => Some(Next::Repeat(entry)),
+        _ if entry.definition.has_token() => Some(Next::Lost(entry)),
+        _ => end(Failure::outcome_unknown(&call.name)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Pages of the history of calls, filtered by any combination of conditions.
 //!
-//! Each condition has an index whose entries are in the order of ids, newest first ([`IndexPath`]). A page reads a
+//! Each condition has an index whose entries are in the order of ids, newest first (`IndexPath`). A page reads a
 //! window of entries from the index of each condition and continues with the one that has the fewest entries; the other
 //! conditions are checked on the rows of its calls. Windows and their number are bounded. A page with few matches
 //! among many entries is therefore short, and its cursor continues after the last entry that was checked.

@@ -1,7 +1,7 @@
 //! The index of words: filled after the commits of ended calls, so that it does not slow them down.
 //!
 //! A row has the number of a word and the ids of calls with the word, which ended together and were made within the same
-//! [`SPAN_MS`]. The rows of a period of about 37 hours follow each other, so that retention deletes whole periods. Only
+//! `SPAN_MS`. The rows of a period of about 37 hours follow each other, so that retention deletes whole periods. Only
 //! stored rows are read, so the index never has a word that a hook has redacted.
 
 use std::collections::BTreeMap;
