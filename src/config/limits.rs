@@ -1,4 +1,4 @@
-//! The catalog of all limits, from which `docs/limits.md` is generated.
+//! The catalog of all limits, from which `docs/reference/limits.md` is generated.
 
 use serde_json::Value;
 
@@ -122,7 +122,7 @@ pub const CATALOG: &[Limit] = &[
     limit("process.limits.open_files", "Open files of each process of a tool", KILLED),
 ];
 
-/// Renders `docs/limits.md`.
+/// Renders `docs/reference/limits.md`.
 #[must_use]
 pub fn reference() -> String {
     let defaults = defaults();

@@ -65,7 +65,7 @@ const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Returns the metrics of this node in the Prometheus text format.
 ///
-/// See `docs/metrics.md` for their meanings. They cover all tenants, including tool names, and are therefore for the
+/// See `docs/reference/metrics.md` for their meanings. They cover all tenants, including tool names, and are therefore for the
 /// operator only: keys of the tenant `default` that are not restricted to certain tools.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     security(("api_key" = ["read"])),

@@ -296,7 +296,7 @@ export interface paths {
         };
         /**
          * Returns the metrics of this node in the Prometheus text format.
-         * @description See `docs/metrics.md` for their meanings. They cover all tenants, including tool names, and are therefore for the
+         * @description See `docs/reference/metrics.md` for their meanings. They cover all tenants, including tool names, and are therefore for the
          *     operator only: keys of the tenant `default` that are not restricted to certain tools.
          */
         get: operations["metrics"];

@@ -53,7 +53,7 @@ pages! {
     security_works: "docs/guide/security.md";
     installation_works: "docs/operations/installation.md";
     deployment_works: "docs/operations/deployment.md";
-    overload_works: "docs/overload.md";
+    overload_works: "docs/operations/overload.md";
     examples_work: "examples/README.md";
 }
 

@@ -40,7 +40,7 @@ async fn every_metric_of_the_catalogue_is_exported_with_its_labels_and_nothing_e
 
 #[test]
 fn the_reference_is_the_catalogue() {
-    same_as_file("docs/metrics.md", &catalog::reference(), "UPDATE_FIXTURES=1 cargo test --test it metrics");
+    same_as_file("docs/reference/metrics.md", &catalog::reference(), "UPDATE_FIXTURES=1 cargo test --test it metrics");
 }
 
 /// Returns the words of a query that look like names of metrics.

@@ -1,4 +1,4 @@
-//! The catalog of all metrics, from which `docs/metrics.md` is generated. Other metrics are not exported.
+//! The catalog of all metrics, from which `docs/reference/metrics.md` is generated. Other metrics are not exported.
 
 use std::fmt::Write;
 
@@ -221,7 +221,7 @@ pub(super) fn has(name: &str, labels: &[(&'static str, &str)]) -> bool {
     CATALOG.iter().any(|one| same(&one))
 }
 
-/// Renders `docs/metrics.md`.
+/// Renders `docs/reference/metrics.md`.
 #[must_use]
 pub fn reference() -> String {
     format!("{}\n{}", include_str!("reference.md"), table())
