@@ -51,7 +51,7 @@ fn tool(number: usize) -> ToolDefinition {
 fn anew(app: &App) -> Arc<Snapshot> {
     let tools = (0..TOOLS).map(|number| (tool(number), Time(0))).collect();
     app.engine.registry().show_files(tools).expect("they are good");
-    app.engine.registry().default_shelf().snapshot().clone()
+    app.engine.registry().default_catalog().snapshot().clone()
 }
 
 fn listing(criterion: &mut Criterion) {

@@ -138,7 +138,7 @@ fn update_gauges(state: &Shared, metrics: &Metrics, is_up: bool) {
     set("toolpost_backlog_calls", load.backlog);
     set("toolpost_journal_changes_waiting", state.journal.waiting());
     set("toolpost_database_up", is_up.into());
-    set("toolpost_tools", state.engine.registry().default_shelf().snapshot().all().len());
+    set("toolpost_tools", state.engine.registry().default_catalog().snapshot().all().len());
     set("toolpost_tools_paused", state.engine.pauses().resting());
     metrics.set_count("toolpost_tool_pauses_total", &[], state.engine.pauses().paused());
     update_signals(state, metrics);

@@ -108,7 +108,7 @@ impl FastPath {
 
     /// Returns `true` if no argument of the tool is repeated in a header. As in rmcp, the caller is not known here.
     fn has_no_headers(&self, name: Option<&str>) -> bool {
-        let snapshot = self.server.0.engine.registry().default_shelf().snapshot();
+        let snapshot = self.server.0.engine.registry().default_catalog().snapshot();
         let entry = name.and_then(|name| snapshot.find(name));
         entry.is_none_or(|tool| !headers::has_annotation(&tool.definition().input_schema))
     }

@@ -137,7 +137,7 @@ impl Server {
     /// Returns one tool; rmcp checks headers against its input schema.
     pub(super) fn tool(&self, name: &str) -> Option<Tool> {
         // The caller is not known here: only the operator's tools and shared tools are found.
-        let snapshot = self.0.engine.registry().default_shelf().snapshot().clone();
+        let snapshot = self.0.engine.registry().default_catalog().snapshot().clone();
         if let Some(list) = self.0.tools.0.load_full().filter(|list| list.is_of(&snapshot)) {
             let name = &snapshot.find(name)?.name;
             return list.places.get(name).map(|place| list.tools[*place].1.clone());

@@ -126,7 +126,7 @@ async fn a_stopped_service_lets_go_of_everything() {
     config.tools.discovery = true;
     let app = toolpost::app::App::builder(config).start().await.unwrap();
     let registry = std::sync::Arc::downgrade(app.engine.registry());
-    let shown = std::sync::Arc::downgrade(&registry.upgrade().unwrap().default_shelf().snapshot());
+    let shown = std::sync::Arc::downgrade(&registry.upgrade().unwrap().default_catalog().snapshot());
     app.stop().await;
     eventually("its background tasks to end", || async { registry.upgrade().is_none().then_some(()) }).await;
     assert!(shown.upgrade().is_none(), "a tool holds what shows it");

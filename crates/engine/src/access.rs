@@ -16,7 +16,7 @@ pub struct Access(Arc<Inner>);
 struct Inner {
     caller: Caller,
     store: Store,
-    shelf: Arc<Catalog>,
+    catalog: Arc<Catalog>,
 }
 
 impl Access {
@@ -26,15 +26,15 @@ impl Access {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn open(caller: Caller, stores: &Stores, registry: &Registry) -> Result<Self, StoreError> {
         let store = stores.of(&caller.tenant);
-        let shelf = registry.open(&store).await?;
-        Ok(Self(Arc::new(Inner { caller, store, shelf })))
+        let catalog = registry.open(&store).await?;
+        Ok(Self(Arc::new(Inner { caller, store, catalog })))
     }
 
     /// Returns the access of the operator: all tools of the default tenant.
     #[must_use]
     pub fn operator(stores: &Stores, registry: &Registry) -> Self {
         let store = stores.of(&Tenant::default());
-        Self(Arc::new(Inner { caller: Caller::operator(), store, shelf: registry.default_shelf().clone() }))
+        Self(Arc::new(Inner { caller: Caller::operator(), store, catalog: registry.default_catalog().clone() }))
     }
 
     /// Returns the caller.
@@ -58,7 +58,7 @@ impl Access {
     /// Returns the current tools of the tenant. A [`View`] selects the tools that the caller may use.
     #[must_use]
     pub fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
-        self.0.shelf.snapshot()
+        self.0.catalog.snapshot()
     }
 
     /// Returns the allow-list of the caller; `None` allows all tools of the tenant.

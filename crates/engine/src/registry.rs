@@ -117,14 +117,14 @@ impl Registry {
 
     /// Returns the catalog of a tenant, or `None` if the tenant is not loaded.
     #[must_use]
-    pub fn shelf(&self, tenant: &Tenant) -> Option<Arc<Catalog>> {
+    pub fn catalog(&self, tenant: &Tenant) -> Option<Arc<Catalog>> {
         self.catalogs.of(tenant)
     }
 
     /// Returns the catalog of the default tenant, which is always loaded.
     #[must_use]
-    pub fn default_shelf(&self) -> &Arc<Catalog> {
-        self.catalogs.default_shelf()
+    pub fn default_catalog(&self) -> &Arc<Catalog> {
+        self.catalogs.default_catalog()
     }
 
     /// Subscribes to changes; a value is sent for every published snapshot.

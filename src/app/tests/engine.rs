@@ -48,7 +48,7 @@ fn output(call: &Call) -> &str {
 #[tokio::test]
 async fn alias_resolves_to_the_tool() {
     let app = service(json!([echo("9.lives", json!({"a": {"type": "integer"}}), &["a"])])).await;
-    let snapshot = app.engine.registry().default_shelf().snapshot().clone();
+    let snapshot = app.engine.registry().default_catalog().snapshot().clone();
     for vendor in VENDORS {
         let alias = snapshot.name_for(snapshot.get("9.lives").unwrap(), Some(vendor)).unwrap();
         assert_ne!(alias, "9.lives");

@@ -64,7 +64,7 @@ impl Catalogs {
     }
 
     /// Returns the catalog of the default tenant.
-    pub(super) fn default_shelf(&self) -> &Arc<Catalog> {
+    pub(super) fn default_catalog(&self) -> &Arc<Catalog> {
         &self.default
     }
 

@@ -49,7 +49,7 @@ impl Registry {
 
     /// Warns about registered tools that shadow a tool of another source, which may be unintended.
     fn warn_shadowed(&self, tenant: &Tenant, report: &mut Report) {
-        let Some(catalog) = self.shelf(tenant) else { return };
+        let Some(catalog) = self.catalog(tenant) else { return };
         let snapshot = catalog.snapshot();
         for name in &report.created {
             let hidden = snapshot.get(name).filter(|record| record.made.source != Source::Api);

@@ -49,7 +49,7 @@ fn tool(name: &str) -> ToolDefinition {
 }
 
 async fn shown(names: &[&str]) -> Arc<Snapshot> {
-    service(names).await.registry.default_shelf().snapshot().clone()
+    service(names).await.registry.default_catalog().snapshot().clone()
 }
 
 fn alias_of(snapshot: &Snapshot, name: &str) -> String {
@@ -149,13 +149,13 @@ async fn tool_that_cannot_be_lowered_is_omitted_from_the_list() {
 #[tokio::test]
 async fn list_is_rendered_once_per_snapshot() {
     let app = service(&["a"]).await;
-    let first = app.registry.default_shelf().snapshot().clone();
+    let first = app.registry.default_catalog().snapshot().clone();
     assert!(first.kept(Format::OpenAi, false).is_none());
     let etag = first.rendered(Format::OpenAi, false).etag.clone();
     assert_eq!(first.kept(Format::OpenAi, false).unwrap().etag, etag);
     assert!(first.kept(Format::OpenAi, true).is_none() && first.kept(Format::Anthropic, false).is_none());
     app.registry.show_files(vec![(tool("b"), Time(0))]).unwrap();
-    let second = app.registry.default_shelf().snapshot().clone();
+    let second = app.registry.default_catalog().snapshot().clone();
     assert_ne!(second.rendered(Format::OpenAi, false).etag, etag);
 }
 
@@ -163,7 +163,7 @@ async fn list_is_rendered_once_per_snapshot() {
 async fn list_with_texts_of_the_one_before_equals_a_new_one() {
     let formats = Format::ALL;
     let app = service(&["a", "b.c", "d"]).await;
-    let current = || app.registry.default_shelf().snapshot().clone();
+    let current = || app.registry.default_catalog().snapshot().clone();
     let before = current();
     let old: Vec<_> = formats.iter().map(|format| before.rendered(*format, false)).collect();
     let mut changed = tool("d");
@@ -177,7 +177,7 @@ async fn list_with_texts_of_the_one_before_equals_a_new_one() {
     let tools = vec![(tool("b.c"), Time(0)), (tool("c"), Time(0))];
     fresh.registry.show_files(vec![(tool("d"), Time(0))]).unwrap();
     fresh.registry.show_files([tools, vec![(again, Time(0))]].concat()).unwrap();
-    let expected = fresh.registry.default_shelf().snapshot().clone();
+    let expected = fresh.registry.default_catalog().snapshot().clone();
     for (format, old) in formats.iter().copied().zip(old) {
         let list = after.rendered(format, false);
         assert_eq!(list.body, expected.rendered(format, false).body, "{format:?}");
@@ -205,7 +205,7 @@ async fn kept_list_is_the_same_json_as_a_list_for_one_request() {
 #[tokio::test]
 async fn search_follows_the_changes_of_tools() {
     let app = service(&["letters", "zebras"]).await;
-    let current = || app.registry.default_shelf().snapshot().clone();
+    let current = || app.registry.default_catalog().snapshot().clone();
     let before = current();
     let found = |snapshot: &Snapshot, query: &str| {
         snapshot.search_all(query).into_iter().map(|(tool, _)| tool.name.to_string()).collect::<Vec<_>>()

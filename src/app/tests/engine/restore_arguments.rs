@@ -11,7 +11,7 @@ const OPENAI: [Vendor; 2] = [Vendor::OpenAi, Vendor::OpenAiResponses];
 
 /// Returns the properties of a tool's lowered schema.
 fn shown(app: &App, tool: &str, target: Target) -> Value {
-    let snapshot = app.engine.registry().default_shelf().snapshot();
+    let snapshot = app.engine.registry().default_catalog().snapshot();
     snapshot.get(tool).unwrap().entry().unwrap().lowered(target).unwrap().schema["properties"].clone()
 }
 

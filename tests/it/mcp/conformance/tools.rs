@@ -170,7 +170,7 @@ fn asking(name: &str, argument: Option<&str>) -> BuiltinTool {
 
 /// Adds or removes the changing tool.
 pub fn change(registry: &Registry) -> CallToolResult {
-    let is_there = registry.default_shelf().snapshot().get(CHANGING).is_some();
+    let is_there = registry.default_catalog().snapshot().get(CHANGING).is_some();
     let shown = if is_there { Vec::new() } else { vec![(changing(), Time(0))] };
     match registry.show_files(shown) {
         Ok(()) => CallToolResult::success(vec![Block::text("The list of tools is another one now.")]),

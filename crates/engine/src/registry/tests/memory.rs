@@ -22,7 +22,7 @@ fn write(name: &str, max_length: usize) -> ToolWrite {
 async fn register(app: &Tools, writes: Vec<ToolWrite>) -> Arc<Snapshot> {
     let commit = app.store.put_tools(writes, Time(1)).await.unwrap().unwrap();
     app.registry.apply(&app.store, commit).await.unwrap();
-    app.registry.default_shelf().snapshot().clone()
+    app.registry.default_catalog().snapshot().clone()
 }
 
 fn tool<'a>(snapshot: &'a Snapshot, name: &str) -> &'a Arc<ToolRecord> {
@@ -98,11 +98,11 @@ async fn commit_after_an_unknown_change_reads_all_tools() {
     let first = app.store.put_tools(vec![write("b", 1)], Time(1)).await.unwrap().unwrap();
     let second = app.store.put_tools(vec![write("c", 1)], Time(1)).await.unwrap().unwrap();
     registry.apply(&app.store, second).await.unwrap();
-    assert!(registry.default_shelf().snapshot().get("b").is_some(), "the earlier change was read");
+    assert!(registry.default_catalog().snapshot().get("b").is_some(), "the earlier change was read");
     registry.apply(&app.store, first).await.unwrap();
     let deleted = app.store.delete_tool("a", None).await.unwrap().unwrap();
     registry.apply(&app.store, deleted).await.unwrap();
-    let snapshot = registry.default_shelf().snapshot().clone();
+    let snapshot = registry.default_catalog().snapshot().clone();
     assert!(snapshot.get("a").is_none() && snapshot.get("b").is_some() && snapshot.get("c").is_some());
 }
 

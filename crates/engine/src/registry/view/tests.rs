@@ -29,7 +29,7 @@ static TOOLS: LazyLock<BTreeMap<String, Arc<ToolRecord>>> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let registry = runtime.block_on(crate::registry::tests::tools(0)).registry;
     registry.show_files(tools.collect()).unwrap();
-    let all = registry.default_shelf().snapshot().all().to_vec();
+    let all = registry.default_catalog().snapshot().all().to_vec();
     all.into_iter().filter(|entry| entry.name.starts_with("tool.")).map(|e| (e.name.to_string(), e)).collect()
 });
 
