@@ -363,7 +363,7 @@ impl SharedParts {
     fn engine_settings(
         &self,
         node: Arc<str>,
-        callbacks_kick: Arc<Notify>,
+        callbacks_due: Arc<Notify>,
         (hooks, policies, budgets): CallRules,
     ) -> Settings {
         let Config { server, store, queue, streams, sessions, cache, tools, .. } = &self.config;
@@ -383,7 +383,7 @@ impl SharedParts {
             session_idle_ms: sessions.idle_ms,
             pause: self.config.pause,
             results_bytes: cache.max_mib.saturating_mul(1024 * 1024),
-            callbacks_kick,
+            callbacks_due,
             hooks,
             policies,
             budgets,

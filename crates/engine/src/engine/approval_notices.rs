@@ -16,7 +16,7 @@ pub(super) struct ApprovalNotices<'a> {
     pub clock: &'a Clock,
     /// The URL of the settings, if there is one.
     pub url: Option<&'a Arc<str>>,
-    pub callbacks_kick: &'a Notify,
+    pub callbacks_due: &'a Notify,
 }
 
 impl ApprovalNotices<'_> {
@@ -36,6 +36,6 @@ impl ApprovalNotices<'_> {
 
     /// Wakes the sender.
     pub fn wake(&self) {
-        self.callbacks_kick.notify_one();
+        self.callbacks_due.notify_one();
     }
 }

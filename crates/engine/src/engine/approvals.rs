@@ -104,8 +104,8 @@ impl Engine {
     }
 
     pub(super) fn approval_notices(&self) -> ApprovalNotices<'_> {
-        let Self { ids, clock, settings: Settings { approvals_url, callbacks_kick, .. }, .. } = self;
-        ApprovalNotices { ids, clock, url: approvals_url.as_ref(), callbacks_kick }
+        let Self { ids, clock, settings: Settings { approvals_url, callbacks_due, .. }, .. } = self;
+        ApprovalNotices { ids, clock, url: approvals_url.as_ref(), callbacks_due }
     }
 }
 

@@ -101,7 +101,7 @@ impl<'a> Steps<'a> {
             at_work,
             ..
         } = engine;
-        let Settings { node, limits, store_patience, rates, silence, callbacks_kick, .. } = settings;
+        let Settings { node, limits, store_patience, rates, silence, callbacks_due, .. } = settings;
         let Settings { hooks, policies, budgets, secrets, vault, metrics, tracer, .. } = settings;
         let waiter = Waiter { clock, shutdown };
         let hooks = CallHooks { hooks, waiter, tasks };
@@ -125,7 +125,7 @@ impl<'a> Steps<'a> {
             lookup: Lookup { results, waiter },
             admit: Admitter { rates, slots, pauses, metrics, waiter },
             execute: Execution { at_work, attempts, waiter, hand_out, pauses, ids },
-            settle: Settler { last_result, stores, node, offers: offer_writer, hooks, budgets, clock, callbacks_kick },
+            settle: Settler { last_result, stores, node, offers: offer_writer, hooks, budgets, clock, callbacks_due },
         }
     }
 

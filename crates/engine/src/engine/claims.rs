@@ -105,7 +105,7 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     state: Mutex<State>,
-    kick: Notify,
+    wake: Notify,
     arrived: Notify,
 }
 
@@ -157,7 +157,7 @@ impl Claims {
         waiting.claims.push_back(WaitingClaim { id, ..claim });
         waiting.used_at = Instant::now();
         if waiting.may_have_calls {
-            self.kick.notify_one();
+            self.wake.notify_one();
         }
         self.arrived.notify_waiters();
         id
@@ -186,12 +186,12 @@ impl Claims {
             };
             waiting.may_have_calls |= is_meant;
         }
-        self.kick.notify_one();
+        self.wake.notify_one();
     }
 
     /// Waits until a claim may be served.
-    pub async fn kicked(&self) {
-        self.kick.notified().await;
+    pub async fn woken(&self) {
+        self.wake.notified().await;
     }
 
     /// Takes the claims that may be served. Forgets groups that are no longer used.
@@ -259,7 +259,7 @@ impl Claims {
         waiting.used_at = now;
         waiting.may_have_calls |= may_have_calls;
         if waiting.may_have_calls {
-            self.kick.notify_one();
+            self.wake.notify_one();
         }
     }
 

@@ -47,7 +47,7 @@ pub struct Settings {
     /// Maximum memory of cached results, in bytes.
     pub results_bytes: u64,
     /// Wakes the sender of callbacks after the end of a call with a callback is committed.
-    pub callbacks_kick: Arc<Notify>,
+    pub callbacks_due: Arc<Notify>,
     /// The hooks around calls.
     pub hooks: Arc<Hooks>,
     /// The policies for calls.

@@ -221,8 +221,8 @@ fn planner(engine: &Engine) -> Planner<'_> {
 
 fn acceptor(engine: &Engine) -> Acceptor<'_> {
     let Engine { journal, clock, ids, settings, .. } = engine;
-    let Settings { store_patience, callbacks_kick, .. } = settings;
-    Acceptor { journal, clock, ids, patience: *store_patience, callbacks_kick }
+    let Settings { store_patience, callbacks_due, .. } = settings;
+    Acceptor { journal, clock, ids, patience: *store_patience, callbacks_due }
 }
 
 /// Reads the session of a submission, or creates it on first use. An ended session becomes active again.

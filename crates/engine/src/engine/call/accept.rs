@@ -35,7 +35,7 @@ pub(in crate::engine) struct Acceptor<'a> {
     pub clock: &'a Clock,
     pub ids: &'a IdGenerator,
     pub patience: Duration,
-    pub callbacks_kick: &'a Notify,
+    pub callbacks_due: &'a Notify,
 }
 
 impl Acceptor<'_> {
@@ -78,7 +78,7 @@ impl Acceptor<'_> {
         for mut planned in batch {
             if planned.run.call().status.is_terminal() {
                 if planned.run.call().callback_url.is_some() {
-                    self.callbacks_kick.notify_one();
+                    self.callbacks_due.notify_one();
                 }
                 planned.run.reply_with_rejection();
                 continue;

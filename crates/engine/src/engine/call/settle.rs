@@ -26,7 +26,7 @@ pub(super) struct Settler<'a> {
     pub hooks: CallHooks<'a>,
     pub budgets: &'a Budgets,
     pub clock: &'a Clock,
-    pub callbacks_kick: &'a Notify,
+    pub callbacks_due: &'a Notify,
 }
 
 impl Settler<'_> {
@@ -120,7 +120,7 @@ impl Settler<'_> {
             None => self.budgets.hand_over(&tenant, &holds),
         }
         if has_callback {
-            self.callbacks_kick.notify_one();
+            self.callbacks_due.notify_one();
         }
         if let Some(settled) = settled {
             if was_offered {

@@ -16,7 +16,7 @@ async fn an_empty_queue_is_read_once_for_all_workers() {
         tokio::spawn(async move { claims.claim(scope(), request(worker, 1000), &drain).await })
     };
     let first = wait("a");
-    claims.kicked().await;
+    claims.woken().await;
     let mut batches = claims.take();
     assert_eq!(batches.len(), 1);
     claims.put_back(batches.pop().unwrap(), false);
@@ -38,7 +38,7 @@ async fn a_claim_that_does_not_wait_reads_the_queue() {
         let (claims, drain) = (claims.clone(), drain.clone());
         tokio::spawn(async move { claims.claim(scope(), request("a", 0), &drain).await })
     };
-    claims.kicked().await;
+    claims.woken().await;
     tokio::time::advance(Duration::from_millis(1)).await;
     let batch = claims.take().pop().unwrap();
     claims.put_back(batch, false);
@@ -60,7 +60,7 @@ async fn a_drain_ends_claims_whose_queue_is_being_read() {
         let (claims, drain) = (claims.clone(), drain.clone());
         tokio::spawn(async move { claims.claim(scope(), request("a", 60_000), &drain).await })
     };
-    claims.kicked().await;
+    claims.woken().await;
     let batch = claims.take().pop().unwrap();
     drain.cancel();
     tokio::task::yield_now().await;
@@ -110,7 +110,7 @@ async fn offers_wait_a_moment_for_the_next_claim_of_an_active_worker() {
         tokio::spawn(async move { claims.claim(scope(), request("a", 1000), &drain).await })
     };
     let first = wait();
-    claims.kicked().await;
+    claims.woken().await;
     let mut batch = claims.take().pop().unwrap();
     assert_eq!(waited().await, SOON, "its claim is being served");
     for claim in std::mem::take(&mut batch.claims) {

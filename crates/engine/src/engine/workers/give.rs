@@ -32,7 +32,7 @@ pub(super) async fn run(engine: &Arc<Engine>, mut work: HintReceiver<QueueKey>, 
     loop {
         let poll = if has_failed { Some(RETRY_AFTER) } else { poll };
         tokio::select! {
-            () = engine.claims.kicked() => {}
+            () = engine.claims.woken() => {}
             hint = work.recv() => engine.claims.note_work(&hint),
             () = polled(poll) => engine.claims.note_work(&Hint::Any),
         }
