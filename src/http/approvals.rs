@@ -220,7 +220,7 @@ pub(super) struct EventParams {
         (status = 503, description = "The database is unavailable. `OVERLOADED`: the maximum number of event streams is open")))]
 pub(super) async fn events(
     Api { state, access }: Api,
-    seat: StreamPermit,
+    permit: StreamPermit,
     headers: HeaderMap,
     Params(params): Params<EventParams>,
 ) -> HttpResult {
@@ -228,5 +228,5 @@ pub(super) async fn events(
     let tools = access.caller().tools.clone();
     let filter = EventFilter { name: params.name, session: params.session, tools, approvals_only: true };
     let frames = stream::of_all(access.store(), &state.bus, after, filter, state.closing.clone()).await?;
-    Ok(seat.attach_to(sse(frames)))
+    Ok(permit.attach_to(sse(frames)))
 }

@@ -71,7 +71,7 @@ enum CallAnswer<'a> {
         BodyErrors))]
 pub(super) async fn execute(
     Api { state, access }: Api,
-    seats: StreamLimits,
+    limits: StreamLimits,
     client: Client,
     request: Request,
 ) -> HttpResult {
@@ -91,7 +91,7 @@ pub(super) async fn execute(
             call_response::nothing()
         });
     }
-    let seat = wants_events.then(|| seats.take()).transpose()?;
+    let permit = wants_events.then(|| limits.take()).transpose()?;
     let preference = Preference::of(&headers).filter(|_| asked.wait.is_none());
     submission.wait = asked.wait.or(preference.map(Preference::wait)).unwrap_or_default();
     submission.traceparent = traceparent(&headers);
@@ -108,7 +108,7 @@ pub(super) async fn execute(
     if let Some(applied) = preference.filter(|_| !wants_events).and_then(Preference::applied) {
         response.headers_mut().insert("preference-applied", applied);
     }
-    Ok(subscribers::with_permit(seat, response))
+    Ok(subscribers::with_permit(permit, response))
 }
 
 async fn execute_unkeyed(

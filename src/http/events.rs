@@ -38,7 +38,7 @@ pub(super) struct AfterParams {
         UnknownCall))]
 pub(super) async fn of_call(
     Api { state, access }: Api,
-    seat: StreamPermit,
+    permit: StreamPermit,
     Path(id): Path<String>,
     headers: HeaderMap,
     Params(params): Params<AfterParams>,
@@ -47,7 +47,7 @@ pub(super) async fn of_call(
     let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or_default();
     extract::check_reach(&access, id).await?;
     let frames = stream::of_call(access.store(), &state.bus, id, &after, state.closing.clone()).await?;
-    frames.map(|frames| seat.attach_to(sse(frames))).ok_or_else(|| extract::no_such_call(&id.to_string()))
+    frames.map(|frames| permit.attach_to(sse(frames))).ok_or_else(|| extract::no_such_call(&id.to_string()))
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -75,7 +75,7 @@ pub(super) struct AllParams {
         (status = 503, description = "The database is unavailable. `OVERLOADED`: the maximum number of event streams is open")))]
 pub(super) async fn of_all(
     Api { state, access }: Api,
-    seat: StreamPermit,
+    permit: StreamPermit,
     headers: HeaderMap,
     Params(params): Params<AllParams>,
 ) -> HttpResult {
@@ -87,7 +87,7 @@ pub(super) async fn of_all(
         approvals_only: false,
     };
     let frames = stream::of_all(access.store(), &state.bus, after, filter, state.closing.clone()).await?;
-    Ok(seat.attach_to(sse(frames)))
+    Ok(permit.attach_to(sse(frames)))
 }
 
 /// Streams all past events of a session's calls, then new ones.
@@ -105,7 +105,7 @@ pub(super) async fn of_all(
         UnknownSession))]
 pub(super) async fn of_session(
     Api { state, access }: Api,
-    seat: StreamPermit,
+    permit: StreamPermit,
     Path(id): Path<String>,
     headers: HeaderMap,
     Params(params): Params<AfterParams>,
@@ -114,7 +114,7 @@ pub(super) async fn of_session(
     let session = extract::find_session(&access, &id).await?;
     let (tools, closing) = (access.caller().tools.clone(), state.closing.clone());
     let frames = session::of_session(access.store(), &state.bus, session, tools, after, closing).await?;
-    Ok(seat.attach_to(sse(frames)))
+    Ok(permit.attach_to(sse(frames)))
 }
 
 /// The event stream of a new ticket.

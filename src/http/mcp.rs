@@ -129,7 +129,7 @@ described_as!(JsonRpcEvent as "JsonRpcEvent", [], {
         BodyErrors))]
 pub(super) async fn post(
     State(state): State<AppState>,
-    seats: StreamLimits,
+    limits: StreamLimits,
     client: Client,
     request: Request,
 ) -> HttpResult {
@@ -146,21 +146,21 @@ pub(super) async fn post(
     }
     let caller = ClientContext { traceparent, bytes: body.len(), ..ClientContext::default() };
     // Boxed because a future is as large as its largest branch.
-    Box::pin(answer_by_rmcp(state, seats, parts, body, caller, footprint)).await
+    Box::pin(answer_by_rmcp(state, limits, parts, body, caller, footprint)).await
 }
 
 async fn answer_by_rmcp(
     state: AppState,
-    seats: StreamLimits,
+    limits: StreamLimits,
     parts: Parts,
     body: Bytes,
     caller: ClientContext,
     footprint: Footprint,
 ) -> HttpResult {
     // Streams of calls end with the call and need no permit. A subscription counts as an open stream.
-    let seat = is_subscription(&body).then(|| seats.take()).transpose()?;
+    let permit = is_subscription(&body).then(|| limits.take()).transpose()?;
     let answer = convert_rejection(state.mcp.all.answer(parts, body, caller, footprint).await).await?;
-    Ok(subscribers::with_permit(seat, answer))
+    Ok(subscribers::with_permit(permit, answer))
 }
 
 fn is_subscription(body: &[u8]) -> bool {
@@ -183,8 +183,8 @@ fn is_subscription(body: &[u8]) -> bool {
         (status = 406, description = "`Accept` does not allow text/event-stream"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller has reached its limit of open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 503, description = "`OVERLOADED`: the limit on open streams is reached"), UnknownSession))]
-pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: Request) -> HttpResult {
-    Ok(seat.attach_to(answer_session_request(state, request).await?))
+pub(super) async fn stream(state: State<AppState>, permit: StreamPermit, request: Request) -> HttpResult {
+    Ok(permit.attach_to(answer_session_request(state, request).await?))
 }
 
 /// Ends a session, for clients before revision 2026-07-28.

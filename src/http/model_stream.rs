@@ -78,7 +78,7 @@ pub(super) struct ModelStreamParams {
         (status = 503, description = "The service is shutting down. `OVERLOADED`: the limit on open streams is reached")))]
 pub(super) async fn pipe(
     Api { state, access }: Api,
-    seat: StreamPermit,
+    permit: StreamPermit,
     caller: Option<Extension<CallerLimits>>,
     headers: HeaderMap,
     Params(params): Params<ModelStreamParams>,
@@ -127,5 +127,5 @@ pub(super) async fn pipe(
     let credential = caller.map(|Extension(caller)| caller.credential);
     let session = ModelStreamReader::new(state, access, format, template, growing, notes, credential);
     tokio::spawn(Context::current().scope(session.run(body)));
-    Ok(seat.attach_to(event_response::sse(answer.frames())))
+    Ok(permit.attach_to(event_response::sse(answer.frames())))
 }

@@ -48,9 +48,9 @@ impl StreamPermit {
 }
 
 /// Attaches the permit to the response, if any.
-pub(super) fn with_permit(seat: Option<StreamPermit>, response: Response) -> Response {
-    match seat {
-        Some(seat) => seat.attach_to(response),
+pub(super) fn with_permit(permit: Option<StreamPermit>, response: Response) -> Response {
+    match permit {
+        Some(permit) => permit.attach_to(response),
         None => response,
     }
 }
@@ -69,7 +69,7 @@ impl FromRequestParts<AppState> for StreamPermit {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> HttpResult<Self> {
-        let Ok(seats) = StreamLimits::from_request_parts(parts, state).await;
-        seats.take()
+        let Ok(limits) = StreamLimits::from_request_parts(parts, state).await;
+        limits.take()
     }
 }
