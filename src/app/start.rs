@@ -373,7 +373,7 @@ impl SharedParts {
             limits: self.config.limits,
             store_patience: Duration::from_millis(store.patience_ms),
             room_kib: server.max_in_flight_mib * 1024,
-            rush: AdmissionControl::new(server.max_backlog, server.burst, Duration::from_millis(server.burst_ms)),
+            admission: AdmissionControl::new(server.max_backlog, server.burst, Duration::from_millis(server.burst_ms)),
             rates: Rates::new(rates),
             max_queued: queue.max_length,
             max_running: queue.max_running,

@@ -312,7 +312,7 @@ impl Engine {
     /// Returns `true` if the backlog allows new calls at this moment. Check this before parsing a request, so that a
     /// rejection stays cheap.
     pub fn takes_calls(&self) -> bool {
-        self.settings.rush.admits(self.journal.awaited())
+        self.settings.admission.admits(self.journal.awaited())
     }
 
     /// Returns the memory budget of requests that submit calls.

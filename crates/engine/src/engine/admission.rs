@@ -82,55 +82,61 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn limit_without_a_burst_always_applies() {
-        let rush = AdmissionControl::new(4, 0, MOMENT);
-        assert!(rush.admits(0) && rush.admits(3) && !rush.admits(4) && !rush.admits(5000) && rush.admits(3));
+        let admission = AdmissionControl::new(4, 0, MOMENT);
+        assert!(
+            admission.admits(0)
+                && admission.admits(3)
+                && !admission.admits(4)
+                && !admission.admits(5000)
+                && admission.admits(3)
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn burst_is_admitted_up_to_its_size() {
-        let rush = AdmissionControl::new(4, 10, MOMENT);
-        assert!((0..10).all(|waiting| rush.admits(waiting)) && !rush.admits(10));
-        assert!(!rush.admits(9) && rush.admits(3), "a call was just rejected");
+        let admission = AdmissionControl::new(4, 10, MOMENT);
+        assert!((0..10).all(|waiting| admission.admits(waiting)) && !admission.admits(10));
+        assert!(!admission.admits(9) && admission.admits(3), "a call was just rejected");
         after(1.0).await;
-        assert!(rush.admits(3) && rush.admits(9), "the rejection was long ago");
+        assert!(admission.admits(3) && admission.admits(9), "the rejection was long ago");
     }
 
     #[tokio::test(start_paused = true)]
     async fn limit_applies_after_a_long_burst_while_calls_are_rejected() {
-        let rush = AdmissionControl::new(4, 10, MOMENT);
-        assert!(rush.admits(0) && rush.admits(4));
+        let admission = AdmissionControl::new(4, 10, MOMENT);
+        assert!(admission.admits(0) && admission.admits(4));
         after(0.9).await;
-        assert!(rush.admits(9));
+        assert!(admission.admits(9));
         after(0.1).await;
-        assert!(!rush.admits(9), "the backlog was too large all the time");
+        assert!(!admission.admits(9), "the backlog was too large all the time");
         // The backlog falls below the limit again and again, and new calls keep arriving.
         for _ in 0..20 {
             after(0.5).await;
-            assert!(rush.admits(3) && !rush.admits(4));
+            assert!(admission.admits(3) && !admission.admits(4));
         }
         after(1.0).await;
-        assert!(rush.admits(3) && rush.admits(4));
+        assert!(admission.admits(3) && admission.admits(4));
     }
 
     #[tokio::test(start_paused = true)]
     async fn repeatedly_recorded_backlog_is_no_overload() {
-        let rush = AdmissionControl::new(4, 10, MOMENT);
+        let admission = AdmissionControl::new(4, 10, MOMENT);
         for _ in 0..100 {
-            assert!((0..10).all(|waiting| rush.admits(waiting)));
+            assert!((0..10).all(|waiting| admission.admits(waiting)));
             after(0.5).await;
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn burst_restarts_after_a_pause() {
-        let rush = AdmissionControl::new(4, 10, MOMENT);
+        let admission = AdmissionControl::new(4, 10, MOMENT);
         after(1000.0).await;
-        assert!((0..10).all(|waiting| rush.admits(waiting)));
+        assert!((0..10).all(|waiting| admission.admits(waiting)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn disabled_limit_admits_all_calls() {
-        let rush = AdmissionControl::new(0, 0, MOMENT);
-        assert!(rush.admits(0) && rush.admits(1_000_000));
+        let admission = AdmissionControl::new(0, 0, MOMENT);
+        assert!(admission.admits(0) && admission.admits(1_000_000));
     }
 }

@@ -27,7 +27,7 @@ pub struct Settings {
     /// Maximum memory of requests in flight, in KiB. Further requests are rejected.
     pub room_kib: usize,
     /// Admission control for new calls.
-    pub rush: AdmissionControl,
+    pub admission: AdmissionControl,
     /// Rate limits of tools.
     pub rates: Rates,
     /// Maximum number of detached calls, running or waiting. Further calls are rejected.
