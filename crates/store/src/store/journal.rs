@@ -26,9 +26,9 @@ mod claims;
 mod commit;
 mod flush;
 mod group;
-mod lanes;
 mod pace;
 mod postgres;
+mod shard_writers;
 mod sqlite;
 mod tally;
 mod writer;
@@ -37,7 +37,7 @@ pub use bucket::{bucket_of, upper_end_ms};
 pub use claims::ClaimAssigner;
 pub(in crate::store) use tally::{Key, Sum, Tally};
 
-use lanes::Lanes;
+use shard_writers::ShardWriters;
 use writer::WriterParts;
 
 /// Maximum number of changes queued for one writer. Further senders wait, within the deadlines of their callers.
@@ -264,7 +264,7 @@ pub struct Journal(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    lanes: Lanes,
+    shard_writers: ShardWriters,
     healthy: Arc<AtomicBool>,
     /// Number of changes that callers wait for.
     awaited: AtomicUsize,
@@ -298,34 +298,34 @@ impl Journal {
         let (healthy, closing, turn) = (Arc::new(AtomicBool::new(true)), CancellationToken::new(), Arc::default());
         let tasks = TaskTracker::new();
         let parts = WriterParts { db, clock, ids, sink, healthy: healthy.clone(), closing: closing.clone(), turn };
-        let lanes = Lanes::start(parts, shard, tasks.clone());
+        let shard_writers = ShardWriters::start(parts, shard, tasks.clone());
         // A closed tracker still takes tasks, and its wait ends when none is left.
         tasks.close();
         let task = tokio::spawn(async move { tasks.wait().await });
-        (Self(Arc::new(Shared { lanes, healthy, awaited: AtomicUsize::new(0), closing })), task)
+        (Self(Arc::new(Shared { shard_writers, healthy, awaited: AtomicUsize::new(0), closing })), task)
     }
 
     /// Returns `true` if this node writes new calls to the shard.
     #[must_use]
     pub fn owns(&self, shard: Shard) -> bool {
-        self.0.lanes.owns(shard)
+        self.0.shard_writers.owns(shard)
     }
 
     /// Writes new calls to this shard as well.
     pub fn add_shard(&self, shard: Shard) {
-        self.0.lanes.add(shard);
+        self.0.shard_writers.add(shard);
     }
 
     /// Returns the shard for the calls of a new request. Their ids must name it.
     #[must_use]
     pub fn shard_of_new_calls(&self) -> Shard {
-        self.0.lanes.shard_of_new_call()
+        self.0.shard_writers.shard_of_new_call()
     }
 
     /// Returns `true` if commits are slow and would overlap with a further shard, and this node has fewer than `most`.
     #[must_use]
     pub fn is_short_of_shards(&self, most: usize) -> bool {
-        self.0.lanes.is_short(self.awaited(), most)
+        self.0.shard_writers.is_short(self.awaited(), most)
     }
 
     /// Stops accepting changes. Queued changes are still written.
@@ -352,7 +352,7 @@ impl Journal {
     async fn send(&self, unit: WriteUnit) -> Result<Receipt, JournalError> {
         let (done, receipt) = oneshot::channel();
         let shard = unit.changes().first().map(|change| Shard::of_call(change.call.id)).unwrap_or_default();
-        let queue = self.0.lanes.queue(shard)?;
+        let queue = self.0.shard_writers.queue(shard)?;
         queue.send(Entry { unit, done }).await.map_err(|_| JournalError::Closed)?;
         Ok(receipt)
     }
@@ -382,7 +382,7 @@ impl Journal {
     /// Returns the number of changes queued for the writers.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.0.lanes.waiting()
+        self.0.shard_writers.waiting()
     }
 
     /// Returns `true` if the database answered the last commit.

@@ -37,7 +37,7 @@ impl Lane {
 }
 
 /// The writers of a node.
-pub(super) struct Lanes {
+pub(super) struct ShardWriters {
     parts: WriterParts,
     tasks: TaskTracker,
     /// The writers of new calls. There is always one.
@@ -46,13 +46,13 @@ pub(super) struct Lanes {
     adopted: Mutex<HashMap<Shard, Lane>>,
 }
 
-impl std::fmt::Debug for Lanes {
+impl std::fmt::Debug for ShardWriters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lanes").field("own", &self.own).finish_non_exhaustive()
+        f.debug_struct("ShardWriters").field("own", &self.own).finish_non_exhaustive()
     }
 }
 
-impl Lanes {
+impl ShardWriters {
     /// Starts the writer of the shard for new calls.
     pub fn start(parts: WriterParts, shard: Shard, tasks: TaskTracker) -> Self {
         let first = start(&parts, &tasks, shard, true);
