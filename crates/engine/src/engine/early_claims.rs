@@ -129,16 +129,16 @@ impl ClaimAssigner for Shared {
 
 impl Answers {
     fn new(shared: &Shared, batch: Batch) -> Self {
-        let gifts = batch.claims.iter().map(|_| Vec::new()).collect();
+        let assigned = batch.claims.iter().map(|_| Vec::new()).collect();
         let (handover, tasks) = (shared.handover.clone(), shared.tasks.clone());
-        Self { handover, tasks, content: Mutex::new(Some((batch, gifts))) }
+        Self { handover, tasks, content: Mutex::new(Some((batch, assigned))) }
     }
 
-    fn add(&self, claim: usize, gift: ClaimedCall) {
+    fn add(&self, claim: usize, claimed_call: ClaimedCall) {
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        let gifts = content.as_mut().and_then(|(_, gifts)| gifts.get_mut(claim));
-        if let Some(gifts) = gifts {
-            gifts.push(gift);
+        let assigned = content.as_mut().and_then(|(_, assigned)| assigned.get_mut(claim));
+        if let Some(assigned) = assigned {
+            assigned.push(claimed_call);
         }
     }
 }
@@ -146,11 +146,11 @@ impl Answers {
 impl Drop for Answers {
     fn drop(&mut self) {
         let content = self.content.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let Some((batch, gifts)) = content.take() else { return };
-        if gifts.iter().any(|gifts| !gifts.is_empty()) {
+        let Some((batch, assigned)) = content.take() else { return };
+        if assigned.iter().any(|assigned| !assigned.is_empty()) {
             fault::pass(Point::AfterClaim);
         }
-        let gone = self.handover.answer(batch, gifts, false);
+        let gone = self.handover.answer(batch, assigned, false);
         if !gone.is_empty() {
             let handover = self.handover.clone();
             self.tasks.spawn(async move { handover.take_back_all(gone).await });

@@ -80,15 +80,15 @@ impl Handover {
         assigned
     }
 
-    /// Answers the claims of a batch with their calls: those at place `n` of `gifts` are for claim `n`. Claims without a call
+    /// Answers the claims of a batch with their calls: those at place `n` of `assigned` are for claim `n`. Claims without a call
     /// wait on. Returns the calls of workers that are gone, which the caller takes back.
     #[must_use]
-    pub fn answer(&self, mut batch: Batch, gifts: Vec<Vec<ClaimedCall>>, may_have_calls: bool) -> Vec<Claim> {
+    pub fn answer(&self, mut batch: Batch, assigned: Vec<Vec<ClaimedCall>>, may_have_calls: bool) -> Vec<Claim> {
         let (mut left, mut gone) = (Vec::new(), Vec::new());
-        for (waiting, gifts) in std::mem::take(&mut batch.claims).into_iter().zip(gifts) {
-            match gifts.is_empty() {
+        for (waiting, assigned) in std::mem::take(&mut batch.claims).into_iter().zip(assigned) {
+            match assigned.is_empty() {
                 true => left.push(waiting),
-                false => gone.extend(self.give(waiting, gifts)),
+                false => gone.extend(self.give(waiting, assigned)),
             }
         }
         self.claims.put_back(Batch { claims: left, ..batch }, may_have_calls);
@@ -96,10 +96,11 @@ impl Handover {
     }
 
     /// Answers a worker. If it is gone, returns its calls.
-    fn give(&self, waiting: WaitingClaim, gifts: Vec<ClaimedCall>) -> Vec<Claim> {
+    fn give(&self, waiting: WaitingClaim, assigned: Vec<ClaimedCall>) -> Vec<Claim> {
         let WaitingClaim { answer, worker, .. } = waiting;
-        let claims: Vec<(Uuid, u32)> = gifts.iter().map(|gift| (gift.call.id, gift.attempt)).collect();
-        let Err(refused) = answer.send(Ok(gifts)) else {
+        let claims: Vec<(Uuid, u32)> =
+            assigned.iter().map(|claimed_call| (claimed_call.call.id, claimed_call.attempt)).collect();
+        let Err(refused) = answer.send(Ok(assigned)) else {
             claims.into_iter().for_each(|(call, attempt)| self.tell_owner(call, attempt));
             return Vec::new();
         };

@@ -235,12 +235,12 @@ impl OfferWriter {
             fault::pass(Point::AfterClaim);
         }
         for Direct { batch, owners } in direct {
-            let mut gifts: Vec<Vec<ClaimedCall>> = batch.claims.iter().map(|_| Vec::new()).collect();
+            let mut assigned: Vec<Vec<ClaimedCall>> = batch.claims.iter().map(|_| Vec::new()).collect();
             for (place, owner) in owners {
-                let gift = gift_of(handover, &offers[place], &stored);
-                gifts[owner].extend(gift);
+                let claimed_call = claimed_call_of(handover, &offers[place], &stored);
+                assigned[owner].extend(claimed_call);
             }
-            let gone = handover.answer(batch, gifts, false);
+            let gone = handover.answer(batch, assigned, false);
             handover.take_back_all(gone).await;
         }
         let left = offers.iter().filter(|offer| offer.worker.is_none());
@@ -263,7 +263,7 @@ fn claim_of(offer: &Offer) -> Option<Claim> {
 }
 
 /// Returns a call for the worker that has claimed it with its offer.
-fn gift_of(handover: &Handover, offer: &Offer, stored: &HashMap<Uuid, StoredOffer>) -> Option<ClaimedCall> {
+fn claimed_call_of(handover: &Handover, offer: &Offer, stored: &HashMap<Uuid, StoredOffer>) -> Option<ClaimedCall> {
     stored.get(&offer.call).filter(|stored| stored.is_claim_of(offer.attempt))?;
     let OfferedCall { call, arguments } = handover.offers.content(offer.call)?;
     Some(ClaimedCall { call, attempt: offer.attempt, lease_ms: offer.lease_ms, arguments })

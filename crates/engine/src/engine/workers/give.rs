@@ -56,22 +56,22 @@ async fn serve(engine: &Arc<Engine>, batch: Batch) -> bool {
     };
     // The queue has more calls than one commit gives away.
     let is_full = claimed.len() == owners.len();
-    let mut gifts: Vec<Vec<ClaimedCall>> = batch.claims.iter().map(|_| Vec::new()).collect();
+    let mut assigned: Vec<Vec<ClaimedCall>> = batch.claims.iter().map(|_| Vec::new()).collect();
     let own: Vec<_> = claimed.iter().map(|claim| own_call(engine, claim)).collect();
     let others: Vec<Uuid> =
         claimed.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(claim, _)| claim.call).collect();
     let mut calls = read(engine, &others).await;
     let mut is_complete = true;
     for ((claim, own), owner) in claimed.into_iter().zip(own).zip(owners) {
-        let gift = match &mut calls {
+        let claimed_call = match &mut calls {
             _ if own.is_some() => Ok(own),
             Ok(calls) => prepare(engine, &claim, calls.remove(&claim.call)).await,
             Err(_) => Err(()),
         };
-        match gift {
-            Ok(gift) => {
-                if let Some(gifts) = gifts.get_mut(owner) {
-                    gifts.extend(gift);
+        match claimed_call {
+            Ok(claimed_call) => {
+                if let Some(assigned) = assigned.get_mut(owner) {
+                    assigned.extend(claimed_call);
                 }
             }
             Err(()) => {
@@ -81,7 +81,7 @@ async fn serve(engine: &Arc<Engine>, batch: Batch) -> bool {
         }
     }
     let handover = engine.offer_writer.handover();
-    handover.take_back_all(handover.answer(batch, gifts, is_full)).await;
+    handover.take_back_all(handover.answer(batch, assigned, is_full)).await;
     is_complete
 }
 
