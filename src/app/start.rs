@@ -252,7 +252,7 @@ impl SharedParts {
             secrets: self.secrets.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
-            pace: from_config::server_timing(&self.config.mcp_servers),
+            timing: from_config::server_timing(&self.config.mcp_servers),
             metrics: Arc::new(self.metrics.clone()),
         }
     }

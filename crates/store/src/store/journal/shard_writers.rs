@@ -23,14 +23,14 @@ use toolpost_core::domain::Shard;
 const MAX_LANES: usize = JOURNAL_CONNECTIONS as usize;
 /// The queue of one writer.
 #[derive(Debug, Clone)]
-struct Lane {
+struct ShardWriter {
     shard: Shard,
     queue: mpsc::Sender<Entry>,
     pace: Arc<CommitPace>,
     is_own: Arc<AtomicBool>,
 }
 
-impl Lane {
+impl ShardWriter {
     fn waiting(&self) -> usize {
         self.queue.max_capacity() - self.queue.capacity()
     }
@@ -41,9 +41,9 @@ pub(super) struct ShardWriters {
     parts: WriterParts,
     tasks: TaskTracker,
     /// The writers of new calls. There is always one.
-    own: ArcSwap<Vec<Lane>>,
+    own: ArcSwap<Vec<ShardWriter>>,
     /// The writers of adopted calls.
-    adopted: Mutex<HashMap<Shard, Lane>>,
+    adopted: Mutex<HashMap<Shard, ShardWriter>>,
 }
 
 impl std::fmt::Debug for ShardWriters {
@@ -73,19 +73,19 @@ impl ShardWriters {
 
     /// Returns `true` if new calls are written to this shard.
     pub fn owns(&self, shard: Shard) -> bool {
-        self.own.load().iter().any(|lane| lane.shard == shard)
+        self.own.load().iter().any(|writer| writer.shard == shard)
     }
 
     /// Returns the shard for a new call. If commits are slow, it is one whose writer is idle or has the least to do.
     pub fn shard_of_new_call(&self) -> Shard {
         let own = self.own.load();
-        if own.len() > 1 && own.iter().any(|lane| lane.pace.is_slow()) {
-            let load = |lane: &&Lane| (lane.pace.is_committing(), lane.waiting());
-            if let Some(lane) = own.iter().min_by_key(load) {
-                return lane.shard;
+        if own.len() > 1 && own.iter().any(|writer| writer.pace.is_slow()) {
+            let load = |writer: &&ShardWriter| (writer.pace.is_committing(), writer.waiting());
+            if let Some(writer) = own.iter().min_by_key(load) {
+                return writer.shard;
             }
         }
-        own.first().map(|lane| lane.shard).unwrap_or_default()
+        own.first().map(|writer| writer.shard).unwrap_or_default()
     }
 
     /// Returns `true` if a further shard for new calls would let commits overlap, given the number of changes that
@@ -95,7 +95,7 @@ impl ShardWriters {
         matches!(self.parts.db, Db::Postgres(_))
             && own.len() < MAX_LANES.min(most)
             && awaited > own.len()
-            && own.iter().any(|lane| lane.pace.is_slow())
+            && own.iter().any(|writer| writer.pace.is_slow())
     }
 
     /// Returns the queue of the writer of this shard.
@@ -104,7 +104,7 @@ impl ShardWriters {
     /// Returns [`JournalError::Closed`] if the writers have stopped.
     pub fn queue(&self, shard: Shard) -> Result<mpsc::Sender<Entry>, JournalError> {
         let shard = if matches!(self.parts.db, Db::Sqlite(_)) { Shard::default() } else { shard };
-        let own = || self.own.load().iter().find(|lane| lane.shard == shard).map(|lane| lane.queue.clone());
+        let own = || self.own.load().iter().find(|writer| writer.shard == shard).map(|writer| writer.queue.clone());
         if let Some(queue) = own() {
             return Ok(queue);
         }
@@ -116,22 +116,22 @@ impl ShardWriters {
         if let Some(queue) = own() {
             return Ok(queue);
         }
-        let lane = adopted.entry(shard).or_insert_with(|| start(&self.parts, &self.tasks, shard, false));
-        Ok(lane.queue.clone())
+        let writer = adopted.entry(shard).or_insert_with(|| start(&self.parts, &self.tasks, shard, false));
+        Ok(writer.queue.clone())
     }
 
     /// Returns the number of changes queued for all writers.
     pub fn waiting(&self) -> usize {
         let adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
-        self.own.load().iter().chain(adopted.values()).map(Lane::waiting).sum()
+        self.own.load().iter().chain(adopted.values()).map(ShardWriter::waiting).sum()
     }
 }
 
 /// Starts the writer of a shard. `is_own` tells whether the shard belongs to this node.
-fn start(parts: &WriterParts, tasks: &TaskTracker, shard: Shard, is_own: bool) -> Lane {
+fn start(parts: &WriterParts, tasks: &TaskTracker, shard: Shard, is_own: bool) -> ShardWriter {
     let (queue, entries) = mpsc::channel(QUEUE);
     let (pace, is_own) = (Arc::<CommitPace>::default(), Arc::new(AtomicBool::new(is_own)));
     let writer = Writer::new(parts.clone(), shard, is_own.clone(), pace.clone());
     tasks.spawn(writer.run(entries));
-    Lane { shard, queue, pace, is_own }
+    ShardWriter { shard, queue, pace, is_own }
 }

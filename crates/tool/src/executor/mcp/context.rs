@@ -21,7 +21,7 @@ pub struct ServerContext {
     /// The source of randomness for delays.
     pub ids: IdGenerator,
     /// Timeouts and delays.
-    pub pace: ServerTiming,
+    pub timing: ServerTiming,
     /// The metrics of upstream servers.
     pub metrics: Arc<dyn UpstreamMetrics>,
 }
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn delays_double_up_to_the_maximum_and_vary_by_half() {
         let ms = Duration::from_millis;
-        let pace = ServerTiming {
+        let timing = ServerTiming {
             start: ms(1),
             wait: ms(1),
             poll: ms(1),
@@ -69,9 +69,9 @@ mod tests {
             max_backoff: ms(5_000),
             give_up_after: 3,
         };
-        let rests: Vec<u128> = (1..=6).map(|failures| pace.rest(failures, 0.0).as_millis()).collect();
+        let rests: Vec<u128> = (1..=6).map(|failures| timing.rest(failures, 0.0).as_millis()).collect();
         assert_eq!(rests, [500, 1000, 2000, 4000, 5000, 5000]);
-        assert_eq!(pace.rest(1, 1.0), ms(250));
-        assert_eq!(pace.rest(u32::MAX, 0.0), ms(5_000));
+        assert_eq!(timing.rest(1, 1.0), ms(250));
+        assert_eq!(timing.rest(u32::MAX, 0.0), ms(5_000));
     }
 }

@@ -173,7 +173,7 @@ impl Server {
     pub(super) async fn link(&self) -> Result<Arc<Link>, String> {
         let mut phase = self.phase.subscribe();
         let settled = tokio::time::timeout(
-            self.context.pace.wait,
+            self.context.timing.wait,
             phase.wait_for(|phase| !matches!(phase, Availability::Connecting)),
         );
         if let Ok(Ok(phase)) = settled.await
@@ -226,7 +226,7 @@ impl Server {
                 DisconnectReason::Lost(reason) => self.note(&reason),
             }
             failures = failures.saturating_add(1);
-            if failures >= self.context.pace.give_up_after {
+            if failures >= self.context.timing.give_up_after {
                 self.enter(ServerState::Failed, Availability::Unavailable);
                 self.observer.tools_changed(&self.name, None).await;
             } else {
@@ -234,7 +234,7 @@ impl Server {
             }
             self.tried.send_replace(true);
             let low = self.context.ids.next().as_u128() as u64 & ((1 << 53) - 1);
-            let rest = self.context.pace.rest(failures, low as f64 / (1_u64 << 53) as f64);
+            let rest = self.context.timing.rest(failures, low as f64 / (1_u64 << 53) as f64);
             tokio::select! {
                 () = self.stop.cancelled() => break,
                 () = self.restart.notified() => failures = 0,
@@ -251,13 +251,13 @@ impl Server {
         let opened = tokio::select! {
             () = self.stop.cancelled() => return DisconnectReason::Stop,
             () = self.restart.notified() => return DisconnectReason::Restart,
-            opened = tokio::time::timeout(self.context.pace.start, self.open()) => opened,
+            opened = tokio::time::timeout(self.context.timing.start, self.open()) => opened,
         };
         let connection = match opened {
             Ok(Ok(connection)) => connection,
             Ok(Err(reason)) => return DisconnectReason::Lost(reason),
             Err(_) => {
-                let ms = self.context.pace.start.as_millis();
+                let ms = self.context.timing.start.as_millis();
                 return DisconnectReason::Lost(format!("it did not complete the handshake within {ms} ms"));
             }
         };
@@ -334,7 +334,7 @@ impl Server {
             tokio::select! {
                 () = changed.notified() => {}
                 () = self.refresh.notified() => {}
-                () = tokio::time::sleep(self.context.pace.poll) => {}
+                () = tokio::time::sleep(self.context.timing.poll) => {}
             }
         }
     }
