@@ -275,6 +275,27 @@ fn a_worker_compiles_neither_the_service_nor_its_database() {
     }
 }
 
+/// Names like `Stores::unclaim` in the comments of the model.
+static NAMED_FUNCTION: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"`(?:\w+::)*(\w+)::([a-z_]+)`").unwrap());
+
+#[test]
+fn the_model_names_functions_that_exist() {
+    let code: String = all_sources().into_iter().flat_map(|source| source.code).collect::<Vec<_>>().join("\n");
+    let mut rules = Vec::new();
+    collect(&project_file("tests/model/src"), &mut rules);
+    let text: String = rules.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let named: BTreeSet<(&str, &str)> = NAMED_FUNCTION
+        .captures_iter(&text)
+        .map(|name| name.extract())
+        .map(|(_, [owner, name])| (owner, name))
+        .collect();
+    assert!(named.len() > 20, "{named:?}");
+    for (owner, name) in named {
+        assert!(code.contains(&format!("fn {name}(")) || code.contains(&format!("fn {name}<")), "{owner}::{name}");
+        assert!(code.contains(&format!("impl {owner}")) || code.contains(&format!("impl<'a> {owner}")), "{owner}");
+    }
+}
+
 #[test]
 fn no_file_is_too_long_to_read() {
     for source in all_sources() {

@@ -137,6 +137,21 @@ on_both_databases!(
 );
 
 on_both_databases!(
+    async fn an_ended_call_is_not_given_to_a_further_worker(backend: Backend) {
+        let log = Log::open(backend).await;
+        let call = log.accepted_call().await;
+        log.offer("node", offer(&call, 1, Some("w"))).await.unwrap();
+        let claim = Claim { call: call.id, attempt: 1, lease_ms: 30_000, worker: "w".into(), is_own: true };
+        let at = log.store.claimed_at(&claim).await.unwrap().expect("its time");
+        log.write(&ended(&call, Outcome::text("x"), 1), SETTLED).await.unwrap();
+        // The server runs the statement after the end of the call.
+        log.store.unclaim(&claim, at).await.unwrap();
+        assert_eq!(log.offer_state(call.id).await, Some((1, "claimed")));
+        assert!(log.claimed("other").await.is_empty());
+    }
+);
+
+on_both_databases!(
     async fn a_lease_that_lasts_does_not_end(backend: Backend) {
         let log = Log::open(backend).await;
         let mut call = log.accepted_call().await;

@@ -27,7 +27,7 @@ pub struct Rules {
     pub results_are_unique: bool,
     /// An offer that nobody has claimed is withdrawn before its call ends (`HandOut::or_withdraw`, `LastResult::notice_claim`).
     pub end_withdraws_the_offer: bool,
-    /// The offer of a call that ends without a result is deleted right before its end (`Settle::delete_offer`).
+    /// The offer of a call that ends without a result is deleted right before its end (`Settler::delete_offer`).
     pub end_deletes_the_offer: bool,
     /// A call that is resumed ends with the result that is stored, if one is (`Recovery::resume` reads the inbox first).
     pub stored_results_come_first: bool,
@@ -95,7 +95,7 @@ pub enum Action {
     Claim { worker: usize, call: usize, sent: Sent },
     /// The owner reads the row of an offer (`HandOut::await_claim`).
     Look { node: usize, call: usize, run: usize },
-    /// The owner records the start of an attempt (`Execution::start`).
+    /// The owner records the start of an attempt (`CallRun::start_at_worker`).
     RecordStart { node: usize, call: usize, run: usize },
     /// A worker posts its result at a node (`ControlPlane::answer_of_worker`).
     Post { worker: usize, node: usize },
@@ -109,7 +109,7 @@ pub enum Action {
     Cancel { node: usize, call: usize, run: usize },
     /// The owner refuses later results (`LastResult::find_posted`).
     Refuse { node: usize, call: usize, run: usize },
-    /// The owner commits the end of the call (`Settle::commit`).
+    /// The owner commits the end of the call (`Settler::commit`).
     Settle { node: usize, call: usize, run: usize },
     /// The offer of a call that has ended is deleted (`Stores::delete_ended_offers`).
     DeleteOffer { call: usize },

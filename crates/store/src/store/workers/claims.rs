@@ -109,15 +109,16 @@ impl Stores {
         Ok(query.optional().await?.map(|(at,)| at))
     }
 
-    /// Gives back a call that its worker has not received. The statement names the time of the claim, since the server may run it
-    /// long after its sender has given up.
+    /// Gives back a call that its worker has not received, unless the call has ended. The statement names the time of the claim,
+    /// since the server may run it long after its sender has given up.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn unclaim(&self, claim: &Claim, claimed_at: i64) -> Result<(), StoreError> {
         const SQL: &str = "UPDATE worker_calls SET state = 0, worker = NULL \
-            WHERE call_id = $1 AND attempt = $2 AND worker = $3 AND state = 1 AND claimed_at = $4";
-        let query = self.db.write(SQL).bind(claim.call).bind(number(claim.attempt)).bind(&*claim.worker);
+            WHERE call_id = $2 AND attempt = $3 AND worker = $4 AND state = 1 AND claimed_at = $5 AND EXISTS \
+            (SELECT 1 FROM tool_calls AS c WHERE c.shard = $1 AND c.id = $2 AND c.status + 0 < 2)";
+        let query = self.db.write(SQL).bind_call(claim.call).bind(number(claim.attempt)).bind(&*claim.worker);
         query.bind(claimed_at).execute().await.map(drop)
     }
 
