@@ -275,6 +275,16 @@ fn a_worker_compiles_neither_the_service_nor_its_database() {
     }
 }
 
+#[test]
+fn all_crates_have_one_version() {
+    // Executors and metrics show the version of their crate as that of the service.
+    for member in fs::read_dir(project_file("crates")).unwrap() {
+        let path = member.unwrap().path().join("Cargo.toml");
+        let manifest: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+        assert_eq!(manifest["package"]["version"].as_str(), Some(env!("CARGO_PKG_VERSION")), "{}", path.display());
+    }
+}
+
 /// Names like `Stores::unclaim` in the comments of the model.
 static NAMED_FUNCTION: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"`(?:\w+::)*(\w+)::([a-z_]+)`").unwrap());
 

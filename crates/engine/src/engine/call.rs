@@ -164,12 +164,11 @@ impl<'a> Steps<'a> {
             }
             Next::Lost(entry) => {
                 let failure = Failure::outcome_unknown(&entry.name);
-                let prepared = self.prepare.prepare_again(Prepared::new(run, entry, place), true);
-                let Executed { run, entry, inputs, .. } = match prepared {
-                    Ok(prepared) => return Err(prepared.ended(failure.into())),
-                    Err(ended) => ended,
-                };
-                Err(Executed { run, entry, inputs, end: failure.into() })
+                // The inputs are needed for a posted result. Whether they are complete makes no difference.
+                Err(match self.prepare.prepare_again(Prepared::new(run, entry, place), true) {
+                    Ok(prepared) => prepared.ended(failure.into()),
+                    Err(ended) => Executed { end: failure.into(), ..ended },
+                })
             }
             Next::End(failure, entry) => {
                 Err(Executed { run, entry, inputs: ExecutorInputs::default(), end: (*failure).into() })

@@ -310,7 +310,7 @@ impl CallRun {
         self.log.enqueue(self.status_change(now)).await;
     }
 
-    /// Publishes the failure of a hook. Its commit is not awaited.
+    /// Publishes an event with this data. Its commit is not awaited.
     pub async fn publish_event(&mut self, kind: EventKind, data: impl FnOnce(&Call) -> String) {
         self.announce().await;
         if self.call.note().is_ok() {
