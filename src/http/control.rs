@@ -144,16 +144,16 @@ pub(super) async fn result(
 async fn read_output(headers: &HeaderMap, body: Body, state: &AppState) -> HttpResult<(ToolOutput, Footprint)> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let room = state.engine.room_of_others();
-    let (bytes, mut footprint) = extract::read(headers, body, state, room).await?;
+    let budget = state.engine.room_of_others();
+    let (bytes, mut footprint) = extract::read(headers, body, state, budget).await?;
     if bytes.is_empty() {
         return Ok((ToolOutput::Nothing, footprint));
     }
     if media_type == "application/json" || media_type.ends_with("+json") {
-        let value = footprint.parse(room, &bytes).map_err(extract::unread)?;
+        let value = footprint.parse(budget, &bytes).map_err(extract::unread)?;
         return Ok((ToolOutput::Json(value), footprint));
     }
-    footprint.take(room, bytes.len()).map_err(extract::no_room)?;
+    footprint.take(budget, bytes.len()).map_err(extract::memory_exhausted)?;
     if media_type.starts_with("image/") {
         return Ok((ToolOutput::Image { bytes: bytes.to_vec(), mime_type: media_type }, footprint));
     }

@@ -46,12 +46,12 @@ impl FromRequest<AppState> for JsonBody {
 pub(super) async fn json(
     request: Request,
     state: &AppState,
-    room: &MemoryBudget,
+    budget: &MemoryBudget,
 ) -> HttpResult<(HeaderMap, Value, Footprint)> {
     let (Parts { headers, .. }, body) = request.into_parts();
     check_content_type(&headers)?;
-    let (bytes, mut footprint) = read(&headers, body, state, room).await?;
-    let value = footprint.parse(room, &bytes).map_err(unread)?;
+    let (bytes, mut footprint) = read(&headers, body, state, budget).await?;
+    let value = footprint.parse(budget, &bytes).map_err(unread)?;
     Ok((headers, value, footprint))
 }
 
@@ -59,15 +59,15 @@ pub(super) async fn json(
 pub(super) async fn json_or_empty(
     request: Request,
     state: &AppState,
-    room: &MemoryBudget,
+    budget: &MemoryBudget,
 ) -> HttpResult<(HeaderMap, Value, Footprint)> {
     let (Parts { headers, .. }, body) = request.into_parts();
-    let (bytes, mut footprint) = read(&headers, body, state, room).await?;
+    let (bytes, mut footprint) = read(&headers, body, state, budget).await?;
     if bytes.is_empty() {
         return Ok((headers, Value::Object(serde_json::Map::new()), footprint));
     }
     check_content_type(&headers)?;
-    let value = footprint.parse(room, &bytes).map_err(unread)?;
+    let value = footprint.parse(budget, &bytes).map_err(unread)?;
     Ok((headers, value, footprint))
 }
 
@@ -75,12 +75,12 @@ pub(super) async fn json_or_empty(
 pub(super) fn unread(unread: Unread) -> Problem {
     match unread {
         Unread::Json(error) => Problem::bad_json(error.to_string()),
-        Unread::NoRoom(why) => no_room(why),
+        Unread::NoRoom(why) => memory_exhausted(why),
     }
 }
 
 /// Returns the problem for an exceeded memory budget. A body that can never fit gets a different one.
-pub(super) fn no_room(why: NoRoom) -> Problem {
+pub(super) fn memory_exhausted(why: NoRoom) -> Problem {
     if why.ever {
         Problem::too_large("the decoded request body exceeds the memory available for all requests together")
     } else {
@@ -114,14 +114,14 @@ impl FromRequest<AppState> for DefinitionBody {
     async fn from_request(request: Request, state: &AppState) -> HttpResult<Self> {
         let (Parts { headers, .. }, body) = request.into_parts();
         check_content_type(&headers)?;
-        let room = state.engine.room_of_others();
-        let (bytes, mut footprint) = read(&headers, body, state, room).await?;
-        let (value, replaced) = match footprint.parse(room, &bytes) {
+        let budget = state.engine.room_of_others();
+        let (bytes, mut footprint) = read(&headers, body, state, budget).await?;
+        let (value, replaced) = match footprint.parse(budget, &bytes) {
             Ok(value) => (value, Vec::new()),
             Err(Unread::Json(_)) => {
                 // The body is parsed again with the bounds of its schemas replaced. This parser does not count values,
                 // so the worst case is assumed.
-                footprint.take(room, bytes.len().saturating_mul(VALUES_PER_BYTE)).map_err(no_room)?;
+                footprint.take(budget, bytes.len().saturating_mul(VALUES_PER_BYTE)).map_err(memory_exhausted)?;
                 tool::parse_definition(&bytes, |_| 0).map_err(|error| Problem::bad_json(error.to_string()))?
             }
             Err(other) => return Err(unread(other)),
@@ -160,9 +160,9 @@ pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
     state: &AppState,
-    room: &MemoryBudget,
+    budget: &MemoryBudget,
 ) -> HttpResult<(Bytes, Footprint)> {
-    read_up_to(state.config.server.max_body_bytes, headers, body, state, room).await
+    read_up_to(state.config.server.max_body_bytes, headers, body, state, budget).await
 }
 
 /// Reads a body of at most `limit` bytes, with its memory footprint.
@@ -171,7 +171,7 @@ pub(super) async fn read_up_to(
     headers: &HeaderMap,
     body: Body,
     state: &AppState,
-    room: &MemoryBudget,
+    budget: &MemoryBudget,
 ) -> HttpResult<(Bytes, Footprint)> {
     check_content_encoding(headers)?;
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
@@ -186,7 +186,7 @@ pub(super) async fn read_up_to(
     let patience = Duration::from_millis(state.config.server.body_timeout_ms);
     tokio::select! {
         biased;
-        received = collect(Limited::new(body, limit), declared, room, broken) => received,
+        received = collect(Limited::new(body, limit), declared, budget, broken) => received,
         // The timer is created lazily, because most bodies have already been received.
         () = async { tokio::time::sleep(patience).await } => Err(Problem::timeout("body", patience)),
     }
@@ -196,7 +196,7 @@ pub(super) async fn read_up_to(
 async fn collect(
     mut body: Limited<Body>,
     declared: Option<usize>,
-    room: &MemoryBudget,
+    budget: &MemoryBudget,
     broken: impl Fn(BoxError) -> Problem,
 ) -> HttpResult<(Bytes, Footprint)> {
     let full = |_| memory_exhausted();
@@ -215,10 +215,10 @@ async fn collect(
             let capacity = declared.unwrap_or(0).max(length * 2);
             // Reserved memory that was not written yet uses no physical memory, so a declared length is counted as it
             // arrives.
-            footprint.arrive(room, if declared.is_some() { length } else { capacity }).map_err(full)?;
+            footprint.arrive(budget, if declared.is_some() { length } else { capacity }).map_err(full)?;
             all.reserve_exact(capacity - all.len());
         } else if declared.is_some() {
-            footprint.arrive(room, length).map_err(full)?;
+            footprint.arrive(budget, length).map_err(full)?;
         }
         all.extend_from_slice(&next);
         drop(next);

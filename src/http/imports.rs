@@ -103,9 +103,9 @@ pub(super) async fn openapi(Api { state, access }: Api, request: Request) -> Htt
         let detail = format!("the Content-Type must be application/json or application/yaml, not {found}");
         return Err(Problem::unsupported(detail));
     }
-    let room = state.engine.room();
-    let (bytes, mut footprint) = extract::read_up_to(MAX_BODY_BYTES, &parts.headers, body, &state, room).await?;
-    footprint.take(room, bytes.len()).map_err(extract::no_room)?;
+    let budget = state.engine.room();
+    let (bytes, mut footprint) = extract::read_up_to(MAX_BODY_BYTES, &parts.headers, body, &state, budget).await?;
+    footprint.take(budget, bytes.len()).map_err(extract::memory_exhausted)?;
     let busy = |_| Problem::overloaded("other documents are being imported; nothing was imported, retry later");
     let _place = state.imports.try_acquire().map_err(busy)?;
     let asked = if is_yaml {
@@ -176,7 +176,7 @@ async fn fetch(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -
     let client = state.engine.registry().http_client();
     let bytes =
         client.fetch_text(url, Bounds::SENT.bytes, FETCH_TIMEOUT).await.map_err(|why| Problem::field("/url", why))?;
-    footprint.take(state.engine.room(), bytes.len()).map_err(extract::no_room)?;
+    footprint.take(state.engine.room(), bytes.len()).map_err(extract::memory_exhausted)?;
     let at_url =
         |error: ImportError| Problem::field("/url", format!("the fetched document cannot be imported: {error}"));
     parse(bytes).await.map_err(at_url)

@@ -78,10 +78,10 @@ where
         // request ends with it.
         http.half_close(true);
         http.max_buf_size(BUFFER.max(settings.max_header_bytes));
-        let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
+        let connections = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
         let proxies = Arc::new(Proxies::of(settings));
-        let room_to_refuse = Arc::new(Semaphore::new(MAX_REJECTIONS));
-        Self { service, state, clocks, proxies, http, connections: room, rejections: room_to_refuse }
+        let rejections = Arc::new(Semaphore::new(MAX_REJECTIONS));
+        Self { service, state, clocks, proxies, http, connections, rejections }
     }
 
     /// Serves until `closing` fires and every connection has ended. Dropping the future cuts off remaining connections.

@@ -49,7 +49,7 @@ const CANCELLED: &str = "notifications/cancelled";
 
 /// The HTTP endpoint of the MCP server. Cheap to clone.
 pub struct Endpoint<S = Server> {
-    room: MemoryBudget,
+    memory_budget: MemoryBudget,
     stateless: StreamableHttpService<S, NeverSessionManager>,
     stateful: StreamableHttpService<S, Sessions>,
     sessions: Arc<Sessions>,
@@ -85,7 +85,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         with_sessions.session_store = Some(Arc::new(StoredSessions(state.clone())));
         let (one, other) = (server.clone(), server);
         Self {
-            room: app.engine.room().clone(),
+            memory_budget: app.engine.room().clone(),
             stateless: StreamableHttpService::new(move || Ok(one.clone()), Arc::default(), config),
             stateful: StreamableHttpService::new(move || Ok(other.clone()), sessions.clone(), with_sessions),
             sessions,
@@ -167,9 +167,9 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         }
         caller.call = message.call;
         let is_kept = match session.as_deref() {
-            Some(session) => self.sessions.is_here(session).await || self.has_room().await,
+            Some(session) => self.sessions.is_here(session).await || self.can_add_session().await,
             // At the limit, the client gets no session.
-            None => message.is_initialize() && self.has_room().await,
+            None => message.is_initialize() && self.can_add_session().await,
         };
         parts.extensions.insert(caller);
         let is_elsewhere = message.method == CANCELLED && !session.as_deref().is_some_and(|s| self.runs(s, &message));
@@ -266,13 +266,13 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
     }
 
     /// Returns `true` if this node can serve another session.
-    async fn has_room(&self) -> bool {
+    async fn can_add_session(&self) -> bool {
         self.sessions.local.sessions.read().await.len() < self.max_sessions
     }
 
     /// Parses a message, or returns the reason why it is refused.
     fn parse(&self, body: &Bytes, footprint: &mut Footprint) -> Result<Value, (StatusCode, ErrorData)> {
-        match footprint.parse(&self.room, body) {
+        match footprint.parse(&self.memory_budget, body) {
             Ok(message) => Ok(message),
             Err(Unread::Json(error)) => {
                 Err((StatusCode::BAD_REQUEST, ErrorData::new(ErrorCode::PARSE_ERROR, error.to_string(), None)))

@@ -71,7 +71,7 @@ pub struct Inner {
     is_distributed: bool,
     signals: Signals,
     /// The quotas of each tenant.
-    room: Arc<Quotas>,
+    quotas: Arc<Quotas>,
 }
 
 /// A handle to the data of one tenant: its queries, and the writes that do not go through the journal. Cheap to clone.
@@ -137,7 +137,7 @@ impl Stores {
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let db = Db::open(url).await?;
         let ((), is_distributed) = tokio::try_join!(migrate::run(&db), db.is_distributed())?;
-        Ok(Self(Arc::new(Inner { signals: Signals::new(&db), db, is_distributed, room: Arc::default() })))
+        Ok(Self(Arc::new(Inner { signals: Signals::new(&db), db, is_distributed, quotas: Arc::default() })))
     }
 
     /// Returns the same database with these quotas for each tenant.
@@ -145,7 +145,7 @@ impl Stores {
     pub fn bounded(self, limits: TenantLimits) -> Self {
         let Inner { db, is_distributed, signals, .. } = &*self.0;
         let (db, is_distributed, signals) = (db.clone(), *is_distributed, signals.clone());
-        Self(Arc::new(Inner { db, is_distributed, signals, room: Arc::new(Quotas::new(limits)) }))
+        Self(Arc::new(Inner { db, is_distributed, signals, quotas: Arc::new(Quotas::new(limits)) }))
     }
 
     /// Returns the store of one tenant.

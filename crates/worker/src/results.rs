@@ -67,14 +67,14 @@ pub(crate) async fn send(
     body: Vec<u8>,
 ) -> Result<ResultEffect, RequestError> {
     let (effect, sent) = oneshot::channel();
-    let has_room = {
+    let has_capacity = {
         let mut state = worker.results.state();
         state.waiting.push_back(WaitingResult { id, token, body, effect });
-        let has_room = state.requests < MAX_REQUESTS;
-        state.requests += usize::from(has_room);
-        has_room
+        let has_capacity = state.requests < MAX_REQUESTS;
+        state.requests += usize::from(has_capacity);
+        has_capacity
     };
-    if has_room {
+    if has_capacity {
         // A task of its own, because a call that is abandoned must not take the results of others with it.
         tokio::spawn(send_waiting(worker.clone()));
     }

@@ -39,7 +39,7 @@ async fn fill(app: &App, backend: Backend) {
     sql(app, text).await;
 }
 
-async fn make_room(app: &App, backend: Backend) {
+async fn free_disk(app: &App, backend: Backend) {
     let text = match backend {
         Backend::Sqlite => "PRAGMA max_page_count = 1073741823",
         // Dropping the triggers would lock their tables.
@@ -87,7 +87,7 @@ on_both_databases!(
         assert_eq!(app.stored(before["id"].as_str().unwrap()).await, before, "what is there can be read");
         assert_eq!(server.requests().len(), 1, "only the first has run");
 
-        make_room(&app, backend).await;
+        free_disk(&app, backend).await;
         readyz(&app, 200).await;
         let ended = eventually("the end of every call", || async {
             let calls = app.get("/tool-calls").await.ok()["tool_calls"].as_array().unwrap().clone();

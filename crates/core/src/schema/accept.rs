@@ -117,20 +117,20 @@ impl Graph {
 
     /// Returns `true` if validating the value visits a bounded number of subschemas: within the budget, and at most
     /// `room` schemas deep.
-    pub(super) fn affordable(&self, id: NodeId, value: &Value, budget: &mut Budget, room: usize) -> bool {
-        let (true, Some(room)) = (budget.step(), room.checked_sub(1)) else { return false };
+    pub(super) fn affordable(&self, id: NodeId, value: &Value, budget: &mut Budget, depth_left: usize) -> bool {
+        let (true, Some(depth_left)) = (budget.step(), depth_left.checked_sub(1)) else { return false };
         let node = &self.nodes[id];
-        if !node.in_place().all(|next| self.affordable(next, value, budget, room)) {
+        if !node.in_place().all(|next| self.affordable(next, value, budget, depth_left)) {
             return false;
         }
         match value {
             Value::Object(object) => object.iter().all(|(name, member)| {
                 let below = self.of_property(id, name).into_iter().chain(node.part_of_value.iter().copied());
-                budget.step() && below.into_iter().all(|id| self.affordable(id, member, budget, room))
+                budget.step() && below.into_iter().all(|id| self.affordable(id, member, budget, depth_left))
             }),
             Value::Array(items) => items.iter().enumerate().all(|(index, item)| {
                 let below = self.of_element(id, index).into_iter().chain(node.part_of_value.iter().copied());
-                below.into_iter().all(|id| self.affordable(id, item, budget, room))
+                below.into_iter().all(|id| self.affordable(id, item, budget, depth_left))
             }),
             _ => true,
         }

@@ -65,7 +65,7 @@ fn drop_endless(graph: &mut Graph) {
     for id in 0..graph.nodes.len() {
         for index in (0..graph.nodes[id].defaults.len()).rev() {
             let (name, default) = &graph.nodes[id].defaults[index];
-            let mut filler = DefaultFiller { graph, room: MAX_ADDED, budget, inserted: 0 };
+            let mut filler = DefaultFiller { graph, bytes_left: MAX_ADDED, budget, inserted: 0 };
             let ends = graph.of_property(id, name).into_iter().all(|below| filler.value(below, default).is_ok());
             budget = filler.budget;
             if !ends {
@@ -80,7 +80,7 @@ pub(super) fn fill(graph: &Graph, instance: &Value) -> Option<Value> {
     if !graph.nodes[ROOT].fills {
         return None;
     }
-    let mut filler = DefaultFiller { graph, room: MAX_ADDED, budget: Budget::for_value(STEPS, instance), inserted: 0 };
+    let mut filler = DefaultFiller { graph, bytes_left: MAX_ADDED, budget: Budget::for_value(STEPS, instance), inserted: 0 };
     let mut filled: Option<Value> = None;
     // One part of an `allOf` may fill what another part has added.
     for _ in 0..8 {
@@ -98,7 +98,7 @@ struct BudgetExceeded;
 
 struct DefaultFiller<'a> {
     graph: &'a Graph,
-    room: usize,
+    bytes_left: usize,
     budget: Budget,
     inserted: usize,
 }
@@ -145,7 +145,7 @@ impl DefaultFiller<'_> {
             if object.contains_key(name) {
                 continue;
             }
-            self.room = self.room.checked_sub(size(default)).ok_or(BudgetExceeded)?;
+            self.bytes_left = self.bytes_left.checked_sub(size(default)).ok_or(BudgetExceeded)?;
             self.inserted += 1;
             if self.inserted > MAX_INSERTED {
                 return Err(BudgetExceeded);

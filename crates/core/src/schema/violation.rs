@@ -59,14 +59,14 @@ impl Violation {
 fn summary(value: Value) -> Value {
     match value {
         Value::Array(items) => {
-            let (mut room, mut kept) = (MAX_EXPECTED, Vec::new());
+            let (mut remaining, mut kept) = (MAX_EXPECTED, Vec::new());
             for item in items {
                 let bytes = if is_small(&item) { item.to_string().len() + 1 } else { usize::MAX };
-                let Some(left) = room.checked_sub(bytes) else {
+                let Some(left) = remaining.checked_sub(bytes) else {
                     kept.push(Value::String("…".to_owned()));
                     break;
                 };
-                room = left;
+                remaining = left;
                 kept.push(item);
             }
             Value::Array(kept)

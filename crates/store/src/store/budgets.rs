@@ -265,7 +265,7 @@ impl Store {
         let put = self.change_tools(async |transaction| {
             let query = transaction.query(format!("{sql} RETURNING name")).bind(&self.tenant).bind(&budget.name);
             let stored: Option<(String,)> = query.bind(id).bind(&text).bind(now).optional().await?;
-            self.room.check(transaction.query(quota::BUDGETS), &self.tenant, QuotaResource::Budget).await?;
+            self.quotas.check(transaction.query(quota::BUDGETS), &self.tenant, QuotaResource::Budget).await?;
             Ok(stored.is_some())
         });
         put.await

@@ -58,7 +58,7 @@ impl Store {
             if query.execute().await? == 0 {
                 return Ok(false);
             }
-            self.room.check(transaction.query(quota::GROUPS), &self.tenant, QuotaResource::Group).await?;
+            self.quotas.check(transaction.query(quota::GROUPS), &self.tenant, QuotaResource::Group).await?;
             Ok(true)
         })
         .await

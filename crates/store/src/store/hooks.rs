@@ -52,7 +52,7 @@ impl Store {
         let inserted = self.change_tools(async |transaction| {
             let query = transaction.query(SQL).bind(&self.tenant).bind(id).bind(definition).bind(secret);
             query.bind(created_at).execute().await?;
-            self.room.check(transaction.query(quota::HOOKS), &self.tenant, QuotaResource::Hook).await?;
+            self.quotas.check(transaction.query(quota::HOOKS), &self.tenant, QuotaResource::Hook).await?;
             Ok(true)
         });
         inserted.await.map(drop)

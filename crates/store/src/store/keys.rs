@@ -192,7 +192,7 @@ impl Stores {
             let query = query.bind(&key.hash[..]).bind(key.scopes.to_text()).bind(tools).bind(queues);
             let query = query.bind(key.rate.map(i64::from)).bind(key.concurrency.map(i64::from));
             query.bind(key.created_at).bind(key.expires_at).execute().await?;
-            self.room.check(transaction.query(quota::KEYS), &key.tenant, QuotaResource::Key).await?;
+            self.quotas.check(transaction.query(quota::KEYS), &key.tenant, QuotaResource::Key).await?;
             Ok(Some(()))
         });
         inserted.await?;

@@ -52,7 +52,7 @@ impl Store {
         let put = self.change_tools(async |transaction| {
             let query = transaction.query(format!("{sql} RETURNING name")).bind(&self.tenant).bind(&policy.name);
             let stored: Option<(String,)> = query.bind(&text).bind(now).optional().await?;
-            self.room.check(transaction.query(quota::POLICIES), &self.tenant, QuotaResource::Policy).await?;
+            self.quotas.check(transaction.query(quota::POLICIES), &self.tenant, QuotaResource::Policy).await?;
             Ok(stored.is_some())
         });
         put.await

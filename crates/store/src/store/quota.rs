@@ -123,15 +123,15 @@ impl Store {
     /// Returns [`StoreError::TooMany`] if the quota is reached, and another [`StoreError`] if the database fails.
     pub(super) async fn reserve_session(&self) -> Result<(), StoreError> {
         const SQL: &str = "SELECT COUNT(*) FROM sessions WHERE tenant = $1";
-        let room = &self.stores.room;
-        let has_room = match room.try_reserve(&self.tenant) {
-            Some(has_room) => has_room,
+        let quotas = &self.stores.quotas;
+        let is_below_limit = match quotas.try_reserve(&self.tenant) {
+            Some(is_below_limit) => is_below_limit,
             None => {
                 let (count,): (i64,) = self.read(SQL).one().await?;
-                room.record_count(&self.tenant, count.unsigned_abs())
+                quotas.record_count(&self.tenant, count.unsigned_abs())
             }
         };
-        if has_room { Ok(()) } else { Err(room.too_many(QuotaResource::Session)) }
+        if is_below_limit { Ok(()) } else { Err(quotas.too_many(QuotaResource::Session)) }
     }
 }
 
@@ -141,25 +141,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn sessions_are_counted_more_often_near_the_limit() {
-        let room = Quotas::new(TenantLimits { max_sessions: 100, ..TenantLimits::default() });
+        let quotas = Quotas::new(TenantLimits { max_sessions: 100, ..TenantLimits::default() });
         let tenant = Tenant::default();
         let (mut made, mut looks) = (0, 0);
         loop {
-            let has_room = room.try_reserve(&tenant).unwrap_or_else(|| {
+            let is_below_limit = quotas.try_reserve(&tenant).unwrap_or_else(|| {
                 looks += 1;
-                room.record_count(&tenant, made)
+                quotas.record_count(&tenant, made)
             });
-            if !has_room {
+            if !is_below_limit {
                 break;
             }
             made += 1;
         }
         assert_eq!(made, 100);
         assert!((10..60).contains(&looks), "{looks}");
-        assert_eq!(room.try_reserve(&tenant), Some(false), "it was counted just now");
+        assert_eq!(quotas.try_reserve(&tenant), Some(false), "it was counted just now");
         tokio::time::advance(RECOUNT_INTERVAL).await;
-        assert_eq!(room.try_reserve(&tenant), None);
-        assert!(room.record_count(&tenant, 99) && room.try_reserve(&tenant).is_none());
+        assert_eq!(quotas.try_reserve(&tenant), None);
+        assert!(quotas.record_count(&tenant, 99) && quotas.try_reserve(&tenant).is_none());
     }
 
     #[test]

@@ -156,9 +156,9 @@ impl CommitRange {
     fn of(read: Vec<(i64, Time, Vec<u8>)>, before: Time, most: usize) -> Self {
         let (there, mut calls) = (read.len(), 0);
         let old = read.into_iter().take_while(|(_, at, ids)| {
-            let has_room = calls < most;
+            let is_within_batch = calls < most;
             calls += ids.len() / 16;
-            has_room && *at < before
+            is_within_batch && *at < before
         });
         let commits: Vec<(i64, Vec<Uuid>)> = old.map(|(pos, _, ids)| (pos, codec::split_ids(&ids))).collect();
         let may_have_more = !commits.is_empty() && (calls >= most || commits.len() == there);

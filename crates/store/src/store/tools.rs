@@ -172,7 +172,7 @@ impl Store {
     /// database fails.
     pub async fn put_tools(&self, writes: Vec<ToolWrite>, now: Time) -> Result<Option<ToolsCommit>, StoreError> {
         // A replacement does not count against the quota.
-        let takes_room = writes.iter().any(|write| !matches!(write.expected, Precondition::Revision(_)));
+        let adds_tools = writes.iter().any(|write| !matches!(write.expected, Precondition::Revision(_)));
         let only = if let [only] = &*writes { only.name.clone() } else { String::new() };
         let mut written = Vec::with_capacity(writes.len());
         let versions = self.change_version(async |transaction| {
@@ -180,9 +180,9 @@ impl Store {
                 let Some((revision, created_at)) = self.put(transaction, write, now).await? else { return Ok(false) };
                 written.push((revision, created_at));
             }
-            if takes_room {
+            if adds_tools {
                 let check = transaction.query(quota::TOOLS).bind(&only);
-                self.room.check(check, &self.tenant, QuotaResource::Tool).await?;
+                self.quotas.check(check, &self.tenant, QuotaResource::Tool).await?;
             }
             Ok(true)
         });

@@ -48,8 +48,8 @@ const MIN_SLOTS: usize = 3;
 ///
 /// # Errors
 /// Returns an error as [`super::parse`] does, or if `has_room` returns `false`.
-pub fn parse_weighed(bytes: &[u8], mut has_room: impl FnMut(usize) -> bool) -> Result<Weighed, WeighedError> {
-    let mut scale = Scale { weight: 0, covered: STEP, is_over: false, has_room: &mut has_room };
+pub fn parse_weighed(bytes: &[u8], mut has_memory: impl FnMut(usize) -> bool) -> Result<Weighed, WeighedError> {
+    let mut scale = Scale { weight: 0, covered: STEP, is_over: false, has_memory: &mut has_memory };
     let parsed = parse_with(bytes, &mut scale);
     let Scale { weight, is_over, .. } = scale;
     match parsed {
@@ -73,13 +73,13 @@ pub trait DeserializeWeighed: Sized {
 /// structure, is one that [`parse_weighed`] rejects, or is nested as deeply as is allowed.
 pub fn parse_weighed_as<T: DeserializeWeighed>(
     bytes: &[u8],
-    mut has_room: impl FnMut(usize) -> bool,
+    mut has_memory: impl FnMut(usize) -> bool,
 ) -> Option<(T, usize)> {
     if may_hold_long_integer(bytes) {
         check_depth_and_integers(bytes).ok()?;
     }
     let mut deserializer = serde_json::Deserializer::from_str(std::str::from_utf8(bytes).ok()?);
-    let mut scale = Scale { weight: 0, covered: STEP, is_over: false, has_room: &mut has_room };
+    let mut scale = Scale { weight: 0, covered: STEP, is_over: false, has_memory: &mut has_memory };
     let parsed = T::deserialize_weighed(&mut deserializer, &mut scale).ok()?;
     deserializer.end().ok()?;
     Some((parsed, scale.weight))
@@ -90,7 +90,7 @@ pub struct Scale<'a> {
     weight: usize,
     covered: usize,
     is_over: bool,
-    has_room: &'a mut dyn FnMut(usize) -> bool,
+    has_memory: &'a mut dyn FnMut(usize) -> bool,
 }
 
 impl Scale<'_> {
@@ -107,7 +107,7 @@ impl Scale<'_> {
     #[cold]
     fn request<E: Error>(&mut self) -> Result<(), E> {
         let covered = self.weight.next_multiple_of(STEP);
-        self.is_over = !(self.has_room)(covered);
+        self.is_over = !(self.has_memory)(covered);
         if self.is_over {
             return Err(E::custom("too heavy"));
         }

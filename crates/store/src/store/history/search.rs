@@ -102,9 +102,9 @@ impl Stores {
             let mut commits: Vec<(i64, Vec<u8>)> = query.all().await?;
             let mut calls = 0;
             let step = commits.iter().take_while(|(_, ids)| {
-                let has_room = calls < STEP_CALLS;
+                let is_within_step = calls < STEP_CALLS;
                 calls += ids.len() / 16;
-                has_room
+                is_within_step
             });
             commits.truncate(step.count());
             let Some((until, _)) = commits.last() else { return Ok(false) };

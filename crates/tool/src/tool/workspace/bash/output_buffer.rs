@@ -45,8 +45,8 @@ impl OutputBuffer {
         self.discarded += over;
         self.since.get_or_insert_with(Instant::now);
         if self.is_shown {
-            let room = MAX_SHOWN_BYTES.saturating_sub(self.shown + self.waiting.len());
-            self.waiting.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            let free_bytes = MAX_SHOWN_BYTES.saturating_sub(self.shown + self.waiting.len());
+            self.waiting.extend_from_slice(&chunk[..chunk.len().min(free_bytes)]);
         }
     }
 
