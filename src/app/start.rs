@@ -68,7 +68,7 @@ impl Builder {
     pub async fn start(self) -> Result<App, StartError> {
         // A command has a user who waits for it.
         let limit = if self.is_command_line { 0 } else { self.config.store.start_timeout_ms };
-        Box::pin(timeout::with_patience(Duration::from_millis(limit), self.start_parts())).await
+        Box::pin(timeout::with_store_timeout(Duration::from_millis(limit), self.start_parts())).await
     }
 
     async fn start_parts(self) -> Result<App, StartError> {

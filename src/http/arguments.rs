@@ -86,8 +86,8 @@ pub(super) async fn patch(
     }
     check_may_supply(&access, id).await?;
     let chunk = EngineChunk { seq, delta: delta.unwrap_or_default(), is_final: r#final };
-    let patience = Duration::from_millis(state.config.store.patience_ms);
-    let seq = match state.engine.control().supply(access.tenant(), id, chunk, patience).await? {
+    let timeout = Duration::from_millis(state.config.store.patience_ms);
+    let seq = match state.engine.control().supply(access.tenant(), id, chunk, timeout).await? {
         ChunkAnswer::Accepted(seq) => seq,
         ChunkAnswer::Refused(error) => return Err(refused(error)),
         ChunkAnswer::NoSuchCall => return Err(extract::no_such_call(&id.to_string())),

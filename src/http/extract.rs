@@ -183,12 +183,12 @@ pub(super) async fn read_up_to(
         true => too_large(),
         false => Problem::bad_json("the request body ended early"),
     };
-    let patience = Duration::from_millis(state.config.server.body_timeout_ms);
+    let timeout = Duration::from_millis(state.config.server.body_timeout_ms);
     tokio::select! {
         biased;
         received = collect(Limited::new(body, limit), declared, budget, broken) => received,
         // The timer is created lazily, because most bodies have already been received.
-        () = async { tokio::time::sleep(patience).await } => Err(Problem::timeout("body", patience)),
+        () = async { tokio::time::sleep(timeout).await } => Err(Problem::timeout("body", timeout)),
     }
 }
 

@@ -172,13 +172,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         if self.has_begun && self.begun.is_none() {
             self.begun = Some(Instant::now());
         }
-        let (since, patience) = self.begun.map_or((self.active, idle), |begun| (begun, self.clocks.header));
-        if patience.is_zero() {
+        let (since, timeout) = self.begun.map_or((self.active, idle), |begun| (begun, self.clocks.header));
+        if timeout.is_zero() {
             return Poll::Pending;
         }
-        ready!(self.read_alarm.poll(since + patience, context));
+        ready!(self.read_alarm.poll(since + timeout, context));
         if self.begun.is_some() {
-            let words = (self.last_words)(Problem::timeout("headers", patience));
+            let words = (self.last_words)(Problem::timeout("headers", timeout));
             // Best effort: a slow client does not get further time to read the response.
             let _ = Pin::new(&mut self.stream).poll_write(context, &words);
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));

@@ -20,7 +20,7 @@ mod unit;
 mod wheel;
 
 /// Maximum duration of one program, with a wide margin.
-const PATIENCE: Duration = Duration::from_secs(600);
+const RUN_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A package that is not installed, with the checksums next to it.
 struct Package {
@@ -43,7 +43,7 @@ async fn build(name: &str) -> Package {
 /// Runs a program to its end and returns its standard output. Panics if it fails.
 async fn run(mut command: Command) -> String {
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("it ends");
+    let output = tokio::time::timeout(RUN_TIMEOUT, command.output()).await.expect("it ends");
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}; `scripts/test` installs what is missing"));
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);

@@ -15,7 +15,7 @@ use crate::support::fixture::project_file;
 use crate::support::{Backend, Client, Node};
 
 /// Timeout for one part, far longer than a normal run.
-const PATIENCE: Duration = Duration::from_secs(900);
+const RUN_TIMEOUT: Duration = Duration::from_secs(900);
 const HINT: &str = "`scripts/test` installs what it is run with";
 
 /// The parts as patterns of paths. Together they cover every path.
@@ -78,7 +78,7 @@ async fn is_as_described(service: &Client, key: Option<(String, String)>, chosen
     command.env("SCHEMATHESIS_HOOKS", clients.join("schemathesis/hooks.py"));
     command.current_dir(folder.path()).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONIOENCODING", "utf-8");
     command.kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("it ends");
+    let output = tokio::time::timeout(RUN_TIMEOUT, command.output()).await.expect("it ends");
     let Output { status, stdout, stderr } =
         output.unwrap_or_else(|error| panic!("{} cannot be started ({error}); {HINT}", program.display()));
     let (text, error) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));

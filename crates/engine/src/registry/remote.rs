@@ -13,13 +13,13 @@ use toolpost_core::domain::{Source, Tenant, ToolDefinition};
 /// Maximum length of a response, in bytes: enough for two schemas of the maximum size and texts.
 const LARGEST_ANSWER: usize = 1024 * 1024;
 /// Timeout of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Registry {
     /// Fetches the document at a URL.
     pub(super) async fn fetch(&self, url: &str) -> Result<DefinitionOverlay, String> {
         let parse = |bytes: &[u8]| tool::parse_definition(bytes, |_| 0);
-        let (value, replaced) = self.builder.client.fetch_json(url, LARGEST_ANSWER, PATIENCE, parse).await?;
+        let (value, replaced) = self.builder.client.fetch_json(url, LARGEST_ANSWER, FETCH_TIMEOUT, parse).await?;
         for bound in replaced {
             tracing::debug!(url, bound = bound.to_string(), "a bound in a schema was replaced");
         }

@@ -31,7 +31,7 @@ tokio::task_local! {
 
 /// Runs the start of a service. Its operations wait for a busy database until `limit` has passed, or for the usual
 /// timeout if that is longer. Messages report the wait.
-pub async fn with_patience<T>(limit: Duration, start: impl Future<Output = T>) -> T {
+pub async fn with_store_timeout<T>(limit: Duration, start: impl Future<Output = T>) -> T {
     START_DEADLINE.scope(Instant::now() + limit, start).await
 }
 
