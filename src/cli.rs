@@ -153,7 +153,7 @@ impl From<Exit> for ExitCode {
 /// error. Threads that end call `return_memory`.
 #[must_use]
 pub fn main(return_memory: fn()) -> ExitCode {
-    if let Some(ended) = crate::executor::process::run_helper_if_asked() {
+    if let Some(ended) = crate::executor::process::run_helper_if_requested() {
         return ended;
     }
     crate::executor::http::install_crypto_provider();

@@ -77,9 +77,9 @@ pub(super) async fn execute(
 ) -> HttpResult {
     let (headers, value, footprint) = extract::json(request, &state, state.engine.room()).await?;
     let once = idempotency::of(&headers, &value)?;
-    let mut asked = call_body::read(value, &access.snapshot(), state.config.server.max_batch_calls)?;
+    let mut parsed = call_body::read(value, &access.snapshot(), state.config.server.max_batch_calls)?;
     let wants_events = prefers_events(&headers);
-    let submission = &mut asked.submission;
+    let submission = &mut parsed.submission;
     if submission.cancel_on_disconnect {
         client.ends_request();
     }
@@ -92,17 +92,17 @@ pub(super) async fn execute(
         });
     }
     let permit = wants_events.then(|| limits.take()).transpose()?;
-    let preference = Preference::of(&headers).filter(|_| asked.wait.is_none());
-    submission.wait = asked.wait.or(preference.map(Preference::wait)).unwrap_or_default();
+    let preference = Preference::of(&headers).filter(|_| parsed.wait.is_none());
+    submission.wait = parsed.wait.or(preference.map(Preference::wait)).unwrap_or_default();
     submission.traceparent = traceparent(&headers);
     submission.cache_control = cache_control(&headers);
     submission.idempotency_key = once;
     submission.leaves_approvals = !wants_events;
     let mut response = if submission.is_keyed() {
         // Rare paths are boxed, because a future is as large as its largest branch.
-        Box::pin(idempotency::execute(&state, &access, asked, footprint, wants_events)).await?
+        Box::pin(idempotency::execute(&state, &access, parsed, footprint, wants_events)).await?
     } else {
-        execute_unkeyed(&state, &access, asked, footprint, wants_events).await?
+        execute_unkeyed(&state, &access, parsed, footprint, wants_events).await?
     };
     // An event stream continues until the calls end, regardless of the preference.
     if let Some(applied) = preference.filter(|_| !wants_events).and_then(Preference::applied) {
@@ -114,11 +114,11 @@ pub(super) async fn execute(
 async fn execute_unkeyed(
     state: &AppState,
     access: &Access,
-    asked: ParsedBody,
+    parsed: ParsedBody,
     footprint: Footprint,
     wants_events: bool,
 ) -> HttpResult {
-    let ParsedBody { submission, message: said, .. } = asked;
+    let ParsedBody { submission, message: said, .. } = parsed;
     let (ids, wait) = (state.engine.ids(submission.calls.len()), submission.wait);
     if wants_events {
         let reader = state.bus.subscribe(ids.clone());

@@ -38,17 +38,17 @@ pub(super) fn of(headers: &HeaderMap, body: &Value) -> HttpResult<Option<Idempot
 pub(super) async fn execute(
     state: &AppState,
     access: &Access,
-    asked: ParsedBody,
+    parsed: ParsedBody,
     footprint: Footprint,
     wants_events: bool,
 ) -> HttpResult {
-    let submission = &asked.submission;
+    let submission = &parsed.submission;
     let ids = state.engine.ids(submission.calls.len());
     // Subscribed before the calls are accepted, so that no event is missed.
     let reader = wants_events.then(|| state.bus.subscribe(ids.clone()));
     let keyed = state.engine.submit_keyed(access, submission, &ids, footprint).await;
-    let (submitted, ids, known) = match keyed.map_err(|error| problem_of(error, &asked.id_places))? {
-        Keyed::Known { batch_id, calls } => return replay(state, access, &asked, batch_id, calls, wants_events).await,
+    let (submitted, ids, known) = match keyed.map_err(|error| problem_of(error, &parsed.id_places))? {
+        Keyed::Known { batch_id, calls } => return replay(state, access, &parsed, batch_id, calls, wants_events).await,
         Keyed::New { submitted, ids, known } => (submitted, ids, known),
     };
     let batch_id = submitted.batch_id;
@@ -60,13 +60,13 @@ pub(super) async fn execute(
                 reader,
                 ids,
                 submitted,
-                asked.message.clone(),
+                parsed.message.clone(),
             ));
         }
         let mut all = ids;
         known.into_iter().for_each(|(index, id)| all.insert(index, id));
         let (_, guards) = submitted.detach();
-        return replay_events(state, access, &asked, batch_id, all, guards).await;
+        return replay_events(state, access, &parsed, batch_id, all, guards).await;
     }
     let first = ids.first().copied();
     // The calls are waited for together, so that several of them take no longer than one.
@@ -76,7 +76,7 @@ pub(super) async fn execute(
     for ((index, _), call) in known.into_iter().zip(joined?) {
         all.insert(index, WaitOutcome::Settled(Arc::new(call)));
     }
-    call_response::seen(access, batch_id, all, asked.message.as_deref()).await
+    call_response::seen(access, batch_id, all, parsed.message.as_deref()).await
 }
 
 pub(super) fn problem_of(error: KeyedError, id_places: &IdLocation) -> Problem {
@@ -91,19 +91,19 @@ pub(super) fn problem_of(error: KeyedError, id_places: &IdLocation) -> Problem {
 async fn replay(
     state: &AppState,
     access: &Access,
-    asked: &ParsedBody,
+    parsed: &ParsedBody,
     batch_id: Option<Uuid>,
     ids: Vec<Uuid>,
     wants_events: bool,
 ) -> HttpResult {
-    let Submission { is_batch, wait, .. } = *asked.submission;
+    let Submission { is_batch, wait, .. } = *parsed.submission;
     let mut response = if wants_events {
-        replay_events(state, access, asked, batch_id, ids, Vec::new()).await?
+        replay_events(state, access, parsed, batch_id, ids, Vec::new()).await?
     } else {
         let calls = try_join_all(ids.iter().map(|id| join(state, access, *id, wait))).await?;
         let batch_id = batch_id.or(calls.first().filter(|_| is_batch).and_then(|call| call.batch_id));
         let calls: Vec<Arc<Call>> = calls.into_iter().map(Arc::new).collect();
-        call_response::as_they_are(batch_id, is_batch, &calls, asked.message.as_deref())
+        call_response::as_they_are(batch_id, is_batch, &calls, parsed.message.as_deref())
     };
     mark_replayed(&mut response);
     Ok(response)
@@ -138,7 +138,7 @@ async fn join(state: &AppState, access: &Access, id: Uuid, wait: Wait) -> HttpRe
 async fn replay_events(
     state: &AppState,
     access: &Access,
-    asked: &ParsedBody,
+    parsed: &ParsedBody,
     batch_id: Option<Uuid>,
     ids: Vec<Uuid>,
     guards: Vec<DropGuard>,
@@ -148,7 +148,7 @@ async fn replay_events(
         let found = events::of_call(access.store(), &state.bus, *id, &Cursor::default(), state.closing.clone()).await?;
         streams.push(found.ok_or_else(Problem::internal)?);
     }
-    let (access, said) = (access.clone(), asked.message.clone());
+    let (access, said) = (access.clone(), parsed.message.clone());
     let last = stream::once(async move {
         let calls = access.store().calls_of(&ids).await.unwrap_or_default();
         let calls: Vec<&Call> = ids.iter().filter_map(|id| calls.iter().find(|call| call.id == *id)).collect();

@@ -108,7 +108,7 @@ pub(super) async fn openapi(Api { state, access }: Api, request: Request) -> Htt
     footprint.take(budget, bytes.len()).map_err(extract::memory_exhausted)?;
     let busy = |_| Problem::overloaded("other documents are being imported; nothing was imported, retry later");
     let _place = state.imports.try_acquire().map_err(busy)?;
-    let asked = if is_yaml {
+    let import = if is_yaml {
         let document = parse(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
         ImportRequest::bare(document)
     } else {
@@ -118,7 +118,7 @@ pub(super) async fn openapi(Api { state, access }: Api, request: Request) -> Htt
         let body = parsed.map_err(|error| Problem::bad_json(error.to_string()))?;
         read(&state, body, &mut footprint).await?
     };
-    let ImportRequest { document, options, how, is_bare } = asked;
+    let ImportRequest { document, options, how, is_bare } = import;
     let (registry, tenant) = (state.engine.registry().clone(), access.tenant().clone());
     let made = tokio::task::spawn_blocking(move || {
         document.import(&options).map(|imported| registry.check_imported(&tenant, imported))

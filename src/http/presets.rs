@@ -57,9 +57,9 @@ pub(super) async fn read(access: Access, Path(name): Path<String>) -> HttpResult
         BodyErrors, UnknownTool, Unavailable))]
 pub(super) async fn put(Api { state, access }: Api, Path(name): Path<String>, body: JsonBody) -> HttpResult {
     let entry = tools::find(&access, &name)?;
-    let asked = parse_changes(body.value)?;
-    let (mut written, mut faults) = (Vec::with_capacity(asked.len()), Vec::new());
-    for (argument, preset) in asked {
+    let changes = parse_changes(body.value)?;
+    let (mut written, mut faults) = (Vec::with_capacity(changes.len()), Vec::new());
+    for (argument, preset) in changes {
         let pointer = format!("/{}", pointer_token(&argument));
         match to_stored(&state, &access, &entry, &argument, preset) {
             Ok(Some(preset)) => written.push((argument, preset)),
@@ -86,7 +86,7 @@ fn parse_changes(body: Value) -> HttpResult<Vec<(String, Option<PresetShape>)>> 
     if members.len() > MAX_PRESETS {
         return Err(Problem::field("", format!("must have at most {MAX_PRESETS} presets")));
     }
-    let mut asked = Vec::with_capacity(members.len());
+    let mut changes = Vec::with_capacity(members.len());
     for (name, preset) in members {
         let place = format!("/{}", pointer_token(&name));
         let preset = match preset {
@@ -106,9 +106,9 @@ fn parse_changes(body: Value) -> HttpResult<Vec<(String, Option<PresetShape>)>> 
             }
             _ => return Err(Problem::field(place, r#"must be {"value": …}, {"secret": "NAME"} or null"#)),
         };
-        asked.push((name, preset));
+        changes.push((name, preset));
     }
-    Ok(asked)
+    Ok(changes)
 }
 
 /// The change of one preset: set, or removed (`Some(None)`). `None` if the request repeats the stored one.

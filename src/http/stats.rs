@@ -137,7 +137,8 @@ struct AllStats {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct HookStats {
     /// Hook invocations.
-    asked_count: u64,
+    #[serde(rename = "asked_count")]
+    invocation_count: u64,
     /// Invocations that failed or timed out.
     failed_count: u64,
     /// Calls that were blocked by a hook.
@@ -150,7 +151,7 @@ impl HookStats {
     fn sum<'a>(hooks: impl Iterator<Item = &'a Counts> + Clone) -> Self {
         let sum = |count: fn(&Counts) -> u64| hooks.clone().map(count).sum();
         Self {
-            asked_count: sum(Counts::asked),
+            invocation_count: sum(Counts::invocations),
             failed_count: sum(Counts::failed),
             blocked_count: sum(Counts::blocked),
             dropped_count: sum(Counts::dropped),

@@ -54,8 +54,8 @@ impl Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let access = self.access(&context.extensions)?;
-        if let Some(asked) = DecisionState::read(&request)? {
-            return self.call_again(&access, asked, &request, &context).await;
+        if let Some(state) = DecisionState::read(&request)? {
+            return self.call_again(&access, state, &request, &context).await;
         }
         let knows_tasks = context.client_capabilities().is_some_and(|client| client.supports_tasks());
         let kind = Self::traits_of(&access, &request.name);
@@ -105,16 +105,16 @@ impl Server {
     async fn call_again(
         &self,
         access: &Access,
-        asked: DecisionState,
+        state: DecisionState,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let progress = self.progress_of(asked.call, context);
-        self.decide(access, &asked, request).await?;
+        let progress = self.progress_of(state.call, context);
+        self.decide(access, &state, request).await?;
         let asks = self.can_ask(access, context);
-        let is_over = |call: &Call| call.status.is_terminal() || asks && decision::has_changed(call, &asked);
-        let ended = self.wait_until(access, asked.call, is_over);
-        let call = self.wait_for_end(access, ended, asked.call, progress, &context.ct).await?;
+        let is_over = |call: &Call| call.status.is_terminal() || asks && decision::has_changed(call, &state);
+        let ended = self.wait_until(access, state.call, is_over);
+        let call = self.wait_for_end(access, ended, state.call, progress, &context.ct).await?;
         match call.status.is_terminal() {
             true => stored_reply(access, &call).map(CallToolResponse::from),
             false => self.ask(access, &call, context).await,

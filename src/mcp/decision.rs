@@ -86,12 +86,12 @@ impl DecisionState {
     /// Returns what a repeated request was asked; `None` if the request is not repeated.
     pub fn read(request: &CallToolRequestParams) -> Result<Option<Self>, ErrorData> {
         let Some(state) = &request.request_state else { return Ok(None) };
-        let asked = state.split_once(' ').and_then(|(call, digest)| {
+        let parsed = state.split_once(' ').and_then(|(call, digest)| {
             let is_digest = digest.strip_prefix("sha256:").is_some_and(|hex| hex.len() == 64);
             Some(Self { call: call.parse().ok()?, digest: is_digest.then(|| digest.to_owned())? })
         });
         let unknown = || ErrorData::invalid_params("requestState does not come from this server", None);
-        asked.ok_or_else(unknown).map(Some)
+        parsed.ok_or_else(unknown).map(Some)
     }
 }
 
@@ -121,15 +121,15 @@ impl Server {
     pub(super) async fn decide(
         &self,
         access: &Access,
-        asked: &DecisionState,
+        state: &DecisionState,
         request: &CallToolRequestParams,
     ) -> Result<(), ErrorData> {
-        let call = Self::stored(access, asked.call).await?;
+        let call = Self::stored(access, state.call).await?;
         if *call.name != *request.name {
             let name = json::shorten(&request.name, 64);
             return Err(ErrorData::invalid_params(format!("requestState belongs to no call of the tool {name}"), None));
         }
-        let decision = decision_of(request.input_responses.as_ref(), asked.digest.clone())?;
+        let decision = decision_of(request.input_responses.as_ref(), state.digest.clone())?;
         let Some(decision) = decision.filter(|_| access.caller().scopes.allow(APPROVE)) else {
             return Ok(());
         };
@@ -142,8 +142,8 @@ impl Server {
 }
 
 /// Returns `true` if a call waits for a decision that its user was not asked for.
-pub(super) fn has_changed(call: &Call, asked: &DecisionState) -> bool {
-    pending(call).is_some_and(|approval| approval.digest != asked.digest)
+pub(super) fn has_changed(call: &Call, state: &DecisionState) -> bool {
+    pending(call).is_some_and(|approval| approval.digest != state.digest)
 }
 
 #[cfg(test)]
@@ -162,11 +162,11 @@ mod tests {
 
     #[test]
     fn the_state_is_read_as_it_was_written_and_no_other_is() {
-        let asked = DecisionState { call: Uuid::from_u128(7), digest: DIGEST.to_owned() };
+        let state = DecisionState { call: Uuid::from_u128(7), digest: DIGEST.to_owned() };
         let mut request = CallToolRequestParams::new("pay");
         assert_eq!(DecisionState::read(&request).unwrap(), None);
-        request.request_state = Some(asked.to_state());
-        assert_eq!(DecisionState::read(&request).unwrap(), Some(asked));
+        request.request_state = Some(state.to_state());
+        assert_eq!(DecisionState::read(&request).unwrap(), Some(state));
         for other in ["", "a", "00000000-0000-0000-0000-000000000007", "7 sha256:00", &format!("x {DIGEST}")] {
             request.request_state = Some(other.to_owned());
             assert!(DecisionState::read(&request).is_err(), "{other}");

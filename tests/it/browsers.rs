@@ -139,7 +139,7 @@ async fn a_browser_s_question_needs_no_key_and_refusals_can_be_read() {
 }
 
 /// Sends a ping to `/mcp` as a page of this origin, which the browser declares as cross-site.
-async fn asked_mcp(app: &App, origin: &str) -> Response {
+async fn post_to_mcp(app: &App, origin: &str) -> Response {
     let ping = app.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
     let ping = ping.header("origin", origin).header("sec-fetch-site", "cross-site");
     send(ping.json(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}))).await
@@ -154,20 +154,20 @@ async fn mcp_judges_origins_itself_and_answers_with_the_same_headers() {
     };
     let app = App::start_with(Backend::Sqlite, Options { configure: Some(configure), ..Options::default() }).await;
     for origin in [PAGE, OF_MCP] {
-        let answer = asked_mcp(&app, origin).await;
+        let answer = post_to_mcp(&app, origin).await;
         assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, origin));
         let question = app.request(Method::OPTIONS, "/mcp").header("origin", origin);
         let answer = send(question.header("access-control-request-method", "POST")).await;
         assert_eq!((answer.status, answer.header("access-control-allow-origin")), (204, origin));
     }
     assert_eq!(preflight(&app, OF_MCP).await.header("access-control-allow-origin"), "", "for /mcp alone");
-    let here = asked_mcp(&app, "http://localhost:3000").await;
+    let here = post_to_mcp(&app, "http://localhost:3000").await;
     assert_eq!((here.status, here.header("x-content-type-options")), (200, "nosniff"));
     for header in ["content-security-policy", "referrer-policy", "cross-origin-resource-policy", "cache-control"] {
         assert!(!here.header(header).is_empty(), "{header}");
     }
     for origin in ["https://evil.example.org", "null"] {
-        let problem = asked_mcp(&app, origin).await.problem(403);
+        let problem = post_to_mcp(&app, origin).await.problem(403);
         assert!(problem["detail"].as_str().unwrap().contains("allowed_origins"), "{problem}");
     }
     let nameless = app.request(Method::POST, "/mcp").header("sec-fetch-site", "cross-site");

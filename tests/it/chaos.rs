@@ -162,10 +162,10 @@ impl Scene {
     /// Waits until every call has ended, and runs the oracle. Returns the stored state.
     pub async fn close(mut self) -> oracle::World {
         let settling = Instant::now();
-        let asked = tokio::time::timeout(LIMIT, self.load.finish()).await;
-        let Ok(asked) = asked else { panic!("these requests are not over: {}", self.load.open_requests().join(", ")) };
+        let observations = tokio::time::timeout(LIMIT, self.load.finish()).await;
+        let Ok(observations) = observations else { panic!("these requests are not over: {}", self.load.open_requests().join(", ")) };
         assert!(self.nodes.iter_mut().all(Killable::is_running), "the service has ended by itself");
-        self.figures.asked(&asked, settling.elapsed());
+        self.figures.add_observations(&observations, settling.elapsed());
         let watched = self.watchers.finish().await;
         let streams = Streams { listener: Some(self.listener), watched };
         if self.crew.is_some() {
@@ -175,7 +175,7 @@ impl Scene {
             Some(crew) => crew.finish(),
             None => Noted { runs: self.counter.runs(), posted: Vec::new() },
         };
-        let world = judge(&self.nodes[0].client(), asked, streams, noted, &mut self.figures).await;
+        let world = judge(&self.nodes[0].client(), observations, streams, noted, &mut self.figures).await;
         self.figures.print();
         world
     }
@@ -197,7 +197,7 @@ struct Noted {
 /// Reads all stored calls and runs the oracle.
 async fn judge(
     client: &Client,
-    asked: load::Observations,
+    observations: load::Observations,
     streams: Streams,
     noted: Noted,
     figures: &mut Figures,
@@ -209,9 +209,9 @@ async fn judge(
         None => None,
     };
     figures.world(&world);
-    let load::Observations { asked, odd, decided, .. } = asked;
+    let load::Observations { key_histories, odd, decided, .. } = observations;
     let Noted { runs, posted } = noted;
-    let evidence = oracle::Evidence { asked, heard, watched, decided, runs, posted, receipts: Vec::new(), world };
+    let evidence = oracle::Evidence { key_histories, heard, watched, decided, runs, posted, receipts: Vec::new(), world };
     let mut violations = odd;
     violations.extend(evidence.violations());
     let count = violations.len();

@@ -21,7 +21,7 @@ async fn service(backend: Backend, more: Value) -> App {
 }
 
 /// Starts a call of `ask` and waits until it awaits its result.
-async fn asked(app: &App) -> String {
+async fn call_external(app: &App) -> String {
     let id = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
     let call = app.in_phase(&id, "external").await;
     assert_eq!(call["status"], "DOING");

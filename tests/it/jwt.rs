@@ -51,9 +51,9 @@ pub struct Service {
 }
 
 async fn service(keys: impl Fn(usize) -> Value + Send + Sync + 'static) -> Service {
-    let asked = AtomicUsize::new(0);
+    let fetches = AtomicUsize::new(0);
     let issuer =
-        HttpTool::start("127.0.0.1", move |_: &Received| Answer::json(&keys(asked.fetch_add(1, Ordering::Relaxed))))
+        HttpTool::start("127.0.0.1", move |_: &Received| Answer::json(&keys(fetches.fetch_add(1, Ordering::Relaxed))))
             .await;
     let (client, stop) = knowing(&issuer.url("/keys"), |_| {}).await;
     Service { client, issuer, _stop: stop }
@@ -95,8 +95,8 @@ async fn knowing(jwks_url: &str, configure: fn(&mut Config)) -> (Client, DropGua
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_the_issuer_is_a_caller_of_its_tenant() {
     let service = service(|_| json!({"keys": [public_key(1, "k1"), {"kty": "unknown", "kid": "x"}]})).await;
-    let asked = service.client.get("/tools").await;
-    assert_eq!(asked.problem(401)["code"], "UNAUTHORIZED");
+    let rejected = service.client.get("/tools").await;
+    assert_eq!(rejected.problem(401)["code"], "UNAUTHORIZED");
     let one = service.client.with_key(&token(1, "k1", json!({})));
     let call = one.call("echo", json!({})).await;
     succeeded(&call);
@@ -190,8 +190,8 @@ async fn what_is_not_the_issuers_for_this_service_and_now_does_not_count() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_with_an_unknown_key_has_the_issuer_asked_again_but_not_at_every_token() {
     // The issuer changes its keys after the first request.
-    let keys = |asked| if asked == 0 { public_key(1, "k1") } else { public_key(2, "k2") };
-    let service = service(move |asked| json!({"keys": [keys(asked)]})).await;
+    let keys = |fetch| if fetch == 0 { public_key(1, "k1") } else { public_key(2, "k2") };
+    let service = service(move |fetch| json!({"keys": [keys(fetch)]})).await;
     assert_eq!(service.client.with_key(&token(1, "k1", json!({}))).get("/tools").await.status, 200);
     for name in ["k2", "k3", "k4"] {
         let refused = service.client.with_key(&token(2, name, json!({}))).get("/tools").await;

@@ -44,7 +44,7 @@ pub const GATED: &str = "count_gated";
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// Requests and responses, by idempotency key.
-    pub asked: BTreeMap<String, KeyHistory>,
+    pub key_histories: BTreeMap<String, KeyHistory>,
     /// Events that a subscriber of all events received, over all its connections; `None` without a subscriber.
     pub heard: Option<Vec<Event>>,
     /// Events that subscribers of single calls received, each on one connection from the beginning of the call.
@@ -95,7 +95,7 @@ pub struct Reply {
 /// ticks.
 #[derive(Debug, Clone)]
 pub struct Sight {
-    pub asked_at: u64,
+    pub sent_at: u64,
     pub told_at: u64,
     pub call: Value,
 }

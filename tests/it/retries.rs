@@ -14,9 +14,9 @@ mod unrecorded;
 
 /// Starts a server that gives these responses in turn and repeats the last.
 pub async fn answers(answers: Vec<Answer>) -> HttpTool {
-    let asked = AtomicUsize::new(0);
+    let requests = AtomicUsize::new(0);
     HttpTool::start("127.0.0.1", move |_| {
-        let place = asked.fetch_add(1, Ordering::SeqCst);
+        let place = requests.fetch_add(1, Ordering::SeqCst);
         answers[place.min(answers.len() - 1)].clone()
     })
     .await

@@ -95,7 +95,7 @@ async fn started(database: &Database) -> Killable {
 struct Callers {
     gateway: Client,
     draining: Arc<Mutex<BTreeSet<String>>>,
-    asked: Mutex<BTreeMap<String, KeyHistory>>,
+    key_histories: Mutex<BTreeMap<String, KeyHistory>>,
     /// Everything that a caller must not see.
     errors: Mutex<Vec<String>>,
     rejections: AtomicUsize,
@@ -111,7 +111,7 @@ impl Callers {
             // At a reload, nginx closes idle connections, which a client may notice only with its next request.
             gateway: fleet.nginx.client().without_reuse(),
             draining: fleet.draining.clone(),
-            asked: Mutex::default(),
+            key_histories: Mutex::default(),
             errors: Mutex::default(),
             rejections: AtomicUsize::new(0),
             clock: AtomicU64::new(0),
@@ -157,7 +157,7 @@ impl Callers {
 
     /// Repeats a request while the node drains that it reaches. Returns the call in the answer.
     async fn ask(&self, key: &str, what: &str, request: impl Fn() -> RequestBuilder) -> Option<Value> {
-        let asked_at = self.clock.fetch_add(1, Ordering::SeqCst);
+        let sent_at = self.clock.fetch_add(1, Ordering::SeqCst);
         let error = |error: String| {
             self.errors.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{key}: {what}: {error}"));
         };
@@ -186,14 +186,14 @@ impl Callers {
             }
         };
         let told_at = self.clock.fetch_add(1, Ordering::SeqCst);
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = asked.entry(key.to_owned()).or_default();
-        asked.parts = 1;
+        let mut key_histories = self.key_histories.lock().unwrap_or_else(PoisonError::into_inner);
+        let history = key_histories.entry(key.to_owned()).or_default();
+        history.parts = 1;
         if what == "its POST" {
             let calls = vec![(id_of(&call), call["status"].as_str().unwrap_or_default().to_owned())];
-            asked.replies.push(Reply { status, location, batch_id: None, calls });
+            history.replies.push(Reply { status, location, batch_id: None, calls });
         }
-        asked.sights.push(Sight { asked_at, told_at, call: call.clone() });
+        history.sights.push(Sight { sent_at, told_at, call: call.clone() });
         Some(call)
     }
 
@@ -265,8 +265,8 @@ async fn nodes_join_and_leave_under_load_without_an_error() {
         (&counts["execution_count"], &counts["success_count"]),
         (&json!(world.calls.len()), &json!(world.calls.len()))
     );
-    let asked = std::mem::take(&mut *callers.asked.lock().unwrap());
-    let mut evidence = Evidence { asked, runs: counter.runs(), world, ..Evidence::default() };
+    let key_histories = std::mem::take(&mut *callers.key_histories.lock().unwrap());
+    let mut evidence = Evidence { key_histories, runs: counter.runs(), world, ..Evidence::default() };
     for subscriber in subscribers {
         let finished = tokio::time::timeout(LIMIT, subscriber).await.expect("every event arrives");
         evidence.heard = Some(finished.unwrap().events);

@@ -16,12 +16,12 @@ fn changed() -> Value {
 }
 
 /// Waits until approval was requested again.
-async fn asked_again(client: &Client, call: &Value) -> Value {
-    let asked = eventually("a new request", || async {
+async fn new_request(client: &Client, call: &Value) -> Value {
+    let request = eventually("a new request", || async {
         let now = client.stored(&id_of(call)).await;
         (now["approval"]["digest"] != call["approval"]["digest"]).then_some(now)
     });
-    asked.await
+    request.await
 }
 
 on_both_databases!(
@@ -46,11 +46,11 @@ on_both_databases!(
         decide(&approver, &call, "approve", json!({})).await.ok();
         let two = crate::support::calls::with(changed(), json!({"approval": {"min_approvals": 2}}));
         caller.put("/tools/pay", &two).await.ok();
-        let asked = asked_again(&caller, &call).await;
-        assert_eq!((&asked["approval"]["status"], &asked["approval"]["decisions"]), (&json!("pending"), &json!([])));
+        let request = new_request(&caller, &call).await;
+        assert_eq!((&request["approval"]["status"], &request["approval"]["decisions"]), (&json!("pending"), &json!([])));
         assert_eq!(decide(&second, &call, "approve", json!({})).await.problem(409)["code"], "APPROVAL_STALE");
-        decide(&second, &asked, "approve", json!({})).await.ok();
-        decide(&approver, &asked, "approve", json!({})).await.ok();
+        decide(&second, &request, "approve", json!({})).await.ok();
+        decide(&approver, &request, "approve", json!({})).await.ok();
         assert_eq!(succeeded(&caller.ended(&id_of(&call)).await), r#"{"amount":5,"currency":"EUR"}"#);
     }
 );
@@ -63,12 +63,12 @@ on_both_databases!(
         let call = waiting(&caller, "pay", json!({"amount": 90})).await;
         let edited = decide(&editor, &call, "approve", json!({"arguments": {"amount": 9}})).await.ok();
         caller.put("/tools/pay", &changed()).await.ok();
-        let asked = asked_again(&caller, &edited).await;
-        assert_eq!(asked["effective_arguments"], json!({"amount": 9, "currency": "EUR"}));
-        decide(&approver, &asked, "approve", json!({})).await.ok();
+        let request = new_request(&caller, &edited).await;
+        assert_eq!(request["effective_arguments"], json!({"amount": 9, "currency": "EUR"}));
+        decide(&approver, &request, "approve", json!({})).await.ok();
         let ended = caller.ended(&id_of(&call)).await;
         assert_eq!(succeeded(&ended), r#"{"amount":9,"currency":"EUR"}"#);
-        assert_eq!(ended["approval"]["digest"], asked["approval"]["digest"]);
+        assert_eq!(ended["approval"]["digest"], request["approval"]["digest"]);
     }
 );
 
@@ -81,8 +81,8 @@ on_both_databases!(
             let next = crate::support::calls::with(changed(), json!({"description": format!("Version {amount}.")}));
             app.put("/tools/pay", &next).await.ok();
             assert_eq!(decide(&app, &call, "approve", json!({})).await.problem(409)["code"], "APPROVAL_STALE");
-            let asked = asked_again(&app, &call).await;
-            decide(&app, &asked, "approve", json!({})).await.ok();
+            let request = new_request(&app, &call).await;
+            decide(&app, &request, "approve", json!({})).await.ok();
             succeeded(&app.ended(&id_of(&call)).await);
         }
     }
@@ -95,9 +95,9 @@ on_both_databases!(
         let call = waiting(&app, "pay", json!({"amount": 5})).await;
         app.put("/tools/pay", &changed()).await.ok();
         let app = app.restart().await;
-        let asked = asked_again(&app, &call).await;
+        let request = new_request(&app, &call).await;
         assert_eq!(decide(&app, &call, "approve", json!({})).await.problem(409)["code"], "APPROVAL_STALE");
-        decide(&app, &asked, "approve", json!({})).await.ok();
+        decide(&app, &request, "approve", json!({})).await.ok();
         succeeded(&app.ended(&id_of(&call)).await);
     }
 );
@@ -111,9 +111,9 @@ async fn a_change_on_another_node_asks_again() {
     let call = waiting(&one, "pay", json!({"amount": 5})).await;
     eventually("the tool", || async { (other.get("/tools/pay").await.status == 200).then_some(()) }).await;
     other.put("/tools/pay", &changed()).await.ok();
-    let asked = asked_again(&other, &call).await;
+    let request = new_request(&other, &call).await;
     let edit = json!({"arguments": {"amount": 7, "currency": "USD"}});
-    decide(&other, &asked, "approve", edit).await.ok();
+    decide(&other, &request, "approve", edit).await.ok();
     assert_eq!(succeeded(&one.ended(&id_of(&call)).await), r#"{"amount":7,"currency":"USD"}"#);
 }
 
@@ -124,9 +124,9 @@ async fn a_change_that_no_longer_requires_approval_still_asks_for_the_waiting_ca
     let call = waiting(&app, "pay", json!({"amount": 5})).await;
     let free = crate::support::calls::with(changed(), json!({"approval": null}));
     app.put("/tools/pay", &free).await.ok();
-    let asked = asked_again(&app, &call).await;
-    assert_eq!(asked["phase"], "approval");
-    decide(&app, &asked, "reject", json!({})).await.ok();
+    let request = new_request(&app, &call).await;
+    assert_eq!(request["phase"], "approval");
+    decide(&app, &request, "reject", json!({})).await.ok();
     failed(&app.ended(&id_of(&call)).await, "APPROVAL_DENIED");
     succeeded(&app.call("pay", json!({})).await);
 }

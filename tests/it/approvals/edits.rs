@@ -56,14 +56,14 @@ on_both_databases!(
             "executor": {"type": "builtin", "name": "echo"}});
         app.put("/tools/pay", &changed).await.ok();
         let path = format!("/tool-calls/{}", id_of(&call));
-        let asked = eventually("a new request", || async {
+        let request = eventually("a new request", || async {
             let now = app.get(&path).await.ok();
             (now["approval"]["digest"] != call["approval"]["digest"]).then_some(now)
         });
-        let asked = asked.await;
-        assert_eq!((&asked["phase"], &asked["approval"]["status"]), (&json!("approval"), &json!("pending")));
+        let request = request.await;
+        assert_eq!((&request["phase"], &request["approval"]["status"]), (&json!("approval"), &json!("pending")));
         assert_eq!(decide(&app, &call, "approve", json!({})).await.problem(409)["code"], "APPROVAL_STALE");
-        decide(&app, &asked, "approve", json!({})).await.ok();
+        decide(&app, &request, "approve", json!({})).await.ok();
         succeeded(&app.ended(&id_of(&call)).await);
         failed(&app.ended(&id_of(&other)).await, "TOOL_VALIDATION_ERROR");
     }

@@ -53,8 +53,8 @@ async fn a_caller_that_reads_events_sees_the_approval_and_the_end() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let mut events = app.call_streamed(&pay(5)).await;
-    let asked = events.until(|event| event.data["phase"] == "approval").await.pop().unwrap();
-    decide(&app, &asked.data, "approve", json!({})).await.ok();
+    let request = events.until(|event| event.data["phase"] == "approval").await.pop().unwrap();
+    decide(&app, &request.data, "approve", json!({})).await.ok();
     let rest = events.rest().await;
     let ends: Vec<&Value> =
         rest.iter().filter(|event| event.event == "tool_result").map(|event| &event.data["output"]).collect();

@@ -131,11 +131,11 @@ fn shown(message: &Received) -> String {
 async fn a_press_of_approve_runs_the_call_with_the_shown_arguments() {
     let scene = Scene::start().await;
     let call = waiting(&scene.caller, "pay", json!({"amount": 5})).await;
-    let asked = scene.message(1).await;
-    assert_eq!((&*asked.target, asked.header("authorization")), ("/api/chat.postMessage", "Bearer xoxb-1"));
-    assert_eq!(asked.json()["channel"], "C012");
-    assert!(shown(&asked).contains("pay") && shown(&asked).contains("\"amount\": 5"), "{}", shown(&asked));
-    assert_eq!(scene.press(&asked, "approve").await.status, 200);
+    let message = scene.message(1).await;
+    assert_eq!((&*message.target, message.header("authorization")), ("/api/chat.postMessage", "Bearer xoxb-1"));
+    assert_eq!(message.json()["channel"], "C012");
+    assert!(shown(&message).contains("pay") && shown(&message).contains("\"amount\": 5"), "{}", shown(&message));
+    assert_eq!(scene.press(&message, "approve").await.status, 200);
     let ended = scene.caller.ended(&id_of(&call)).await;
     assert_eq!(succeeded(&ended), r#"{"amount":5}"#);
     assert_eq!(ended["approval"]["decisions"][0]["by"], json!(scene.relay_key));
@@ -151,8 +151,8 @@ async fn a_press_of_approve_runs_the_call_with_the_shown_arguments() {
 async fn a_press_of_reject_ends_the_call() {
     let scene = Scene::start().await;
     let call = waiting(&scene.caller, "pay", json!({"amount": 50})).await;
-    let asked = scene.message(1).await;
-    assert_eq!(scene.press(&asked, "reject").await.status, 200);
+    let message = scene.message(1).await;
+    assert_eq!(scene.press(&message, "reject").await.status, 200);
     let ended = scene.caller.ended(&id_of(&call)).await;
     assert!(failed(&ended, "APPROVAL_DENIED").ends_with("decided in Slack by U061F7AUR"), "{ended:#}");
     assert!(shown(&scene.message(2).await).ends_with("reject by U061F7AUR"));
@@ -163,8 +163,8 @@ async fn a_press_of_reject_ends_the_call() {
 async fn forged_requests_decide_nothing_and_show_nothing() {
     let scene = Scene::start().await;
     let call = waiting(&scene.caller, "pay", json!({})).await;
-    let asked = scene.message(1).await;
-    let body = click(&asked.json(), "approve");
+    let message = scene.message(1).await;
+    let body = click(&message.json(), "approve");
     let old = (now().parse::<u64>().unwrap() - 600).to_string();
     for (signature, sent_at) in [
         (signature("guessed", &now(), &body), now()),
@@ -205,9 +205,9 @@ async fn a_message_with_a_stale_digest_no_longer_decides() {
 async fn a_message_about_a_decided_call_says_so() {
     let scene = Scene::start().await;
     let call = waiting(&scene.caller, "pay", json!({})).await;
-    let asked = scene.message(1).await;
+    let message = scene.message(1).await;
     decide(&scene.approver, &call, "reject", json!({})).await.ok();
-    scene.press(&asked, "approve").await;
+    scene.press(&message, "approve").await;
     assert!(shown(&scene.message(2).await).ends_with("not decided: the approval is decided already"));
     failed(&scene.caller.ended(&id_of(&call)).await, "APPROVAL_DENIED");
 }
@@ -217,9 +217,9 @@ async fn a_message_about_a_decided_call_says_so() {
 async fn arguments_that_slack_cannot_show_get_no_buttons() {
     let scene = Scene::start().await;
     waiting(&scene.caller, "pay", json!({"note": "x".repeat(4000)})).await;
-    let asked = scene.message(1).await;
-    assert!(shown(&asked).contains("too long to be shown here"), "{}", shown(&asked));
-    assert_eq!(asked.json()["blocks"].as_array().unwrap().len(), 1);
+    let message = scene.message(1).await;
+    assert!(shown(&message).contains("too long to be shown here"), "{}", shown(&message));
+    assert_eq!(message.json()["blocks"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

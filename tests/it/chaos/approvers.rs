@@ -6,7 +6,7 @@ use futures_util::stream::{self, StreamExt};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::client::{Answer, Notes, PATIENCE, PAUSE};
+use super::client::{Answer, Notes, ANSWER_TIMEOUT, PAUSE};
 use crate::oracle::SentDecision;
 use crate::support::Client;
 use crate::support::seeded::Seeded;
@@ -22,7 +22,7 @@ pub async fn decide_all(doors: &[Client], turn: usize, notes: &Notes, mut chance
     let mut seen = BTreeSet::new();
     for turn in turn.. {
         let (door, (path, member)) = (&doors[turn % doors.len()], LISTS[turn % LISTS.len()]);
-        let listed = Answer::of(door.request(Method::GET, path), PATIENCE).await;
+        let listed = Answer::of(door.request(Method::GET, path), ANSWER_TIMEOUT).await;
         let calls = listed.and_then(|answer| answer.json[member].as_array().cloned()).unwrap_or_default();
         let new = calls.into_iter().filter(|call| {
             let id = call["id"].as_str().unwrap_or_default();
@@ -54,7 +54,7 @@ async fn decide(door: &Client, call: &Value, decision: &'static str, notes: &Not
     };
     let body = json!({"decision": decision, "digest": call["approval"]["digest"]});
     let request = door.request(Method::POST, &format!("/tool-calls/{id}/approval")).json(&body);
-    let Some(answer) = Answer::of(request, PATIENCE).await else { return };
+    let Some(answer) = Answer::of(request, ANSWER_TIMEOUT).await else { return };
     let is_expected = match answer.status {
         200 | 503 => true,
         409 => answer.json["code"] == "APPROVAL_DECIDED",

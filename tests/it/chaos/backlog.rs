@@ -87,8 +87,8 @@ async fn a_node_far_from_its_database_keeps_its_lease_while_it_adopts_calls_of_m
     // Only the adoption of many calls takes longer than a lease.
     assert!(losses == 0 || !is_long(), "the adopter lost its lease {losses} times");
     stream::iter(&asks).for_each_concurrent(CALLERS, |ask| ask.until_over(&doors, 0, &notes)).await;
-    let asked = load::Observations::of(&notes, all);
+    let observations = load::Observations::of(&notes, all);
     let noted = Noted { runs: counter.runs(), posted: Vec::new() };
-    judge(&doors[0], asked, Streams::default(), noted, &mut figures).await;
+    judge(&doors[0], observations, Streams::default(), noted, &mut figures).await;
     figures.print();
 }

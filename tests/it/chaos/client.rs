@@ -15,16 +15,16 @@ use crate::support::seeded::Seeded;
 /// Pause between two attempts.
 pub const PAUSE: Duration = Duration::from_millis(20);
 /// Client timeout: longer than the service waits for its database.
-pub const PATIENCE: Duration = Duration::from_secs(3);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Client timeout of the first attempt of an impatient request.
-const IMPATIENCE: Duration = Duration::from_millis(10);
+const EARLY_TIMEOUT: Duration = Duration::from_millis(10);
 /// Number of calls in a batch.
 const BATCH: usize = 3;
 
 /// The observations of all clients, ordered by one logical clock.
 #[derive(Default)]
 pub struct Notes {
-    pub asked: Mutex<BTreeMap<String, KeyHistory>>,
+    pub key_histories: Mutex<BTreeMap<String, KeyHistory>>,
     /// Decisions that approvers have sent, by call id.
     pub decided: Mutex<BTreeMap<String, Vec<SentDecision>>>,
     /// Responses that no request may get, even during failures.
@@ -41,7 +41,7 @@ pub struct Ask {
     body: Value,
     responds_async: bool,
     parts: usize,
-    is_impatient: bool,
+    leaves_early: bool,
     /// Whether its calls are cancelled once they are accepted.
     cancels: bool,
 }
@@ -62,7 +62,7 @@ impl Ask {
             body["wait"] = json!("accepted");
         }
         let cancels = way < 2 && chance.one_in(3);
-        Self { key, body, responds_async: way == 1, parts, is_impatient: chance.one_in(10), cancels }
+        Self { key, body, responds_async: way == 1, parts, leaves_early: chance.one_in(10), cancels }
     }
 
     /// Chooses a request for a key, with one call or two that need an approval.
@@ -73,7 +73,7 @@ impl Ask {
         if chance.one_in(4) {
             body["wait"] = json!("accepted");
         }
-        Self { key, body, responds_async: false, parts, is_impatient: false, cancels: chance.one_in(6) }
+        Self { key, body, responds_async: false, parts, leaves_early: false, cancels: chance.one_in(6) }
     }
 
     /// Chooses a request for a key, with a call for which a policy exceeds its bounds or does not.
@@ -84,7 +84,7 @@ impl Ask {
         if chance.one_in(2) {
             call["wait"] = json!("accepted");
         }
-        Self { key, body: call, responds_async: false, parts: 1, is_impatient: chance.one_in(10), cancels: false }
+        Self { key, body: call, responds_async: false, parts: 1, leaves_early: chance.one_in(10), cancels: false }
     }
 
     /// Moves the request to a session.
@@ -97,7 +97,7 @@ impl Ask {
     pub fn accepted(key: String, name: &str, route: &str) -> Self {
         let arguments = json!({"key": key, "part": 0, "route": route});
         let body = json!({"name": name, "arguments": arguments, "wait": "accepted"});
-        Self { key, body, responds_async: false, parts: 1, is_impatient: false, cancels: false }
+        Self { key, body, responds_async: false, parts: 1, leaves_early: false, cancels: false }
     }
 
     /// Retries until all its calls are known to have ended. `doors` are the nodes of the service: `turn` selects the
@@ -121,28 +121,28 @@ impl Ask {
 
     /// Returns the accepted calls, or `None` after an unexpected response.
     async fn accepted_by(&self, way: &mut Way<'_>) -> Option<Vec<Value>> {
-        way.note(&self.key, |asked| asked.parts = self.parts);
-        let mut patience = if self.is_impatient { IMPATIENCE } else { PATIENCE };
+        way.note(&self.key, |history| history.parts = self.parts);
+        let mut timeout = if self.leaves_early { EARLY_TIMEOUT } else { ANSWER_TIMEOUT };
         loop {
             let request = way.request(Method::POST, "/tool-calls").header("idempotency-key", &self.key);
             let request = if self.responds_async { request.header("prefer", "respond-async") } else { request };
-            let asked_at = way.notes.tick();
-            match Answer::of(request.json(&self.body), patience).await {
+            let sent_at = way.notes.tick();
+            match Answer::of(request.json(&self.body), timeout).await {
                 Some(answer) if matches!(answer.status, 200 | 202 | 503) => {
-                    if let Some(calls) = self.told(answer, asked_at, way) {
+                    if let Some(calls) = self.told(answer, sent_at, way) {
                         return Some(calls);
                     }
                 }
                 Some(answer) => return way.odd(&self.key, "its POST", &answer),
                 None => {}
             }
-            patience = PATIENCE;
+            timeout = ANSWER_TIMEOUT;
             way.next().await;
         }
     }
 
     /// Records a response and returns its calls, if it has any.
-    fn told(&self, answer: Answer, asked_at: u64, way: &Way<'_>) -> Option<Vec<Value>> {
+    fn told(&self, answer: Answer, sent_at: u64, way: &Way<'_>) -> Option<Vec<Value>> {
         let Answer { status, location, json } = answer;
         let told_at = way.notes.tick();
         let calls = match &json["results"] {
@@ -157,21 +157,21 @@ impl Ask {
             batch_id: json["batch_id"].as_str().map(str::to_owned),
             calls: calls.iter().map(|call| (text(call, "id"), text(call, "status"))).collect(),
         };
-        way.note(&self.key, |asked| {
-            if status != 503 && asked.replies.iter().any(|reply| reply.status != 503) {
+        way.note(&self.key, |history| {
+            if status != 503 && history.replies.iter().any(|reply| reply.status != 503) {
                 way.notes.replays.fetch_add(1, Ordering::Relaxed);
             }
-            asked.replies.push(reply);
-            asked.sights.extend(calls.iter().map(|call| Sight { asked_at, told_at, call: call.clone() }));
+            history.replies.push(reply);
+            history.sights.extend(calls.iter().map(|call| Sight { sent_at, told_at, call: call.clone() }));
         });
         (status != 503).then_some(calls)
     }
 
     /// Retries until a call is cancelled or has already ended.
     async fn cancel(&self, id: &str, way: &mut Way<'_>) {
-        way.note(&self.key, |asked| asked.is_cancelled = true);
+        way.note(&self.key, |history| history.is_cancelled = true);
         loop {
-            match Answer::of(way.request(Method::POST, &format!("/tool-calls/{id}/cancel")), PATIENCE).await {
+            match Answer::of(way.request(Method::POST, &format!("/tool-calls/{id}/cancel")), ANSWER_TIMEOUT).await {
                 Some(Answer { status: 202, .. }) => return,
                 Some(answer) if answer.status != 503 => {
                     way.odd::<()>(&self.key, &format!("cancelling {id}"), &answer);
@@ -185,13 +185,13 @@ impl Ask {
     /// Polls a call until its end.
     async fn watch(&self, id: &str, way: &mut Way<'_>) {
         loop {
-            let asked_at = way.notes.tick();
+            let sent_at = way.notes.tick();
             let request = way.request(Method::GET, &format!("/tool-calls/{id}?wait_ms=1000"));
-            match Answer::of(request, PATIENCE).await {
+            match Answer::of(request, ANSWER_TIMEOUT).await {
                 Some(Answer { status: 200, json: call, .. }) => {
                     let is_over = is_over(&call);
-                    let sight = Sight { asked_at, told_at: way.notes.tick(), call };
-                    way.note(&self.key, |asked| asked.sights.push(sight));
+                    let sight = Sight { sent_at, told_at: way.notes.tick(), call };
+                    way.note(&self.key, |history| history.sights.push(sight));
                     if is_over {
                         return;
                     }
@@ -226,8 +226,8 @@ impl Way<'_> {
     }
 
     fn note(&self, key: &str, note: impl FnOnce(&mut KeyHistory)) {
-        let mut asked = self.notes.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        note(asked.entry(key.to_owned()).or_default());
+        let mut key_histories = self.notes.key_histories.lock().unwrap_or_else(PoisonError::into_inner);
+        note(key_histories.entry(key.to_owned()).or_default());
     }
 
     /// Records a response that no request may get. The request is then abandoned.
@@ -258,8 +258,8 @@ pub struct Answer {
 
 impl Answer {
     /// Sends a request; `None` if its response is missing or incomplete.
-    pub async fn of(request: reqwest::RequestBuilder, patience: Duration) -> Option<Self> {
-        let answer = request.timeout(patience).send().await.ok()?;
+    pub async fn of(request: reqwest::RequestBuilder, timeout: Duration) -> Option<Self> {
+        let answer = request.timeout(timeout).send().await.ok()?;
         let status = answer.status().as_u16();
         let location = answer.headers().get("location").and_then(|value| Some(value.to_str().ok()?.to_owned()));
         let json = serde_json::from_slice(&answer.bytes().await.ok()?).unwrap_or_default();

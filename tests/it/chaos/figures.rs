@@ -30,9 +30,9 @@ impl Figures {
         self.longest_ready = self.longest_ready.max(started.ready);
     }
 
-    pub fn asked(&mut self, seen: &Observations, settling: Duration) {
-        let Observations { asked, retries, replays, longest, .. } = seen;
-        self.line("requests", asked.len());
+    pub fn add_observations(&mut self, seen: &Observations, settling: Duration) {
+        let Observations { key_histories, retries, replays, longest, .. } = seen;
+        self.line("requests", key_histories.len());
         self.line("retries", retries);
         self.line("replays", replays);
         self.line("longest request, with all its tries", format!("{longest:.1?}"));

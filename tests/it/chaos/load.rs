@@ -42,7 +42,7 @@ struct Progress {
 
 /// The observations of the clients, for the oracle and the figures.
 pub struct Observations {
-    pub asked: BTreeMap<String, KeyHistory>,
+    pub key_histories: BTreeMap<String, KeyHistory>,
     pub decided: BTreeMap<String, Vec<SentDecision>>,
     pub odd: Vec<String>,
     pub retries: usize,
@@ -95,8 +95,8 @@ impl Load {
 
     /// Returns the call of a request once its end is known.
     pub fn end_of(&self, key: &str) -> Option<Value> {
-        let asked = self.shared.notes.asked.lock().unwrap();
-        let calls = asked.get(key)?.sights.iter().map(|sight| &sight.call);
+        let key_histories = self.shared.notes.key_histories.lock().unwrap();
+        let calls = key_histories.get(key)?.sights.iter().map(|sight| &sight.call);
         calls.rev().find(|call| has_ended(call)).cloned()
     }
 
@@ -128,7 +128,7 @@ impl Observations {
     /// Takes the observations out of the notes.
     pub fn of(notes: &Notes, longest: Duration) -> Self {
         Self {
-            asked: std::mem::take(&mut *notes.asked.lock().unwrap()),
+            key_histories: std::mem::take(&mut *notes.key_histories.lock().unwrap()),
             decided: std::mem::take(&mut *notes.decided.lock().unwrap()),
             odd: std::mem::take(&mut *notes.odd.lock().unwrap()),
             retries: notes.retries.load(Ordering::Relaxed),

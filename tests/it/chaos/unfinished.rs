@@ -47,9 +47,9 @@ on_both_databases!(
         let watching = stream::iter(&asks).for_each_concurrent(CALLERS, |ask| ask.until_over(&doors, 0, &notes));
         tokio::time::timeout(LIMIT, watching).await.expect("all calls end");
         figures.line("the last call ended after it was ready", format!("{:.1?}", ready.elapsed()));
-        let asked = load::Observations::of(&notes, Duration::ZERO);
+        let observations = load::Observations::of(&notes, Duration::ZERO);
         let noted = Noted { runs: counter.runs(), posted: Vec::new() };
-        judge(&client, asked, Streams::default(), noted, &mut figures).await;
+        judge(&client, observations, Streams::default(), noted, &mut figures).await;
         figures.print();
     }
 );
@@ -60,7 +60,7 @@ async fn accept(asks: &[Ask], client: &Client, notes: &Notes) {
         ask.until_accepted(client, notes).await;
     });
     tokio::time::timeout(LIMIT, accepting).await.expect("all calls are accepted");
-    let seen = notes.asked.lock().unwrap();
+    let seen = notes.key_histories.lock().unwrap();
     // A request that a busy machine has refused was sent again.
-    assert!(seen.values().all(|asked| asked.replies.iter().all(|reply| reply.status != 200)), "none is waited for");
+    assert!(seen.values().all(|history| history.replies.iter().all(|reply| reply.status != 200)), "none is waited for");
 }

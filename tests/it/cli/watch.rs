@@ -86,7 +86,7 @@ async fn watch_resumes_after_lost_connections_on_postgres() {
 }
 
 /// Starts a call of an `external` tool, which runs until a result is posted.
-async fn asked(client: &Client) -> String {
+async fn call_external(client: &Client) -> String {
     client.register(json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}})).await;
     let id = client.accepted(json!({"name": "ask", "wait": "accepted"})).await;
     client.in_phase(&id, "external").await;
@@ -97,7 +97,7 @@ async fn asked(client: &Client) -> String {
 async fn call_is_watched_to_its_end_across_a_lost_connection() {
     let app = App::on_sqlite().await;
     let proxy = Proxy::before(&app).await;
-    let id = asked(&app).await;
+    let id = call_external(&app).await;
     let (home, url) = (Home::new(), proxy.url());
     let mut watch = Program::start(&mut home.command(&["calls", "watch", &id, "--server", &url]));
     watch.err("DOING external");
@@ -122,7 +122,7 @@ async fn call_is_watched_to_its_end_across_a_lost_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_watch_leaves_the_call_running() {
     let app = App::on_sqlite().await;
-    let id = asked(&app).await;
+    let id = call_external(&app).await;
     let (home, url) = (Home::new(), app.url(""));
     let mut watch = Program::start(&mut home.command(&["calls", "watch", &id, "--server", &url]));
     watch.err("DOING");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{answer, asked, post_result, service};
+use super::{answer, call_external, post_result, service};
 use crate::nodes::pair;
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{Backend, Client, eventually};
@@ -49,7 +49,7 @@ async fn a_waiting_call_keeps_the_result_that_another_node_was_given() {
 on_both_databases!(
     async fn a_queued_call_keeps_its_result(backend: Backend) {
         let app = service(backend, json!({"limits": {"max_concurrency": 1}})).await;
-        let running = asked(&app).await;
+        let running = call_external(&app).await;
         let waiting = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
         assert_eq!(app.stored(&waiting).await["phase"], "queued");
         answer(&app, &waiting, &json!("early")).await;

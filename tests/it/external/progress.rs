@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{answer, asked, post_progress, service};
+use super::{answer, call_external, post_progress, service};
 use crate::support::shapes::{failed, names_field, succeeded};
 use crate::support::{Backend, Client};
 
@@ -15,7 +15,7 @@ async fn report(client: &Client, id: &str, progress: Value) {
 on_both_databases!(
     async fn what_is_reported_is_told_and_adds_up(backend: Backend) {
         let app = service(backend, json!({})).await;
-        let id = asked(&app).await;
+        let id = call_external(&app).await;
         let first = json!({"tip": "one", "params": {"a": {"x": 1}, "list": [1, 2]}, "metadata": {"m": {"x": 1}},
             "progress": {"current": 1, "total": 3, "message": "first"}});
         report(&app, &id, first).await;
@@ -46,7 +46,7 @@ on_both_databases!(
 on_both_databases!(
     async fn after_the_end_there_is_no_progress(backend: Backend) {
         let app = service(backend, json!({})).await;
-        let id = asked(&app).await;
+        let id = call_external(&app).await;
         answer(&app, &id, &json!("done")).await;
         let call = app.ended(&id).await;
         post_progress(&app, &id, &json!({"tip": "late"})).await.problem(409);
@@ -57,7 +57,7 @@ on_both_databases!(
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_of_the_wrong_shape_is_refused_and_changes_nothing() {
     let app = service(Backend::Sqlite, json!({})).await;
-    let id = asked(&app).await;
+    let id = call_external(&app).await;
     let before = app.stored(&id).await;
     for (field, progress) in [
         ("tipp", json!({"tipp": "x"})),
@@ -76,7 +76,7 @@ async fn progress_of_the_wrong_shape_is_refused_and_changes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_resets_the_clock_of_silence() {
     let app = service(Backend::Sqlite, json!({"limits": {"idle_timeout_ms": 2000}})).await;
-    let id = asked(&app).await;
+    let id = call_external(&app).await;
     let begun = std::time::Instant::now();
     let mut pulse = tokio::time::interval(std::time::Duration::from_millis(50));
     for current in 0.. {
@@ -100,7 +100,7 @@ async fn silence_ends_the_wait_for_a_result() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_progress_holds_nobody_up() {
     let app = service(Backend::Sqlite, json!({"limits": {"max_concurrency": 1}})).await;
-    let running = asked(&app).await;
+    let running = call_external(&app).await;
     let waiting = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
     for n in 0..100 {
         report(&app, &running, json!({"content": format!("{n}")})).await;

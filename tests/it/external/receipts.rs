@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{asked, service};
+use super::{call_external, service};
 use crate::chaos::times;
 use crate::nodes::pair;
 use crate::oracle::Receipt;
@@ -53,7 +53,7 @@ async fn one_of_two_results_at_two_nodes_is_the_calls() {
     let (one, other) = pair().await;
     register(&one, ask(), [&one, &other]).await;
     for _ in 0..times(ROUNDS.0, ROUNDS.1) {
-        let id = asked(&one).await;
+        let id = call_external(&one).await;
         post_two([&one, &other], &id, None).await;
     }
 }
@@ -78,7 +78,7 @@ on_both_databases!(
     async fn one_of_two_results_at_one_node_is_the_calls(backend: Backend) {
         let app = service(backend, json!({})).await;
         for _ in 0..20 {
-            let id = asked(&app).await;
+            let id = call_external(&app).await;
             post_two([&app, &app], &id, None).await;
         }
     }

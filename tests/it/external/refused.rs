@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{answer, asked, post_progress, post_result, service};
+use super::{answer, call_external, post_progress, post_result, service};
 use crate::support::client::send;
 use crate::support::shapes::succeeded;
 use crate::support::{App, Backend};
@@ -29,7 +29,7 @@ async fn a_call_that_is_run_here_takes_no_result() {
 on_both_databases!(
     async fn a_wrong_token_is_worse_than_none(backend: Backend) {
         let app = service(backend, json!({})).await;
-        let id = asked(&app).await;
+        let id = call_external(&app).await;
         for (path, body) in [("result", json!("forged")), ("progress", json!({"tip": "forged"}))] {
             let request = app.request(reqwest::Method::POST, &format!("/tool-calls/{id}/{path}"));
             let refused = send(request.bearer_auth("wrong").json(&body)).await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{answer, asked, post_result, service};
+use super::{answer, call_external, post_result, service};
 use crate::support::calls::assert_counts;
 use crate::support::client::send;
 use crate::support::shapes::{HARD_TEXT, failed, succeeded};
@@ -49,12 +49,12 @@ async fn a_result_is_converted_as_any_executors_is() {
         (json!([1, "x"]), r#"[1,"x"]"#, json!([1, "x"])),
         (json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}), "a\nb", Value::Null),
     ] {
-        let id = asked(&app).await;
+        let id = call_external(&app).await;
         answer(&app, &id, &result).await;
         let call = app.ended(&id).await;
         assert_eq!((succeeded(&call), &call["structured"]), (output, &structured), "{result}");
     }
-    let id = asked(&app).await;
+    let id = call_external(&app).await;
     answer(&app, &id, &Value::Null).await;
     assert_eq!(succeeded(&app.ended(&id).await), "null");
 }
@@ -62,7 +62,7 @@ async fn a_result_is_converted_as_any_executors_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_body_at_all_is_done() {
     let app = service(Backend::Sqlite, json!({})).await;
-    let id = asked(&app).await;
+    let id = call_external(&app).await;
     let posted = app.post_empty(&format!("/tool-calls/{id}/result")).await;
     assert!((200..300).contains(&posted.status), "{}", posted.text());
     assert_eq!(succeeded(&app.ended(&id).await), "Done");
@@ -77,7 +77,7 @@ async fn text_and_images_need_no_json() {
         ("image/png", image.clone()),
         ("application/octet-stream", image),
     ] {
-        let id = asked(&app).await;
+        let id = call_external(&app).await;
         let request = app.request(reqwest::Method::POST, &format!("/tool-calls/{id}/result"));
         send(request.header("content-type", media_type).body(body)).await.ok();
         let call = app.ended(&id).await;
@@ -98,7 +98,7 @@ on_both_databases!(
             json!({"success": false, "message": "no such city"}),
             json!({"output": "no such city", "is_error": true}),
         ] {
-            let id = asked(&app).await;
+            let id = call_external(&app).await;
             answer(&app, &id, &result).await;
             let call = app.ended(&id).await;
             let text = "Error executing tool \"ask\": no such city";
@@ -112,7 +112,7 @@ on_both_databases!(
 async fn a_result_is_held_against_the_output_schema() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let app = service(Backend::Sqlite, json!({"output_schema": schema, "output_check": "strict"})).await;
-    let id = asked(&app).await;
+    let id = call_external(&app).await;
     answer(&app, &id, &json!({"n": "x"})).await;
     failed(&app.ended(&id).await, "RESULT_INVALID");
 }
@@ -120,7 +120,7 @@ async fn a_result_is_held_against_the_output_schema() {
 on_both_databases!(
     async fn the_first_result_wins_and_later_ones_are_ignored(backend: Backend) {
         let app = service(backend, json!({})).await;
-        let id = asked(&app).await;
+        let id = call_external(&app).await;
         answer(&app, &id, &json!("first")).await;
         for late in [json!("second"), json!("first"), json!({"error": "x"})] {
             assert_eq!(post_result(&app, &id, &late).await.ok()["ignored"], true);
@@ -136,7 +136,7 @@ on_both_databases!(
 on_both_databases!(
     async fn of_many_results_at_once_one_wins(backend: Backend) {
         let app = service(backend, json!({})).await;
-        let id = asked(&app).await;
+        let id = call_external(&app).await;
         let posted: Vec<_> = (0..8)
             .map(|n| {
                 let (client, id): (Client, _) = ((*app).clone(), id.clone());
@@ -169,7 +169,7 @@ async fn a_result_after_the_clock_has_fired_is_ignored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_is_no_json_is_refused_and_the_call_goes_on() {
     let app = service(Backend::Sqlite, json!({})).await;
-    let id = asked(&app).await;
+    let id = call_external(&app).await;
     let path = format!("/tool-calls/{id}/result");
     app.post_raw(&path, "{\"output\":").await.problem(400);
     let text = app.request(reqwest::Method::POST, &path).header("content-type", "application/zip").body("a,b");
@@ -183,7 +183,7 @@ async fn the_result_can_be_posted_to_any_node() {
     requires_postgres!();
     let app = service(Backend::Postgres, json!({})).await;
     let other = app.second().await;
-    let id = asked(&app).await;
+    let id = call_external(&app).await;
     answer(&other, &id, &json!("from there")).await;
     assert_eq!(succeeded(&app.ended(&id).await), "from there");
 }
@@ -193,7 +193,7 @@ async fn reports_of_another_node_hold_up_neither_a_cancel_nor_the_heart() {
     requires_postgres!();
     let app = service(Backend::Postgres, json!({"limits": {"max_concurrency": 1}})).await;
     let other = app.second().await;
-    let running = asked(&app).await;
+    let running = call_external(&app).await;
     let waiting = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
     for n in 0..100 {
         let path = format!("/tool-calls/{waiting}/progress");

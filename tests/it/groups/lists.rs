@@ -17,9 +17,9 @@ async fn an_inactive_tool_is_in_no_format_and_in_no_search() {
         assert!(app.get(&path).await.text().contains("in_a"), "{format}");
         app.deactivate("a").await;
         // Only the native format supports `include_inactive`.
-        let asked = if format == "native" { "" } else { "&include_inactive=true" };
+        let parameter = if format == "native" { "" } else { "&include_inactive=true" };
         for query in ["", "&q=answers", "&groups=a,b", "&groups=a"] {
-            let text = app.get(&format!("{path}{query}{asked}")).await.text();
+            let text = app.get(&format!("{path}{query}{parameter}")).await.text();
             assert!(!text.contains("in_a"), "{format} {query}: {text}");
             assert!(text.contains("in_both"), "{format} {query}: {text}");
         }

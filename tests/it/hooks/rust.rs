@@ -94,6 +94,6 @@ async fn one_that_fails_panics_or_hangs_is_a_failed_hook() {
 async fn one_is_asked_about_the_tools_that_it_names() {
     let app = app([RustHook::before(Gate).tools(["mail*"])]).await;
     assert_eq!(call(&app, json!({"do": "block"})).await.outcome.as_ref().unwrap().output, r#"{"do":"block"}"#);
-    assert_eq!(app.engine.hooks().counts().asked(), 0);
+    assert_eq!(app.engine.hooks().counts().invocations(), 0);
     app.stop().await;
 }

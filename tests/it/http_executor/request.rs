@@ -92,8 +92,8 @@ async fn a_tool_is_asked_once_for_each_call() {
     let (app, server) = app_and_server().await;
     let calls: Vec<_> = (0..30).map(|n| json!({"name": "t", "arguments": {"n": n}})).collect();
     app.batch(json!({"calls": calls, "mode": "parallel"})).await;
-    let mut asked: Vec<u64> =
+    let mut numbers: Vec<u64> =
         server.requests().iter().map(|request| request.json()["arguments"]["n"].as_u64().unwrap()).collect();
-    asked.sort_unstable();
-    assert_eq!(asked, (0..30).collect::<Vec<_>>());
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..30).collect::<Vec<_>>());
 }

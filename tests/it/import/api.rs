@@ -104,9 +104,9 @@ async fn a_document_is_fetched_through_the_egress_guard() {
         assert!(!problem.to_string().contains("secret"));
     }
     // With `document`, the service does not fetch `url`.
-    let asked = server.requests().len();
+    let requests = server.requests().len();
     let report = import(&app, json!({"document": document(), "url": "https://docs.example/x", "prefix": "p"})).await;
-    assert_eq!((names(&report, "created").len(), server.requests().len()), (3, asked));
+    assert_eq!((names(&report, "created").len(), server.requests().len()), (3, requests));
 }
 
 /// Returns a document with one operation and a description of the given length.

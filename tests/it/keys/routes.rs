@@ -186,8 +186,8 @@ async fn sees_only_own(client: &Client, operator: &Client, path: &str) {
         let policy = json!({"when": "tool.name.endsWith('echo')", "effect": "approve"});
         operator.put("/policies/ask", &policy).await.ok();
         for (client, name, id) in [(operator, "marker.echo", MARK), (client, "echo", "last")] {
-            let asked = client.post("/tool-calls", &json!({"name": name, "id": id})).await;
-            assert_eq!(asked.status, 202, "{}", asked.text());
+            let accepted = client.post("/tool-calls", &json!({"name": name, "id": id})).await;
+            assert_eq!(accepted.status, 202, "{}", accepted.text());
         }
         operator.delete("/policies/ask").await;
         for stream in [&mut live, &mut whole] {
@@ -242,8 +242,8 @@ on_both_databases!(
                         json = without_tools(json);
                     }
                     let text = if names && !json.is_null() { json.to_string() } else { answer.text() };
-                    let is_asked = path.contains(MARK);
-                    assert!(is_asked || !text.contains(MARK), "{what}");
+                    let is_in_path = path.contains(MARK);
+                    assert!(is_in_path || !text.contains(MARK), "{what}");
                 }
             }
         }

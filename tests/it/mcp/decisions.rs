@@ -30,7 +30,7 @@ async fn pay(client: &Client, params: Value) -> Value {
 }
 
 /// Sends a call that must be asked about, and returns the request for a decision.
-async fn asked(client: &Client, params: Value) -> Value {
+async fn input_request(client: &Client, params: Value) -> Value {
     let result = pay(client, params).await["result"].clone();
     assert_eq!(result["resultType"], "input_required", "{result}");
     assert_eq!(result["inputRequests"]["approval"]["method"], "elicitation/create");
@@ -38,8 +38,8 @@ async fn asked(client: &Client, params: Value) -> Value {
 }
 
 /// Repeats a call with the response of its user.
-async fn answer(client: &Client, mut params: Value, asked: &Value, response: Value) -> Value {
-    params["requestState"] = asked["requestState"].clone();
+async fn answer(client: &Client, mut params: Value, input_request: &Value, response: Value) -> Value {
+    params["requestState"] = input_request["requestState"].clone();
     params["inputResponses"] = json!({"approval": response});
     pay(client, params).await
 }
@@ -61,7 +61,7 @@ on_both_databases!(
                 r#"Error: Tool call "reject_me" was rejected: no reason was given"#,
             ),
         ] {
-            let request = asked(&app, pays(name)).await;
+            let request = input_request(&app, pays(name)).await;
             let form = &request["inputRequests"]["approval"]["params"];
             let message = form["message"].as_str().unwrap();
             assert!(message.contains(name) && message.contains("\"amount\": 5"), "{message}");
@@ -76,7 +76,7 @@ on_both_databases!(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_is_asked_again_if_the_tool_changes() {
     let app = start(Backend::Sqlite).await;
-    let first = asked(&app, pays("approve_me")).await;
+    let first = input_request(&app, pays("approve_me")).await;
     let mut tool = app.get("/tools/approve_me").await.ok();
     let definition = json!({"name": "approve_me", "description": "Pays more.", "input_schema": tool["input_schema"].take(),
         "executor": {"type": "builtin", "name": "echo"}, "approval": {}});
@@ -91,7 +91,7 @@ async fn a_user_is_asked_again_if_the_tool_changes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_user_dismisses_the_form_waits_for_another_decision() {
     let app = start(Backend::Sqlite).await;
-    let request = asked(&app, pays("approve_me")).await;
+    let request = input_request(&app, pays("approve_me")).await;
     let again = answer(&app, pays("approve_me"), &request, json!({"action": "cancel"}));
     let (result, _) = tokio::join!(again, decided(&app, "approve_me", "approve"));
     assert_eq!(result["result"]["content"][0]["text"], r#"{"amount":5}"#);
@@ -141,11 +141,11 @@ async fn clients_wait_where_their_users_may_not_decide() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_state_that_does_not_belong_to_the_call_is_refused() {
     let app = start(Backend::Sqlite).await;
-    let request = asked(&app, pays("approve_me")).await;
+    let request = input_request(&app, pays("approve_me")).await;
     let state = |state: &str| json!({"requestState": state});
     let unknown = format!("0197d3f0-0000-7000-8000-000000000000 sha256:{}", "0".repeat(64));
-    for (name, asked) in [("reject_me", request.clone()), ("approve_me", state("x")), ("approve_me", state(&unknown))] {
-        let refused = answer(&app, pays(name), &asked, chosen("approve")).await;
+    for (name, input_request) in [("reject_me", request.clone()), ("approve_me", state("x")), ("approve_me", state(&unknown))] {
+        let refused = answer(&app, pays(name), &input_request, chosen("approve")).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
     }
     let wrong = answer(&app, pays("approve_me"), &request, json!({"action": "accept", "content": {}})).await;
@@ -156,7 +156,7 @@ async fn a_state_that_does_not_belong_to_the_call_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_goes_away_leaves_the_approval_to_others() {
     let app = start(Backend::Sqlite).await;
-    asked(&app, pays("approve_me")).await;
+    input_request(&app, pays("approve_me")).await;
     let id = decided(&app, "approve_me", "approve").await;
     let call = eventually("the end", || async {
         let call = app.stored(&id).await;

@@ -10,7 +10,7 @@ fn ping() -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})
 }
 
-async fn asked(app: &App, header: &str, value: &str) -> crate::support::Response {
+async fn post_with(app: &App, header: &str, value: &str) -> crate::support::Response {
     let request = app.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
     send(request.header(header, value).json(&ping())).await
 }
@@ -24,7 +24,7 @@ async fn a_foreign_host_or_origin_is_refused_with_the_way_out() {
         ("origin", "http://evil.example.com"),
         ("origin", "null"),
     ] {
-        let problem = asked(&app, header, value).await.problem(403);
+        let problem = post_with(&app, header, value).await.problem(403);
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains("allowed_hosts"), "{header}: {value}: {detail}");
     }
@@ -40,7 +40,7 @@ async fn this_machine_may_ask_under_all_its_names() {
         ("origin", "http://localhost:3000"),
         ("origin", "http://127.0.0.1"),
     ] {
-        assert_eq!(asked(&app, header, value).await.status, 200, "{header}: {value}");
+        assert_eq!(post_with(&app, header, value).await.status, 200, "{header}: {value}");
     }
 }
 
@@ -51,12 +51,12 @@ async fn what_was_configured_may_ask_too() {
         config.mcp.allowed_origins = vec!["https://app.example.com:443".into()];
     };
     let app = App::start_with(Backend::Sqlite, Options { configure: Some(configure), ..Options::default() }).await;
-    assert_eq!(asked(&app, "host", "tools.example.com").await.status, 200);
-    assert_eq!(asked(&app, "origin", "https://tools.example.com").await.status, 200);
-    assert_eq!(asked(&app, "origin", "https://app.example.com").await.status, 200);
-    assert_eq!(asked(&app, "host", "other.example.com").await.status, 403);
+    assert_eq!(post_with(&app, "host", "tools.example.com").await.status, 200);
+    assert_eq!(post_with(&app, "origin", "https://tools.example.com").await.status, 200);
+    assert_eq!(post_with(&app, "origin", "https://app.example.com").await.status, 200);
+    assert_eq!(post_with(&app, "host", "other.example.com").await.status, 403);
     let any = |config: &mut toolpost::config::Config| config.mcp.allowed_hosts = vec!["*".into()];
     let app = App::start_with(Backend::Sqlite, Options { configure: Some(any), ..Options::default() }).await;
-    assert_eq!(asked(&app, "host", "other.example.com").await.status, 200);
-    assert_eq!(asked(&app, "origin", "https://other.example.com").await.status, 403);
+    assert_eq!(post_with(&app, "host", "other.example.com").await.status, 200);
+    assert_eq!(post_with(&app, "origin", "https://other.example.com").await.status, 403);
 }

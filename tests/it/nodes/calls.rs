@@ -9,7 +9,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{App, Backend, Options, bounded, eventually};
 
 /// Starts a call of an external tool on a node.
-async fn asked(node: &App) -> String {
+async fn call_external(node: &App) -> String {
     let definition = json!({"name": "ask", "description": "x", "input_schema": {"type": "object"},
         "executor": {"type": "external"}});
     node.register(definition).await;
@@ -45,7 +45,7 @@ async fn cancellation_reaches_the_node_of_the_call() {
 async fn report_and_result_reach_the_node_of_the_call() {
     requires_postgres!();
     let (one, other) = pair().await;
-    let id = asked(&one).await;
+    let id = call_external(&one).await;
     answers(&other, "/tools/ask", 200).await;
     let report = json!({"tip": "half way"});
     assert_eq!(other.post(&format!("/tool-calls/{id}/progress"), &report).await.status, 202);

@@ -19,32 +19,32 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
             note(format!("{id} is still {}/{}: {call}", text(call, "status"), text(call, "phase")));
         }
         let key = text(&call["arguments"], "key");
-        if !evidence.asked.contains_key(key) {
+        if !evidence.key_histories.contains_key(key) {
             note(format!("{id} is of the key \"{key}\", which nobody sent"));
         }
         stored.entry(key).or_default().push(call);
     }
-    for (key, asked) in &evidence.asked {
+    for (key, history) in &evidence.key_histories {
         let mut calls = stored.remove(key.as_str()).unwrap_or_default();
         calls.sort_by_key(|call| call["arguments"]["part"].as_u64());
         let parts: Vec<Option<u64>> = calls.iter().map(|call| call["arguments"]["part"].as_u64()).collect();
-        if !parts.iter().copied().eq((0..asked.parts as u64).map(Some)) {
+        if !parts.iter().copied().eq((0..history.parts as u64).map(Some)) {
             let found: Vec<&str> = calls.iter().map(|call| text(call, "id")).collect();
-            note(format!("{key} has the calls {parts:?} and not one each of {}: {found:?}", asked.parts));
+            note(format!("{key} has the calls {parts:?} and not one each of {}: {found:?}", history.parts));
             continue;
         }
-        one_answer(key, asked, &calls, note);
+        one_answer(key, history, &calls, note);
     }
 }
 
 /// Checks that responses for a key are about the stored calls and agree with their outcomes.
-fn one_answer(key: &str, asked: &KeyHistory, stored: &[&Value], note: &mut impl FnMut(String)) {
-    for reply in &asked.replies {
+fn one_answer(key: &str, history: &KeyHistory, stored: &[&Value], note: &mut impl FnMut(String)) {
+    for reply in &history.replies {
         the_reply(key, reply, stored, note);
     }
     for (part, stored) in stored.iter().enumerate() {
         let of_part = |sight: &&Sight| sight.call["arguments"]["part"].as_u64() == Some(part as u64);
-        let sights: Vec<&Sight> = asked.sights.iter().filter(of_part).collect();
+        let sights: Vec<&Sight> = history.sights.iter().filter(of_part).collect();
         for sight in &sights {
             if sight.call["id"] != stored["id"] {
                 note(format!("{key}/{part} is {} in an answer and {} in the store", sight.call["id"], stored["id"]));
@@ -85,7 +85,7 @@ fn the_reply(key: &str, reply: &Reply, stored: &[&Value], note: &mut impl FnMut(
 /// Checks that a later request never returns an earlier status.
 fn forwards(key: &str, part: usize, sights: &[&Sight], note: &mut impl FnMut(String)) {
     for one in sights {
-        let later = sights.iter().filter(|other| other.asked_at > one.told_at);
+        let later = sights.iter().filter(|other| other.sent_at > one.told_at);
         for other in later {
             if rank(&other.call["status"]) < rank(&one.call["status"]) {
                 note(format!("{key}/{part} was {} and then {}", one.call["status"], other.call["status"]));

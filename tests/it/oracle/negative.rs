@@ -34,13 +34,13 @@ fn truth() -> Evidence {
         evidence.heard.as_mut().unwrap().extend(history.clone());
         evidence.world.histories.insert(id.clone(), history);
         let calls = vec![(id.clone(), "SUCCESS".to_owned())];
-        let asked = KeyHistory {
+        let key_history = KeyHistory {
             parts: 1,
             is_cancelled: name == READ,
             replies: vec![Reply { status: 200, calls, ..Reply::default() }],
-            sights: vec![Sight { asked_at: 1, told_at: 2, call: call.clone() }],
+            sights: vec![Sight { sent_at: 1, told_at: 2, call: call.clone() }],
         };
-        evidence.asked.insert(key, asked);
+        evidence.key_histories.insert(key, key_history);
         evidence.world.calls.push(call);
         evidence.runs.push(run);
     }
@@ -70,17 +70,17 @@ fn the_truth_is_accepted() {
 
 #[test]
 fn what_was_told_to_callers_is_held_against_the_store() {
-    let told = |change: fn(&mut Sight)| found(|e| change(&mut e.asked.get_mut("key0").unwrap().sights[0]));
+    let told = |change: fn(&mut Sight)| found(|e| change(&mut e.key_histories.get_mut("key0").unwrap().sights[0]));
     assert!(told(|sight| sight.call["id"] = json!("other")).contains("in an answer"));
     assert!(told(|sight| sight.call["output"] = json!("other")).contains("was told as"));
     let later = found(|e| {
-        let sights = &mut e.asked.get_mut("key0").unwrap().sights;
-        let mut back = Sight { asked_at: 3, told_at: 4, ..sights[0].clone() };
+        let sights = &mut e.key_histories.get_mut("key0").unwrap().sights;
+        let mut back = Sight { sent_at: 3, told_at: 4, ..sights[0].clone() };
         back.call["status"] = json!("DOING");
         sights.push(back);
     });
     assert!(later.contains("and then"), "{later}");
-    let reply = |change: fn(&mut Reply)| found(|e| change(&mut e.asked.get_mut("key0").unwrap().replies[0]));
+    let reply = |change: fn(&mut Reply)| found(|e| change(&mut e.key_histories.get_mut("key0").unwrap().replies[0]));
     assert!(reply(|reply| reply.calls.clear()).contains("not those that are stored"));
     assert!(reply(|reply| reply.calls[0].1 = "DOING".into()).contains("have not ended"));
     assert!(reply(|reply| reply.status = 202).contains("does not say where"));
@@ -97,7 +97,7 @@ fn a_key_has_its_calls_once() {
     });
     assert!(twice.contains("not one each"), "{twice}");
     assert!(found(|e| drop(e.world.calls.remove(0))).contains("not one each"));
-    assert!(found(|e| drop(e.asked.remove("key0"))).contains("nobody sent"));
+    assert!(found(|e| drop(e.key_histories.remove("key0"))).contains("nobody sent"));
     assert!(found(|e| e.world.calls.push(e.world.calls[0].clone())).contains("listed twice"));
     assert!(found(|e| e.world.calls[0]["status"] = json!("DOING")).contains("is still DOING"));
 }
@@ -117,7 +117,7 @@ fn runs_are_held_against_what_may_run() {
             again(e, place);
             e.world.calls[place]["attempts"] = json!(2);
             // The caller saw the same value, and the stats count it.
-            e.asked.values_mut().nth(place).unwrap().sights[0].call["attempts"] = json!(2);
+            e.key_histories.values_mut().nth(place).unwrap().sights[0].call["attempts"] = json!(2);
             e.world.stats["tools"][place]["retry_count"] = json!(1);
         };
         assert_eq!(found(more), "", "these may");

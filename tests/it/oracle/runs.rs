@@ -41,8 +41,8 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
                 note(format!("{id} ({name}) ran, but its policies exceed their bounds: {runs:?}"));
             }
             "ERROR" => {
-                let asked = evidence.asked.get(text(&call["arguments"], "key"));
-                failure(call, asked.is_some_and(|asked| asked.is_cancelled), note);
+                let history = evidence.key_histories.get(text(&call["arguments"], "key"));
+                failure(call, history.is_some_and(|history| history.is_cancelled), note);
             }
             _ => {}
         }

@@ -17,13 +17,13 @@ async fn an_executor_gets_what_its_tool_names_and_the_requests_object_comes_firs
     tool(&app, &server, "none", json!([])).await;
     let context = json!({"shop": {"id": 7}, "user": {"id": "of the call"}, "other": {"x": 1}});
     let agent = json!({"id": "a1", "name": "helper", "metadata": {"team": "t"}});
-    let asked = |name: &str| json!({"name": name, "context": context, "agent": agent});
-    let call = app.call_with(asked("both")).await;
+    let body = |name: &str| json!({"name": name, "context": context, "agent": agent});
+    let call = app.call_with(body("both")).await;
     assert_eq!(call["status"], "SUCCESS", "{call}");
     assert_eq!(last(&server)["context"], json!({"user": {"id": "of the call"}, "shop": {"id": 7}}));
     assert_eq!(last(&server)["agent"], agent);
     assert!(!call.to_string().contains("of the call"), "{call}");
-    app.call_with(asked("none")).await;
+    app.call_with(body("none")).await;
     assert_eq!(last(&server)["context"], json!({}));
     app.call_with(json!({"name": "both", "context": {"shop": {}}})).await;
     assert_eq!(last(&server)["context"]["user"], json!({"name": "of the server"}));

@@ -22,10 +22,10 @@ async fn order_of(app: &App, server: &HttpTool, name: &str, priorities: &[Option
     for call in app.all_calls().await {
         succeeded(&app.ended(&id_of(&call)).await);
     }
-    let asked = server.requests();
+    let requests = server.requests();
     let n = |request: &crate::support::Received| request.json()["arguments"]["n"].as_u64().unwrap() as usize;
-    assert_eq!((n(&asked[0]), server.most_running()), (999, 1));
-    asked[1..].iter().map(n).collect()
+    assert_eq!((n(&requests[0]), server.most_running()), (999, 1));
+    requests[1..].iter().map(n).collect()
 }
 
 on_both_databases!(

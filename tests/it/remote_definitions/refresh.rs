@@ -61,9 +61,9 @@ async fn one_that_hangs_holds_up_neither_calls_nor_lists_nor_other_definitions()
     app.register(hanging.definition("t", json!({}))).await;
     app.register(other.definition("other", json!({}))).await;
     hanging.answers(Answer::Never);
-    let asked = hanging.server.requests().len();
+    let fetches = hanging.server.requests().len();
     // The last of these requests gets no response.
-    hanging.server.received(asked + 2).await;
+    hanging.server.received(fetches + 2).await;
     other.answers(Answer::json(&document("two", "a")));
     once(&app, "other", |tool| tool["description"] == "two").await;
     assert_eq!(app.get("/tools/t").await.ok()["description"], "one");

@@ -19,8 +19,8 @@ on_both_databases!(
         assert_eq!((&tool["description"], &tool["title"]), (&json!("Tables: users, orders."), &json!("Database")));
         assert_eq!(tool["input_schema"]["required"], json!(["table"]));
         assert_eq!(tool.get("definition_error"), None);
-        let asked = library.server.requests()[0].clone();
-        assert_eq!((asked.method.as_str(), asked.target.as_str()), ("GET", "/definition"));
+        let request = library.server.requests()[0].clone();
+        assert_eq!((request.method.as_str(), request.target.as_str()), ("GET", "/definition"));
         let list = app.get("/tools?format=openai").await.ok();
         let listed = list["tools"].as_array().unwrap().iter().find(|tool| tool["function"]["name"] == "sql").unwrap();
         assert_eq!(listed["function"]["description"], "Tables: users, orders.");

@@ -23,8 +23,8 @@ on_both_databases!(
         let running = app.accepted(body("job", "s")).await;
         server.received(1).await;
         let queued = app.accepted(body("job", "s")).await;
-        let asked = app.accepted(body("ask", "s")).await;
-        app.in_phase(&asked, "external").await;
+        let external = app.accepted(body("ask", "s")).await;
+        app.in_phase(&external, "external").await;
         let other = app.accepted(body("free", "other")).await;
         free.received(1).await;
         // The second call of the batch waits for the first.
@@ -35,7 +35,7 @@ on_both_databases!(
         })
         .await;
         assert_eq!(abort(&app, "s").await["state"], "ABORTED");
-        for id in [&running, &queued, &asked] {
+        for id in [&running, &queued, &external] {
             aborted(&app.ended(id).await);
         }
         let results = batch.await.unwrap().ok()["results"].clone();

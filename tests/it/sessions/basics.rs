@@ -115,8 +115,8 @@ on_both_databases!(
         let of = async |body: Value| limits(app.call_with(body).await);
         assert_eq!(of(json!({"name": "echo", "session": "s"})).await, (json!(4000), json!(3000)));
         assert_eq!(of(json!({"name": "own", "session": "s"})).await, (json!(7000), json!(3000)));
-        let asked = json!({"name": "own", "session": "s", "limits": {"timeout_ms": 9000}});
-        assert_eq!(of(asked).await, (json!(9000), json!(3000)));
+        let body = json!({"name": "own", "session": "s", "limits": {"timeout_ms": 9000}});
+        assert_eq!(of(body).await, (json!(9000), json!(3000)));
         assert_eq!(of(json!({"name": "echo"})).await, (json!(30_000), Value::Null));
     }
 );

@@ -35,10 +35,10 @@ async fn long_session() -> App {
     assert_eq!(succeeded(&image), "the chart");
     app.call_with(json!({"session": "s", "id": "toolu/odd id", "name": "files.read", "arguments": {"path": "a"}}))
         .await;
-    let asked = app.accepted(json!({"session": "s", "id": "call_3", "name": "ask", "wait": "accepted"})).await;
-    app.in_phase(&asked, "external").await;
+    let external = app.accepted(json!({"session": "s", "id": "call_3", "name": "ask", "wait": "accepted"})).await;
+    app.in_phase(&external, "external").await;
     abort(&app, "s").await;
-    app.ended(&asked).await;
+    app.ended(&external).await;
     let body = json!({"session": "s", "id": "call_4", "name": "ask", "arguments": {"q": "why?"}, "wait": "accepted"});
     let going = app.accepted(body).await;
     app.in_phase(&going, "external").await;

@@ -346,8 +346,8 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
 /// Runs all queries concurrently.
 async fn ask(log: &Log, call: &Call) -> Vec<(&'static str, Result<(), StoreError>)> {
     let filter = CallFilter { limit: 10, ..CallFilter::default() };
-    let asked = questions(log, call, &filter);
-    join_all(asked.into_iter().map(|(name, question)| async move { (name, bounded(name, question).await) })).await
+    let questions = questions(log, call, &filter);
+    join_all(questions.into_iter().map(|(name, question)| async move { (name, bounded(name, question).await) })).await
 }
 
 /// Runs all queries and checks that they succeed.

@@ -120,12 +120,12 @@ mod tests {
         let proxy = PgProxy::over(&database.url, &network);
         let mut open = PgConnection::connect(proxy.url()).await.unwrap();
         network.set(NetworkState::Silent);
-        let mut asked = Box::pin(ask(&mut open));
+        let mut reply = Box::pin(ask(&mut open));
         let mut connecting = Box::pin(PgConnection::connect(proxy.url()));
-        assert!(tokio::time::timeout(SILENCE, &mut asked).await.is_err(), "nothing answers");
+        assert!(tokio::time::timeout(SILENCE, &mut reply).await.is_err(), "nothing answers");
         assert!(tokio::time::timeout(SILENCE, &mut connecting).await.is_err(), "nothing answers");
         network.set(NetworkState::Whole);
-        assert_eq!(asked.await.unwrap(), 1);
+        assert_eq!(reply.await.unwrap(), 1);
         let mut connected = bounded("a connection", connecting).await.unwrap();
         assert_eq!(ask(&mut connected).await.unwrap(), 1);
     }

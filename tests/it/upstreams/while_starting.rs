@@ -19,7 +19,7 @@ use crate::support::{App, Backend, Options, bounded};
 /// A request to the server, and its response.
 #[derive(Clone, Default)]
 struct Gate {
-    asked: CancellationToken,
+    requested: CancellationToken,
     open: CancellationToken,
 }
 
@@ -27,7 +27,7 @@ struct Gate {
 async fn gated(gate: Arc<Mutex<Gate>>) -> String {
     let answer = async move || {
         let gate = gate.lock().unwrap().clone();
-        gate.asked.cancel();
+        gate.requested.cancel();
         gate.open.cancelled().await;
         StatusCode::FORBIDDEN
     };
@@ -56,7 +56,7 @@ async fn a_tool_that_is_deleted_while_a_service_starts_does_not_run() {
     *gate.lock().unwrap() = closed.clone();
     let database = app.database_url();
     let delete = async {
-        bounded("the start", closed.asked.cancelled()).await;
+        bounded("the start", closed.requested.cancelled()).await;
         let stores = Stores::open(&database).await.unwrap();
         stores.of(&Tenant::default()).delete_tool("gone", None).await.unwrap().unwrap();
         stores.close().await;

@@ -44,7 +44,7 @@ impl HookOutcome {
 /// Counters of one node, or of one hook on it. They never decrease.
 #[derive(Debug, Default)]
 pub struct Counts {
-    asked: AtomicU64,
+    invocations: AtomicU64,
     /// Runs by event and outcome.
     ended: [[AtomicU64; HookOutcome::ALL.len()]; HookEvent::ALL.len()],
 }
@@ -53,22 +53,23 @@ pub struct Counts {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct HookCounts {
     /// Number of runs on this node since its start.
-    asked_count: u64,
+    #[serde(rename = "asked_count")]
+    invocation_count: u64,
     /// Number of these runs that failed or timed out.
     failed_count: u64,
 }
 
 impl Serialize for Counts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        HookCounts { asked_count: self.asked(), failed_count: self.failed() }.serialize(serializer)
+        HookCounts { invocation_count: self.invocations(), failed_count: self.failed() }.serialize(serializer)
     }
 }
 
 impl Counts {
     /// Returns the number of hook runs.
     #[must_use]
-    pub fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
+    pub fn invocations(&self) -> u64 {
+        self.invocations.load(Ordering::Relaxed)
     }
 
     /// Returns the number of runs that failed or timed out.
@@ -99,8 +100,8 @@ impl Counts {
         HookEvent::ALL.into_iter().map(|event| self.ended(event, outcome)).sum()
     }
 
-    pub(super) fn count_asked(&self) {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_invocation(&self) {
+        self.invocations.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts the end of a run, and returns the number of runs with this event and outcome.

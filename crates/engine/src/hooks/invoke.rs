@@ -53,7 +53,7 @@ impl Hooks {
             _ => None,
         };
         if let Some(changed) = changed {
-            self.count_asked(hook);
+            self.count_invocation(hook);
             self.count_ended(hook, HookOutcome::Ok);
             return Ok(changed);
         }
@@ -89,7 +89,7 @@ impl Hooks {
     }
 
     async fn within<T>(&self, hook: &Hook, run: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
-        self.count_asked(hook);
+        self.count_invocation(hook);
         let timeout_ms = hook.definition.timeout_ms;
         let result = tokio::time::timeout(Duration::from_millis(timeout_ms), run).await;
         let late = |_| Err((HookFaultKind::Timeout, format!("no answer within {timeout_ms} ms")));
@@ -101,9 +101,9 @@ impl Hooks {
         })
     }
 
-    fn count_asked(&self, hook: &Hook) {
-        self.counts.count_asked();
-        hook.counts.count_asked();
+    fn count_invocation(&self, hook: &Hook) {
+        self.counts.count_invocation();
+        hook.counts.count_invocation();
     }
 
     /// Counts the end of a run, and returns the number of runs on this node with the same event and outcome.

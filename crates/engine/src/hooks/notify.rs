@@ -102,13 +102,13 @@ mod tests {
             );
         }
         assert_eq!(hooks.counts().dropped(), 3);
-        while hooks.counts().asked() < MAX_RUNNING as u64 {
+        while hooks.counts().invocations() < MAX_RUNNING as u64 {
             tokio::task::yield_now().await;
         }
         stop.cancel();
         tasks.close();
         tasks.wait().await;
-        assert_eq!(hooks.counts().asked(), MAX_RUNNING as u64, "no further hook was run");
+        assert_eq!(hooks.counts().invocations(), MAX_RUNNING as u64, "no further hook was run");
         assert_eq!(hooks.notification_memory.available_permits(), MAX_WAITING_KIB as usize);
     }
 }

@@ -30,8 +30,8 @@ fn refused(value: serde_json::Value) -> String {
 async fn hooks_are_ordered_by_priority_and_registration() {
     let of = |priority: i32| definition(json!({"event": "before_tool_call", "url": "http://h/", "priority": priority}));
     let hooks = hooks(&[of(0), of(5), of(0), of(-1), of(5)]);
-    let asked = hooks.matching(HookEvent::BeforeToolCall, &Tenant::default(), "t", &[]);
-    let ids: Vec<&str> = asked.iter().map(|hook| &*hook.id).collect();
+    let hooks_of_event = hooks.matching(HookEvent::BeforeToolCall, &Tenant::default(), "t", &[]);
+    let ids: Vec<&str> = hooks_of_event.iter().map(|hook| &*hook.id).collect();
     assert_eq!(ids, ["config-2", "config-5", "config-1", "config-3", "config-4"]);
     assert!(hooks.has(HookEvent::BeforeToolCall) && !hooks.has(HookEvent::AfterToolCall));
 }

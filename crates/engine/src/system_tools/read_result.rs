@@ -57,16 +57,16 @@ fn one() -> usize {
 
 impl ReadResult {
     /// Returns the call if the reading call may access it: same session, and a tool that its API key allows.
-    async fn call(&self, asked: &str, run: &Run) -> Result<Call, ToolError> {
+    async fn call(&self, requested_id: &str, run: &Run) -> Result<Call, ToolError> {
         let nothing = || {
-            let asked = text::shorten(asked, 100);
+            let requested_id = text::shorten(requested_id, 100);
             let place = if run.session().is_some() { "in this session" } else { "outside of sessions" };
             ToolError::new(format!(
-                "call \"{asked}\" was not found {place}; call_id is the id in the notice of a shortened result, as in \
+                "call \"{requested_id}\" was not found {place}; call_id is the id in the notice of a shortened result, as in \
                  {{\"call_id\":\"0197a2c4-…\"}}, not the id of your own tool call"
             ))
         };
-        let id: Uuid = asked.trim().parse().map_err(|_| nothing())?;
+        let id: Uuid = requested_id.trim().parse().map_err(|_| nothing())?;
         let store = self.0.of(run.tenant());
         let found = match run.session() {
             None => store.call(id).await.map(|call| call.filter(|call| call.session.is_none())),
@@ -115,7 +115,7 @@ impl Tool for ReadResult {
         let Some(outcome) = call.outcome.clone() else {
             return Err(ToolError::new("the call has not ended yet, so it has no result to read"));
         };
-        let asked = ExcerptRequest {
+        let excerpt = ExcerptRequest {
             id: call.id,
             offset: args.offset.max(1),
             column: args.column.max(1),
@@ -126,8 +126,8 @@ impl Tool for ReadResult {
         run.blocking(move |run| {
             let whole = outcome.whole_output();
             match pattern {
-                Some(pattern) => asked.matching(&whole, &pattern, || run.is_cancelled()),
-                None => asked.lines(&whole),
+                Some(pattern) => excerpt.matching(&whole, &pattern, || run.is_cancelled()),
+                None => excerpt.lines(&whole),
             }
         })
         .await

@@ -90,7 +90,7 @@ impl Processes {
 /// Runs this process as a helper if it was started as one. Call this first in `main` of a program that is its own
 /// helper.
 #[must_use]
-pub fn run_helper_if_asked() -> Option<ExitCode> {
+pub fn run_helper_if_requested() -> Option<ExitCode> {
     IS_HELPER.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
     let first = arguments.next()?;

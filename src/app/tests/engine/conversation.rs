@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{asked, echo, output, service};
+use super::{call_request, echo, output, service};
 use crate::app::App;
 use crate::domain::{Call, CallRequest, Code, Session, Time};
 use crate::engine::{CompleteArguments, Submission, Wait};
@@ -44,10 +44,10 @@ fn code(call: &Call) -> Option<Code> {
 async fn deactivated_group_is_unavailable_in_its_session_only() {
     let app = grouped().await;
     let (off, other) = (session(&[("a", false)], None), session(&[], None));
-    let call = ended_in(&app, Some(&off), asked("in.a", json!({}), None)).await;
+    let call = ended_in(&app, Some(&off), call_request("in.a", json!({}), None)).await;
     assert_eq!((code(&call), output(&call)), (Some(Code::ToolUnavailable), "Error: Tool \"in.a\" is not available"));
     for (session, name) in [(Some(&off), "in_b"), (Some(&off), "in_none"), (Some(&other), "in.a"), (None, "in.a")] {
-        assert_eq!(code(&*ended_in(&app, session, asked(name, json!({}), None)).await), None, "{name}");
+        assert_eq!(code(&*ended_in(&app, session, call_request(name, json!({}), None)).await), None, "{name}");
     }
 }
 
@@ -55,10 +55,10 @@ async fn deactivated_group_is_unavailable_in_its_session_only() {
 async fn session_with_an_allow_list_sees_only_its_tools() {
     let app = grouped().await;
     let own = session(&[], Some(&["in_b", "echo"]));
-    assert_eq!(code(&*ended_in(&app, Some(&own), asked("in_b", json!({}), None)).await), None);
-    let call = ended_in(&app, Some(&own), asked("in_none", json!({}), None)).await;
+    assert_eq!(code(&*ended_in(&app, Some(&own), call_request("in_b", json!({}), None)).await), None);
+    let call = ended_in(&app, Some(&own), call_request("in_none", json!({}), None)).await;
     assert_eq!(code(&call), Some(Code::ToolUnavailable));
-    let unknown = ended_in(&app, Some(&own), asked("in_nobody", json!({}), None)).await;
+    let unknown = ended_in(&app, Some(&own), call_request("in_nobody", json!({}), None)).await;
     let text = "Error: Tool not found: in_nobody\nAvailable tools: echo, in_b";
     assert!(output(&unknown).starts_with(text), "{}", output(&unknown));
 }
@@ -68,14 +68,14 @@ async fn find_tools_and_call_tool_use_the_view_of_the_session() {
     let app = grouped().await;
     let off = session(&[("a", false)], None);
     for (session, expected) in [(Some(&off), vec!["in_b", "in_none"]), (None, vec!["in.a", "in_b", "in_none"])] {
-        let call = ended_in(&app, session, asked("find_tools", json!({"query": "weather"}), None)).await;
+        let call = ended_in(&app, session, call_request("find_tools", json!({"query": "weather"}), None)).await;
         let found: Value = serde_json::from_str(output(&call)).unwrap();
         let mut names: Vec<&str> =
             found["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         names.sort_unstable();
         assert_eq!(names, expected);
         let through = json!({"name": "in.a", "arguments": {"text": "x"}});
-        let call = ended_in(&app, session, asked("call_tool", through, None)).await;
+        let call = ended_in(&app, session, call_request("call_tool", through, None)).await;
         assert_eq!((&*call.name, code(&call)), ("in.a", session.map(|_| Code::ToolUnavailable)));
     }
 }
@@ -87,7 +87,7 @@ async fn target_in_streamed_arguments_is_resolved_in_the_session() {
     for (name, expected) in
         [("in.a", Some(Code::ToolUnavailable)), ("in_b", None), ("nobody", Some(Code::ToolNotFound))]
     {
-        let request = CallRequest { streamed: true, ..asked("call_tool", json!("{\"name\": "), None) };
+        let request = CallRequest { streamed: true, ..call_request("call_tool", json!("{\"name\": "), None) };
         let submission = Submission {
             calls: vec![request],
             conversation: Some(off.clone()),

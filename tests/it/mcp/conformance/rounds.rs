@@ -24,22 +24,22 @@ impl ConformanceServer {
         Some(match name {
             "elicitation" => match name_of("user_name") {
                 Some(name) => said(&format!("Hello, {name}!")),
-                None => asked([("user_name", elicitation("What is your name?", "name", "string"))], None),
+                None => input_required([("user_name", elicitation("What is your name?", "name", "string"))], None),
             },
             "sampling" => match answer("capital_question")["content"]["text"].as_str() {
                 Some(text) => said(text),
-                None => asked([("capital_question", sampling("What is the capital of France?", 100))], None),
+                None => input_required([("capital_question", sampling("What is the capital of France?", 100))], None),
             },
             "list_roots" => match answer("client_roots")["roots"].as_array() {
                 Some(roots) => said(&format!("Roots: {}", Value::Array(roots.clone()))),
-                None => asked([("client_roots", roots())], None),
+                None => input_required([("client_roots", roots())], None),
             },
             "request_state" | "tampered_state" => match &request.request_state {
-                None => asked([("confirm", confirm())], Some(self.sealed(name))),
+                None => input_required([("confirm", confirm())], Some(self.sealed(name))),
                 Some(state) => self.opened(state, name).and_then(|()| said("state-ok")),
             },
             "multiple_inputs" => match &request.request_state {
-                None => asked(
+                None => input_required(
                     [
                         ("user_name", elicitation("What is your name?", "name", "string")),
                         ("greeting", sampling("Generate a greeting", 50)),
@@ -58,11 +58,11 @@ impl ConformanceServer {
     fn of_many(&self, state: Option<&str>) -> Answer {
         let Some(state) = state else {
             let question = elicitation("Step 1: What is your name?", "name", "string");
-            return asked([("step1", question)], Some(self.sealed("round-1")));
+            return input_required([("step1", question)], Some(self.sealed("round-1")));
         };
         if self.opened(state, "round-1").is_ok() {
             let question = elicitation("Step 2: What is your favorite color?", "color", "string");
-            return asked([("step2", question)], Some(self.sealed("round-2")));
+            return input_required([("step2", question)], Some(self.sealed("round-2")));
         }
         self.opened(state, "round-2").and_then(|()| said("Both steps are done."))
     }
@@ -86,14 +86,14 @@ fn capabilities(client: &ClientCapabilities) -> Answer {
     let sampling = can.get("sampling").map(|_| ("question", sampling("What is the capital of France?", 100)));
     let elicited = can.get("elicitation").map(|_| ("user_name", elicitation("What is your name?", "name", "string")));
     let questions: Vec<_> = sampling.into_iter().chain(elicited).collect();
-    if questions.is_empty() { said("The client can answer nothing.") } else { asked(questions, None) }
+    if questions.is_empty() { said("The client can answer nothing.") } else { input_required(questions, None) }
 }
 
 fn said(text: &str) -> Answer {
     Ok(CallToolResult::success(vec![Block::text(text)]).into())
 }
 
-fn asked(questions: impl IntoIterator<Item = (&'static str, Value)>, state: Option<String>) -> Answer {
+fn input_required(questions: impl IntoIterator<Item = (&'static str, Value)>, state: Option<String>) -> Answer {
     Ok(ask(questions, state)?.into())
 }
 

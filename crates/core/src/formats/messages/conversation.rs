@@ -18,17 +18,17 @@ pub fn conversation<'a>(vendor: Vendor, calls: &'a [Call], name_of: impl Fn(&'a 
     let mut messages = Vec::new();
     for turn in turns(calls) {
         let mut continuation = Continuation::new(vendor);
-        let mut asked = Vec::with_capacity(turn.len());
+        let mut requests = Vec::with_capacity(turn.len());
         for call in &turn {
             let (id, name) = (unique_id(vendor, call, &mut taken), name_of(call));
             continuation.push(Some(&id), &name, super::Kind::Function);
-            asked.push(request(vendor, &id, &name, call));
+            requests.push(request(vendor, &id, &name, call));
         }
         match vendor {
-            Vendor::OpenAi => messages.push(json!({ "role": "assistant", "content": null, "tool_calls": asked })),
-            Vendor::OpenAiResponses => messages.extend(asked),
-            Vendor::Anthropic => messages.push(json!({ "role": "assistant", "content": asked })),
-            Vendor::Gemini => messages.push(json!({ "role": "model", "parts": asked })),
+            Vendor::OpenAi => messages.push(json!({ "role": "assistant", "content": null, "tool_calls": requests })),
+            Vendor::OpenAiResponses => messages.extend(requests),
+            Vendor::Anthropic => messages.push(json!({ "role": "assistant", "content": requests })),
+            Vendor::Gemini => messages.push(json!({ "role": "model", "parts": requests })),
         }
         if let Value::Array(results) = continuation.messages(&turn) {
             messages.extend(results);
@@ -159,9 +159,9 @@ mod tests {
                 .map(ended)
                 .collect();
         for vendor in VENDORS {
-            let (asked, answered) = ids(vendor, &conversation(vendor, &calls, |call| call.name.to_string()));
-            assert_eq!((asked.len(), &asked), (5, &answered), "{vendor:?}");
-            assert_eq!(asked.iter().collect::<HashSet<_>>().len(), 5, "{asked:?}");
+            let (request_ids, answered) = ids(vendor, &conversation(vendor, &calls, |call| call.name.to_string()));
+            assert_eq!((request_ids.len(), &request_ids), (5, &answered), "{vendor:?}");
+            assert_eq!(request_ids.iter().collect::<HashSet<_>>().len(), 5, "{request_ids:?}");
         }
     }
 

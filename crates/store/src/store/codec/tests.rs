@@ -80,10 +80,10 @@ fn result() -> impl Strategy<Value = Outcome> {
 
 fn call() -> impl Strategy<Value = Call> {
     // A tool always receives an object; null means unknown.
-    let asked = (json_value(), proptest::option::of(object().prop_map(Value::Object)), text(), text(), text());
+    let request = (json_value(), proptest::option::of(object().prop_map(Value::Object)), text(), text(), text());
     let said = (proptest::option::of(text()), object(), object(), any::<[f64; 2]>());
-    (asked, said, proptest::option::of(result())).prop_map(|(asked, said, outcome)| {
-        let (arguments, effective, name, call_id, title) = asked;
+    (request, said, proptest::option::of(result())).prop_map(|(request, said, outcome)| {
+        let (arguments, effective, name, call_id, title) = request;
         let (tip, params, metadata, [current, total]) = said;
         let id = Uuid::from_u128(7);
         let mut call = Call::from(CallRecord {

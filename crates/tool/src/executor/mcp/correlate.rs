@@ -175,14 +175,14 @@ mod tests {
 
     use super::*;
 
-    fn asked(method: &str) -> PendingPost {
+    fn pending_post(method: &str) -> PendingPost {
         let params = if method == "tools/call" { json!({"name": "t"}) } else { json!({}) };
         let message = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
         PendingPost::of(&serde_json::from_value(message).unwrap()).unwrap()
     }
 
     fn answered(method: &str, message: Value) -> Result<Value, Error> {
-        let message = asked(method).message(serde_json::from_value(message).unwrap())?;
+        let message = pending_post(method).message(serde_json::from_value(message).unwrap())?;
         Ok(serde_json::to_value(message).unwrap())
     }
 
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn an_event_gets_the_id_of_its_request_and_stays_as_it_is() {
-        let asked = asked("tools/call");
-        let changed = |data: &str| asked.event(data);
+        let pending_post = pending_post("tools/call");
+        let changed = |data: &str| pending_post.event(data);
         assert_eq!(changed(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#), None);
         assert_eq!(changed(r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#), None);
         assert_eq!(changed("x"), None);
@@ -234,7 +234,7 @@ mod tests {
         for message in lost {
             for id in [Value::Null, json!("server-error")] {
                 assert!(is_expired(answered("tools/call", error(&id, message))), "{message}");
-                let discover = PendingPost { recovery: Recovery::Never, ..asked("tools/call") };
+                let discover = PendingPost { recovery: Recovery::Never, ..pending_post("tools/call") };
                 let answer = discover.message(serde_json::from_value(error(&id, message)).unwrap());
                 assert!(answer.is_ok(), "{message}");
             }

@@ -68,9 +68,9 @@ impl StreamableHttpClient for Client {
         auth_header: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Error> {
-        let asked = PendingPost::of(&message);
-        let answer = match (&asked, Reading::of(&message)) {
-            (Some(asked), Some(reading)) => {
+        let pending = PendingPost::of(&message);
+        let answer = match (&pending, Reading::of(&message)) {
+            (Some(pending), Some(reading)) => {
                 let mut request = self.inner.post(&*uri).header(ACCEPT, ACCEPTED).json(&message);
                 if let Some(session) = &session_id {
                     request = request.header(SESSION, &**session);
@@ -81,7 +81,7 @@ impl StreamableHttpClient for Client {
                 for (name, value) in &headers {
                     request = request.header(name, value);
                 }
-                post::send(request, asked.id(), session_id.is_some(), reading).await
+                post::send(request, pending.id(), session_id.is_some(), reading).await
             }
             _ => {
                 let most = MAX_ANSWER_BYTES;
@@ -96,8 +96,8 @@ impl StreamableHttpClient for Client {
                 post.await
             }
         };
-        match asked {
-            Some(asked) => asked.answer(answer, self.is_listening()),
+        match pending {
+            Some(pending) => pending.answer(answer, self.is_listening()),
             None => answer,
         }
     }

@@ -45,24 +45,24 @@ pub fn main(service: &str, isolated: bool, program: &[String]) -> io::Result<Exi
 
 /// Waits until the inner helper has ended. Forwards requests to end.
 fn supervise(watch: &SignalWatch, tree: &mut Tree, service: i32, life: Option<OwnedFd>) -> io::Result<()> {
-    let mut is_asked = false;
+    let mut is_terminating = false;
     loop {
-        let longest = match (is_asked, &life) {
+        let longest = match (is_terminating, &life) {
             (true, _) => MAX_WAIT,
             (false, Some(_)) => LONG_INTERVAL,
             (false, None) => POLL_INTERVAL,
         };
         // The service descriptor stays ready after the service has exited, so it is polled only once.
-        let events = watch.next(life.as_ref().filter(|_| !is_asked).map(AsFd::as_fd), longest)?;
+        let events = watch.next(life.as_ref().filter(|_| !is_terminating).map(AsFd::as_fd), longest)?;
         tree.reap();
         if tree.ended.is_some() {
             return Ok(());
         }
         let is_alone = getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != service);
-        if is_asked && events == SignalState::default() {
+        if is_terminating && events == SignalState::default() {
             let _ = kill_process(tree.root, Signal::KILL);
-        } else if !is_asked && (events.terminate_requested || events.parent_exited || is_alone) {
-            is_asked = true;
+        } else if !is_terminating && (events.terminate_requested || events.parent_exited || is_alone) {
+            is_terminating = true;
             let _ = kill_process(tree.root, Signal::TERM);
         }
     }

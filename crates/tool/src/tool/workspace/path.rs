@@ -71,12 +71,12 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns an error if the path is outside the workspace.
-    pub(super) fn resolve(&self, asked: &str) -> Result<WorkspacePath, ToolError> {
-        let shown = shorten(asked, MAX_SHOWN);
-        if asked.contains('\0') {
+    pub(super) fn resolve(&self, requested: &str) -> Result<WorkspacePath, ToolError> {
+        let shown = shorten(requested, MAX_SHOWN);
+        if requested.contains('\0') {
             return Err(ToolError::new(format!("the path \"{}\" contains U+0000", shown.escape_debug())));
         }
-        let path = Path::new(asked);
+        let path = Path::new(requested);
         let relative = if path.is_absolute() {
             // Other tools and the messages of programs use absolute paths.
             let inside = path.strip_prefix(&self.path).or_else(|_| path.strip_prefix(&self.given));
@@ -97,9 +97,9 @@ impl Workspace {
     }
 }
 
-fn outside(asked: &str) -> ToolError {
+fn outside(requested: &str) -> ToolError {
     ToolError::new(format!(
-        "\"{asked}\" is outside of the workspace; paths are relative to its folder, as in \"src/main.rs\""
+        "\"{requested}\" is outside of the workspace; paths are relative to its folder, as in \"src/main.rs\""
     ))
 }
 
@@ -134,7 +134,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
         let inside = workspace.path().join("a/b").display().to_string();
-        for (asked, place) in [
+        for (requested, place) in [
             ("a/b", "a/b"),
             ("./a//b/", "a/b"),
             ("a/x/../b", "a/b"),
@@ -146,11 +146,11 @@ mod tests {
             ("~/x", "~/x"),
             (&inside, "a/b"),
         ] {
-            assert_eq!(workspace.resolve(asked).unwrap().to_string(), place, "{asked}");
+            assert_eq!(workspace.resolve(requested).unwrap().to_string(), place, "{requested}");
         }
-        for asked in ["..", "../x", "a/../..", "/etc/passwd", "/", "a/../../b", &format!("{inside}/../../../x")] {
-            let message = workspace.resolve(asked).unwrap_err().message().to_owned();
-            assert!(message.contains("is outside of the workspace"), "{asked}: {message}");
+        for requested in ["..", "../x", "a/../..", "/etc/passwd", "/", "a/../../b", &format!("{inside}/../../../x")] {
+            let message = workspace.resolve(requested).unwrap_err().message().to_owned();
+            assert!(message.contains("is outside of the workspace"), "{requested}: {message}");
         }
         assert!(workspace.resolve("a\0b").unwrap_err().message().contains("U+0000"));
     }
