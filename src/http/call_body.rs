@@ -104,8 +104,8 @@ pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> HttpResu
     let format = MessageFormat::of(&body)?;
     let vendor = format.and_then(MessageFormat::vendor);
     let is_own = body.as_object().is_some_and(messages::is_own) || format == Some(MessageFormat::Native);
-    let told = if is_own || format.is_some() { None } else { messages::recognise(&body) };
-    match vendor.filter(|_| !is_own).or(told) {
+    let recognised = if is_own || format.is_some() { None } else { messages::recognise(&body) };
+    match vendor.filter(|_| !is_own).or(recognised) {
         Some(vendor) => message(vendor, body, most_calls),
         None => own(body, vendor, tools, most_calls),
     }

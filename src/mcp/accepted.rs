@@ -62,12 +62,12 @@ impl Accepted {
 
     /// Tells rmcp that a client which accepts any form accepts both, or events only for a stream without an end.
     pub fn widen(self, headers: &mut HeaderMap, is_endless: bool) {
-        let told = match (is_endless, self.events) {
+        let accept = match (is_endless, self.events) {
             (false, _) => "application/json, text/event-stream",
             (true, true) => EVENTS,
             (true, false) => JSON,
         };
-        headers.insert(ACCEPT, HeaderValue::from_static(told));
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
     }
 
     /// Converts a response to a request to a form that the client accepts.

@@ -152,7 +152,7 @@ impl Server {
         let view = access.view(&snapshot, None);
         let Lookup::Available(tool) = view.find(&call.name) else { return Promise::None };
         let Ok(entry) = tool.entry() else { return Promise::None };
-        if !entry.definition.output_schema.as_ref().is_some_and(mcp::is_told) {
+        if !entry.definition.output_schema.as_ref().is_some_and(mcp::is_publishable) {
             return Promise::None;
         }
         let data = call.outcome.as_deref().and_then(|outcome| outcome.structured.as_deref()).filter(|_| is_stored);

@@ -194,10 +194,10 @@ mod tests {
         odd.extend_metadata([(OUTPUT_VIOLATIONS.to_owned(), json!([violation]))]);
         let sent = serde_json::to_value(of(&odd, Promise::Checked)).unwrap();
         assert_eq!((&sent["isError"], sent.get("structuredContent")), (&json!(true), None));
-        let told = "The tool has run, but its result does not match its output schema (/n: must be an integer). The result is:";
+        let expected = "The tool has run, but its result does not match its output schema (/n: must be an integer). The result is:";
         assert_eq!(
             (&sent["content"][0]["text"], &sent["content"][1]["text"]),
-            (&json!(told), &json!("{\"n\":\"five\"}"))
+            (&json!(expected), &json!("{\"n\":\"five\"}"))
         );
         assert_eq!(sent["_meta"][ERROR_CODE], "RESULT_INVALID");
         // A client that does not see the schema gets the data.
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(result_members(&odd), None);
         let changed = ended(Outcome::data(Arc::new(json!({"n": 5}))));
         assert_eq!(of(&changed, Promise::Checked).is_error, Some(false));
-        let told = serde_json::to_value(of(&changed, Promise::Broken)).unwrap();
-        assert!(told["isError"] == true && told["content"][0]["text"].as_str().unwrap().contains("was changed"));
+        let result = serde_json::to_value(of(&changed, Promise::Broken)).unwrap();
+        assert!(result["isError"] == true && result["content"][0]["text"].as_str().unwrap().contains("was changed"));
         let text = serde_json::to_value(of(&ended(Outcome::text("plain")), Promise::Checked)).unwrap();
         assert!(text["isError"] == true && text["content"][0]["text"].as_str().unwrap().contains("not an object"));
     }

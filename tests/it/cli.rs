@@ -129,8 +129,8 @@ fn definition_files_are_checked_without_a_database() {
     assert_eq!(ended.out, format!("{good}: ok (shout)\n{toml}: ok (t)\n"));
     let ended = home.run(&["tools", "validate", &typo, &schema, &good]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    for told in ["/descripton", "a b /name: ", "a b /input_schema", "did you mean \"echo\"?", "good.json: ok"] {
-        assert!(ended.out.contains(told), "{told}: {ended:?}");
+    for expected in ["/descripton", "a b /name: ", "a b /input_schema", "did you mean \"echo\"?", "good.json: ok"] {
+        assert!(ended.out.contains(expected), "{expected}: {ended:?}");
     }
     let several = files.file(
         "several.json",
@@ -138,7 +138,7 @@ fn definition_files_are_checked_without_a_database() {
             {"name": "two", "executor": {"type": "http"}, "tags": 5}, {"executor": {"type": "external"}}]"#,
     );
     let found = home.run(&["tools", "validate", "--json", &several, &schema]).json();
-    let told: Vec<(&Value, &str)> = found[0]["errors"]
+    let errors: Vec<(&Value, &str)> = found[0]["errors"]
         .as_array()
         .unwrap()
         .iter()
@@ -153,9 +153,9 @@ fn definition_files_are_checked_without_a_database() {
         (&two, "/tags"),
         (&Value::Null, "/name"),
     ] {
-        assert!(told.contains(&expected), "{expected:?}: {found:#}");
+        assert!(errors.contains(&expected), "{expected:?}: {found:#}");
     }
-    assert!(told.iter().any(|(tool, at)| **tool == two && at.starts_with("/executor")), "{found:#}");
+    assert!(errors.iter().any(|(tool, at)| **tool == two && at.starts_with("/executor")), "{found:#}");
     assert!(found[1]["errors"].as_array().unwrap().len() > 1, "{found:#}");
     let found = home.run(&["tools", "validate", "--json", &schema, &good, &good]).json();
     assert_eq!(found[0]["errors"][0]["pointer"], "/name");

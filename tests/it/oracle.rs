@@ -96,7 +96,7 @@ pub struct Reply {
 #[derive(Debug, Clone)]
 pub struct Sight {
     pub sent_at: u64,
-    pub told_at: u64,
+    pub received_at: u64,
     pub call: Value,
 }
 

@@ -108,7 +108,7 @@ impl Load {
             assert!(stored.contains_key(id), "{id} was accepted");
         }
         counted_once(client, &stored).await;
-        told_once(client, &stored).await;
+        assert_reported_once(client, &stored).await;
     }
 }
 
@@ -161,7 +161,7 @@ async fn counted_once(client: &Client, stored: &BTreeMap<String, (String, String
 }
 
 /// Checks that the stream of all events has the beginning and end of each call once, and positions without gaps.
-async fn told_once(client: &Client, stored: &BTreeMap<String, (String, String, bool)>) {
+async fn assert_reported_once(client: &Client, stored: &BTreeMap<String, (String, String, bool)>) {
     let mut stream = client.events("/events?after=0").await;
     let (mut seqs, mut ended, mut last): (BTreeMap<String, u64>, usize, i64) = Default::default();
     while ended < stored.len() {

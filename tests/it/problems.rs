@@ -132,8 +132,8 @@ async fn json_may_name_its_charset() {
 async fn a_body_over_4_mib_is_a_413_whether_its_length_is_told_or_not() {
     let app = App::on_sqlite().await;
     let body = json!({"name": "echo", "arguments": {"a": "x".repeat(5 << 20)}}).to_string();
-    let told = raw::exchange(&app, &post_head(body.len()), body.as_bytes()).await;
-    assert!(raw::is_problem(&told, 413), "{told}");
+    let declared = raw::exchange(&app, &post_head(body.len()), body.as_bytes()).await;
+    assert!(raw::is_problem(&declared, 413), "{declared}");
 
     let head = post_head(0).replace("content-length: 0", "transfer-encoding: chunked");
     let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());

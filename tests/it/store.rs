@@ -62,7 +62,7 @@ struct Log {
     store: Store,
     journal: Journal,
     ids: IdGenerator,
-    told: Arc<Mutex<Vec<PublishedEvent>>>,
+    published: Arc<Mutex<Vec<PublishedEvent>>>,
     door: DoorKeeper,
     writer: JoinHandle<()>,
     database: Database,
@@ -81,16 +81,16 @@ impl Log {
     /// Starts a journal that writes new calls to this shard.
     async fn on_shard(database: Database, ids: IdGenerator, shard: Shard) -> Self {
         let store = Store::open(&database.url).await.unwrap();
-        let (told, door) = (Arc::<Mutex<Vec<PublishedEvent>>>::default(), Arc::<Door>::default());
-        let (heard, passed) = (told.clone(), door.clone());
+        let (published, door) = (Arc::<Mutex<Vec<PublishedEvent>>>::default(), Arc::<Door>::default());
+        let (heard, passed) = (published.clone(), door.clone());
         let sink = Arc::new(move |committed: &Committed| {
-            heard.lock().unwrap().extend(committed.events().iter().map(told_of));
+            heard.lock().unwrap().extend(committed.events().iter().map(published_event));
             passed.pass(committed.events().first().map(|event| event.call.id));
         });
         let (journal, writer) =
             Journal::start(store.db().clone(), Clock::manual(Time(ACCEPTED_AT)), ids.clone(), shard, sink);
         let door = DoorKeeper(door);
-        Self { store, journal, ids, told, door, writer, database }
+        Self { store, journal, ids, published, door, writer, database }
     }
 
     /// Builds a newly accepted call.
@@ -141,7 +141,7 @@ impl Log {
         let (mut all, mut after) = (Vec::new(), Cursor::at([after]));
         loop {
             let (events, until) = self.store.events_after(&after, commits).await.unwrap();
-            all.extend(events.iter().map(told_of));
+            all.extend(events.iter().map(published_event));
             if until == after {
                 return all;
             }
@@ -156,14 +156,14 @@ impl Log {
 
     /// Returns the stored events of one call.
     async fn events_of(&self, call: &Call) -> Vec<PublishedEvent> {
-        self.store.events_of(call.id).await.unwrap().unwrap().iter().map(told_of).collect()
+        self.store.events_of(call.id).await.unwrap().unwrap().iter().map(published_event).collect()
     }
 
     /// Closes the journal and returns all published events.
-    async fn told(&mut self) -> Vec<PublishedEvent> {
+    async fn take_published(&mut self) -> Vec<PublishedEvent> {
         self.journal.close();
         bounded("the end of the journal", &mut self.writer).await.unwrap();
-        std::mem::take(&mut *self.told.lock().unwrap())
+        std::mem::take(&mut *self.published.lock().unwrap())
     }
 
     /// Returns the counts of a tool: executed, succeeded, rejected.
@@ -235,7 +235,7 @@ impl Door {
     }
 }
 
-fn told_of(event: &Event) -> PublishedEvent {
+fn published_event(event: &Event) -> PublishedEvent {
     (event.pos, event.seq, event.kind().as_str(), render::data(event))
 }
 

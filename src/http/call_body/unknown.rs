@@ -56,10 +56,10 @@ mod tests {
             ("nmae", "name"),
             ("Wait", "wait"),
         ] {
-            let told = message(name);
+            let text = message(name);
             let beginning = format!("unknown field `{name}`: did you mean `{meant}`? expected one of `{meant}`, ");
-            assert!(told.starts_with(&beginning), "{told}");
-            assert!(["name", "arguments", "id", "session", "agent"].iter().all(|one| told.contains(one)), "{told}");
+            assert!(text.starts_with(&beginning), "{text}");
+            assert!(["name", "arguments", "id", "session", "agent"].iter().all(|one| text.contains(one)), "{text}");
         }
         assert!(message("zzzzz").starts_with("unknown field `zzzzz`: expected one of `"));
     }

@@ -56,7 +56,7 @@ struct Entry {
     shown: ModelCall,
     call: Option<Arc<Call>>,
     has_ended: bool,
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// The response to one model stream.
@@ -172,7 +172,7 @@ impl ModelStreamResponder {
             if event.stage == Stage::Result
                 && let Some(entry) = calls.iter_mut().find(|entry| entry.id == event.call.id)
             {
-                (entry.is_told, entry.call) = (true, Some(event.call.clone()));
+                (entry.is_reported, entry.call) = (true, Some(event.call.clone()));
             }
         };
         let frames = followers.frames_of(access.store(), event, sent).await;
@@ -187,11 +187,11 @@ impl ModelStreamResponder {
                 self.guards.extend(guards);
                 let Some(pending) = pending.into_iter().next() else { return };
                 let place = self.calls.len();
-                self.calls.push(Entry { id: pending.id, shown, call: None, has_ended: false, is_told: false });
+                self.calls.push(Entry { id: pending.id, shown, call: None, has_ended: false, is_reported: false });
                 self.ends.push(Box::pin(async move { (place, pending.end().await) }));
             }
             ReaderMessage::Refused { shown, call } => {
-                self.calls.push(Entry { id: call.id, shown, call: Some(call), has_ended: true, is_told: true });
+                self.calls.push(Entry { id: call.id, shown, call: Some(call), has_ended: true, is_reported: true });
             }
             ReaderMessage::Over { vendor, fault } => self.over = Some((vendor, fault)),
             ReaderMessage::Card { .. } => {}
@@ -213,7 +213,7 @@ impl ModelStreamResponder {
     }
 
     fn is_complete(&self) -> bool {
-        self.over.is_some() && self.calls.iter().all(|entry| entry.is_told)
+        self.over.is_some() && self.calls.iter().all(|entry| entry.is_reported)
     }
 
     async fn end(&mut self) -> Bytes {

@@ -185,7 +185,7 @@ impl Callers {
                 return None;
             }
         };
-        let told_at = self.clock.fetch_add(1, Ordering::SeqCst);
+        let received_at = self.clock.fetch_add(1, Ordering::SeqCst);
         let mut key_histories = self.key_histories.lock().unwrap_or_else(PoisonError::into_inner);
         let history = key_histories.entry(key.to_owned()).or_default();
         history.parts = 1;
@@ -193,7 +193,7 @@ impl Callers {
             let calls = vec![(id_of(&call), call["status"].as_str().unwrap_or_default().to_owned())];
             history.replies.push(Reply { status, location, batch_id: None, calls });
         }
-        history.sights.push(Sight { sent_at, told_at, call: call.clone() });
+        history.sights.push(Sight { sent_at, received_at, call: call.clone() });
         Some(call)
     }
 

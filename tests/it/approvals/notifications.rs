@@ -11,7 +11,7 @@ use crate::support::shapes::is_time;
 use crate::support::{Answer, App, Backend, HttpTool, Received, eventually};
 
 /// Waits for this many notifications, and returns them in the order of their times.
-async fn told(receiver: &HttpTool, count: usize) -> Vec<Value> {
+async fn notifications(receiver: &HttpTool, count: usize) -> Vec<Value> {
     let all = || async {
         let requests = receiver.requests();
         (requests.len() >= count).then(|| requests.iter().map(Received::json).collect::<Vec<Value>>())
@@ -28,7 +28,7 @@ on_both_databases!(
         let receiver = HttpTool::answering(Answer::status(204, "text/plain", "")).await;
         gated(&app, "pay", json!({"notify_url": receiver.url("/approvals")})).await;
         let call = waiting(&app, "pay", json!({"amount": 5})).await;
-        let requested = told(&receiver, 1).await.remove(0);
+        let requested = notifications(&receiver, 1).await.remove(0);
         assert_eq!(requested["type"], "approval.requested");
         assert!(is_time(&requested["timestamp"]));
         assert_eq!(requested["data"], app.stored(&id_of(&call)).await);
@@ -36,7 +36,7 @@ on_both_databases!(
         assert!(request.header("webhook-signature").starts_with("v1,"));
         assert_eq!(request.target, "/approvals");
         decide(&app, &call, "reject", json!({"reason": "no"})).await.ok();
-        let decided = told(&receiver, 2).await.remove(1);
+        let decided = notifications(&receiver, 2).await.remove(1);
         assert_eq!(decided["type"], "approval.decided");
         assert_eq!((&decided["data"]["id"], &decided["data"]["approval"]["status"]), (&call["id"], &json!("rejected")));
     }
@@ -63,14 +63,14 @@ async fn an_expiry_and_a_new_digest_are_told() {
     gated(&app, "soon", json!({"expires_ms": 1, "notify_url": receiver.url("/")})).await;
     app.call_with(json!({"name": "soon", "wait": "result"})).await;
     let states: Vec<Value> =
-        told(&receiver, 2).await.iter().map(|one| one["data"]["approval"]["status"].clone()).collect();
+        notifications(&receiver, 2).await.iter().map(|one| one["data"]["approval"]["status"].clone()).collect();
     assert_eq!(states, ["pending", "expired"]);
     let edited = HttpTool::answering(Answer::status(204, "text/plain", "")).await;
     gated(&app, "pay", json!({"min_approvals": 2, "notify_url": edited.url("/")})).await;
     let call = waiting(&app, "pay", json!({"amount": 9})).await;
-    told(&edited, 1).await;
+    notifications(&edited, 1).await;
     decide(&app, &call, "approve", json!({"arguments": {"amount": 3}})).await.ok();
-    let again = told(&edited, 2).await.remove(1);
+    let again = notifications(&edited, 2).await.remove(1);
     assert_eq!(again["type"], "approval.requested");
     assert_eq!(again["data"]["effective_arguments"], json!({"amount": 3}));
 }
@@ -86,10 +86,10 @@ async fn the_url_of_the_settings_receives_what_tools_without_a_url_ask() {
     gated(&app, "pay", json!({})).await;
     gated(&app, "mail", json!({"notify_url": own.url("/mail")})).await;
     let (pay, mail) = (waiting(&app, "pay", json!({})).await, waiting(&app, "mail", json!({})).await);
-    assert_eq!(told(&general, 1).await[0]["data"]["name"], "pay");
+    assert_eq!(notifications(&general, 1).await[0]["data"]["name"], "pay");
     app.cancel(&id_of(&pay)).await;
     app.ended(&id_of(&pay)).await;
     decide(&app, &mail, "approve", json!({})).await.ok();
-    assert_eq!(told(&own, 2).await[1]["type"], "approval.decided");
+    assert_eq!(notifications(&own, 2).await[1]["type"], "approval.decided");
     assert_eq!(general.requests().len(), 1, "a cancelled call sends no decision");
 }

@@ -110,9 +110,9 @@ on_both_databases!(
         let message = json!({"role": "assistant", "tool_calls": [call], "session": "s"});
         let response = app.post("/tool-calls", &message).await;
         assert_eq!(response.status, 202, "{}", response.text());
-        let told = response.json["messages"][0].clone();
-        assert_eq!((&told["role"], &told["tool_call_id"]), (&json!("tool"), &json!("call_1")), "{told}");
-        assert!(!told["content"].as_str().unwrap().contains("\"amount\""), "{told}");
+        let message = response.json["messages"][0].clone();
+        assert_eq!((&message["role"], &message["tool_call_id"]), (&json!("tool"), &json!("call_1")), "{message}");
+        assert!(!message["content"].as_str().unwrap().contains("\"amount\""), "{message}");
         decide(&app, &pending(&app).await, "approve", json!({})).await.ok();
         app.ended(&id_of(&response.json["results"][0])).await;
         let messages = app.get("/sessions/s/messages?format=openai").await.ok();

@@ -22,10 +22,10 @@ async fn unfinished(app: &App, answer: Response) -> Vec<Value> {
     assert_eq!(answer.header("location"), format!("/tool-calls?batch_id={batch_id}"));
     let results = answer.json["results"].as_array().unwrap().clone();
     let mut listed = ids(&app.get(answer.header("location")).await.ok()["tool_calls"]);
-    let mut told: Vec<String> = results.iter().map(id_of).collect();
+    let mut returned: Vec<String> = results.iter().map(id_of).collect();
     listed.sort();
-    told.sort();
-    assert_eq!(listed, told);
+    returned.sort();
+    assert_eq!(listed, returned);
     results
 }
 

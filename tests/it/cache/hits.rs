@@ -30,7 +30,7 @@ on_both_databases!(
         let hit = call(&app, json!({})).await;
         let path = format!("/tool-calls/{}/events", hit["id"].as_str().unwrap());
         let events = app.events(&path).await.rest().await;
-        let told: Vec<(&str, &Value)> =
+        let history: Vec<(&str, &Value)> =
             events.iter().map(|event| (event.event.as_str(), &event.data["status"])).collect();
         let status = |status: &'static str| json!(status);
         let (wait, doing, success) = (status("WAIT"), status("DOING"), status("SUCCESS"));
@@ -41,7 +41,7 @@ on_both_databases!(
             ("status", &success),
             ("tool_result", &Value::Null),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(history, expected);
         assert_eq!(events[4].data["output"], "run 1");
     }
 );

@@ -67,9 +67,9 @@ async fn the_end_of_a_failed_call_is_told_too() {
     service.app.store.insert_callbacks(&[row]).await.unwrap();
     service.app.callback_wakeup.notify_one();
     service.delivered(&call).await;
-    let told: Vec<Value> = receiver.requests().iter().map(Received::json).collect();
-    let told = told.iter().find(|told| told["id"] == call.id.to_string()).unwrap();
-    assert_eq!((&told["status"], &told["error"]["code"]), (&"ERROR".into(), &"ARGUMENTS_TRUNCATED".into()));
+    let callbacks: Vec<Value> = receiver.requests().iter().map(Received::json).collect();
+    let delivery = callbacks.iter().find(|callback| callback["id"] == call.id.to_string()).unwrap();
+    assert_eq!((&delivery["status"], &delivery["error"]["code"]), (&"ERROR".into(), &"ARGUMENTS_TRUNCATED".into()));
     service.app.stop().await;
 }
 
@@ -105,12 +105,12 @@ on_both_databases!(
         for call in &calls {
             assert_eq!(service.delivered(call).await["attempts"], 1);
         }
-        let mut told: Vec<String> =
+        let mut received: Vec<String> =
             receiver.requests().iter().map(|request| request.json()["id"].as_str().unwrap().to_owned()).collect();
         let mut expected: Vec<String> = calls.iter().map(|call| call.id.to_string()).collect();
-        told.sort_unstable();
+        received.sort_unstable();
         expected.sort_unstable();
-        assert_eq!(told, expected);
+        assert_eq!(received, expected);
         service.app.stop().await;
         if let Some(other) = other {
             other.app.stop().await;

@@ -101,14 +101,14 @@ async fn a_receiver_that_is_not_there_or_breaks_off_is_a_failed_try() {
     let service = Service::start(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::CloseEarly).await;
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    for (url, told) in [
+    for (url, expected) in [
         (receiver.url("/"), "closed the connection without a response"),
         (format!("http://{free}/"), "refused the connection"),
         ("http://127.0.0.1:6379/".into(), "port 6379 is not allowed"),
     ] {
         let callback = service.tried(&*service.call(&url).await, 1).await;
         let error = callback["last_error"].as_str().unwrap();
-        assert!(error.contains(told) && callback.get("last_status").is_none(), "{url}: {callback}");
+        assert!(error.contains(expected) && callback.get("last_status").is_none(), "{url}: {callback}");
     }
     service.app.stop().await;
 }

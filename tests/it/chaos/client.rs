@@ -129,7 +129,7 @@ impl Ask {
             let sent_at = way.notes.tick();
             match Answer::of(request.json(&self.body), timeout).await {
                 Some(answer) if matches!(answer.status, 200 | 202 | 503) => {
-                    if let Some(calls) = self.told(answer, sent_at, way) {
+                    if let Some(calls) = self.record_answer(answer, sent_at, way) {
                         return Some(calls);
                     }
                 }
@@ -142,9 +142,9 @@ impl Ask {
     }
 
     /// Records a response and returns its calls, if it has any.
-    fn told(&self, answer: Answer, sent_at: u64, way: &Way<'_>) -> Option<Vec<Value>> {
+    fn record_answer(&self, answer: Answer, sent_at: u64, way: &Way<'_>) -> Option<Vec<Value>> {
         let Answer { status, location, json } = answer;
-        let told_at = way.notes.tick();
+        let received_at = way.notes.tick();
         let calls = match &json["results"] {
             _ if status == 503 => Vec::new(),
             Value::Array(calls) => calls.clone(),
@@ -162,7 +162,7 @@ impl Ask {
                 way.notes.replays.fetch_add(1, Ordering::Relaxed);
             }
             history.replies.push(reply);
-            history.sights.extend(calls.iter().map(|call| Sight { sent_at, told_at, call: call.clone() }));
+            history.sights.extend(calls.iter().map(|call| Sight { sent_at, received_at, call: call.clone() }));
         });
         (status != 503).then_some(calls)
     }
@@ -190,7 +190,7 @@ impl Ask {
             match Answer::of(request, ANSWER_TIMEOUT).await {
                 Some(Answer { status: 200, json: call, .. }) => {
                     let is_over = is_over(&call);
-                    let sight = Sight { sent_at, told_at: way.notes.tick(), call };
+                    let sight = Sight { sent_at, received_at: way.notes.tick(), call };
                     way.note(&self.key, |history| history.sights.push(sight));
                     if is_over {
                         return;

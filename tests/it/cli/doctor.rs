@@ -163,8 +163,8 @@ fn an_address_that_others_reach_needs_keys_and_the_first_one_is_enough() {
     };
     let open = look(&[]);
     assert_eq!((open.code, status(&open.json(), "listen address")), (Some(1), "FAIL"), "{open:?}");
-    let told = look(&["--insecure-no-auth"]);
-    assert_eq!((told.code, status(&told.json(), "listen address")), (Some(0), "WARN"), "{told:?}");
+    let report = look(&["--insecure-no-auth"]);
+    assert_eq!((report.code, status(&report.json(), "listen address")), (Some(0), "WARN"), "{report:?}");
     let made = home.run(&["keys", "create", "--scope", "call", "--database-url", &url]);
     assert_eq!(made.code, Some(0), "{made:?}");
     let closed = look(&[]);

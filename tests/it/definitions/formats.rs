@@ -76,14 +76,14 @@ async fn mcp_is_told_schemas_names_and_hints_as_they_are() {
     tool["annotations"] = json!({"read_only": true, "destructive": false});
     app.register(tool.clone()).await;
     let list = list(&app, "mcp").await;
-    let told = named(list["tools"].as_array().unwrap(), "files__read");
+    let listed = named(list["tools"].as_array().unwrap(), "files__read");
     let expected = json!({
         "name": "files__read", "title": "Read", "description": "Answers with its arguments.",
         "inputSchema": tool["input_schema"], "outputSchema": {"type": "object"},
         "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": false, "openWorldHint": true,
             "title": "Read"},
     });
-    assert_eq!(*told, expected);
+    assert_eq!(*listed, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,13 +94,13 @@ async fn a_name_that_a_vendor_refuses_is_an_alias_under_which_the_tool_is_called
         app.echo_with(name, schema()).await;
         for format in VENDORS {
             let all = definitions(&list(&app, format).await, format);
-            let told: Vec<&str> = all.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+            let names: Vec<&str> = all.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
             let fits = |name: &str| {
                 name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
             };
-            assert!(told.iter().all(|name| fits(name)), "{told:?}");
+            assert!(names.iter().all(|name| fits(name)), "{names:?}");
             let prefix = name.replace('.', "_");
-            let alias = told.iter().find(|alias| alias.starts_with(&prefix[..10])).unwrap();
+            let alias = names.iter().find(|alias| alias.starts_with(&prefix[..10])).unwrap();
             let call = app.call(alias, json!({"city": "Rome"})).await;
             assert_eq!((succeeded(&call), call["name"].as_str().unwrap()), (r#"{"city":"Rome"}"#, name));
         }

@@ -38,9 +38,9 @@ fn the_tools_of_each_format_are_as_they_were_looked_at() {
     let tools = tools();
     for format in Format::ALL.into_iter().filter(|format| !matches!(format, Format::Native | Format::Prompt)) {
         let definitions = tools.iter().map(|tool| {
-            let told =
+            let presented =
                 PresentedTool { name: &tool.name, definition: tool, schema: &tool.input_schema, is_strict: true };
-            serde_json::value::to_raw_value(&definitions::definition(format, &told).0).unwrap()
+            serde_json::value::to_raw_value(&definitions::definition(format, &presented).0).unwrap()
         });
         let list = serde_json::to_value(definitions::tools(format, definitions.collect())).unwrap();
         let name = serde_json::to_value(format).unwrap();

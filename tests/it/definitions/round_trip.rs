@@ -94,8 +94,8 @@ async fn a_way_back_is_taken_although_the_tool_would_take_anything() {
     let losses = app.get("/tools?format=gemini&losses=true").await.ok();
     let named = losses["losses"].as_array().unwrap().iter().find(|tool| tool["name"] == "named").expect("a loss");
     assert!(named.to_string().contains("城市"), "{named}");
-    let told = losses["tools"].to_string();
-    assert!(told.contains("Original name: `城市`."), "{told}");
+    let reported = losses["tools"].to_string();
+    assert!(reported.contains("Original name: `城市`."), "{reported}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

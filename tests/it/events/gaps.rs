@@ -38,11 +38,11 @@ impl Desk {
         let database = Database::fresh(backend).await;
         let store = Store::open(&database.url).await.unwrap();
         let (bus, elsewhere) = (Bus::default(), Arc::<Mutex<BTreeSet<u32>>>::default());
-        let (told, hidden) = (bus.clone(), elsewhere.clone());
+        let (published, hidden) = (bus.clone(), elsewhere.clone());
         let sink = Arc::new(move |committed: &Committed| {
             let hidden = hidden.lock().unwrap();
             if !committed.events().iter().any(|event| hidden.contains(&event.seq)) {
-                told.publish(committed);
+                published.publish(committed);
             }
         });
         let (journal, _) =

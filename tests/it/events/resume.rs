@@ -58,8 +58,8 @@ async fn the_stream_of_a_request_tells_what_the_calls_own_stream_tells() {
     let mut streamed = app.call_streamed(&json!({"name": "echo", "arguments": {"a": 1}})).await.rest().await;
     assert_eq!(streamed.pop().unwrap().event, "batch");
     let own = app.events(&path(&streamed[0].data)).await.rest().await;
-    let told = |events: &[Event]| events.iter().map(|e| (e.event.clone(), e.data.clone())).collect::<Vec<_>>();
-    assert_eq!(told(&streamed), told(&own));
+    let contents = |events: &[Event]| events.iter().map(|e| (e.event.clone(), e.data.clone())).collect::<Vec<_>>();
+    assert_eq!(contents(&streamed), contents(&own));
 }
 
 on_both_databases!(

@@ -49,12 +49,12 @@ on_both_databases!(
         node.tool("later", &server, json!({"async": true})).await;
         let id = node.accepted(json!({"name": "later"})).await;
         node.in_phase(&id, "external").await;
-        let told = server.request().json();
+        let request = server.request().json();
         node.kill().await;
         node.start_again().await;
-        let path = format!("/tool-calls/{}/result", id_of(&told));
+        let path = format!("/tool-calls/{}/result", id_of(&request));
         with_token(&node, &path, &json!("wrong"), &json!("forged")).await.problem(401);
-        with_token(&node, &path, &told["token"], &json!("at last")).await.ok();
+        with_token(&node, &path, &request["token"], &json!("at last")).await.ok();
         let call = node.ended(&id).await;
         assert_eq!((succeeded(&call), server.requests().len()), ("at last", 1));
     }

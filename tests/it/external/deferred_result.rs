@@ -30,19 +30,19 @@ on_both_databases!(
         let (app, server) = service(backend, accepted()).await;
         let waiting = app.posted(json!({"name": "later"}));
         server.received(1).await;
-        let told = server.request().json();
-        let id = id_of(&told);
+        let request = server.request().json();
+        let id = id_of(&request);
         app.in_phase(&id, "external").await;
         let step = json!({"tip": "halfway", "progress": {"current": 1, "total": 2}});
-        let answer = report(&told["progress_url"], &told["token"], &step).await;
+        let answer = report(&request["progress_url"], &request["token"], &step).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
-        let answer = report(&told["result_url"], &told["token"], &json!({"output": "at last"})).await;
+        let answer = report(&request["result_url"], &request["token"], &json!({"output": "at last"})).await;
         assert!((200..300).contains(&answer.status), "{}", answer.text());
         let call = waiting.await.unwrap().ok();
         assert_eq!((succeeded(&call), &call["tip"], id_of(&call)), ("at last", &json!("halfway"), id));
-        let late = report(&told["result_url"], &told["token"], &json!("again")).await;
+        let late = report(&request["result_url"], &request["token"], &json!("again")).await;
         assert_eq!(late.ok()["ignored"], true);
-        report(&told["progress_url"], &told["token"], &json!({"tip": "again"})).await.problem(409);
+        report(&request["progress_url"], &request["token"], &json!({"tip": "again"})).await.problem(409);
         assert_eq!(app.stored(&id_of(&call)).await, call);
         assert_counts(&app.stats("later").await, json!({"execution_count": 1, "success_count": 1}));
     }
@@ -53,8 +53,8 @@ async fn a_result_that_comes_before_the_202_counts() {
     let (app, server) = service(Backend::Sqlite, Answer::AfterGate(Box::new(accepted()))).await;
     let waiting = app.posted(json!({"name": "later"}));
     server.received(1).await;
-    let told = server.request().json();
-    let answer = report(&told["result_url"], &told["token"], &json!("quick")).await;
+    let request = server.request().json();
+    let answer = report(&request["result_url"], &request["token"], &json!("quick")).await;
     assert!((200..300).contains(&answer.status) && answer.json["ignored"] != true, "{}", answer.text());
     server.open();
     assert_eq!(succeeded(&waiting.await.unwrap().ok()), "quick");
@@ -71,12 +71,12 @@ async fn acknowledged_result_is_the_end_of_the_call_though_the_tool_answers_dire
         app.http_tool(&name, &server).await;
         let waiting = app.posted(json!({ "name": name }));
         server.received(1).await;
-        let told = server.request().json();
-        let id = id_of(&told);
+        let request = server.request().json();
+        let id = id_of(&request);
         // The other node has not yet loaded the tool.
         post_result(&other, &id, &json!("forged")).await.problem(401);
         let url = json!(other.url(&format!("/tool-calls/{id}/result")));
-        let posting = tokio::spawn(async move { report(&url, &told["token"], &json!("posted")).await });
+        let posting = tokio::spawn(async move { report(&url, &request["token"], &json!("posted")).await });
         let stored = id.parse().unwrap();
         eventually("the posted result on disk, or the end of its post", async || {
             let is_there = app.store().posted_result(stored).await.unwrap().is_some();
@@ -100,10 +100,10 @@ async fn result_that_another_node_takes_before_the_answer_counts() {
     app.http_tool("later", &server).await;
     let waiting = app.posted(json!({"name": "later"}));
     server.received(1).await;
-    let told = server.request().json();
-    let url = json!(other.url(&format!("/tool-calls/{}/result", id_of(&told))));
+    let request = server.request().json();
+    let url = json!(other.url(&format!("/tool-calls/{}/result", id_of(&request))));
     // The request stays open; the posted result ends the call.
-    let answer = report(&url, &told["token"], &json!("posted")).await.ok();
+    let answer = report(&url, &request["token"], &json!("posted")).await.ok();
     assert_ne!(answer["ignored"], true);
     assert_eq!(succeeded(&waiting.await.unwrap().ok()), "posted");
 }
@@ -113,8 +113,8 @@ async fn progress_comes_while_the_request_is_open_too() {
     let (app, server) = service(Backend::Sqlite, Answer::AfterGate(Box::new(Answer::text("done")))).await;
     let waiting = app.posted(json!({"name": "later"}));
     server.received(1).await;
-    let told = server.request().json();
-    let answer = report(&told["progress_url"], &told["token"], &json!({"tip": "busy"})).await;
+    let request = server.request().json();
+    let answer = report(&request["progress_url"], &request["token"], &json!({"tip": "busy"})).await;
     assert_eq!(answer.status, 202, "{}", answer.text());
     server.open();
     let call = waiting.await.unwrap().ok();
@@ -142,8 +142,8 @@ on_both_databases!(
         }
         let call = app.stored(&id_of(&first)).await;
         assert_eq!((&call["status"], &call["tip"]), (&json!("DOING"), &Value::Null));
-        for (told, text) in [(&first, "mine"), (&second, "other")] {
-            report(&told["result_url"], &told["token"], &json!(text)).await;
+        for (request, text) in [(&first, "mine"), (&second, "other")] {
+            report(&request["result_url"], &request["token"], &json!(text)).await;
         }
         assert_eq!(succeeded(&waiting.await.unwrap().ok()), "mine");
         assert_eq!(succeeded(&other.await.unwrap().ok()), "other");
@@ -156,11 +156,11 @@ on_both_databases!(
             let (app, server) = service(backend, answer).await;
             let waiting = app.posted(json!({"name": "later"}));
             server.received(1).await;
-            let told = server.request().json();
-            post_result(&app, &id_of(&told), &json!("forged")).await.problem(401);
-            post_progress(&app, &id_of(&told), &json!({"tip": "forged"})).await.problem(401);
+            let request = server.request().json();
+            post_result(&app, &id_of(&request), &json!("forged")).await.problem(401);
+            post_progress(&app, &id_of(&request), &json!({"tip": "forged"})).await.problem(401);
             server.open();
-            report(&told["result_url"], &told["token"], &json!("mine")).await;
+            report(&request["result_url"], &request["token"], &json!("mine")).await;
             let call = waiting.await.unwrap().ok();
             assert_eq!((succeeded(&call), &call["tip"]), ("mine", &Value::Null));
         }
@@ -172,10 +172,10 @@ async fn the_token_is_in_no_answer_no_event_and_no_list() {
     let (app, server) = service(Backend::Sqlite, accepted()).await;
     let waiting = app.posted(json!({"name": "later"}));
     server.received(1).await;
-    let told = server.request().json();
-    let (id, token) = (id_of(&told), told["token"].as_str().unwrap());
+    let request = server.request().json();
+    let (id, token) = (id_of(&request), request["token"].as_str().unwrap());
     assert!(token.len() >= 32, "{token}");
-    report(&told["result_url"], &told["token"], &json!("done")).await;
+    report(&request["result_url"], &request["token"], &json!("done")).await;
     let mut seen = waiting.await.unwrap().text();
     for path in [format!("/tool-calls/{id}"), format!("/tool-calls/{id}/events"), "/tool-calls".into(), "/tools".into()]
     {
@@ -189,6 +189,6 @@ async fn a_result_that_never_comes_is_a_timeout() {
     let (app, server) = service(Backend::Sqlite, accepted()).await;
     let call = app.call_with(json!({"name": "later", "limits": {"timeout_ms": 300}})).await;
     assert_eq!(failed(&call, "TOOL_TIMEOUT"), "Error: Tool execution timeout after 300ms (timeout_ms)");
-    let told = server.request().json();
-    assert_eq!(report(&told["result_url"], &told["token"], &json!("late")).await.ok()["ignored"], true);
+    let request = server.request().json();
+    assert_eq!(report(&request["result_url"], &request["token"], &json!("late")).await.ok()["ignored"], true);
 }

@@ -142,8 +142,8 @@ async fn each_call_of_a_batch_is_asked_about_by_itself() {
     let calls: Vec<Value> = (1..=3).map(|n| json!({"name": "echo", "arguments": {"n": n}})).collect();
     for mode in ["auto", "parallel", "serial"] {
         let results = app.batch(json!({"mode": mode, "calls": calls})).await;
-        let told: Vec<&Value> = results.iter().map(|call| &call["output"]).collect();
-        assert_eq!(told, [&json!(r#"{"n":1}"#), &json!("Error: no twos"), &json!(r#"{"n":3}"#)], "{mode}");
+        let outputs: Vec<&Value> = results.iter().map(|call| &call["output"]).collect();
+        assert_eq!(outputs, [&json!(r#"{"n":1}"#), &json!("Error: no twos"), &json!(r#"{"n":3}"#)], "{mode}");
     }
 }
 

@@ -47,9 +47,9 @@ on_both_databases!(
             let hook = app.hook("before_tool_call", &receiver, path, json!({"timeout_ms": timeout_of(path)})).await;
             let mut live = app.call_streamed(&json!({"name": "echo", "arguments": {"a": 1}})).await;
             let events = live.until(|event| event.event == "batch").await;
-            let told: Vec<_> = events.iter().filter(|event| event.event == "hook_error").collect();
-            assert_eq!(told.len(), 1, "{path}: {events:#?}");
-            let data = &told[0].data;
+            let errors: Vec<_> = events.iter().filter(|event| event.event == "hook_error").collect();
+            assert_eq!(errors.len(), 1, "{path}: {events:#?}");
+            let data = &errors[0].data;
             assert_eq!((&data["hook"], &data["kind"]), (&hook.as_str().into(), &kind.into()), "{path}");
             assert_eq!(data["event"], "before_tool_call");
             assert!(!data["reason"].as_str().unwrap().contains("secret"), "{data}");
@@ -90,8 +90,8 @@ async fn an_address_that_is_not_allowed_is_never_asked() {
     let call = app.call("echo", json!({})).await;
     failed(&call, "HOOK_FAILED");
     let events = history(&app, &call["id"]).await;
-    let told = events.iter().find(|event| event.event == "hook_error").unwrap();
-    assert!(told.data["reason"].as_str().unwrap().contains("not allowed"), "{}", told.data);
+    let error = events.iter().find(|event| event.event == "hook_error").unwrap();
+    assert!(error.data["reason"].as_str().unwrap().contains("not allowed"), "{}", error.data);
     assert_eq!(receiver.connections(), 0);
 }
 
@@ -112,8 +112,8 @@ async fn how_often_hooks_were_asked_and_failed_is_told() {
     assert_eq!(app.post("/hooks", &hook).await.status, 201);
     app.call("echo", json!({})).await;
     app.call("echo", json!({})).await;
-    let told = app.get("/stats").await.ok()["hooks"].clone();
-    assert_eq!(told, json!({"asked_count": 2, "failed_count": 2, "blocked_count": 0, "dropped_count": 0}));
+    let counts = app.get("/stats").await.ok()["hooks"].clone();
+    assert_eq!(counts, json!({"asked_count": 2, "failed_count": 2, "blocked_count": 0, "dropped_count": 0}));
     let listed = app.get("/hooks").await.ok()["hooks"][0].clone();
     assert_eq!((&listed["asked_count"], &listed["failed_count"]), (&json!(2), &json!(2)));
 }

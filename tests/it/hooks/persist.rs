@@ -42,10 +42,10 @@ on_both_databases!(
             let result = read_back.last().unwrap();
             assert_eq!((result.is_result(), &result.data["output"]), (true, &"slim".into()));
             // No event of the end contains the original value; the arguments are unchanged.
-            let told = |event: &&crate::support::Event| {
+            let is_rewritten = |event: &&crate::support::Event| {
                 event.event != "tool_call" && event.data.to_string().contains("original")
             };
-            assert_eq!(read_back.iter().filter(told).count(), 0, "{read_back:#?}");
+            assert_eq!(read_back.iter().filter(is_rewritten).count(), 0, "{read_back:#?}");
             assert_eq!(app.stats(name).await["success_count"], 1);
         }
     }

@@ -61,13 +61,13 @@ fn code(call: &Call) -> Option<Code> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_three_kinds_work_together() {
-    let (sender, mut told) = mpsc::unbounded_channel();
+    let (sender, mut notifications) = mpsc::unbounded_channel();
     let app = app([RustHook::before(Gate), RustHook::after(Notes(sender)), RustHook::persist(Slim)]).await;
     let ended = call(&app, json!({"a": 1})).await;
     assert_eq!(ended.outcome.as_ref().unwrap().output, r#"{"a":1,"by":"gate"}"#);
     let stored = app.store.call(ended.id).await.unwrap().unwrap();
     assert_eq!(stored.outcome.as_ref().unwrap().output, "19 bytes");
-    let after = bounded("the after hook", told.recv()).await.unwrap();
+    let after = bounded("the after hook", notifications.recv()).await.unwrap();
     assert_eq!((after.id, after.result), (ended.id, ended.outcome.clone()));
     assert_eq!(*after.arguments, json!({"a": 1, "by": "gate"}));
     assert_eq!(code(&*call(&app, json!({"do": "block"})).await), Some(Code::ToolBlocked));

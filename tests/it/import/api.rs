@@ -95,12 +95,12 @@ async fn a_document_is_fetched_through_the_egress_guard() {
     let app = App::with_egress(Backend::Sqlite).await;
     assert_eq!(names(&import(&app, json!({"url": url})).await, "created").len(), 3);
     assert_eq!(app.get("/tools/list").await.ok()["executor"]["url"], server.url("/api/v2/pets"));
-    for (target, told) in
+    for (target, expected) in
         [("/nowhere", "answered HTTP 404"), ("/large", "more than 33554432 bytes"), ("/no-document", "not valid YAML")]
     {
         let problem = app.post("/imports/openapi", &json!({"url": server.url(target)})).await.problem(422);
         points_at(&problem, "/url");
-        assert!(problem["detail"].as_str().unwrap().contains(told), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(expected), "{problem}");
         assert!(!problem.to_string().contains("secret"));
     }
     // With `document`, the service does not fetch `url`.

@@ -100,7 +100,7 @@ fn what_cannot_be_imported_is_exit_code_2_with_the_way_out() {
     let file = home.file("small.yaml", SMALL);
     let broken = home.file("broken.json", "{\"openapi\": ");
     let other = home.file("other.yaml", "a: 1\n");
-    for (words, told) in [
+    for (words, expected) in [
         (vec![file.as_str()], "--server: the document names no server: set its URL with `server` (--server URL)"),
         (vec![&file, "--server", "h.example"], "--server: must be an http:// or https:// URL"),
         (vec![&file, "--server", "https://h", "--only", "c"], "--only: \"c\" is not a tag"),
@@ -112,6 +112,6 @@ fn what_cannot_be_imported_is_exit_code_2_with_the_way_out() {
     ] {
         let ended = home.run(&[vec!["import", "openapi"], words.clone()].concat());
         assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{words:?}: {ended:?}");
-        assert!(ended.err.contains(told), "{words:?}: {ended:?}");
+        assert!(ended.err.contains(expected), "{words:?}: {ended:?}");
     }
 }

@@ -27,12 +27,12 @@ fn body(schema: Value) -> Value {
 fn circles_end() {
     let circle = json!({"schemas": {"A": {"$ref": "#/components/schemas/B"}, "B": {"$ref": "#/components/schemas/A"}},
         "parameters": {"P": {"$ref": "#/components/parameters/P"}}, "requestBodies": {"R": {"$ref": "#/components/requestBodies/R"}}});
-    let told = reason(body(json!({"$ref": "#/components/schemas/A"})), circle.clone());
-    assert!(told.contains("itself"), "{told}");
-    let told = reason(json!({"parameters": [{"$ref": "#/components/parameters/P"}]}), circle.clone());
-    assert!(told.contains("refers to itself"), "{told}");
-    let told = reason(json!({"requestBody": {"$ref": "#/components/requestBodies/R"}}), circle);
-    assert!(told.contains("refers to itself"), "{told}");
+    let refusal = reason(body(json!({"$ref": "#/components/schemas/A"})), circle.clone());
+    assert!(refusal.contains("itself"), "{refusal}");
+    let refusal = reason(json!({"parameters": [{"$ref": "#/components/parameters/P"}]}), circle.clone());
+    assert!(refusal.contains("refers to itself"), "{refusal}");
+    let refusal = reason(json!({"requestBody": {"$ref": "#/components/requestBodies/R"}}), circle);
+    assert!(refusal.contains("refers to itself"), "{refusal}");
 }
 
 #[test]
@@ -40,12 +40,12 @@ fn what_multiplies_is_bounded() {
     let doubled = |at: u32| json!({"allOf": [{"$ref": format!("#/components/schemas/S{}", at + 1)}, {"$ref": format!("#/components/schemas/S{}", at + 1)}]});
     let mut schemas: serde_json::Map<String, Value> = (0..30).map(|at| (format!("S{at}"), doubled(at))).collect();
     schemas.insert("S30".into(), json!({"type": "object"}));
-    let told = reason(body(json!({"$ref": "#/components/schemas/S0"})), json!({"schemas": schemas}));
-    assert!(told.contains("10000") || told.contains("32 schemas"), "{told}");
+    let refusal = reason(body(json!({"$ref": "#/components/schemas/S0"})), json!({"schemas": schemas}));
+    assert!(refusal.contains("10000") || refusal.contains("32 schemas"), "{refusal}");
     let wide: serde_json::Map<String, Value> =
         (0..20_000).map(|at| (format!("p{at}"), json!({"type": "string"}))).collect();
-    let told = reason(body(json!({"type": "object", "properties": wide})), json!({}));
-    assert!(told.contains("KiB") || told.contains("10000 nodes"), "{told}");
+    let refusal = reason(body(json!({"type": "object", "properties": wide})), json!({}));
+    assert!(refusal.contains("KiB") || refusal.contains("10000 nodes"), "{refusal}");
 }
 
 /// Checks the limit on the total: each operation alone is within its limits.
@@ -92,13 +92,13 @@ fn the_deepest_document_is_walked_without_trouble() {
     for _ in 0..200 {
         schema = json!({"not": {"items": schema}});
     }
-    let told = reason(body(schema), json!({}));
-    assert!(told.contains("levels"), "{told}");
+    let refusal = reason(body(schema), json!({}));
+    assert!(refusal.contains("levels"), "{refusal}");
 }
 
 #[test]
 fn words_of_the_wrong_type_are_told() {
-    for (operation, told) in [
+    for (operation, expected) in [
         (json!({"parameters": {}}), "`parameters` must be an array, not object"),
         (json!({"parameters": ["x"]}), "a parameter must be an object, not string"),
         (json!({"parameters": [{"in": "query"}]}), "no `name`"),
@@ -127,9 +127,9 @@ fn words_of_the_wrong_type_are_told() {
     ] {
         let document = of_paths(json!({"/x": {"post": operation}}));
         let made = imported(&document);
-        match told {
+        match expected {
             "" => assert_eq!(made.offered.len(), 1),
-            _ => assert!(made.refused[0].reason.contains(told), "{operation}: {}", made.refused[0].reason),
+            _ => assert!(made.refused[0].reason.contains(expected), "{operation}: {}", made.refused[0].reason),
         }
     }
     // An invalid response schema does not reject the operation.

@@ -133,11 +133,11 @@ async fn the_tools_say_what_they_do_to_the_world() {
         ("deletePet", false, true, true),
         ("addPet", false, false, false),
     ] {
-        let told = app.get(&format!("/tools/{tool}")).await.ok();
+        let tool_json = app.get(&format!("/tools/{tool}")).await.ok();
         let expected =
             json!({"read_only": read_only, "destructive": destructive, "idempotent": idempotent, "open_world": true});
-        assert_eq!((&told["annotations"], &told["tags"]), (&expected, &json!(["pet"])), "{tool}");
-        assert!(told["title"].as_str().is_some_and(|title| !title.is_empty()));
+        assert_eq!((&tool_json["annotations"], &tool_json["tags"]), (&expected, &json!(["pet"])), "{tool}");
+        assert!(tool_json["title"].as_str().is_some_and(|title| !title.is_empty()));
     }
 }
 

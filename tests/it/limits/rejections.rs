@@ -94,10 +94,10 @@ async fn beyond(setting: &str) -> LimitResponse {
             app.http_tool("act", &server).await;
             let running = app.posted(json!({"name": "act", "arguments": {"text": "x".repeat(300_000)}}));
             server.received(1).await;
-            let told = app.post("/tool-calls", &echo).await.into();
+            let response = app.post("/tool-calls", &echo).await.into();
             server.open();
             running.await.unwrap().ok();
-            told
+            response
         }
         "server.max_backlog" => behind(tuned(|config| backlog(config, 1, 0, 60_000)).await, 1).await,
         "server.burst" => behind(tuned(|config| backlog(config, 1, 3, 60_000)).await, 3).await,
@@ -105,18 +105,18 @@ async fn beyond(setting: &str) -> LimitResponse {
         "store.patience_ms" => {
             let app = tuned(|config| config.store.patience_ms = 50).await;
             let stall = Stall::begin(&app).await;
-            let told = app.post("/tool-calls", &echo).await.into();
+            let response = app.post("/tool-calls", &echo).await.into();
             stall.end().await;
-            told
+            response
         }
         "queue.max_length" => {
             let app = tuned(|config| config.queue.max_length = 1).await;
             let server = gated("done").await;
             app.http_tool("act", &server).await;
             let body = json!({"name": "act", "wait": "accepted"});
-            let told = twice(&app, "/tool-calls", [body.clone(), body]).await;
+            let response = twice(&app, "/tool-calls", [body.clone(), body]).await;
             server.open();
-            told
+            response
         }
         "auth.rate" => {
             let app = tuned(|config| config.auth.rate = 1).await;
@@ -205,12 +205,12 @@ async fn behind(app: App, taken: usize) -> LimitResponse {
         waiting.push(app.posted(json!({"name": "echo"})));
         stall.holds(&app, count).await;
     }
-    let told = app.post("/tool-calls", &json!({"name": "echo"})).await.into();
+    let response = app.post("/tool-calls", &json!({"name": "echo"})).await.into();
     stall.end().await;
     for waiting in waiting {
         waiting.await.unwrap().ok();
     }
-    told
+    response
 }
 
 /// Checks all limits whose setting has this prefix.

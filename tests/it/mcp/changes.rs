@@ -31,8 +31,8 @@ on_both_databases!(
         let mut stream = bounded("a stream", request.send()).await.unwrap();
         next(&mut stream, "notifications/subscriptions/acknowledged").await;
         app.echo_of("newcomer", json!({})).await;
-        let told = next(&mut stream, "notifications/tools/list_changed").await;
-        assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1);
+        let notification = next(&mut stream, "notifications/tools/list_changed").await;
+        assert_eq!(notification["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1);
     }
 );
 

@@ -84,10 +84,10 @@ async fn the_tools_are_those_of_the_list_in_the_same_words() {
         "output_schema": {"type": "object", "properties": {"x": {}}}, "annotations": {"read_only": true}}),
     )
     .await;
-    let told = ask(&app, "tools/list", json!({})).await.ok()["result"].clone();
-    assert_eq!(told["tools"], app.get("/tools?format=mcp").await.ok()["tools"]);
-    assert!(told["ttlMs"].as_u64().is_some_and(|ttl| ttl <= 60_000), "{}", told["ttlMs"]);
-    assert_eq!(told.get("nextCursor"), None);
+    let listed = ask(&app, "tools/list", json!({})).await.ok()["result"].clone();
+    assert_eq!(listed["tools"], app.get("/tools?format=mcp").await.ok()["tools"]);
+    assert!(listed["ttlMs"].as_u64().is_some_and(|ttl| ttl <= 60_000), "{}", listed["ttlMs"]);
+    assert_eq!(listed.get("nextCursor"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,11 +101,11 @@ async fn a_long_list_comes_in_pages_without_a_gap() {
     std::fs::write(folder.path().join("many.json"), serde_json::to_vec(&all).unwrap()).unwrap();
     let options = Options { tools_dir: Some(folder.path().to_owned()), ..Options::default() };
     let app = App::start_with(Backend::Sqlite, options).await;
-    let (mut told, mut cursor, mut pages) = (Vec::new(), json!({}), 0);
+    let (mut paged, mut cursor, mut pages) = (Vec::new(), json!({}), 0);
     loop {
         let page = ask(&app, "tools/list", cursor).await.ok()["result"].clone();
         pages += 1;
-        told.extend(page["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()));
+        paged.extend(page["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()));
         match page.get("nextCursor") {
             Some(next) => cursor = json!({"cursor": next}),
             None => break,
@@ -113,7 +113,7 @@ async fn a_long_list_comes_in_pages_without_a_gap() {
     }
     let listed = app.get("/tools?format=mcp").await.ok();
     let names: Vec<Value> = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
-    assert!(pages > 1 && told == names, "{} of {} in {pages} pages", told.len(), names.len());
+    assert!(pages > 1 && paged == names, "{} of {} in {pages} pages", paged.len(), names.len());
     let lost = ask(&app, "tools/list", json!({"cursor": "!"})).await.ok();
     assert_eq!(lost["error"]["code"], -32602);
 }

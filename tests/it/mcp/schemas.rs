@@ -88,8 +88,8 @@ async fn all_clients_take_what_is_listed() {
         let output = &tool["outputSchema"];
         assert!(output.is_null() || output["type"] == "object" && output.get("$schema").is_none(), "{name}: {output}");
     }
-    let told = tools["either"]["inputSchema"]["description"].as_str().unwrap();
-    assert!(told.contains("At least one of these must match"), "{told}");
+    let description = tools["either"]["inputSchema"]["description"].as_str().unwrap();
+    assert!(description.contains("At least one of these must match"), "{description}");
     assert_eq!(tools["flags"]["inputSchema"]["properties"]["n"], json!({"type": "number", "exclusiveMinimum": 0}));
     assert_eq!(tools["flags"]["inputSchema"]["properties"]["list"], json!({"type": "array", "items": {}}));
     // A session and the HTTP API: the one lists the same, the other the definition.
@@ -136,8 +136,8 @@ async fn a_result_that_breaks_the_promise_of_its_schema_is_an_error_that_clients
     let older = send(posted(&app, &request).header("mcp-session-id", session(&app).await)).await;
     for result in [call(&app, "promise", json!({"n": "five"})).await, message(&older)["result"].clone()] {
         assert_eq!((&result["isError"], result.get("structuredContent")), (&json!(true), None), "{result}");
-        let told = result["content"][0]["text"].as_str().unwrap();
-        assert!(told.starts_with("The tool has run") && told.contains("/n"), "{told}");
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with("The tool has run") && text.contains("/n"), "{text}");
         assert_eq!(result["content"][1]["text"], r#"{"n":"five"}"#);
         // The call itself has succeeded, as `output_check: warn` says.
         let id = result["_meta"]["toolpost/call_id"].as_str().unwrap();

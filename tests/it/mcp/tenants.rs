@@ -11,7 +11,7 @@ use crate::support::client::send;
 use crate::support::{App, Backend, Client};
 
 /// Returns the names of the tools that the client can list.
-async fn told(client: &Client) -> Vec<String> {
+async fn tool_names(client: &Client) -> Vec<String> {
     let list = ask(client, "tools/list", json!({})).await.ok();
     let names = list["result"]["tools"].as_array().unwrap().iter();
     names.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
@@ -30,9 +30,9 @@ on_both_databases!(
         one.register(echo_tool("mine", json!({"type": "object"}))).await;
         // The clients alternate, which would expose a list that is cached across tenants.
         for (client, has) in [(&one, true), (&other, false), (&operator, false), (&one, true)] {
-            let told = told(client).await;
-            assert_eq!(told.contains(&"mine".to_owned()), has, "{told:?}");
-            assert!(told.contains(&"echo".to_owned()), "{told:?}");
+            let tool_names = tool_names(client).await;
+            assert_eq!(tool_names.contains(&"mine".to_owned()), has, "{tool_names:?}");
+            assert!(tool_names.contains(&"echo".to_owned()), "{tool_names:?}");
         }
         assert_eq!(call(&one, "mine", json!({"m": 1})).await["structuredContent"], json!({"m": 1}));
         let refused = ask(&other, "tools/call", json!({"name": "mine", "arguments": {}})).await;
@@ -59,9 +59,9 @@ async fn a_key_for_some_tools_is_told_of_these() {
     let app = App::on_sqlite().await;
     let operator = app.with_key(&app.key(json!({"scopes": ["admin"]})).await.0);
     let few = key(&operator, json!({"scopes": ["call"], "tools": ["calc*"]})).await;
-    assert_eq!(told(&few).await, ["calculate"]);
+    assert_eq!(tool_names(&few).await, ["calculate"]);
     assert_eq!(call(&few, "calculate", json!({"expression": "1 + 1"})).await["content"][0]["text"], "2");
     let refused = ask(&few, "tools/call", json!({"name": "echo", "arguments": {}})).await;
     assert_eq!(refused.json["error"]["code"], -32602, "{}", refused.text());
-    assert!(told(&operator).await.contains(&"echo".to_owned()));
+    assert!(tool_names(&operator).await.contains(&"echo".to_owned()));
 }

@@ -61,8 +61,8 @@ async fn each_message_is_answered_with_what_is_to_be_appended() {
             // An explicit format gives the same response.
             if let Value::Object(mut body) = case["body"].clone() {
                 body.insert("format".into(), vendor.into());
-                let told = app.post("/tool-calls", &body.into()).await.ok();
-                assert_eq!(told["messages"], case["messages"], "{name}");
+                let response = app.post("/tool-calls", &body.into()).await.ok();
+                assert_eq!(response["messages"], case["messages"], "{name}");
             }
         }
     }

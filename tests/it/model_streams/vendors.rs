@@ -80,8 +80,8 @@ async fn both_calls_are_made(backend: Backend, format: &str, ids: [&str; 2]) {
             let messages = batch["messages"].to_string();
             assert!(messages.contains("Tool not found: nobody"), "{messages}");
             assert!(ids.iter().all(|id| messages.contains(id)), "{messages}");
-            let told = events.iter().filter(|event| event.event == "tool_result").count();
-            assert_eq!(told, 2, "{events:#?}");
+            let results = events.iter().filter(|event| event.event == "tool_result").count();
+            assert_eq!(results, 2, "{events:#?}");
         }
     }
 }
@@ -160,7 +160,7 @@ async fn card_of_a_provider_resumes_behind_what_was_told_before_it() {
     let first = events.iter().find(|event| event.data["call_id"] == "srvtoolu_1").unwrap();
     let mut all = app.events_after("/events", &first.id).await;
     // All events of this request, and none of the other.
-    let told = all.until(|event| event.is_result()).await;
-    assert!(told.iter().all(|event| event.data["call_id"] == "toolu_1"), "{told:#?}");
-    assert_eq!(told[0].event, "tool_call");
+    let received = all.until(|event| event.is_result()).await;
+    assert!(received.iter().all(|event| event.data["call_id"] == "toolu_1"), "{received:#?}");
+    assert_eq!(received[0].event, "tool_call");
 }

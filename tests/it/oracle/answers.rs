@@ -70,7 +70,7 @@ fn the_reply(key: &str, reply: &Reply, stored: &[&Value], note: &mut impl FnMut(
     {
         note(format!("{key}: a {status} is of the batch {batch_id}, which is not that of its calls"));
     }
-    let is_stored = |(told, stored): (&(String, String), &&Value)| stored["id"] == told.0;
+    let is_stored = |(reported, stored): (&(String, String), &&Value)| stored["id"] == reported.0;
     if matches!(status, 200 | 202) && !(calls.len() == stored.len() && calls.iter().zip(stored).all(is_stored)) {
         note(format!("{key}: a {status} has the calls {calls:?}, in this order, and not those that are stored"));
     }
@@ -85,7 +85,7 @@ fn the_reply(key: &str, reply: &Reply, stored: &[&Value], note: &mut impl FnMut(
 /// Checks that a later request never returns an earlier status.
 fn forwards(key: &str, part: usize, sights: &[&Sight], note: &mut impl FnMut(String)) {
     for one in sights {
-        let later = sights.iter().filter(|other| other.sent_at > one.told_at);
+        let later = sights.iter().filter(|other| other.sent_at > one.received_at);
         for other in later {
             if rank(&other.call["status"]) < rank(&one.call["status"]) {
                 note(format!("{key}/{part} was {} and then {}", one.call["status"], other.call["status"]));

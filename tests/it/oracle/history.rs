@@ -81,8 +81,8 @@ fn one_call(call: &Value, events: &[Event], note: &mut impl FnMut(String)) {
     if ends.len() != 1 || ends.iter().any(|end| end.data["status"] != call["status"]) {
         complain("its events do not end it once, and as it is stored");
     }
-    let told = |event: &Event| (event.data["output"].clone(), event.data["is_error"].clone());
-    if events.last().map(told) != Some((call["output"].clone(), call["is_error"].clone())) {
+    let outcome_of = |event: &Event| (event.data["output"].clone(), event.data["is_error"].clone());
+    if events.last().map(outcome_of) != Some((call["output"].clone(), call["is_error"].clone())) {
         complain("its result is not the stored one");
     }
 }

@@ -38,7 +38,7 @@ fn truth() -> Evidence {
             parts: 1,
             is_cancelled: name == READ,
             replies: vec![Reply { status: 200, calls, ..Reply::default() }],
-            sights: vec![Sight { sent_at: 1, told_at: 2, call: call.clone() }],
+            sights: vec![Sight { sent_at: 1, received_at: 2, call: call.clone() }],
         };
         evidence.key_histories.insert(key, key_history);
         evidence.world.calls.push(call);
@@ -70,12 +70,12 @@ fn the_truth_is_accepted() {
 
 #[test]
 fn what_was_told_to_callers_is_held_against_the_store() {
-    let told = |change: fn(&mut Sight)| found(|e| change(&mut e.key_histories.get_mut("key0").unwrap().sights[0]));
-    assert!(told(|sight| sight.call["id"] = json!("other")).contains("in an answer"));
-    assert!(told(|sight| sight.call["output"] = json!("other")).contains("was told as"));
+    let found_with = |change: fn(&mut Sight)| found(|e| change(&mut e.key_histories.get_mut("key0").unwrap().sights[0]));
+    assert!(found_with(|sight| sight.call["id"] = json!("other")).contains("in an answer"));
+    assert!(found_with(|sight| sight.call["output"] = json!("other")).contains("was told as"));
     let later = found(|e| {
         let sights = &mut e.key_histories.get_mut("key0").unwrap().sights;
-        let mut back = Sight { sent_at: 3, told_at: 4, ..sights[0].clone() };
+        let mut back = Sight { sent_at: 3, received_at: 4, ..sights[0].clone() };
         back.call["status"] = json!("DOING");
         sights.push(back);
     });

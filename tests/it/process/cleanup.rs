@@ -96,7 +96,7 @@ fn helpers(program: u32) -> Vec<u32> {
 async fn they_go_with_any_of_their_helpers() {
     let app = service().await;
     for sandbox in ["best_effort", "off"] {
-        for (which, told) in ["helper has ended", "Command was stopped"].into_iter().enumerate() {
+        for (which, expected) in ["helper has ended", "Command was stopped"].into_iter().enumerate() {
             let (mark, name) = (mark(), format!("orphans_{sandbox}_{which}"));
             let argv = ["sh", "-c", FAMILY, "root"];
             app.register(program(&name, &argv, json!({"env": {"MARK": mark}, "sandbox": sandbox}))).await;
@@ -106,7 +106,7 @@ async fn they_go_with_any_of_their_helpers() {
             assert_eq!(helpers.len(), 2);
             kill(helpers[which]);
             let call = app.ended(&id).await;
-            assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains(told), "{call:#}");
+            assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains(expected), "{call:#}");
             wait_for_none(&mark).await;
             let folder = std::env::temp_dir().join(format!("toolpost-{id}-1"));
             eventually("the folder to go", || async { (!folder.exists()).then_some(()) }).await;

@@ -33,11 +33,11 @@ async fn the_call_comes_on_standard_input() {
     let app = service().await;
     app.register(program("cat", &["cat"], json!({}))).await;
     let call = app.call_with(json!({"name": "cat", "id": "call_1", "arguments": {"text": "a\u{0}😀"}})).await;
-    let told = &call["structured"];
-    assert_eq!(told["arguments"], json!({"text": "a\u{0}😀"}), "{call:#}");
-    assert_eq!((&told["id"], &told["call_id"], &told["name"]), (&call["id"], &json!("call_1"), &json!("cat")));
-    assert_eq!((&told["attempt"], &told["deadline_ms"]), (&json!(1), &json!(30_000)));
-    assert_eq!((&told["context"], &told["agent"]), (&json!({}), &json!(null)));
+    let input = &call["structured"];
+    assert_eq!(input["arguments"], json!({"text": "a\u{0}😀"}), "{call:#}");
+    assert_eq!((&input["id"], &input["call_id"], &input["name"]), (&call["id"], &json!("call_1"), &json!("cat")));
+    assert_eq!((&input["attempt"], &input["deadline_ms"]), (&json!(1), &json!(30_000)));
+    assert_eq!((&input["context"], &input["agent"]), (&json!({}), &json!(null)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,12 +25,12 @@ on_both_databases!(
         let id = app.accepted(json!({"name": "t"})).await;
         let mut stream = app.events(&format!("/tool-calls/{id}/events")).await;
         let events = stream.until(|event| event.data["phase"] == "retrying").await;
-        let told = &events[events.len() - 1];
-        assert!(told.is_status("DOING"), "{told:#?}");
+        let last = &events[events.len() - 1];
+        assert!(last.is_status("DOING"), "{last:#?}");
         let call = app.in_phase(&id, "retrying").await;
         assert_eq!((&call["status"], &call["attempts"]), (&json!("DOING"), &json!(1)));
         let begun = Time::parse(call["started_at"].as_str().unwrap()).unwrap();
-        for shown in [&told.data["metadata"], &call["metadata"]] {
+        for shown in [&last.data["metadata"], &call["metadata"]] {
             let found = times(shown);
             let next = found.iter().any(|time| (59_000..90_000).contains(&time.millis_since(begun)));
             assert!(next, "no time of the next attempt after {begun:?} in {shown:#}");

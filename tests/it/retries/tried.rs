@@ -37,8 +37,8 @@ on_both_databases!(
         let events = app.call_streamed(&json!({"name": "t"})).await.rest().await;
         assert_eq!(statuses(&events), ["WAIT", "DOING", "SUCCESS"]);
         assert_eq!(count(&events, "tool_result"), 1);
-        let told = events.iter().filter(|event| event.event == "status");
-        let mut phases: Vec<&str> = told.map(|event| event.data["phase"].as_str().unwrap()).collect();
+        let statuses = events.iter().filter(|event| event.event == "status");
+        let mut phases: Vec<&str> = statuses.map(|event| event.data["phase"].as_str().unwrap()).collect();
         phases.dedup();
         assert_eq!(phases, ["queued", "running", "retrying", "running", "retrying", "running", "done"]);
         let id = events[0].data["id"].as_str().unwrap();

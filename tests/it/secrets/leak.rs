@@ -154,8 +154,8 @@ async fn call(node: &Node, server: &HttpTool) -> ResponseBodies {
         heard.push((format!("the answer of {way}"), node.post("/tool-calls", &body(json!({}))).await.body));
         let events = node.call_streamed(&body(json!({}))).await.rest().await;
         heard.push((format!("the events of {way}"), format!("{events:?}").into_bytes()));
-        let told = body(json!({"wait": "accepted", "callback_url": server.url("/callback")}));
-        let accepted = node.post("/tool-calls", &told).await;
+        let accepted_call = body(json!({"wait": "accepted", "callback_url": server.url("/callback")}));
+        let accepted = node.post("/tool-calls", &accepted_call).await;
         let id = accepted.json["id"].as_str().expect("an id").to_owned();
         heard.push((format!("the acceptance of {way}"), accepted.body));
         let waited = node.get(&format!("/tool-calls/{id}?wait_ms=20000")).await;
@@ -174,8 +174,8 @@ async fn call(node: &Node, server: &HttpTool) -> ResponseBodies {
     let refused = json!({"name": "text", "context": {"user": OF_REQUEST.value}});
     heard.push(("a refused context".to_owned(), node.post("/tool-calls", &refused).await.body));
     crate::support::eventually("the callbacks", || async {
-        let told = server.requests().iter().filter(|request| request.target == "/callback").count();
-        (told >= WAYS.len()).then_some(())
+        let callbacks = server.requests().iter().filter(|request| request.target == "/callback").count();
+        (callbacks >= WAYS.len()).then_some(())
     })
     .await;
     heard

@@ -60,8 +60,8 @@ async fn in_a_stream_it_waits_for_the_end_and_is_refused_beside_a_later_call() {
         events.extend(call(0, "toolu_1", "attempt_completion", &json!({"result": "done"})));
         events.extend((1..=others).flat_map(|n| call(n, "toolu_2", "echo", &json!({}))));
         events.extend(end("tool_use"));
-        let told = piped(&app, "session=s", &anthropic(&events), 7).await;
-        assert_eq!(batch(&told)["results"][0]["status"], status, "{:#}", batch(&told));
+        let response = piped(&app, "session=s", &anthropic(&events), 7).await;
+        assert_eq!(batch(&response)["results"][0]["status"], status, "{:#}", batch(&response));
         let state = if status == "ERROR" { "ACTIVE" } else { "COMPLETED" };
         assert_eq!(read(&app, "s").await["state"], state);
     }

@@ -67,17 +67,17 @@ on_both_databases!(
         let app = App::start(backend).await;
         made(&app, json!({"id": "s"})).await;
         let mut stream = app.events("/sessions/s/events").await;
-        let mut told = vec![stream.next().await.unwrap()];
+        let mut received = vec![stream.next().await.unwrap()];
         app.call_with(json!({"name": "echo", "session": "s", "id": "before"})).await;
-        told.extend(stream.until(|event| event.is_result()).await);
+        received.extend(stream.until(|event| event.is_result()).await);
         abort(&app, "s").await;
-        told.extend(stream.until(|event| event.event == "session").await);
+        received.extend(stream.until(|event| event.event == "session").await);
         app.call_with(json!({"name": "echo", "session": "s", "id": "behind"})).await;
-        told.extend(stream.until(|event| event.is_result()).await);
-        assert!(told.iter().all(|event| !event.id.is_empty()), "{told:#?}");
+        received.extend(stream.until(|event| event.is_result()).await);
+        assert!(received.iter().all(|event| !event.id.is_empty()), "{received:#?}");
         // A subscriber can resume after any event.
-        for (seen, event) in told.iter().enumerate() {
-            let expected: Vec<&str> = told[seen + 1..]
+        for (seen, event) in received.iter().enumerate() {
+            let expected: Vec<&str> = received[seen + 1..]
                 .iter()
                 .filter(|event| event.event != "session")
                 .map(|event| event.id.as_str())

@@ -58,14 +58,14 @@ on_both_databases!(
         let own = json!({"name": "echo", "id": "c", "session": "good", "callback_url": good.url("/of-request")});
         app.call_with(own).await;
         good.received(3).await;
-        let mut told: Vec<(String, String)> = good
+        let mut received: Vec<(String, String)> = good
             .requests()
             .iter()
             .map(|request| (request.target.clone(), request.json()["call_id"].as_str().unwrap().to_owned()))
             .collect();
-        told.sort();
+        received.sort();
         let expected = [("/of-request", "c"), ("/of-session", "a"), ("/of-session", "b")];
-        assert_eq!(told, expected.map(|(target, id)| (target.to_owned(), id.to_owned())));
+        assert_eq!(received, expected.map(|(target, id)| (target.to_owned(), id.to_owned())));
         eventually("a try of the broken one", || async { (!bad.requests().is_empty()).then_some(()) }).await;
         assert_eq!(listed(&read(&app, "bad").await, "tool_results", "status"), ["SUCCESS", "ERROR"]);
     }

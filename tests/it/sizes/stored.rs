@@ -27,8 +27,8 @@ async fn messages_of_every_vendor_carry_the_cut_text() {
         let body = with(message(vendor), json!({"session": vendor, "format": vendor}));
         let answer = app.post("/tool-calls", &body).await.ok();
         let messages = answer["messages"].to_string();
-        let told = |text: &str| messages.contains(text);
-        assert!(told("line 2\\n[… 2,998 lines (") && !told("line 3\\n"), "{vendor}: {messages}");
+        let contains = |text: &str| messages.contains(text);
+        assert!(contains("line 2\\n[… 2,998 lines (") && !contains("line 3\\n"), "{vendor}: {messages}");
         let conversation = app.get(&format!("/sessions/{vendor}/messages?format={vendor}")).await.text();
         assert!(conversation.contains("2,998 lines (") && !conversation.contains("line 3\\n"), "{conversation}");
     }

@@ -9,18 +9,18 @@ use toolpost::formats::native::ToolCall;
 use toolpost::store::journal::{Change, Transitions};
 
 use super::{
-    ACCEPTED, ACCEPTED_AT, Log, PublishedEvent, REJECTED, SETTLED, STARTED, WHOLE, ended, life, rejected, told_of,
+    ACCEPTED, ACCEPTED_AT, Log, PublishedEvent, REJECTED, SETTLED, STARTED, WHOLE, ended, life, rejected, published_event,
     whole,
 };
 use crate::support::{Backend, Database};
 
 /// Checks that the stored calls equal the given ones, and that published events equal those read back.
-async fn assert_stored_and_told(log: &mut Log, calls: &[(Call, Transitions)]) {
+async fn assert_stored_and_published(log: &mut Log, calls: &[(Call, Transitions)]) {
     for (call, _) in calls {
         assert_eq!(format!("{:#?}", log.stored(call).await), format!("{call:#?}"));
     }
     let read = log.read_back(0, 7).await;
-    assert_eq!(log.told().await, read);
+    assert_eq!(log.take_published().await, read);
 }
 
 /// Builds a call of one kind and the transitions of its change.
@@ -89,8 +89,8 @@ on_both_databases!(
         let expected = [(0, 1, "tool_call"), (1, 2, "status"), (2, 3, "status"), (3, 4, "status"), (4, 5, "status")];
         assert_eq!(places, [&expected[..], &[(5, 6, "tool_result")]].concat());
         assert_eq!(log.counts("echo").await, (1, 1, 0));
-        let told = log.told().await;
-        assert_eq!(told[5..], events, "told as it is read back");
+        let published = log.take_published().await;
+        assert_eq!(published[5..], events, "told as it is read back");
     }
 );
 
@@ -99,10 +99,10 @@ on_both_databases!(
         let log = Log::open(backend).await;
         let one = |text: &str| Arc::new(ended(&log.call("t"), Outcome::text(text), 1));
         let (awaited, left, large) = (one("x"), one("x"), one(&"x".repeat(10_000)));
-        let told = one("told");
+        let unchanged = one("told");
         let stored = Call::from(CallRecord {
             outcome: Some(Arc::new(Outcome::text("stored"))),
-            ..Call::clone(&told).into_record()
+            ..Call::clone(&unchanged).into_record()
         });
         let stored = Arc::new(stored);
         let over_mcp = CallRecord { written: JsonCache::new(CallFormat::Mcp), ..Call::clone(&one("x")).into_record() };
@@ -112,7 +112,7 @@ on_both_databases!(
             Change::new(over_mcp.clone(), WHOLE).awaited(),
             Change::new(left.clone(), WHOLE),
             Change::new(large.clone(), WHOLE).awaited(),
-            Change::new(told.clone(), WHOLE).with_stored_image(stored.clone()).awaited(),
+            Change::new(unchanged.clone(), WHOLE).with_stored_image(stored.clone()).awaited(),
         ];
         assert_eq!(log.together(changes).await, [Ok(()); 5]);
         let json =
@@ -120,7 +120,7 @@ on_both_databases!(
         assert_eq!(json(&awaited), Some(serde_json::to_string(&ToolCall::from(&*awaited)).unwrap()));
         assert_eq!(over_mcp.written.get(CallFormat::Mcp).map(|json| json.to_vec()), result_members(&over_mcp));
         assert_eq!(json(&over_mcp), None);
-        assert_eq!([json(&left), json(&large), json(&stored), json(&told)], [const { None }; 4]);
+        assert_eq!([json(&left), json(&large), json(&stored), json(&unchanged)], [const { None }; 4]);
     }
 );
 
@@ -140,10 +140,10 @@ on_both_databases!(
         };
         assert_eq!(without_positions(apart.events_of(&call).await), without_positions(at_once.events_of(&call).await));
         assert_eq!(apart.commits().await, 4);
-        let told = apart.told().await;
+        let published = apart.take_published().await;
         let stored: Vec<_> =
-            apart.store.events_after(&Cursor::default(), 10).await.unwrap().0.iter().map(told_of).collect();
-        assert_eq!(told, stored);
+            apart.store.events_after(&Cursor::default(), 10).await.unwrap().0.iter().map(published_event).collect();
+        assert_eq!(published, stored);
     }
 );
 
@@ -154,8 +154,8 @@ on_both_databases!(
         log.together(calls.iter().map(whole).collect()).await;
         assert_eq!(log.commits().await, 2);
         assert_eq!(log.store.newest().await.unwrap(), Cursor::at([201 * 5]));
-        let told = log.told().await;
-        assert_eq!(told.iter().map(|event| event.0).collect::<Vec<_>>(), (1..=201 * 5).collect::<Vec<_>>());
+        let published = log.take_published().await;
+        assert_eq!(published.iter().map(|event| event.0).collect::<Vec<_>>(), (1..=201 * 5).collect::<Vec<_>>());
         assert_eq!(log.counts("t").await, (200, 200, 0));
     }
 );
@@ -169,7 +169,7 @@ on_both_databases!(
             write_together(&log, &calls).await;
             all.extend(calls);
         }
-        assert_stored_and_told(&mut log, &all).await;
+        assert_stored_and_published(&mut log, &all).await;
     }
 );
 
@@ -183,7 +183,7 @@ on_both_databases!(
             write_together(&log, &calls).await;
             all.extend(calls);
         }
-        assert_stored_and_told(&mut log, &all).await;
+        assert_stored_and_published(&mut log, &all).await;
     }
 );
 
@@ -206,6 +206,6 @@ on_both_databases!(
             write_together(&log, &calls).await;
             all.extend(calls);
         }
-        assert_stored_and_told(&mut log, &all).await;
+        assert_stored_and_published(&mut log, &all).await;
     }
 );

@@ -174,7 +174,7 @@ async fn calls_that_a_stale_try_accepts_again_are_there_once() {
     assert_eq!(claim.calls, [one.id, other.id]);
     assert_eq!((scene.log.counts("one").await, scene.log.counts("alone").await), ((1, 1, 0), (1, 1, 0)));
     let stored = scene.log.read_back(0, 10).await;
-    assert_eq!(scene.log.told().await, stored);
+    assert_eq!(scene.log.take_published().await, stored);
 }
 
 fn started(call: &Call) -> Call {
@@ -216,7 +216,7 @@ async fn changes_of_running_calls_that_a_stale_try_brings_again_are_made_once() 
     scene.log.write(&ended(&begun, Outcome::text("done"), 7), SETTLED).await.unwrap();
     assert_eq!((scene.log.counts("lived").await, scene.log.counts("unfinished").await), ((1, 1, 0), (1, 1, 0)));
     let stored = scene.log.read_back(0, 10).await;
-    assert_eq!(scene.log.told().await, stored);
+    assert_eq!(scene.log.take_published().await, stored);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,7 +231,7 @@ async fn a_start_that_a_stale_try_brings_again_is_made_once() {
     scene.go_on().await;
     assert_eq!(scene.state(&[&begun]).await, before);
     let stored = scene.log.read_back(0, 10).await;
-    assert_eq!(scene.log.told().await, stored);
+    assert_eq!(scene.log.take_published().await, stored);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -266,7 +266,7 @@ async fn what_is_refused_beside_a_stale_try_stays_refused() {
     }
     assert_eq!(scene.log.stored(&end).await.outcome.as_ref().unwrap().output, "first");
     let stored = scene.log.read_back(0, 10).await;
-    assert_eq!(scene.log.told().await, stored);
+    assert_eq!(scene.log.take_published().await, stored);
 }
 
 type Question<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;

@@ -24,7 +24,7 @@ on_both_databases!(
                 assert_eq!(log.read_back(after as i64, commits).await, all[after..], "after {after} by {commits}");
             }
         }
-        assert_eq!(log.told().await, all);
+        assert_eq!(log.take_published().await, all);
     }
 );
 
@@ -55,15 +55,15 @@ on_both_databases!(
         }
         let stored = one.read_back(0, 7).await;
         assert_eq!(one.counts("shared").await, (200, 200, 0));
-        let mut told = Vec::new();
+        let mut published = Vec::new();
         for log in [one, two] {
             let Ok(mut log) = Arc::try_unwrap(log) else { panic!("a task still writes") };
-            let own = log.told().await;
+            let own = log.take_published().await;
             assert!(own.is_sorted_by_key(|event| event.0) && !own.is_empty());
-            told.extend(own);
+            published.extend(own);
         }
-        told.sort_by_key(|event| event.0);
-        assert_eq!(told, stored);
+        published.sort_by_key(|event| event.0);
+        assert_eq!(published, stored);
         assert_eq!(
             stored.iter().map(|event| event.0).collect::<Vec<_>>(),
             (1..=stored.len() as i64).collect::<Vec<_>>()

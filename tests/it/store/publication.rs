@@ -35,14 +35,14 @@ async fn watchers_are_told_of_a_commit_while_the_next_one_waits_for_the_database
     let locked = log.journal.enqueue(Change::new(Arc::new(end), ends)).await.unwrap();
     log.door.0.open();
     bounded("the full commit", try_join_all(receipts)).await.unwrap();
-    let told_of = |call: &Call, kind: &str| {
+    let is_published = |call: &Call, kind: &str| {
         let id = call.id.to_string();
-        log.told.lock().unwrap().iter().any(|(_, _, told, data)| *told == kind && data.contains(&id))
+        log.published.lock().unwrap().iter().any(|(_, _, published_kind, data)| *published_kind == kind && data.contains(&id))
     };
     let last = &quick[FULL - 1];
-    eventually("the word of the full commit", || async { told_of(last, "tool_result").then_some(()) }).await;
-    assert!(!told_of(&slow, "tool_result"), "its commit waits");
+    eventually("the word of the full commit", || async { is_published(last, "tool_result").then_some(()) }).await;
+    assert!(!is_published(&slow, "tool_result"), "its commit waits");
     holding.commit().await.unwrap();
     bounded("the locked commit", locked).await.unwrap().unwrap();
-    eventually("the word of the locked commit", || async { told_of(&slow, "tool_result").then_some(()) }).await;
+    eventually("the word of the locked commit", || async { is_published(&slow, "tool_result").then_some(()) }).await;
 }

@@ -40,7 +40,7 @@ on_both_databases!(
         assert_eq!(log.stored(&first).await.outcome, first.outcome);
         assert_eq!(log.events_of(&first).await, events);
         assert_eq!((log.counts("echo").await, log.commits().await), ((1, 1, 0), 1));
-        assert_eq!(log.told().await, events);
+        assert_eq!(log.take_published().await, events);
     }
 );
 
@@ -77,8 +77,8 @@ on_both_databases!(
         assert_eq!(log.counts("echo").await, (3, 3, 0));
         assert_eq!(log.stored(&running).await.outcome.as_ref().unwrap().output, "first");
         assert_eq!(log.events_of(&waiting).await.len(), 2);
-        let told = log.read_back(0, 1).await;
-        assert_eq!(log.told().await, told);
+        let published = log.read_back(0, 1).await;
+        assert_eq!(log.take_published().await, published);
     }
 );
 
@@ -126,7 +126,7 @@ on_both_databases!(
         }
         assert_eq!((log.counts("echo").await, log.counts("poison").await), ((37, 37, 0), (0, 0, 0)));
         let stored = log.read_back(0, 3).await;
-        assert_eq!(log.told().await, stored);
+        assert_eq!(log.take_published().await, stored);
     }
 );
 

@@ -122,7 +122,7 @@ on_both_databases!(
         assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 1);
         assert!(!log.is_there(&old).await && log.is_there(&young).await);
         assert!(log.is_there(&last).await, "what comes behind a younger one has its turn after it");
-        assert_eq!(log.read_back(0, 10).await.first().map(|told| told.0), Some(6));
+        assert_eq!(log.read_back(0, 10).await.first().map(|event| event.0), Some(6));
     }
 );
 
@@ -174,7 +174,7 @@ on_both_databases!(
             Pruned { calls: 0, events: 1, is_unfinished: false }
         );
         assert_eq!(log.stored(&lived).await.outcome, lived.outcome);
-        let kinds: Vec<&str> = log.events_of(&lived).await.iter().map(|told| told.2).collect();
+        let kinds: Vec<&str> = log.events_of(&lived).await.iter().map(|event| event.2).collect();
         assert_eq!(kinds, ["tool_call", "status", "status", "status", "tool_result"]);
         assert_eq!(log.events_of(&running).await.len(), 4, "one that runs has all of its events");
         assert_eq!(log.store.forgotten_until().await.unwrap(), log.store.newest().await.unwrap());
@@ -254,6 +254,6 @@ on_both_databases!(
         log.prune_all(RetentionTarget::Calls, 500).await;
         assert_eq!((log.counts("old").await, log.counts("new").await), ((20, 20, 0), (50, 50, 0)));
         assert_eq!(log.commits().await, 0);
-        log.told().await;
+        log.take_published().await;
     }
 );

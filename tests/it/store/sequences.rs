@@ -165,7 +165,7 @@ async fn follow(plan: &Plan, mut log: Log, loss: Option<&Loss>) -> Picture {
     picture.stats = format!("{stats:#?}");
     let stored = log.read_back(0, 3).await;
     assert!(stored.iter().map(|(pos, ..)| *pos).eq(1..=stored.len() as i64), "positions without a gap");
-    assert_eq!(log.told().await, stored, "what was told is what is stored");
+    assert_eq!(log.take_published().await, stored, "what was told is what is stored");
     picture
 }
 

@@ -11,7 +11,7 @@ use toolpost::domain::{Cursor, IdGenerator, Outcome, Shard, Tenant, Time};
 use toolpost::store::journal::{Change, Transitions};
 use toolpost::store::retention::RetentionTarget;
 
-use super::{ACCEPTED, Log, PublishedEvent, SETTLED, STARTED, WHOLE, ended, told_of};
+use super::{ACCEPTED, Log, PublishedEvent, SETTLED, STARTED, WHOLE, ended, published_event};
 use crate::support::{Backend, Database, eventually};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ async fn read_by_text(log: &Log, commits: u32) -> Vec<PublishedEvent> {
     let (mut all, mut after) = (Vec::new(), "0".to_owned());
     loop {
         let (events, until) = log.store.events_after(&after.parse().unwrap(), commits).await.unwrap();
-        all.extend(events.iter().map(told_of));
+        all.extend(events.iter().map(published_event));
         if until.to_string() == after {
             return all;
         }
@@ -47,9 +47,9 @@ async fn read_by_text(log: &Log, commits: u32) -> Vec<PublishedEvent> {
 
 /// Checks that the events are those of the calls, each once and in the order of its call.
 fn check_complete(events: &[PublishedEvent], expected: &[PublishedEvent]) {
-    let positions: BTreeSet<i64> = events.iter().map(|told| told.0).collect();
+    let positions: BTreeSet<i64> = events.iter().map(|event| event.0).collect();
     assert_eq!((events.len(), positions.len()), (expected.len(), expected.len()));
-    assert_eq!(positions, expected.iter().map(|told| told.0).collect());
+    assert_eq!(positions, expected.iter().map(|event| event.0).collect());
     let mut last = BTreeMap::<Shard, i64>::new();
     for (pos, ..) in events {
         let before = last.insert(Shard::of_position(*pos), *pos);
@@ -134,7 +134,7 @@ async fn an_adopted_call_stays_in_its_shard_and_leaves_its_first_node() {
     logs[1].write(&end, Transitions { started: true, settled: true, ..Transitions::default() }).await.unwrap();
     let events = logs[0].events_of(&call).await;
     assert_eq!(
-        events.iter().map(|told| (Shard::of_position(told.0), told.1)).collect::<Vec<_>>(),
+        events.iter().map(|event| (Shard::of_position(event.0), event.1)).collect::<Vec<_>>(),
         [(shard(1), 1), (shard(1), 2), (shard(1), 3), (shard(1), 4), (shard(1), 5)]
     );
     assert_eq!(logs[0].store.newest().await.unwrap(), Cursor::at([shard(1).start() + 5]));
@@ -228,7 +228,7 @@ async fn follow(logs: &[Log], plan: &[Step]) {
             }
             Step::Page(commits) => {
                 let (events, until) = logs[1].store.events_after(&cursor, commits).await.unwrap();
-                read.extend(events.iter().map(told_of));
+                read.extend(events.iter().map(published_event));
                 cursor = until.to_string().parse().unwrap();
             }
         }

@@ -77,7 +77,7 @@ async fn an_end_whose_commit_lost_its_answer_is_acknowledged_counted_once_and_to
     let log = cut.log.clone();
     assert_eq!((log.counts("echo").await, log.commits().await), ((1, 1, 0), 2));
     let stored = log.read_back(0, 10).await;
-    eventually("the events", || async { (*log.told.lock().unwrap() == stored).then_some(()) }).await;
+    eventually("the events", || async { (*log.published.lock().unwrap() == stored).then_some(()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,7 +96,7 @@ async fn changes_of_all_kinds_whose_commit_lost_its_answer_are_made_once() {
     assert_eq!((log.counts("lived").await, log.events_of(&lived).await.len()), ((1, 1, 0), 6));
     assert_eq!((log.events_of(&started).await.len(), log.commits().await), (3, 3));
     let stored = log.read_back(0, 10).await;
-    eventually("the events", || async { (*log.told.lock().unwrap() == stored).then_some(()) }).await;
+    eventually("the events", || async { (*log.published.lock().unwrap() == stored).then_some(()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

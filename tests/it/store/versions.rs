@@ -12,7 +12,7 @@ on_both_databases!(
         let mut log = Log::on(database.clone(), IdGenerator::counted()).await;
         let call = ended(&log.call("t"), Outcome::text("kept"), 1);
         log.write(&call, WHOLE).await.unwrap();
-        log.told().await;
+        log.take_published().await;
         log.store.close().await;
         for _ in 0..2 {
             let again = Store::open(&database.url).await.unwrap();

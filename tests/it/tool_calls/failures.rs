@@ -152,19 +152,19 @@ async fn unknown_field_is_answered_with_all_fields_the_nearest_first() {
         let problem = app.post("/tool-calls", &body).await.problem(422);
         problem["errors"][0]["message"].as_str().unwrap().to_owned()
     };
-    let told = said(json!({"name": "echo", "args": {}})).await;
+    let text = said(json!({"name": "echo", "args": {}})).await;
     assert!(
-        told.starts_with("unknown field `args`: did you mean `arguments`? expected one of `arguments`, "),
-        "{told}"
+        text.starts_with("unknown field `args`: did you mean `arguments`? expected one of `arguments`, "),
+        "{text}"
     );
     for member in ["name", "id", "session", "context", "mode", "limits", "wait", "partial", "callback_url", "format"] {
-        assert!(told.contains(&format!("`{member}`")), "{member}: {told}");
+        assert!(text.contains(&format!("`{member}`")), "{member}: {text}");
     }
-    assert!(!told.contains("`calls`"), "{told}");
-    let told = said(json!({"calls": [{"name": "echo", "arguments": {}}], "sesion": "s"})).await;
-    assert!(told.contains("did you mean `session`?") && told.contains("`calls`"), "{told}");
-    let told = said(json!({"calls": [{"name": "echo", "input": {}}]})).await;
-    assert!(["name", "arguments", "id", "limits", "retry", "priority"].iter().all(|one| told.contains(one)), "{told}");
+    assert!(!text.contains("`calls`"), "{text}");
+    let text = said(json!({"calls": [{"name": "echo", "arguments": {}}], "sesion": "s"})).await;
+    assert!(text.contains("did you mean `session`?") && text.contains("`calls`"), "{text}");
+    let text = said(json!({"calls": [{"name": "echo", "input": {}}]})).await;
+    assert!(["name", "arguments", "id", "limits", "retry", "priority"].iter().all(|one| text.contains(one)), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,8 +172,8 @@ async fn root_of_the_arguments_has_a_name_in_the_text() {
     let app = App::on_sqlite().await;
     app.echo_with("t", json!({"type": "object", "properties": {"x": {}}, "required": ["x"]})).await;
     let call = app.call("t", json!({})).await;
-    let told = failed(&call, "TOOL_VALIDATION_ERROR");
-    assert!(told.contains("\n- (root): missing required property"), "{told}");
+    let text = failed(&call, "TOOL_VALIDATION_ERROR");
+    assert!(text.contains("\n- (root): missing required property"), "{text}");
     assert_eq!(call["error"]["details"]["validation_errors"][0]["pointer"], "");
 }
 

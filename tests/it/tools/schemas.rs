@@ -132,8 +132,8 @@ async fn bound_beyond_64_bits_is_replaced_with_a_warning() {
     assert_eq!(made.json["input_schema"]["properties"]["a"]["maxLength"], json!(i64::MAX));
     let warnings = made.json["warnings"].as_array().unwrap();
     assert_eq!(warnings.len(), 2);
-    let told = "/input_schema/properties/a/minimum";
-    assert!(warnings[0].as_str().unwrap().contains(told), "{warnings:?}");
+    let location = "/input_schema/properties/a/minimum";
+    assert!(warnings[0].as_str().unwrap().contains(location), "{warnings:?}");
     succeeded(&app.call("mine", json!({"a": i64::MIN})).await);
     assert_eq!(app.get("/tools/mine").await.ok().get("warnings"), None);
     let put = app.request(reqwest::Method::PUT, "/tools/mine").header("content-type", "application/json").body(text);

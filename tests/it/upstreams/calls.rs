@@ -105,8 +105,8 @@ async fn the_server_is_told_of_a_call_that_is_cancelled() {
     let id = app.accepted(json!({"name": "s.wait", "wait": "accepted"})).await;
     let request = fixture.hears("tools/call", 1).await[0]["id"].clone();
     app.cancel(&id).await;
-    let told = fixture.hears("notifications/cancelled", 1).await;
-    assert_eq!(told[0]["params"]["requestId"], request);
+    let notifications = fixture.hears("notifications/cancelled", 1).await;
+    assert_eq!(notifications[0]["params"]["requestId"], request);
     assert_eq!(app.ended(&id).await["error"]["code"], "CANCELLED");
     succeeded(&app.call("s.echo", json!({})).await);
 }
@@ -117,8 +117,8 @@ async fn the_server_is_told_of_a_call_that_takes_too_long() {
     let app = fixture.served(json!({})).await;
     let call = app.call_with(json!({"name": "s.wait", "limits": {"timeout_ms": 50}})).await;
     failed(&call, "TOOL_TIMEOUT");
-    let told = fixture.hears("notifications/cancelled", 1).await;
-    assert_eq!(told[0]["params"]["requestId"], fixture.heard("tools/call")[0]["id"]);
+    let notifications = fixture.hears("notifications/cancelled", 1).await;
+    assert_eq!(notifications[0]["params"]["requestId"], fixture.heard("tools/call")[0]["id"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -92,10 +92,10 @@ async fn headers_are_sent_and_shown_to_nobody() {
     // A registered server cannot use the service's variables.
     let wrong = json!({"name": "w", "url": server.url(), "headers": {"Authorization": "Bearer ${TOKEN}"}});
     assert_eq!(app.post("/upstreams", &wrong).await.status, 201);
-    let told = eventually("the refusal", || async {
+    let refusal = eventually("the refusal", || async {
         app.upstream("w").await["last_error"]["message"].as_str().map(str::to_owned)
     });
-    assert!(told.await.contains("HTTP 401"));
+    assert!(refusal.await.contains("HTTP 401"));
     assert!(server.seen().iter().any(|(_, shown)| shown == "Bearer ${TOKEN}"));
 }
 
@@ -110,8 +110,8 @@ async fn a_server_where_none_may_be_is_not_connected_to() {
     for (name, host) in [("a", "127.0.0.1"), ("b", "localhost")] {
         let url = format!("http://{host}:{}/mcp", server.port);
         let shown = app.post("/upstreams", &json!({"name": name, "url": url})).await.json;
-        let told = shown["last_error"]["message"].as_str().unwrap_or_else(|| panic!("{shown:#}"));
-        assert!(told.contains("is not allowed (loopback address"), "{told}");
+        let message = shown["last_error"]["message"].as_str().unwrap_or_else(|| panic!("{shown:#}"));
+        assert!(message.contains("is not allowed (loopback address"), "{message}");
     }
     assert!(server.seen().is_empty());
 }

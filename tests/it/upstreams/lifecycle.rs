@@ -113,7 +113,7 @@ async fn a_service_starts_without_a_server_that_does_not() {
     .await;
     eventually("the reason", || async {
         let server = app.upstream("mute").await;
-        server["last_error"]["message"].as_str().is_some_and(|told| told.contains("4000 ms")).then_some(())
+        server["last_error"]["message"].as_str().is_some_and(|message| message.contains("4000 ms")).then_some(())
     })
     .await;
 }

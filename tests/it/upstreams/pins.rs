@@ -55,8 +55,8 @@ on_both_databases!(
         assert_eq!(app.tools_of("s").await, ["s.announce", "s.new"]);
         for name in ["s.echo", "mine"] {
             let call = app.call(name, json!({})).await;
-            let told = failed(&call, "TOOL_UNAVAILABLE");
-            assert_eq!(told, format!("Error: Tool \"{name}\" is not available"));
+            let text = failed(&call, "TOOL_UNAVAILABLE");
+            assert_eq!(text, format!("Error: Tool \"{name}\" is not available"));
         }
         assert_eq!(fixture.heard("tools/call").len(), 2);
 

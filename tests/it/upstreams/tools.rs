@@ -10,7 +10,7 @@ use crate::support::shapes::succeeded;
 use crate::support::{App, Backend};
 
 /// Returns upstream tools with every member that the protocol defines.
-fn told() -> Value {
+fn upstream_tools() -> Value {
     json!([
         {"name": "read_file", "title": "Read File", "description": "Reads.\n\n{braces} and \"quotes\"",
             "inputSchema": {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "required": ["path"],
@@ -32,7 +32,7 @@ fn told() -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_are_told_on_as_they_were_told() {
-    let fixture = Fixture::new(&told());
+    let fixture = Fixture::new(&upstream_tools());
     // The server sends its list in several pages.
     let app = fixture.served(json!({"env": {"PAGE": "1"}})).await;
     let list = app.get("/tools?format=mcp").await.ok();
@@ -41,7 +41,7 @@ async fn tools_are_told_on_as_they_were_told() {
         tool["name"] = name.strip_prefix("s__").unwrap().into();
         tool
     };
-    for tool in told().as_array().unwrap() {
+    for tool in upstream_tools().as_array().unwrap() {
         assert_eq!(own(&format!("s__{}", tool["name"].as_str().unwrap())), *tool);
     }
     assert_eq!(fixture.heard("tools/list").len(), 4);
@@ -49,13 +49,13 @@ async fn tools_are_told_on_as_they_were_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_meta_and_annotations_are_kept() {
-    let fixture = Fixture::new(&told());
-    let over_http = RawServer::start(told(), false).await;
-    let in_events = RawServer::start(told(), true).await;
+    let fixture = Fixture::new(&upstream_tools());
+    let over_http = RawServer::start(upstream_tools(), false).await;
+    let in_events = RawServer::start(upstream_tools(), true).await;
     let servers =
         json!({"s": fixture.declared(json!({})), "h": {"url": over_http.url()}, "e": {"url": in_events.url()}});
     let app = App::start_with(Backend::Sqlite, options(fixture.file_of(&servers))).await;
-    let expected = &told()[1];
+    let expected = &upstream_tools()[1];
     for server in ["s", "h", "e"] {
         let name = format!("{server}__git_status");
         let of = |list: &Value| {
@@ -102,7 +102,7 @@ async fn recorded_tools_are_told_on_as_they_were_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_says_where_it_is_from_and_what_its_hints_mean() {
-    let fixture = Fixture::new(&told());
+    let fixture = Fixture::new(&upstream_tools());
     let app = fixture.served(json!({})).await;
     let read = app.get("/tools/s.read_file").await.ok();
     assert_eq!((&read["source"], &read["title"]), (&json!("mcp"), &json!("Read File")));
@@ -127,8 +127,8 @@ async fn tools_follow_what_their_server_says_of_them() {
     app.call("s.announce", json!({})).await;
     app.has_tools("s", &["s.announce", "s.new"]).await;
     let changes = app.upstream("s").await["changes"].clone();
-    let told = |change: &Value| format!("{} {}", change["change"].as_str().unwrap(), change["tool"].as_str().unwrap());
-    assert_eq!(changes.as_array().unwrap().iter().map(told).collect::<Vec<_>>(), ["added s.new", "removed s.old"]);
+    let describe = |change: &Value| format!("{} {}", change["change"].as_str().unwrap(), change["tool"].as_str().unwrap());
+    assert_eq!(changes.as_array().unwrap().iter().map(describe).collect::<Vec<_>>(), ["added s.new", "removed s.old"]);
     assert_eq!(app.call("s.old", json!({})).await["error"]["code"], "TOOL_NOT_FOUND");
 }
 
@@ -223,12 +223,12 @@ async fn a_registered_tool_hides_an_upstream_one_and_gives_it_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_of_one_s_own_may_use_an_upstream_tool() {
-    let fixture = Fixture::new(&told());
+    let fixture = Fixture::new(&upstream_tools());
     let app = fixture.served(json!({})).await;
     let executor = json!({"type": "mcp", "server": "s", "tool": "read_file"});
     let own = json!({"name": "my_reader", "executor": executor, "limits": {"max_output_lines": 1}});
     let registered = app.register(own).await;
-    assert_eq!(registered["input_schema"], told()[0]["inputSchema"]);
+    assert_eq!(registered["input_schema"], upstream_tools()[0]["inputSchema"]);
     assert_eq!(succeeded(&app.call("my_reader", json!({"path": "x"})).await), "read_file was called");
     let nowhere = json!({"name": "a", "input_schema": {"type": "object"},
         "executor": {"type": "mcp", "server": "gone", "tool": "x"}});

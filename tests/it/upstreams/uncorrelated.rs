@@ -214,7 +214,7 @@ async fn a_post_is_answered_by_its_response_whatever_the_id() {
     for tool in ["wrong_id", "text_id"] {
         assert_eq!(succeeded(&call(&app, tool).await), "done", "{tool}");
     }
-    for (tool, told) in [
+    for (tool, expected) in [
         ("null_error", "the quota is used up"),
         ("event_null", "an event without an id"),
         ("no_id", ""),
@@ -226,7 +226,7 @@ async fn a_post_is_answered_by_its_response_whatever_the_id() {
     ] {
         let call = call(&app, tool).await;
         failed(&call, "TOOL_EXECUTION_ERROR");
-        assert!(call["output"].as_str().unwrap().contains(told), "{tool}: {call:#}");
+        assert!(call["output"].as_str().unwrap().contains(expected), "{tool}: {call:#}");
         assert_eq!(server.calls(tool), 1, "{tool}");
     }
     assert_eq!(app.upstream_in("o", "ready").await["state"], "ready");

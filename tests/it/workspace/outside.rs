@@ -50,7 +50,7 @@ fn ways_out(folder: &TempDir) -> Vec<String> {
 }
 
 /// Returns the text of a call without its arguments.
-fn told(call: &Value) -> String {
+fn text_of(call: &Value) -> String {
     let mut call = call.clone();
     let members = call.as_object_mut().unwrap();
     members.retain(|name, _| !name.ends_with("arguments"));
@@ -75,7 +75,7 @@ async fn no_path_leads_out() {
         ] {
             let call = app.call(name, arguments).await;
             let said = failed(&call, "TOOL_EXECUTION_ERROR");
-            assert!(!told(&call).contains("planted-"), "{name} {way}: {call:#}");
+            assert!(!text_of(&call).contains("planted-"), "{name} {way}: {call:#}");
             assert!(!said.contains("os error"), "{name} {way}: {said}");
         }
     }

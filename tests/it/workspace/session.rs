@@ -24,12 +24,12 @@ async fn agent_of_the_guide_fixes_and_runs_its_file() {
     let script = between(&section, "cat > demo/src/greet.sh <<'END'\n", "END\n");
     let (app, folder) = service(&[("src/greet.sh", script)]).await;
     let calls = section.lines().filter_map(|line| line.strip_prefix("call ")?.strip_suffix('\'')?.split_once(" '"));
-    let mut told = Vec::new();
+    let mut outputs = Vec::new();
     for (name, arguments) in calls {
         let call = app.call(name, serde_json::from_str(arguments).unwrap()).await;
-        told.push((name.to_owned(), succeeded(&call).to_owned()));
+        outputs.push((name.to_owned(), succeeded(&call).to_owned()));
     }
-    let told: Vec<(&str, &str)> = told.iter().map(|(name, output)| (name.as_str(), output.as_str())).collect();
+    let outputs: Vec<(&str, &str)> = outputs.iter().map(|(name, output)| (name.as_str(), output.as_str())).collect();
     let expected = [
         ("list", "src/greet.sh (27 bytes)"),
         ("search", "src/greet.sh:2: echo \"Helo, $1!\"\n[1 matching line in 1 file]"),
@@ -38,7 +38,7 @@ async fn agent_of_the_guide_fixes_and_runs_its_file() {
         ("bash", "Hello, Ada!\n"),
         ("read", "echo \"Hello, $1!\"\n"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(outputs, expected);
     // The guide shows these outputs.
     for (_, output) in expected {
         assert!(output == script || output.lines().all(|line| section.contains(line)), "{output}");

@@ -256,14 +256,14 @@ fn description(at: &OperationRef<'_>) -> String {
         }
         (summary, description) => parts.extend(summary.into_iter().chain(description)),
     }
-    let mut told = match parts.is_empty() {
+    let mut description = match parts.is_empty() {
         true => format!("{} {}", at.method.to_ascii_uppercase(), json::shorten(at.path, 200)),
         false => json::shorten(&parts.join("\n\n"), MAX_DESCRIPTION_LENGTH),
     };
     if is_true(operation, "deprecated") {
-        told.push_str("\n\nDeprecated.");
+        description.push_str("\n\nDeprecated.");
     }
-    told
+    description
 }
 
 fn document_version(document: &Map<String, Value>) -> Option<String> {

@@ -114,7 +114,7 @@ mod tests {
             "self": {"$ref": "#/self"}, "five": 5});
         assert_eq!(object(&document, &document["one"], "it").unwrap()["x"], 1);
         assert_eq!(target(&document, "#/a~1b/c%20d").unwrap().0, "/a~1b/c d");
-        for (value, told) in [
+        for (value, expected) in [
             (json!({"$ref": "other.yaml#/x"}), "outside the document"),
             (json!({"$ref": "https://h/x"}), "nothing is fetched"),
             (json!({"$ref": "#/nowhere"}), "which does not exist"),
@@ -125,7 +125,7 @@ mod tests {
             (json!([]), "must be an object, not array"),
         ] {
             let error = object(&document, &value, "the parameter").unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

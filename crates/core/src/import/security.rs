@@ -129,13 +129,13 @@ impl<'d> Security<'d> {
     /// Describes one alternative of a requirement.
     fn describe(&self, alternative: &Value) -> String {
         let names = alternative.as_object().into_iter().flat_map(Map::keys).take(5);
-        let told = names.map(|name| {
+        let descriptions = names.map(|name| {
             let shown = json::shorten(name, 60);
             let Some(scheme) = self.scheme(name) else { return shown };
             let parts = ["type", "scheme", "in", "name"].into_iter().filter_map(|part| text(scheme, part));
             format!("{shown} ({})", json::shorten(&parts.collect::<Vec<_>>().join(" "), 80))
         });
-        told.collect::<Vec<_>>().join(" and ")
+        descriptions.collect::<Vec<_>>().join(" and ")
     }
 }
 

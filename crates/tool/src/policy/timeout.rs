@@ -107,15 +107,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn attempt_ends_at_its_timeout_and_is_cancelled() {
-        let (failure, after, is_told) = run(invocation(30_000, None, 0), 1000, 100).await;
-        assert_eq!((failure.code, after, is_told), (Code::ToolTimeout, 30_000, true));
+        let (failure, after, is_cancelled) = run(invocation(30_000, None, 0), 1000, 100).await;
+        assert_eq!((failure.code, after, is_cancelled), (Code::ToolTimeout, 30_000, true));
         assert_eq!(failure.text, "Error: Tool execution timeout after 30000ms (timeout_ms)");
     }
 
     #[tokio::test(start_paused = true)]
     async fn silence_ends_an_attempt_and_reports_extend_it() {
-        let (failure, after, is_told) = run(invocation(60_000, Some(5000), 0), 4000, 3).await;
-        assert_eq!((after, is_told), (3 * 4000 + 5000, true));
+        let (failure, after, is_cancelled) = run(invocation(60_000, Some(5000), 0), 4000, 3).await;
+        assert_eq!((after, is_cancelled), (3 * 4000 + 5000, true));
         assert_eq!(failure.text, "Error: Tool execution timeout after 5000ms (idle_timeout_ms)");
         let (failure, after, _) = run(invocation(10_000, Some(5000), 0), 4000, 100).await;
         assert_eq!((failure.text.ends_with("(timeout_ms)"), after), (true, 10_000));

@@ -11,7 +11,7 @@ use crate::schema::portable;
 /// Returns `true` if clients can receive this output schema. They validate `structuredContent` against it, which must
 /// be an object.
 #[must_use]
-pub fn is_told(output_schema: &Value) -> bool {
+pub fn is_publishable(output_schema: &Value) -> bool {
     output_schema.get("type").is_some_and(|root| root == "object")
 }
 
@@ -40,7 +40,7 @@ pub(super) fn tool(presented: &PresentedTool<'_>) -> (Value, Vec<Loss>) {
     });
     let mut losses = Vec::new();
     match &definition.output_schema {
-        Some(schema) if is_told(schema) => {
+        Some(schema) if is_publishable(schema) => {
             tool["outputSchema"] = schema.clone();
         }
         Some(_) => losses.push(Loss {

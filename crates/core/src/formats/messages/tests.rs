@@ -21,7 +21,7 @@ fn call(outcome: Option<Outcome>) -> Call {
     call
 }
 
-fn told(vendor: Vendor, call: &Call) -> Value {
+fn rendered(vendor: Vendor, call: &Call) -> Value {
     let mut continuation = Continuation::new(vendor);
     continuation.push(Some("c"), "t", Kind::Function);
     continuation.messages(&[call])
@@ -49,7 +49,7 @@ fn details_metadata_and_data_are_hidden_from_models() {
     };
     let call = call(Some(outcome));
     for vendor in VENDORS {
-        let text = told(vendor, &call).to_string();
+        let text = rendered(vendor, &call).to_string();
         assert!(text.contains("fine") && !text.contains("planted"), "{text}");
     }
 }
@@ -58,7 +58,7 @@ fn details_metadata_and_data_are_hidden_from_models() {
 fn pending_call_has_a_message() {
     let call = call(None);
     for vendor in VENDORS {
-        let text = told(vendor, &call).to_string();
+        let text = rendered(vendor, &call).to_string();
         assert!(text.contains(&call.id.to_string()) && text.contains("background"), "{text}");
     }
 }
@@ -69,22 +69,22 @@ fn unsupported_image_is_replaced_by_a_note() {
     let call_with = |blocks: Vec<ContentBlock>| call(Some(Outcome::blocks(blocks)));
     let note = "look\n[an image (image/png) was omitted: it cannot be shown here]";
     let call = call_with(blocks());
-    assert_eq!(told(Vendor::OpenAi, &call)[0]["content"], note);
+    assert_eq!(rendered(Vendor::OpenAi, &call)[0]["content"], note);
     assert_eq!(
-        told(Vendor::OpenAiResponses, &call)[0]["output"],
+        rendered(Vendor::OpenAiResponses, &call)[0]["output"],
         json!([{"type": "input_text", "text": "look"}, {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}])
     );
     let source = json!({"type": "base64", "media_type": "image/png", "data": "AAAA"});
     assert_eq!(
-        told(Vendor::Anthropic, &call)[0]["content"][0]["content"],
+        rendered(Vendor::Anthropic, &call)[0]["content"][0]["content"],
         json!([{"type": "text", "text": "look"}, {"type": "image", "source": source}])
     );
-    let response = &told(Vendor::Gemini, &call)[0]["parts"][0]["functionResponse"];
+    let response = &rendered(Vendor::Gemini, &call)[0]["parts"][0]["functionResponse"];
     assert_eq!(response["response"], json!({"output": "look"}));
     assert_eq!(response["parts"], json!([{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]));
     let strange = call_with(vec![image("image/x-strange")]);
     for vendor in VENDORS {
-        let text = told(vendor, &strange).to_string();
+        let text = rendered(vendor, &strange).to_string();
         assert!(text.contains("was omitted") && !text.contains("AAAA"), "{text}");
     }
 }
@@ -93,12 +93,12 @@ fn unsupported_image_is_replaced_by_a_note() {
 fn an_error_is_marked_in_each_vendors_way() {
     let failed = call(Some(Outcome::failed(Failure::truncated("t"))));
     let text = "Error: Tool call";
-    assert!(told(Vendor::OpenAi, &failed)[0]["content"].as_str().unwrap().starts_with(text));
-    assert!(told(Vendor::OpenAiResponses, &failed)[0]["output"].as_str().unwrap().starts_with(text));
-    let block = &told(Vendor::Anthropic, &failed)[0]["content"][0];
+    assert!(rendered(Vendor::OpenAi, &failed)[0]["content"].as_str().unwrap().starts_with(text));
+    assert!(rendered(Vendor::OpenAiResponses, &failed)[0]["output"].as_str().unwrap().starts_with(text));
+    let block = &rendered(Vendor::Anthropic, &failed)[0]["content"][0];
     assert_eq!(block["is_error"], true);
     assert!(block["content"].as_str().unwrap().starts_with(text));
-    let response = &told(Vendor::Gemini, &failed)[0]["parts"][0]["functionResponse"]["response"];
+    let response = &rendered(Vendor::Gemini, &failed)[0]["parts"][0]["functionResponse"]["response"];
     assert!(response["error"].as_str().unwrap().starts_with(text) && response.get("output").is_none());
 }
 
@@ -108,7 +108,7 @@ fn errors_for_anthropic_have_text_only() {
     let silent = Outcome { error: Some(failure.clone()), ..Outcome::text("") };
     let pictured = Outcome { error: Some(failure), ..Outcome::blocks(vec![image("image/png")]) };
     for outcome in [silent, pictured] {
-        let block = told(Vendor::Anthropic, &call(Some(outcome)))[0]["content"][0].clone();
+        let block = rendered(Vendor::Anthropic, &call(Some(outcome)))[0]["content"][0].clone();
         assert_eq!(block["is_error"], true);
         assert!(!block["content"].as_str().unwrap().is_empty());
     }

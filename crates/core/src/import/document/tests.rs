@@ -31,7 +31,7 @@ fn anchors_and_merge_keys_are_expanded() {
 
 #[test]
 fn invalid_document_is_rejected_with_reason_and_location() {
-    for (text, told) in [
+    for (text, expected) in [
         ("{\"a\": tru}", "not valid JSON: expected ident at line 1 column 10"),
         ("a: [1", "not valid YAML"),
         ("a: 'x", "not valid YAML"),
@@ -42,7 +42,7 @@ fn invalid_document_is_rejected_with_reason_and_location() {
         ("? [a]\n: 1", "a key must be a string"),
         ("a: *nobody", "unknown anchor"),
     ] {
-        assert!(read(text).as_ref().is_err_and(|message| message.contains(told)), "{text}: {:?}", read(text));
+        assert!(read(text).as_ref().is_err_and(|message| message.contains(expected)), "{text}: {:?}", read(text));
     }
     assert!(read(&"[".repeat(5000)).is_err());
     assert!(read(&format!("{}1", "- ".repeat(5000))).is_err());

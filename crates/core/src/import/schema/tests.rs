@@ -114,7 +114,7 @@ fn mapping_adds_a_constant_to_each_alternative() {
 
 #[test]
 fn invalid_schema_is_rejected_with_its_location() {
-    for (schema, told) in [
+    for (schema, expected) in [
         (json!({"properties": {"a": {"items": "x"}}}), "a: a schema must be an object, not string"),
         (json!({"properties": []}), "`properties` must be an object, not array"),
         (json!({"allOf": {}}), "`allOf` must be an array, not object"),
@@ -125,7 +125,7 @@ fn invalid_schema_is_rejected_with_its_location() {
         (json!({"enum": ["x".repeat(600_000)]}), "larger than 512 KiB"),
     ] {
         let error = bundled(&json!({}), Version::V31, Direction::Request, &schema).unwrap_err();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }
 

@@ -20,7 +20,7 @@ fn missing_and_unexpected_properties_belong_to_their_object() {
         "additionalProperties": false
     }));
     let violations = wrong(&compiled, json!({"citty": "x", "zzzz": 1, "at": {"lta": 1}}));
-    let told: Vec<(&str, Option<&str>, &str)> =
+    let reported: Vec<(&str, Option<&str>, &str)> =
         violations.iter().map(|v| (v.pointer.as_str(), v.property.as_deref(), v.message.as_str())).collect();
     for expected in [
         ("", Some("citty"), "unexpected property \"citty\", did you mean \"city\"?"),
@@ -30,7 +30,7 @@ fn missing_and_unexpected_properties_belong_to_their_object() {
         ("/at", Some("lon"), "missing required property \"lon\""),
         ("/at", Some("lta"), "unexpected property \"lta\", did you mean \"lat\"?"),
     ] {
-        assert!(told.contains(&expected), "{expected:?} is not in {told:#?}");
+        assert!(reported.contains(&expected), "{expected:?} is not in {reported:#?}");
     }
     assert_eq!(violations.len(), 6);
     let json = serde_json::to_value(&violations[0]).unwrap();
@@ -216,10 +216,10 @@ fn keywords_without_graph_support_are_reported() {
         "dependentRequired": {"a": ["c"]},
         "unevaluatedProperties": false
     }));
-    let told = messages(&compiled, json!({"never": 1, "b": 1, "toolong": 1, "a": 1}));
+    let reported = messages(&compiled, json!({"never": 1, "b": 1, "toolong": 1, "a": 1}));
     for part in
         ["unexpected property \"never\"", "unexpected property \"b\"", "property name \"toolong\"", "property \"c\""]
     {
-        assert!(told.iter().any(|message| message.contains(part) && message.starts_with(": ")), "{part}: {told:#?}");
+        assert!(reported.iter().any(|message| message.contains(part) && message.starts_with(": ")), "{part}: {reported:#?}");
     }
 }

@@ -11,8 +11,8 @@ fn golden_streams_yield_their_calls() {
     let Value::Object(expected) = json::parse(&expected).unwrap() else { panic!("an object") };
     assert_eq!(expected.len(), 4);
     for (file, expected) in expected {
-        let told = story(&std::fs::read_to_string(folder.join(&file)).unwrap());
-        let calls: Vec<Value> = told
+        let parsed = story(&std::fs::read_to_string(folder.join(&file)).unwrap());
+        let calls: Vec<Value> = parsed
             .calls
             .iter()
             .map(|call| {
@@ -24,7 +24,7 @@ fn golden_streams_yield_their_calls() {
                 ])
             })
             .collect();
-        assert_eq!(json!({"ended": told.ended, "calls": calls}), expected, "{file}");
-        assert_eq!(told.broken, None);
+        assert_eq!(json!({"ended": parsed.ended, "calls": calls}), expected, "{file}");
+        assert_eq!(parsed.broken, None);
     }
 }
