@@ -123,18 +123,18 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize)
         Some(calls) => native::batch(calls, most_calls)?,
         None => vec![native::call(&mut body, "")?],
     };
-    let said = vendor.map(|vendor| {
-        let mut said = Continuation::new(vendor);
+    let continuation = vendor.map(|vendor| {
+        let mut continuation = Continuation::new(vendor);
         for request in &mut requests {
             request.vendor = Some(vendor);
             let known = tools.find(&request.name).and_then(|entry| tools.name_for(entry, Some(vendor)));
-            said.push_own(request.call_id.as_deref(), known.unwrap_or(&request.name));
+            continuation.push_own(request.call_id.as_deref(), known.unwrap_or(&request.name));
         }
-        said
+        continuation
     });
     let id_places = if is_batch { IdLocation::Calls } else { IdLocation::Body };
     let options = Options::read(body, if is_batch { &["calls"] } else { &options::CALL })?;
-    finish(requests, options, said, is_batch, id_places)
+    finish(requests, options, continuation, is_batch, id_places)
 }
 
 /// Parses a model's message. The result is always a batch, also for one call or none.
@@ -144,7 +144,7 @@ fn message(vendor: Vendor, body: Value, most_calls: usize) -> HttpResult<ParsedB
     if spoken.calls.len() > most_calls {
         return Err(Problem::batch_too_large("", most_calls, spoken.calls.len()));
     }
-    let said = Continuation::from(&spoken);
+    let continuation = Continuation::from(&spoken);
     let mut id_places = Vec::with_capacity(spoken.calls.len());
     let mut requests = Vec::with_capacity(spoken.calls.len());
     for call in spoken.calls {
@@ -159,13 +159,13 @@ fn message(vendor: Vendor, body: Value, most_calls: usize) -> HttpResult<ParsedB
             ..CallRequest::default()
         });
     }
-    finish(requests, options, Some(said), true, IdLocation::Message(id_places))
+    finish(requests, options, Some(continuation), true, IdLocation::Message(id_places))
 }
 
 fn finish(
     mut requests: Vec<CallRequest>,
     options: Options,
-    said: Option<Continuation>,
+    continuation: Option<Continuation>,
     is_batch: bool,
     id_places: IdLocation,
 ) -> HttpResult<ParsedBody> {
@@ -183,7 +183,7 @@ fn finish(
                 Some(IdempotencyKey::of_call(session, id, &request.name, request.arguments.as_ref()));
         }
     }
-    let is_batch = is_batch || said.is_some();
+    let is_batch = is_batch || continuation.is_some();
     let is_partial = options.partial;
     let (mut submission, mut wait) = options.into_submission();
     if is_partial {
@@ -191,5 +191,5 @@ fn finish(
         wait = Some(Wait::Accepted);
     }
     (submission.calls, submission.is_batch) = (requests, is_batch);
-    Ok(ParsedBody { submission, wait, message: said.map(Arc::new), id_places })
+    Ok(ParsedBody { submission, wait, message: continuation.map(Arc::new), id_places })
 }

@@ -25,7 +25,7 @@ fn of(
     batch_id: Option<Uuid>,
     is_batch: bool,
     calls: &[Arc<Call>],
-    said: Option<&Continuation>,
+    continuation: Option<&Continuation>,
 ) -> Response {
     match calls {
         [only] if !is_batch => match only.written.get(CallFormat::Native) {
@@ -34,7 +34,7 @@ fn of(
         },
         calls => {
             let results = calls.iter().map(|call| ToolCall::from(&**call)).collect();
-            let messages = said.map(|said| said.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));
+            let messages = continuation.map(|continuation| continuation.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));
             // All calls of a request share one memory footprint.
             let counted = calls.first().map(|call| call.counted.clone()).unwrap_or_default();
             reply::pieces(status, BatchAnswer { batch_id, results, messages }.to_json(), counted)
@@ -47,7 +47,7 @@ pub(super) async fn seen(
     access: &Access,
     batch_id: Option<Uuid>,
     seen: Vec<WaitOutcome>,
-    said: Option<&Continuation>,
+    continuation: Option<&Continuation>,
 ) -> HttpResult {
     let going: Vec<Uuid> = seen
         .iter()
@@ -70,7 +70,7 @@ pub(super) async fn seen(
             WaitOutcome::Pending(id) => Arc::new(stored.remove(&id).ok_or_else(Problem::internal)?),
         });
     }
-    Ok(as_they_are(batch_id, batch_id.is_some(), &calls, said))
+    Ok(as_they_are(batch_id, batch_id.is_some(), &calls, continuation))
 }
 
 /// Returns 200 if all calls have ended, else 202 with `Location`.
@@ -78,11 +78,11 @@ pub(super) fn as_they_are(
     batch_id: Option<Uuid>,
     is_batch: bool,
     calls: &[Arc<Call>],
-    said: Option<&Continuation>,
+    continuation: Option<&Continuation>,
 ) -> Response {
     let goes_on = calls.iter().any(|call| !call.status.is_terminal());
     let status = if goes_on { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let mut response = of(status, batch_id, is_batch, calls, said);
+    let mut response = of(status, batch_id, is_batch, calls, continuation);
     if goes_on {
         let location = location(batch_id, calls.first().map(|call| call.id));
         if let Ok(location) = HeaderValue::from_str(&location) {

@@ -118,13 +118,13 @@ async fn execute_unkeyed(
     footprint: Footprint,
     wants_events: bool,
 ) -> HttpResult {
-    let ParsedBody { submission, message: said, .. } = parsed;
+    let ParsedBody { submission, message: continuation, .. } = parsed;
     let (ids, wait) = (state.engine.ids(submission.calls.len()), submission.wait);
     if wants_events {
         let reader = state.bus.subscribe(ids.clone());
         let mut submitted = state.engine.submit(access, submission, ids.clone(), footprint).await?;
         Box::pin(accepted(&mut submitted)).await?;
-        return Ok(event_response::stream(state.clone(), access.clone(), reader, ids, submitted, said));
+        return Ok(event_response::stream(state.clone(), access.clone(), reader, ids, submitted, continuation));
     }
     let mut submitted = state.engine.submit(access, submission, ids, footprint).await?;
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
@@ -133,11 +133,11 @@ async fn execute_unkeyed(
         |not: RecordError| call_response::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
     if submitted.is_plain() {
         let ended = submitted.wait_all().await.map_err(not_recorded)?;
-        return Ok(call_response::as_they_are(batch_id, batch_id.is_some(), &ended, said.as_deref()));
+        return Ok(call_response::as_they_are(batch_id, batch_id.is_some(), &ended, continuation.as_deref()));
     }
     Box::pin(accepted(&mut submitted)).await?;
     let seen = Box::pin(submitted.wait_for(wait)).await.map_err(not_recorded)?;
-    Box::pin(call_response::seen(access, batch_id, seen, said.as_deref())).await
+    Box::pin(call_response::seen(access, batch_id, seen, continuation.as_deref())).await
 }
 
 /// Waits until calls that require acceptance are on disk.

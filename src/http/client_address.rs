@@ -96,20 +96,20 @@ mod tests {
     use crate::config::Config;
 
     /// Returns the client if 10.0.0.0/8 and `::1` are trusted.
-    fn client(header: ForwardedHeader, peer: &str, said: &[(&'static str, &str)]) -> String {
+    fn client(header: ForwardedHeader, peer: &str, headers: &[(&'static str, &str)]) -> String {
         let mut settings = Config::default().server;
         settings.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];
         settings.forwarded_header = header;
         let mut headers = HeaderMap::new();
-        for (name, value) in said {
+        for (name, value) in headers {
             headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         Proxies::of(&settings).client_of(peer.parse().unwrap(), &headers).0.to_string()
     }
 
     fn by_x_forwarded_for(peer: &str, lines: &[&str]) -> String {
-        let said: Vec<_> = lines.iter().map(|line| ("x-forwarded-for", *line)).collect();
-        client(ForwardedHeader::XForwardedFor, peer, &said)
+        let headers: Vec<_> = lines.iter().map(|line| ("x-forwarded-for", *line)).collect();
+        client(ForwardedHeader::XForwardedFor, peer, &headers)
     }
 
     #[test]
@@ -178,8 +178,8 @@ mod tests {
             ("for=198.51.100.9, proto=https", "10.1.1.1"),
             ("for=\"x, for=192.0.2.7", "192.0.2.7"),
         ] {
-            let said = [("forwarded", line), ("x-forwarded-for", "203.0.113.1")];
-            assert_eq!(client(ForwardedHeader::Forwarded, "10.1.1.1", &said), meant, "{line}");
+            let headers = [("forwarded", line), ("x-forwarded-for", "203.0.113.1")];
+            assert_eq!(client(ForwardedHeader::Forwarded, "10.1.1.1", &headers), meant, "{line}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn stream(
     reader: CallSubscription,
     ids: Vec<Uuid>,
     submitted: InFlightCalls,
-    said: Option<Arc<Continuation>>,
+    continuation: Option<Arc<Continuation>>,
 ) -> Response {
     let ended = HashMap::with_capacity(ids.len());
     let batch_id = submitted.batch_id;
@@ -47,7 +47,7 @@ pub(super) fn stream(
         ends,
         guards,
         batch_id,
-        said,
+        continuation,
         is_over: false,
         is_late: false,
         last: Cursor::default(),
@@ -62,9 +62,9 @@ pub(super) fn stream(
 
 /// Renders the last event. Results are shortened as in events, but messages are complete because clients append them
 /// unchanged.
-pub(super) fn batch(id: &Cursor, batch_id: Option<Uuid>, calls: &[&Call], said: Option<&Continuation>) -> Bytes {
+pub(super) fn batch(id: &Cursor, batch_id: Option<Uuid>, calls: &[&Call], continuation: Option<&Continuation>) -> Bytes {
     let results = calls.iter().map(|call| ToolCall::short(call)).collect();
-    let messages = said.map(|said| said.messages(calls));
+    let messages = continuation.map(|continuation| continuation.messages(calls));
     let data = serde_json::to_string(&BatchAnswer { batch_id, results, messages }).unwrap_or_default();
     frame::frame(id, EventKind::Batch.as_str(), &data)
 }
@@ -102,7 +102,7 @@ struct EventResponse {
     /// Guards that cancel calls when the client disconnects.
     guards: Vec<DropGuard>,
     batch_id: Option<Uuid>,
-    said: Option<Arc<Continuation>>,
+    continuation: Option<Arc<Continuation>>,
     is_over: bool,
     /// Whether the end of a call could not be recorded in time.
     is_late: bool,
@@ -161,7 +161,7 @@ impl EventResponse {
 
     fn end(&self) -> Bytes {
         let calls: Vec<&Call> = self.ids.iter().filter_map(|id| self.ended.get(id).map(|call| &**call)).collect();
-        batch(&self.last, self.batch_id, &calls, self.said.as_deref())
+        batch(&self.last, self.batch_id, &calls, self.continuation.as_deref())
     }
 }
 

@@ -148,7 +148,7 @@ async fn replay_events(
         let found = events::of_call(access.store(), &state.bus, *id, &Cursor::default(), state.closing.clone()).await?;
         streams.push(found.ok_or_else(Problem::internal)?);
     }
-    let (access, said) = (access.clone(), parsed.message.clone());
+    let (access, continuation) = (access.clone(), parsed.message.clone());
     let last = stream::once(async move {
         let calls = access.store().calls_of(&ids).await.unwrap_or_default();
         let calls: Vec<&Call> = ids.iter().filter_map(|id| calls.iter().find(|call| call.id == *id)).collect();
@@ -158,7 +158,7 @@ async fn replay_events(
         }
         guards.into_iter().for_each(|guard| drop(guard.disarm()));
         let pos = access.store().newest().await.unwrap_or_default();
-        Ok::<_, Infallible>(event_response::batch(&pos, batch_id, &calls, said.as_deref()))
+        Ok::<_, Infallible>(event_response::batch(&pos, batch_id, &calls, continuation.as_deref()))
     });
     Ok(event_response::sse(stream::iter(streams).flatten().chain(last)))
 }

@@ -207,11 +207,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
     }
 
     /// Returns `true` if `said` is an error response of the HTTP library, and prepares its replacement.
-    fn replace_bare_error(&mut self, said: &[u8]) -> bool {
+    fn replace_bare_error(&mut self, response: &[u8]) -> bool {
         if self.turns.is_busy() {
             return false;
         }
-        let Some(status) = bare_error_status(said) else { return false };
+        let Some(status) = bare_error_status(response) else { return false };
         self.own = (self.last_words)(match status {
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => Problem::head_too_large(status),
             _ => Problem::bad_request("the request is not valid HTTP/1.1"),
@@ -268,11 +268,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
 }
 
 /// Returns the status of an error response without a body. Only the HTTP library sends those, for invalid requests.
-fn bare_error_status(said: &[u8]) -> Option<StatusCode> {
-    let is_bare = said.starts_with(b"HTTP/1.1 4")
-        && said.ends_with(b"\r\n\r\n")
-        && said.windows(21).any(|part| part == b"\r\ncontent-length: 0\r\n");
-    is_bare.then(|| StatusCode::from_bytes(said.get(9..12)?).ok()).flatten()
+fn bare_error_status(response: &[u8]) -> Option<StatusCode> {
+    let is_bare = response.starts_with(b"HTTP/1.1 4")
+        && response.ends_with(b"\r\n\r\n")
+        && response.windows(21).any(|part| part == b"\r\ncontent-length: 0\r\n");
+    is_bare.then(|| StatusCode::from_bytes(response.get(9..12)?).ok()).flatten()
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedIo<S> {

@@ -82,9 +82,9 @@ async fn bad_image_becomes_a_text_and_the_other_blocks_stay() {
     for bad in bad {
         let call = converted(Answer::json(&json!({"content": [text, bad, image]}))).await;
         assert_eq!((&call["content"][0], &call["content"][2]), (&text, &image), "{call:#}");
-        let said = call["content"][1]["text"].as_str().unwrap_or_default();
-        assert!(said.starts_with("[Image left out: "), "{call:#}");
-        assert_eq!((succeeded(&call), &call["structured"]), (format!("seen\n{said}").as_str(), &Value::Null));
+        let text = call["content"][1]["text"].as_str().unwrap_or_default();
+        assert!(text.starts_with("[Image left out: "), "{call:#}");
+        assert_eq!((succeeded(&call), &call["structured"]), (format!("seen\n{text}").as_str(), &Value::Null));
     }
 }
 
@@ -135,13 +135,13 @@ async fn a_given_error_is_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_says_it_failed_is_an_error() {
-    let said = [
+    let answers = [
         json!({"success": false, "message": "no such city"}),
         json!({"status": "error", "message": "no such city"}),
         json!({"error": "no such city"}),
         json!({"error": {"message": "no such city"}}),
     ];
-    for answer in said {
+    for answer in answers {
         let call = converted(Answer::json(&answer)).await;
         let output = failed(&call, "TOOL_EXECUTION_ERROR");
         assert!(output.starts_with("Error executing tool \"t\": ") && output.contains("no such city"), "{output}");

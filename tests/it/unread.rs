@@ -55,8 +55,8 @@ async fn connection_outlives_a_body_that_arrives_after_its_answer() {
     // All requests share a connection, so each needs a usable connection after the previous one.
     for (method, path, status) in refusals(&app).await {
         stream.write_all(head(method, &path, "", 20_000).as_bytes()).await.unwrap();
-        let said = answer(&mut stream).await;
-        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")) && !says_close(&said), "{path}: {said}");
+        let response = answer(&mut stream).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")) && !says_close(&response), "{path}: {response}");
         stream.write_all(&[b' '; 20_000]).await.unwrap();
         stream.write_all(NEXT).await.unwrap();
         let next = answer(&mut stream).await;
@@ -71,8 +71,8 @@ async fn connection_outlives_a_body_that_arrives_with_its_head() {
     for (method, path, status) in refusals(&app).await {
         let request = [head(method, &path, "", 2).as_bytes(), b"{}", NEXT].concat();
         stream.write_all(&request).await.unwrap();
-        let said = answer(&mut stream).await;
-        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")) && !says_close(&said), "{path}: {said}");
+        let response = answer(&mut stream).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")) && !says_close(&response), "{path}: {response}");
         let next = answer(&mut stream).await;
         assert!(next.starts_with("HTTP/1.1 200 "), "{path}: {next}");
     }
@@ -88,8 +88,8 @@ async fn connection_outlives_a_401_and_a_429() {
     let mut stream = connect(&app).await;
     for (headers, status) in [("", 401), (limited.as_str(), 429)] {
         stream.write_all(head("POST", "/tool-calls", headers, 2).as_bytes()).await.unwrap();
-        let said = answer(&mut stream).await;
-        assert!(is_problem(&said, status) && !says_close(&said), "{said}");
+        let response = answer(&mut stream).await;
+        assert!(is_problem(&response, status) && !says_close(&response), "{response}");
         stream.write_all(b"{}").await.unwrap();
         stream.write_all(NEXT).await.unwrap();
         let next = answer(&mut stream).await;
@@ -104,14 +104,14 @@ async fn answer_to_a_large_or_unbounded_body_says_that_the_connection_closes() {
     for head in [head("POST", "/nowhere", "", 12 << 20), chunked.to_owned()] {
         let mut stream = connect(&app).await;
         stream.write_all(head.as_bytes()).await.unwrap();
-        let said = to_the_end(&mut stream).await;
-        assert!(is_problem(&said, 404) && says_close(&said), "{said}");
+        let response = to_the_end(&mut stream).await;
+        assert!(is_problem(&response, 404) && says_close(&response), "{response}");
     }
     let mut broken = connect(&app).await;
     let chunk = "POST /tool-calls HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nx\r\n";
     broken.write_all(chunk.as_bytes()).await.unwrap();
-    let said = to_the_end(&mut broken).await;
-    assert!(is_problem(&said, 400) && says_close(&said), "{said}");
+    let response = to_the_end(&mut broken).await;
+    assert!(is_problem(&response, 400) && says_close(&response), "{response}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,8 +120,8 @@ async fn body_that_does_not_arrive_in_time_ends_the_connection_with_a_word() {
     let app = App::start_with(Backend::Sqlite, options).await;
     let mut stream = connect(&app).await;
     stream.write_all(head("POST", "/tool-calls", "", 2).as_bytes()).await.unwrap();
-    let said = to_the_end(&mut stream).await;
-    assert!(is_problem(&said, 408) && says_close(&said), "{said}");
+    let response = to_the_end(&mut stream).await;
+    assert!(is_problem(&response, 408) && says_close(&response), "{response}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,8 +130,8 @@ async fn refused_expectation_is_answered_without_asking_for_the_body() {
     let expects = "expect: 100-continue\r\n";
     let mut refused = connect(&app).await;
     refused.write_all(head("POST", "/nowhere", expects, 2).as_bytes()).await.unwrap();
-    let said = to_the_end(&mut refused).await;
-    assert!(is_problem(&said, 404) && says_close(&said) && !said.contains(" 100 "), "{said}");
+    let response = to_the_end(&mut refused).await;
+    assert!(is_problem(&response, 404) && says_close(&response) && !response.contains(" 100 "), "{response}");
     let body = json!({"name": "echo"}).to_string();
     let mut taken = connect(&app).await;
     taken.write_all(head("POST", "/tool-calls", expects, body.len()).as_bytes()).await.unwrap();
@@ -139,6 +139,6 @@ async fn refused_expectation_is_answered_without_asking_for_the_body() {
     bounded("the interim answer", taken.read_exact(&mut interim)).await.unwrap();
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     taken.write_all(body.as_bytes()).await.unwrap();
-    let said = answer(&mut taken).await;
-    assert!(said.starts_with("HTTP/1.1 200 ") && !says_close(&said), "{said}");
+    let response = answer(&mut taken).await;
+    assert!(response.starts_with("HTTP/1.1 200 ") && !says_close(&response), "{response}");
 }

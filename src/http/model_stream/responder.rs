@@ -231,12 +231,12 @@ impl ModelStreamResponder {
         let (vendor, fault) = self.over.take().unwrap_or_default();
         let known: Vec<(&ModelCall, &Call)> =
             self.calls.iter().filter_map(|entry| Some((&entry.shown, entry.call.as_deref()?))).collect();
-        let mut said = vendor.map(Continuation::new);
-        if let Some(said) = &mut said {
-            known.iter().for_each(|(shown, _)| said.push(shown.id.as_deref(), &shown.name, shown.kind));
+        let mut continuation = vendor.map(Continuation::new);
+        if let Some(continuation) = &mut continuation {
+            known.iter().for_each(|(shown, _)| continuation.push(shown.id.as_deref(), &shown.name, shown.kind));
         }
         let calls: Vec<&Call> = known.iter().map(|(_, call)| *call).collect();
-        let messages = said.map_or_else(|| Value::Array(Vec::new()), |said| said.messages(&calls));
+        let messages = continuation.map_or_else(|| Value::Array(Vec::new()), |continuation| continuation.messages(&calls));
         let results = calls.into_iter().map(ToolCall::short).collect();
         let answer = BatchAnswer { batch_id: self.batch_id, results, messages: Some(messages) };
         let data = serde_json::to_string(&Batch { answer, stream_error: fault.as_deref() }).unwrap_or_default();

@@ -51,9 +51,9 @@ async fn incomplete_headers_get_a_timeout_response() {
     };
     let ((error, ()), seconds) = took(async { tokio::join!(reading, drip) }).await;
     assert_eq!((error.kind(), seconds), (io::ErrorKind::TimedOut, 10), "counted from the first byte");
-    let mut said = [0; 8];
-    there.read_exact(&mut said).await.unwrap();
-    assert_eq!(&said, b"too slow");
+    let mut received = [0; 8];
+    there.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"too slow");
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,9 +136,9 @@ async fn bare_errors_of_the_library_are_replaced() {
     let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     wire.write_all(bare).await.unwrap();
     wire.flush().await.unwrap();
-    let mut said = [0; 8];
-    there.read_exact(&mut said).await.unwrap();
-    assert_eq!(&said, b"too slow");
+    let mut received = [0; 8];
+    there.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"too slow");
     // A response of the service that looks the same is not replaced.
     let turn = turns.begin();
     let looks_like_it = b"HTTP/1.1 400 Bad\r\ncontent-length: 0\r\n\r\n";

@@ -40,54 +40,54 @@ fn event_streams_are_read_alike_however_they_are_cut() {
     Target { name: "sse", beside: &[], words, inputs: 400, take }.run();
 }
 
-fn said<'a>(vendor: Option<Vendor>, parts: impl Iterator<Item = &'a [u8]>) -> (Vec<stream::StreamEvent>, bool) {
+fn parse<'a>(vendor: Option<Vendor>, parts: impl Iterator<Item = &'a [u8]>) -> (Vec<stream::StreamEvent>, bool) {
     let mut parser = stream::Parser::new(vendor);
-    let mut said = Vec::new();
+    let mut events = Vec::new();
     let mut is_broken = false;
     for part in parts {
-        is_broken |= parser.push(part, &mut said).is_err();
+        is_broken |= parser.push(part, &mut events).is_err();
     }
-    parser.finish(&mut said);
-    (said, is_broken)
+    parser.finish(&mut events);
+    (events, is_broken)
 }
 
 /// Checks that each call is opened once and in order, ends once, and has no events after its end.
-fn is_in_order(said: &[stream::StreamEvent]) -> Result<(), String> {
+fn is_in_order(events: &[stream::StreamEvent]) -> Result<(), String> {
     let (mut opened, mut over) = (0, std::collections::BTreeSet::new());
-    for (at, one) in said.iter().enumerate() {
+    for (at, one) in events.iter().enumerate() {
         let place = match one {
             stream::StreamEvent::Opened { place, .. } => {
                 if *place != opened {
-                    return Err(format!("call {place} is opened after {opened} others: {said:?}"));
+                    return Err(format!("call {place} is opened after {opened} others: {events:?}"));
                 }
                 opened += 1;
                 continue;
             }
-            stream::StreamEvent::Ended if at + 1 < said.len() => return Err(format!("more after the end: {said:?}")),
+            stream::StreamEvent::Ended if at + 1 < events.len() => return Err(format!("more after the end: {events:?}")),
             stream::StreamEvent::Ended => continue,
             stream::StreamEvent::Delta { place, .. } | stream::StreamEvent::Value { place, .. } => place,
             stream::StreamEvent::Closed { place, .. } | stream::StreamEvent::Truncated { place } => {
                 if !over.insert(*place) {
-                    return Err(format!("call {place} ends twice: {said:?}"));
+                    return Err(format!("call {place} ends twice: {events:?}"));
                 }
                 if *place >= opened {
-                    return Err(format!("call {place} ends unopened: {said:?}"));
+                    return Err(format!("call {place} ends unopened: {events:?}"));
                 }
                 continue;
             }
         };
         if *place >= opened || over.contains(place) {
-            return Err(format!("call {place} is spoken of out of turn: {said:?}"));
+            return Err(format!("call {place} is spoken of out of turn: {events:?}"));
         }
     }
-    if over.len() == opened { Ok(()) } else { Err(format!("{} of {opened} calls end: {said:?}", over.len())) }
+    if over.len() == opened { Ok(()) } else { Err(format!("{} of {opened} calls end: {events:?}", over.len())) }
 }
 
 #[test]
 fn models_streams_are_followed_alike_however_they_are_cut() {
     let take = |input: &[u8]| {
         for vendor in VENDORS {
-            let (whole, cut) = (said(vendor, std::iter::once(input)), said(vendor, pieces(input)));
+            let (whole, cut) = (parse(vendor, std::iter::once(input)), parse(vendor, pieces(input)));
             if whole != cut {
                 return Err(format!("{vendor:?}\nwhole: {whole:?}\ncut: {cut:?}"));
             }

@@ -45,15 +45,15 @@ fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
 /// Parses the string literal at the start of `text`. Returns its value and the rest of the text.
 fn literal(text: &str) -> Option<(String, &str)> {
     let inner = text.strip_prefix('"')?;
-    let (mut said, mut is_escaped) = (String::new(), false);
+    let (mut message, mut is_escaped) = (String::new(), false);
     for (place, letter) in inner.char_indices() {
         match (is_escaped, letter) {
-            (true, 'n') => said.push(' '),
+            (true, 'n') => message.push(' '),
             (true, '\n') => {}
-            (true, letter) => said.push(letter),
+            (true, letter) => message.push(letter),
             (false, '\\') => {}
-            (false, '"') => return Some((said, &inner[place + 1..])),
-            (false, letter) => said.push(letter),
+            (false, '"') => return Some((message, &inner[place + 1..])),
+            (false, letter) => message.push(letter),
         }
         is_escaped = letter == '\\' && !is_escaped;
     }
@@ -65,9 +65,9 @@ fn message(arguments: &str) -> String {
     let mut rest = arguments;
     let mut before = '(';
     while let Some(letter) = rest.chars().next() {
-        if let Some((said, behind)) = literal(rest) {
+        if let Some((message, behind)) = literal(rest) {
             if matches!(before, '(' | ',') {
-                return said;
+                return message;
             }
             (rest, before) = (behind, '"');
             continue;
@@ -86,13 +86,13 @@ fn messages() -> BTreeMap<String, &'static str> {
     for (path, code) in sources() {
         for (name, level) in MACROS {
             for arguments in code.split(name).skip(1) {
-                let said = message(arguments);
+                let message = message(arguments);
                 // The text comes from elsewhere.
-                if said == "{reason}" {
+                if message == "{reason}" {
                     continue;
                 }
-                let known = found.insert(said.clone(), level);
-                assert!(known.is_none_or(|known| known == level), "{}: {said} has two levels", path.display());
+                let known = found.insert(message.clone(), level);
+                assert!(known.is_none_or(|known| known == level), "{}: {message} has two levels", path.display());
             }
         }
     }
@@ -141,14 +141,14 @@ fn entries(part: &str) -> BTreeMap<String, String> {
 #[test]
 fn every_error_and_warning_of_the_log_has_its_entry() {
     let (messages, entries) = (messages(), entries("What the log says"));
-    let forgotten: Vec<&String> = messages.keys().filter(|said| !entries.contains_key(*said)).collect();
+    let forgotten: Vec<&String> = messages.keys().filter(|message| !entries.contains_key(*message)).collect();
     assert_eq!(forgotten, [] as [&String; 0], "not in docs/operations/runbook.md");
     let gone: Vec<&String> = entries.keys().filter(|title| !messages.contains_key(*title)).collect();
     assert_eq!(gone, [] as [&String; 0], "nobody says so any more");
-    for (said, text) in &entries {
-        let level = messages[said];
-        assert!(text.starts_with(&format!("**{level}**")), "{said} is {level}");
-        assert!(text.contains("**Do**"), "what to do about {said}");
+    for (message, text) in &entries {
+        let level = messages[message];
+        assert!(text.starts_with(&format!("**{level}**")), "{message} is {level}");
+        assert!(text.contains("**Do**"), "what to do about {message}");
     }
 }
 

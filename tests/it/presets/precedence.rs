@@ -15,16 +15,16 @@ struct ValueSources {
     stored: Option<bool>,
 }
 
-fn said() -> impl Strategy<Value = ValueSources> {
+fn value_sources() -> impl Strategy<Value = ValueSources> {
     (any::<Option<bool>>(), any::<bool>(), any::<bool>(), any::<Option<bool>>())
         .prop_map(|(preset, model, default, stored)| ValueSources { preset, model, default, stored })
 }
 
 /// Returns the value that the tool should receive.
-fn expected(said: ValueSources) -> Option<&'static str> {
-    let from_model = said.model.then_some("model");
-    let from_schema = said.default.then_some("schema");
-    match (said.stored.map(|it| ("stored", it)), said.preset.map(|it| ("preset", it))) {
+fn expected(sources: ValueSources) -> Option<&'static str> {
+    let from_model = sources.model.then_some("model");
+    let from_schema = sources.default.then_some("schema");
+    match (sources.stored.map(|it| ("stored", it)), sources.preset.map(|it| ("preset", it))) {
         (Some((value, is_overridable)), _) | (None, Some((value, is_overridable))) => {
             if is_overridable {
                 from_model.or(Some(value))
@@ -44,19 +44,19 @@ async fn a_preset_wins_over_the_model_and_the_model_over_the_schema() {
         proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
     );
     for round in 0..24 {
-        let all = prop::collection::vec(said(), 1..6).new_tree(&mut runner).unwrap().current();
+        let all = prop::collection::vec(value_sources(), 1..6).new_tree(&mut runner).unwrap().current();
         let name = format!("t{round}");
         let (mut properties, mut presets, mut stored, mut sent) = (json!({}), json!({}), json!({}), json!({}));
-        for (place, said) in all.iter().enumerate() {
+        for (place, sources) in all.iter().enumerate() {
             let argument = format!("a{place}");
-            properties[&argument] = if said.default { json!({"default": "schema"}) } else { json!({}) };
-            if let Some(overridable) = said.preset {
+            properties[&argument] = if sources.default { json!({"default": "schema"}) } else { json!({}) };
+            if let Some(overridable) = sources.preset {
                 presets[&argument] = json!({"value": "preset", "overridable": overridable});
             }
-            if let Some(overridable) = said.stored {
+            if let Some(overridable) = sources.stored {
                 stored[&argument] = json!({"value": "stored", "overridable": overridable});
             }
-            if said.model {
+            if sources.model {
                 sent[&argument] = "model".into();
             }
         }
@@ -67,11 +67,11 @@ async fn a_preset_wins_over_the_model_and_the_model_over_the_schema() {
         let call = app.call(&name, sent).await;
         assert_eq!(call["status"], "SUCCESS", "{call}");
         let got = &last(&server)["arguments"];
-        for (place, said) in all.iter().enumerate() {
+        for (place, sources) in all.iter().enumerate() {
             let argument = format!("a{place}");
-            assert_eq!(got.get(&argument).and_then(Value::as_str), expected(*said), "{said:?} in {got}");
+            assert_eq!(got.get(&argument).and_then(Value::as_str), expected(*sources), "{sources:?} in {got}");
             // A hidden value appears nowhere else.
-            let is_hidden = said.stored.or(said.preset) == Some(false);
+            let is_hidden = sources.stored.or(sources.preset) == Some(false);
             assert!(!is_hidden || call["effective_arguments"].get(&argument).is_none(), "{call}");
         }
     }

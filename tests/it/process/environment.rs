@@ -74,10 +74,10 @@ print(len([name for name in os.listdir(\"/proc\") if name.isdigit()]), os.getpid
 try: os.open(\"/dev/tty\", os.O_RDWR); print(\"a terminal\")
 except OSError: print(\"none\")'";
     let call = shell(&app, script).await;
-    let said: Vec<&str> = succeeded(&call).split_whitespace().collect();
-    assert_eq!(said[1..], ["True", "none"]);
+    let words: Vec<&str> = succeeded(&call).split_whitespace().collect();
+    assert_eq!(words[1..], ["True", "none"]);
     // The inner helper and the program itself, if the kernel provides a namespace.
-    assert_eq!(call["details"]["sandbox"]["process_namespace"] == true, said[0] == "2", "{call:#}");
+    assert_eq!(call["details"]["sandbox"]["process_namespace"] == true, words[0] == "2", "{call:#}");
     let off = shell_with(&app, "true", json!({"sandbox": "off"})).await;
     let sandbox = &off["details"]["sandbox"];
     for (name, value) in [("process_namespace", json!(false)), ("landlock", json!(false)), ("mode", json!("off"))] {
@@ -128,11 +128,11 @@ async fn a_program_without_the_network_reaches_nobody() {
         "import socket\ntry:\n  socket.create_connection(('{host}', {port}), 5)\n  print('reached', end='')\n\
          except OSError:\n  print('refused', end='')"
     );
-    for (network, said) in [("allow", "reached"), ("deny", "refused")] {
+    for (network, expected) in [("allow", "reached"), ("deny", "refused")] {
         app.register(program(network, &["python3", "-c", &script], json!({"network": network}))).await;
         let call = app.call(network, json!({})).await;
         if call["details"]["sandbox"]["network"] != "not_enforced" {
-            assert_eq!(succeeded(&call), said, "{call:#}");
+            assert_eq!(succeeded(&call), expected, "{call:#}");
         }
     }
 }

@@ -26,17 +26,17 @@ async fn it_is_talked_to_as_if_nobody_stood_between() {
         "pwd; env | sort; ls /proc/self/fd | wc -l; while read line; do echo \"got $line\"; done; echo bye >&2; exit 7";
     let mut child = started(script, &[("PATH", "/usr/bin:/bin"), ("KEY", "value")]);
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut said = async || bounded("a line", out.next_line()).await.unwrap().unwrap_or_default();
+    let mut next_line = async || bounded("a line", out.next_line()).await.unwrap().unwrap_or_default();
     let mut lines = Vec::new();
     for _ in 0..5 {
-        lines.push(said().await);
+        lines.push(next_line().await);
     }
     // The shell sets `PWD` itself; the fourth descriptor is the listed folder.
     assert_eq!(lines, ["/", "KEY=value", "PATH=/usr/bin:/bin", "PWD=/", "4"]);
     let mut stdin = child.stdin.take().unwrap();
     for word in ["one", "two"] {
         stdin.write_all(format!("{word}\n").as_bytes()).await.unwrap();
-        assert_eq!(said().await, format!("got {word}"));
+        assert_eq!(next_line().await, format!("got {word}"));
     }
     drop(stdin);
     let mut errors = String::new();

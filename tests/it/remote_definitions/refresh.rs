@@ -35,7 +35,7 @@ on_both_databases!(
         let app = App::with_egress(backend).await;
         let library = Library::of(document("good", "a")).await;
         app.register(library.definition("t", own())).await;
-        for (answer, said) in [
+        for (answer, expected) in [
             (Answer::status(503, "text/plain", ""), "HTTP 503"),
             (Answer::json(&json!({"input_schema": {"type": "array"}})), "cannot be used"),
             (Answer::CutOff, "before the response was complete"),
@@ -43,7 +43,7 @@ on_both_databases!(
         ] {
             library.answers(answer);
             let tool =
-                once(&app, "t", |tool| tool["definition_error"]["message"].as_str().is_some_and(|m| m.contains(said)))
+                once(&app, "t", |tool| tool["definition_error"]["message"].as_str().is_some_and(|m| m.contains(expected)))
                     .await;
             assert_eq!((&tool["description"], &tool["input_schema"]["required"]), (&json!("good"), &json!(["a"])));
             succeeded(&app.call("t", json!({"a": "x"})).await);

@@ -43,7 +43,7 @@ async fn bound_beyond_64_bits_is_replaced_in_an_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_an_answer_there_is_no_tool_unless_it_has_a_schema_of_its_own() {
     let app = App::with_egress(Backend::Sqlite).await;
-    for (answer, said) in [
+    for (answer, expected) in [
         (Answer::status(500, "text/plain", "secret-of-the-server"), "HTTP 500"),
         (Answer::CloseEarly, "closed the connection"),
         (Answer::text("no JSON at all"), "invalid JSON"),
@@ -57,13 +57,13 @@ async fn without_an_answer_there_is_no_tool_unless_it_has_a_schema_of_its_own() 
         let library = Library::answering(answer).await;
         let problem = app.post("/tools", &library.definition("t", without_schema())).await.problem(422);
         points_at(&problem, "/definition_url");
-        names_field(&problem, said);
+        names_field(&problem, expected);
         assert!(!problem.to_string().contains("secret-of-the-server"), "{problem:#}");
         assert_eq!(app.get("/tools/t").await.status, 404);
 
         let tool = app.register(library.definition("t", own())).await;
         let error = &tool["definition_error"];
-        assert!(error["message"].as_str().unwrap().contains(said) && is_time(&error["at"]), "{said}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(expected) && is_time(&error["at"]), "{expected}: {error}");
         assert_eq!(tool["description"], "own");
         succeeded(&app.call("t", json!({})).await);
         assert_eq!(app.delete("/tools/t").await.status, 204);

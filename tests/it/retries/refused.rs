@@ -60,11 +60,11 @@ async fn a_4xx_is_not_tried_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tools_own_error_is_not_tried_again() {
     let own = [json!({"error": "no such city"}), json!({"success": false}), json!({"status": "error", "message": "x"})];
-    for said in own.into_iter().chain([json!({"output": "no such city", "is_error": true})]) {
-        let server = answers(vec![Answer::json(&said)]).await;
+    for answer in own.into_iter().chain([json!({"output": "no such city", "is_error": true})]) {
+        let server = answers(vec![Answer::json(&answer)]).await;
         let app = patient(Backend::Sqlite, &server, json!({})).await;
         once(&app.call("t", json!({})).await);
-        assert_eq!(server.requests().len(), 1, "{said}");
+        assert_eq!(server.requests().len(), 1, "{answer}");
     }
 }
 

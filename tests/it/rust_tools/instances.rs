@@ -61,9 +61,9 @@ async fn calls_at_once_share_one_that_is_made_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_cannot_be_made_is_that_calls_failure_and_the_next_one_tries_again() {
     let (app, diary) = app_on(Backend::Sqlite).await;
-    for (make, said) in [("fails", "as you wish"), ("panics", "the factory panicked")] {
+    for (make, expected) in [("fails", "as you wish"), ("panics", "the factory panicked")] {
         let call = call(&app, "shared", None, json!({"make": make})).await;
-        assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains(said), "{call:#}");
+        assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains(expected), "{call:#}");
     }
     assert_eq!(succeeded(&call(&app, "shared", None, json!({})).await), "1");
     assert_eq!(of(&diary.entries(), "begun").len(), 3);

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::dump;
-use super::markers::{Needle, said};
+use super::markers::{Needle, all_forms};
 use crate::support::client::send;
 use crate::support::{Answer, Backend, Database, HttpTool, Node, Received};
 
@@ -19,7 +19,7 @@ const CONTEXT: [Needle; 2] = [OF_REQUEST, OF_SERVER];
 
 /// Returns all secrets in every form.
 fn everything() -> String {
-    SECRETS.map(|needle| said(needle.value)).join("\n")
+    SECRETS.map(|needle| all_forms(needle.value)).join("\n")
 }
 
 /// Leaks all secrets in the way that the path selects.

@@ -56,7 +56,7 @@ fn inner(text: &str) -> String {
 }
 
 /// Returns a text with the value in the forms that a leaking tool could use.
-pub fn said(value: &str) -> String {
+pub fn all_forms(value: &str) -> String {
     let coded = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
     let base64 = ["", "u:", "uv:"].map(|before| STANDARD.encode(format!("{before}{value} and more")));
     format!("raw {value} json {} twice {} url {coded} base64 {}", inner(value), inner(&inner(value)), base64.join(" "))
@@ -65,7 +65,7 @@ pub fn said(value: &str) -> String {
 #[test]
 fn a_planted_value_is_found_in_everything_that_a_tool_says() {
     let needle = Needle { what: "it", value: "sk-plänted/+\"7?&x" };
-    for part in said(needle.value).split(' ').filter(|part| part.len() > 9) {
+    for part in all_forms(needle.value).split(' ').filter(|part| part.len() > 9) {
         assert!(needle.find(format!("<{part}>").as_bytes()).is_some(), "{part}");
     }
     needle.is_not_in("there", b"nothing of it");

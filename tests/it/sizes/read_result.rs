@@ -58,7 +58,7 @@ async fn what_cannot_be_read_is_said_with_a_way_out() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!({"a": 1})).await;
     let id = call["id"].as_str().unwrap();
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (
             json!({"call_id": "call_abc"}),
             "call \"call_abc\" was not found outside of sessions; call_id is the id in the notice",
@@ -69,7 +69,7 @@ async fn what_cannot_be_read_is_said_with_a_way_out() {
     ] {
         let call = app.call("read_result", arguments).await;
         let output = failed(&call, "TOOL_EXECUTION_ERROR");
-        assert!(output.contains(said), "{output}");
+        assert!(output.contains(expected), "{output}");
     }
     failed(&app.call("read_result", json!({"call_id": id, "offset": 0})).await, "TOOL_VALIDATION_ERROR");
 }

@@ -148,11 +148,11 @@ async fn an_unknown_field_of_a_call_is_named_and_nothing_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_field_is_answered_with_all_fields_the_nearest_first() {
     let app = App::on_sqlite().await;
-    let said = async |body: Value| {
+    let detail_of = async |body: Value| {
         let problem = app.post("/tool-calls", &body).await.problem(422);
         problem["errors"][0]["message"].as_str().unwrap().to_owned()
     };
-    let text = said(json!({"name": "echo", "args": {}})).await;
+    let text = detail_of(json!({"name": "echo", "args": {}})).await;
     assert!(
         text.starts_with("unknown field `args`: did you mean `arguments`? expected one of `arguments`, "),
         "{text}"
@@ -161,9 +161,9 @@ async fn unknown_field_is_answered_with_all_fields_the_nearest_first() {
         assert!(text.contains(&format!("`{member}`")), "{member}: {text}");
     }
     assert!(!text.contains("`calls`"), "{text}");
-    let text = said(json!({"calls": [{"name": "echo", "arguments": {}}], "sesion": "s"})).await;
+    let text = detail_of(json!({"calls": [{"name": "echo", "arguments": {}}], "sesion": "s"})).await;
     assert!(text.contains("did you mean `session`?") && text.contains("`calls`"), "{text}");
-    let text = said(json!({"calls": [{"name": "echo", "input": {}}]})).await;
+    let text = detail_of(json!({"calls": [{"name": "echo", "input": {}}]})).await;
     assert!(["name", "arguments", "id", "limits", "retry", "priority"].iter().all(|one| text.contains(one)), "{text}");
 }
 

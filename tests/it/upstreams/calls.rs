@@ -129,8 +129,8 @@ async fn what_a_server_was_given_is_heard_by_nobody() {
     assert_eq!(succeeded(&call), "the token is [redacted]");
     let server = super::eventually("its words", || async {
         let server = app.upstream("s").await;
-        let said = server["stderr"].as_array().unwrap().iter().any(|line| line == "muttered [redacted]");
-        said.then_some(server)
+        let is_redacted = server["stderr"].as_array().unwrap().iter().any(|line| line == "muttered [redacted]");
+        is_redacted.then_some(server)
     });
     let server = server.await;
     assert_eq!(server["env"], json!(["TOKEN"]));

@@ -78,8 +78,8 @@ impl ServerHandler for Handler {
             "steps" => {
                 if let Some(token) = context.meta.get_progress_token() {
                     for step in 1..=3 {
-                        let said = ProgressNotificationParam::new(token.clone(), f64::from(step));
-                        let _ = context.peer.notify_progress(said).await;
+                        let progress = ProgressNotificationParam::new(token.clone(), f64::from(step));
+                        let _ = context.peer.notify_progress(progress).await;
                     }
                 }
                 CallToolResult::success(vec![ContentBlock::text("all done")])

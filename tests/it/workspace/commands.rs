@@ -60,12 +60,12 @@ async fn a_command_changes_the_workspace_and_its_own_temporary_folder_goes() {
 async fn a_bad_end_is_an_error_with_the_output_and_the_code() {
     let (app, _folder) = service(&[]).await;
     let call = bash(&app, "echo out; echo err >&2; exit 3").await;
-    let said = failed(&call, "TOOL_EXECUTION_ERROR");
-    assert_eq!(said, "Error executing tool \"bash\": out\nerr\n\nCommand exited with code 3");
+    let text = failed(&call, "TOOL_EXECUTION_ERROR");
+    assert_eq!(text, "Error executing tool \"bash\": out\nerr\n\nCommand exited with code 3");
     assert_eq!((&call["details"]["exit_code"], &call["error"]["details"]["exit_code"]), (&json!(3), &json!(3)));
     let call = bash(&app, "no-such-program-7").await;
-    let said = failed(&call, "TOOL_EXECUTION_ERROR");
-    assert!(said.contains("bash: line 1: no-such-program-7: command not found"), "{said}");
+    let text = failed(&call, "TOOL_EXECUTION_ERROR");
+    assert!(text.contains("bash: line 1: no-such-program-7: command not found"), "{text}");
     assert!(failed(&bash(&app, "kill -9 $$").await, "TOOL_EXECUTION_ERROR").ends_with("killed by signal 9"));
     assert_eq!(violation(&app.call("bash", json!({"command": "a\u{0}b"})).await)["pointer"], "/command");
 }
@@ -74,8 +74,8 @@ async fn a_bad_end_is_an_error_with_the_output_and_the_code() {
 async fn a_long_output_shows_its_tail_and_is_kept_whole() {
     let (app, _folder) = service(&[]).await;
     let call = bash(&app, "seq 1 5000; exit 1").await;
-    let said = failed(&call, "TOOL_EXECUTION_ERROR");
-    assert!(said.ends_with("4999\n5000\n\nCommand exited with code 1") && !said.contains("\n2999\n"), "{said}");
+    let text = failed(&call, "TOOL_EXECUTION_ERROR");
+    assert!(text.ends_with("4999\n5000\n\nCommand exited with code 1") && !text.contains("\n2999\n"), "{text}");
     let whole = app.get(&format!("/tool-calls/{}/output", call["id"].as_str().unwrap())).await.text();
     assert!(whole.starts_with("Error executing tool \"bash\": 1\n2\n3\n"), "{}", &whole[..100]);
     assert!(call["error"]["message"].as_str().unwrap().len() < 100);
@@ -109,8 +109,8 @@ async fn a_timeout_ends_the_command_and_all_that_it_started() {
     let (app, _folder) = service(&[]).await;
     let mark = mark();
     let call = app.call("bash", json!({"command": family(&mark), "timeout_ms": 1500})).await;
-    let said = failed(&call, "TOOL_EXECUTION_ERROR");
-    assert!(said.contains("begun\n") && said.ends_with("Command timed out after 1500 ms and was stopped"), "{said}");
+    let text = failed(&call, "TOOL_EXECUTION_ERROR");
+    assert!(text.contains("begun\n") && text.ends_with("Command timed out after 1500 ms and was stopped"), "{text}");
     assert_eq!(marked(&mark), 0, "they have gone before the call ends");
 }
 
@@ -189,9 +189,9 @@ async fn command_without_the_network_reaches_no_unix_socket_and_has_no_capabilit
         path.display()
     );
     let call = bash(&app, &script).await;
-    let said = succeeded(&call);
-    assert!(said.starts_with("CapEff:\t0000000000000000\n"), "{call:#}");
+    let text = succeeded(&call);
+    assert!(text.starts_with("CapEff:\t0000000000000000\n"), "{call:#}");
     if call["details"]["sandbox"]["unix_sockets"] == "denied" {
-        assert!(said.ends_with("refused\n"), "{call:#}");
+        assert!(text.ends_with("refused\n"), "{call:#}");
     }
 }

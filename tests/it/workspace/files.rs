@@ -47,13 +47,13 @@ async fn an_edit_that_is_not_clear_says_why_and_changes_nothing() {
     let text = "fn one() {\n    work(1);\n}\nfn two() {\n    work(1);\n}\n";
     let (app, folder) = service(&[("a.rs", text)]).await;
     let several = app.call("edit", edit("a.rs", "work(1);", "work(2);")).await;
-    let said = failed(&several, "TOOL_EXECUTION_ERROR");
-    assert!(said.contains("old_text occurs 2 times in \"a.rs\" (lines 2, 5)"), "{said}");
+    let text = failed(&several, "TOOL_EXECUTION_ERROR");
+    assert!(text.contains("old_text occurs 2 times in \"a.rs\" (lines 2, 5)"), "{text}");
     let none = app.call("edit", edit("a.rs", "fn two() {\n  work(1);", "x")).await;
-    let said = failed(&none, "TOOL_EXECUTION_ERROR");
+    let text = failed(&none, "TOOL_EXECUTION_ERROR");
     assert!(
-        said.contains("the closest match differs only in whitespace (lines 4-5):\n4: fn two() {\n5:     work(1);"),
-        "{said}"
+        text.contains("the closest match differs only in whitespace (lines 4-5):\n4: fn two() {\n5:     work(1);"),
+        "{text}"
     );
     assert_eq!(violation(&app.call("edit", edit("a.rs", "x", "x")).await)["pointer"], "/new_text");
     assert_eq!(violation(&app.call("edit", edit("a.rs", "", "x")).await)["pointer"], "/old_text");
@@ -109,7 +109,7 @@ async fn lists_and_searches_leave_out_what_is_hidden_ignored_or_binary() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_missing_is_told_with_what_is_near() {
     let (app, _folder) = service(&[("src/main.rs", ""), ("docs/guide.md", "")]).await;
-    for (name, path, said) in [
+    for (name, path, expected) in [
         ("read", "src/mian.rs", "\"src/mian.rs\" was not found; did you mean \"src/main.rs\"?"),
         ("read", "guide.md", "\"guide.md\" was not found; did you mean \"docs/guide.md\"?"),
         ("read", "src", "\"src\" is a folder; list its contents with the tool `list`, as in {\"path\":\"src\"}"),
@@ -124,6 +124,6 @@ async fn what_is_missing_is_told_with_what_is_near() {
         }
         let call = app.call(name, arguments).await;
         let output = failed(&call, "TOOL_EXECUTION_ERROR");
-        assert!(output.contains(said), "{name} {path}: {output}");
+        assert!(output.contains(expected), "{name} {path}: {output}");
     }
 }

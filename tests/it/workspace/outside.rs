@@ -74,9 +74,9 @@ async fn no_path_leads_out() {
             ("edit", edit(&file, SECRET, "x")),
         ] {
             let call = app.call(name, arguments).await;
-            let said = failed(&call, "TOOL_EXECUTION_ERROR");
+            let text = failed(&call, "TOOL_EXECUTION_ERROR");
             assert!(!text_of(&call).contains("planted-"), "{name} {way}: {call:#}");
-            assert!(!said.contains("os error"), "{name} {way}: {said}");
+            assert!(!text.contains("os error"), "{name} {way}: {text}");
         }
     }
     assert_eq!(everything(folder.path()), before);
@@ -87,8 +87,8 @@ async fn no_path_leads_out() {
 async fn a_link_that_leads_out_is_said_to_and_one_inside_is_followed() {
     let (app, folder) = service_beside().await;
     let call = app.call("read", json!({"path": "secret.txt"})).await;
-    let said = "\"secret.txt\" leads out of the workspace through a symbolic link";
-    assert!(failed(&call, "TOOL_EXECUTION_ERROR").ends_with(said), "{call:#}");
+    let expected = "\"secret.txt\" leads out of the workspace through a symbolic link";
+    assert!(failed(&call, "TOOL_EXECUTION_ERROR").ends_with(expected), "{call:#}");
     let call = app.call("read", json!({"path": "../out/secret.txt"})).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("is outside of the workspace"), "{call:#}");
     // `..` removes the previous component of the path and does not follow the link.

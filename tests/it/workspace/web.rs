@@ -93,13 +93,13 @@ async fn what_is_no_page_is_said_clearly() {
     })
     .await;
     let app = App::with_egress(Backend::Sqlite).await;
-    for (path, said) in [
+    for (path, expected) in [
         ("/gone", "answered HTTP 404 Not Found for /gone"),
         ("/large", "is larger than 5242880 bytes"),
         ("/deep", "too deeply nested to be converted; fetch it unchanged with \"format\": \"html\""),
     ] {
         let call = fetch(&app, &server.url(path), "markdown").await;
-        assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains(said), "{call:#}");
+        assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains(expected), "{call:#}");
     }
     for url in ["example.com", "file:///etc/passwd", "http://user:secret@127.0.0.1/"] {
         assert_eq!(violation(&fetch(&app, url, "text").await)["pointer"], "/url", "{url}");

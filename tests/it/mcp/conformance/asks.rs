@@ -31,10 +31,10 @@ pub async fn call(request: &CallToolRequestParams, context: &RequestContext<Role
         "test_tool_with_logging" => log(context).await,
         "test_logging_tool" => match context.meta.log_level() {
             Some(_) => log(context).await,
-            None => said("Nobody asked for log messages."),
+            None => text_answer("Nobody asked for log messages."),
         },
         "test_missing_capability" => match context.client_capabilities() {
-            Some(client) if client.sampling.is_some() => said("The client can sample."),
+            Some(client) if client.sampling.is_some() => text_answer("The client can sample."),
             _ => Err(ErrorData::missing_required_client_capability(
                 ClientCapabilities::builder().enable_sampling().build(),
             )),
@@ -42,7 +42,7 @@ pub async fn call(request: &CallToolRequestParams, context: &RequestContext<Role
         "test_streaming_elicitation" => {
             let question = elicitation("What is your name?", "name", "string");
             match &request.input_responses {
-                Some(_) => said("Answered."),
+                Some(_) => text_answer("Answered."),
                 None => ask([("user_name", question)], None).map(CallToolResponse::from),
             }
         }
@@ -63,7 +63,7 @@ pub async fn call(request: &CallToolRequestParams, context: &RequestContext<Role
     })
 }
 
-fn said(text: impl Into<String>) -> Answer {
+fn text_answer(text: impl Into<String>) -> Answer {
     Ok(CallToolResult::success(vec![Block::text(text)]).into())
 }
 
@@ -78,7 +78,7 @@ async fn log(context: &RequestContext<RoleServer>) -> Answer {
         let _ = context.peer.notify_logging_message(message).await;
         tokio::time::sleep(PAUSE).await;
     }
-    said("Three messages were logged.")
+    text_answer("Three messages were logged.")
 }
 
 /// Requests a completion from the client's model.
@@ -90,7 +90,7 @@ async fn sample(prompt: &str, context: &RequestContext<RoleServer>) -> Answer {
             let answer = serde_json::to_value(answer).unwrap_or_default();
             let content = &answer["content"];
             let text = content.get(0).unwrap_or(content)["text"].as_str().unwrap_or("No response");
-            said(format!("LLM response: {text}"))
+            text_answer(format!("LLM response: {text}"))
         }
         Ok(Err(error)) => failed(format!("Sampling error: {error}")),
         Err(_) => failed("Sampling error: no answer in time"),
@@ -105,7 +105,7 @@ async fn elicit(what: &str, message: &str, schema: Value, context: &RequestConte
         Ok(Ok(ClientResult::ElicitResult(answer))) => {
             let answer = serde_json::to_value(answer).unwrap_or_default();
             let (action, content) = (answer["action"].as_str().unwrap_or_default(), answer.get("content"));
-            said(format!("{what}: action={action}, content={}", content.unwrap_or(&json!({}))))
+            text_answer(format!("{what}: action={action}, content={}", content.unwrap_or(&json!({}))))
         }
         Ok(Ok(_)) => failed("Elicitation error: the client answered something else"),
         Ok(Err(error)) => failed(format!("Elicitation error: {error}")),

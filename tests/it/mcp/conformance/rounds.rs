@@ -23,20 +23,20 @@ impl ConformanceServer {
         let confirm = || elicitation("Please confirm", "ok", "boolean");
         Some(match name {
             "elicitation" => match name_of("user_name") {
-                Some(name) => said(&format!("Hello, {name}!")),
+                Some(name) => text_answer(&format!("Hello, {name}!")),
                 None => input_required([("user_name", elicitation("What is your name?", "name", "string"))], None),
             },
             "sampling" => match answer("capital_question")["content"]["text"].as_str() {
-                Some(text) => said(text),
+                Some(text) => text_answer(text),
                 None => input_required([("capital_question", sampling("What is the capital of France?", 100))], None),
             },
             "list_roots" => match answer("client_roots")["roots"].as_array() {
-                Some(roots) => said(&format!("Roots: {}", Value::Array(roots.clone()))),
+                Some(roots) => text_answer(&format!("Roots: {}", Value::Array(roots.clone()))),
                 None => input_required([("client_roots", roots())], None),
             },
             "request_state" | "tampered_state" => match &request.request_state {
                 None => input_required([("confirm", confirm())], Some(self.sealed(name))),
-                Some(state) => self.opened(state, name).and_then(|()| said("state-ok")),
+                Some(state) => self.opened(state, name).and_then(|()| text_answer("state-ok")),
             },
             "multiple_inputs" => match &request.request_state {
                 None => input_required(
@@ -47,7 +47,7 @@ impl ConformanceServer {
                     ],
                     Some(self.sealed(name)),
                 ),
-                Some(state) => self.opened(state, name).and_then(|()| said("All answers are here.")),
+                Some(state) => self.opened(state, name).and_then(|()| text_answer("All answers are here.")),
             },
             "multi_round" => self.of_many(request.request_state.as_deref()),
             "capabilities" => capabilities(&context.client_capabilities().unwrap_or_default()),
@@ -64,7 +64,7 @@ impl ConformanceServer {
             let question = elicitation("Step 2: What is your favorite color?", "color", "string");
             return input_required([("step2", question)], Some(self.sealed("round-2")));
         }
-        self.opened(state, "round-2").and_then(|()| said("Both steps are done."))
+        self.opened(state, "round-2").and_then(|()| text_answer("Both steps are done."))
     }
 
     /// Signs a state, so that only this service can create it.
@@ -86,10 +86,10 @@ fn capabilities(client: &ClientCapabilities) -> Answer {
     let sampling = can.get("sampling").map(|_| ("question", sampling("What is the capital of France?", 100)));
     let elicited = can.get("elicitation").map(|_| ("user_name", elicitation("What is your name?", "name", "string")));
     let questions: Vec<_> = sampling.into_iter().chain(elicited).collect();
-    if questions.is_empty() { said("The client can answer nothing.") } else { input_required(questions, None) }
+    if questions.is_empty() { text_answer("The client can answer nothing.") } else { input_required(questions, None) }
 }
 
-fn said(text: &str) -> Answer {
+fn text_answer(text: &str) -> Answer {
     Ok(CallToolResult::success(vec![Block::text(text)]).into())
 }
 

@@ -60,7 +60,7 @@ fn candidate(mut candidate: Map<String, Value>, pointer: &str) -> Result<VendorC
         .is_some_and(|reason| reason.as_str().is_some_and(is_cut_off) || reason.as_u64() == Some(2));
     let pointer = format!("{pointer}/content");
     let calls = match take(&mut candidate, &["content"]) {
-        Some(said) => content(object(said, &pointer)?, &pointer)?,
+        Some(content_value) => content(object(content_value, &pointer)?, &pointer)?,
         None => Vec::new(),
     };
     Ok((calls, is_cut_off))

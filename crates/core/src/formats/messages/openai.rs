@@ -36,8 +36,8 @@ pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
 
 fn choice(mut choice: Map<String, Value>, pointer: &str) -> Result<VendorCalls, DecodeError> {
     let pointer = format!("{pointer}/message");
-    let said = take(&mut choice, &["message"]).ok_or_else(|| error_at(&pointer, "is missing"))?;
-    let calls = message(object(said, &pointer)?, &pointer)?;
+    let message_value = take(&mut choice, &["message"]).ok_or_else(|| error_at(&pointer, "is missing"))?;
+    let calls = message(object(message_value, &pointer)?, &pointer)?;
     Ok((calls, is_text(&choice, "finish_reason", is_cut_off)))
 }
 

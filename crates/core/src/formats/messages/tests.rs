@@ -124,7 +124,7 @@ fn ids_of_native_calls_are_mapped_and_model_ids_never() {
     let results = own.messages(&[&call, &call]);
     assert!(results[0]["content"][0]["tool_use_id"].as_str().unwrap().starts_with("call_"));
     assert_eq!(results[0]["content"][1]["tool_use_id"], call.id.to_string());
-    let mut said = Continuation::new(Vendor::Anthropic);
-    said.push(Some(&odd), "t", Kind::Function);
-    assert_eq!(said.messages(&[&call])[0]["content"][0]["tool_use_id"], odd);
+    let mut continuation = Continuation::new(Vendor::Anthropic);
+    continuation.push(Some(&odd), "t", Kind::Function);
+    assert_eq!(continuation.messages(&[&call])[0]["content"][0]["tool_use_id"], odd);
 }

@@ -93,9 +93,9 @@ impl Responses {
             "response.function_call_arguments.done"
             | "response.custom_tool_call_input.done"
             | "response.mcp_call_arguments.done" => {
-                let said = event.remove("arguments").or_else(|| event.remove("input"));
+                let arguments = event.remove("arguments").or_else(|| event.remove("input"));
                 if let Some(item) = self.find(text(&event, "item_id"), index_of(&event)) {
-                    item.set_arguments(said);
+                    item.set_arguments(arguments);
                 }
             }
             "response.output_item.done" => {

@@ -34,13 +34,13 @@ struct Story {
 }
 
 impl Story {
-    fn add(&mut self, said: StreamEvent) {
+    fn add(&mut self, event: StreamEvent) {
         let open = |calls: &mut Vec<StreamedCall>, place: usize| {
             let call = &calls[place];
             assert!(call.closed.is_none() && !call.cut_off, "the call is already settled: {call:?}");
             place
         };
-        match said {
+        match event {
             StreamEvent::Opened { place, id, name, kind } => {
                 assert_eq!(place, self.calls.len());
                 let (text, value) = (String::new(), None);
@@ -93,7 +93,7 @@ fn parse<'p>(vendor: Option<Vendor>, pieces: impl IntoIterator<Item = &'p [u8]>)
     }
     parser.finish(&mut out);
     parser.finish(&mut out);
-    out.into_iter().for_each(|said| story.add(said));
+    out.into_iter().for_each(|event| story.add(event));
     assert!(story.calls.iter().all(|call| call.cut_off != call.closed.is_some()), "a call stays open");
     assert!(!story.ended || parser.has_ended());
     story

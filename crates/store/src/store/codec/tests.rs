@@ -72,8 +72,8 @@ fn result() -> impl Strategy<Value = Outcome> {
         (vec(block(), 0..5), any::<u8>()).prop_map(|(content, bytes)| cut(Outcome::blocks(content), bytes)),
         (json_value(), any::<u8>()).prop_map(|(value, bytes)| cut(Outcome::data(Arc::new(value)), bytes)),
         (vec(block(), 0..3), failure()).prop_map(|(content, failure)| {
-            let said = Outcome::blocks(content);
-            Outcome { error: Some(Failure { text: said.output.clone(), ..failure }), ..said }
+            let content_outcome = Outcome::blocks(content);
+            Outcome { error: Some(Failure { text: content_outcome.output.clone(), ..failure }), ..content_outcome }
         }),
     ]
 }
@@ -81,10 +81,10 @@ fn result() -> impl Strategy<Value = Outcome> {
 fn call() -> impl Strategy<Value = Call> {
     // A tool always receives an object; null means unknown.
     let request = (json_value(), proptest::option::of(object().prop_map(Value::Object)), text(), text(), text());
-    let said = (proptest::option::of(text()), object(), object(), any::<[f64; 2]>());
-    (request, said, proptest::option::of(result())).prop_map(|(request, said, outcome)| {
+    let progress = (proptest::option::of(text()), object(), object(), any::<[f64; 2]>());
+    (request, progress, proptest::option::of(result())).prop_map(|(request, progress, outcome)| {
         let (arguments, effective, name, call_id, title) = request;
-        let (tip, params, metadata, [current, total]) = said;
+        let (tip, params, metadata, [current, total]) = progress;
         let id = Uuid::from_u128(7);
         let mut call = Call::from(CallRecord {
             title: title.into(),

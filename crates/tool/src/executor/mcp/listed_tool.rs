@@ -136,8 +136,8 @@ mod tests {
         let Annotations { read_only, destructive, idempotent, open_world } = definition.annotations;
         assert_eq!([read_only, destructive, idempotent, open_world], [true, true, false, false]);
         assert_eq!(definition.executor, ExecutorSpec::Mcp { server: "files".into(), tool: "read".into() });
-        let said = definition.upstream.unwrap();
-        assert_eq!(json!(said.annotations), json!({"readOnlyHint": true, "openWorldHint": false}));
+        let upstream = definition.upstream.unwrap();
+        assert_eq!(json!(upstream.annotations), json!({"readOnlyHint": true, "openWorldHint": false}));
     }
 
     #[test]

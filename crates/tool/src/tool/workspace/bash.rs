@@ -120,7 +120,7 @@ impl Tool for Bash {
         let mut output = OutputBuffer::new(&run);
         let ended = loop {
             tokio::select! {
-                said = running.next() => match said {
+                event = running.next() => match event {
                     Ok(ProcessEvent::Stdout(piece) | ProcessEvent::Stderr(piece)) => output.push(&piece),
                     Ok(ProcessEvent::Exited(ended)) => break ended,
                     Err(error) => {

@@ -63,10 +63,10 @@ impl Item {
 
     /// Stores the final arguments; an empty text is ignored.
     pub(super) fn set_arguments(&mut self, arguments: Option<Value>) {
-        if let Some(said @ (Value::String(_) | Value::Object(_))) = arguments
-            && said.as_str() != Some("")
+        if let Some(value @ (Value::String(_) | Value::Object(_))) = arguments
+            && value.as_str() != Some("")
         {
-            self.last = Some(said);
+            self.last = Some(value);
         }
     }
 

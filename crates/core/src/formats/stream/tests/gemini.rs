@@ -123,7 +123,7 @@ fn long_arguments_are_sent_occasionally() {
     events.extend((0..5000).map(|_| piece("$.x", json!({"stringValue": "twenty characters ok"}))));
     let (mut parser, mut out) = (Parser::new(None), Vec::new());
     parser.push(sse(&events).as_bytes(), &mut out).unwrap();
-    let shown = out.iter().filter(|said| matches!(said, StreamEvent::Value { .. })).count();
+    let shown = out.iter().filter(|event| matches!(event, StreamEvent::Value { .. })).count();
     assert!((50..300).contains(&shown), "{shown}");
 }
 

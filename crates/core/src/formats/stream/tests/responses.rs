@@ -34,7 +34,7 @@ fn call_closes_with_its_item_before_the_stream_ends() {
     let events =
         [added(0, function("f", json!(""), "in_progress")), delta(0, "f", "{\"x\":1}"), arguments(0, "f", "{\"x\":1}")];
     parser.push(sse(&events).as_bytes(), &mut out).unwrap();
-    assert!(!out.iter().any(|said| matches!(said, StreamEvent::Closed { .. })));
+    assert!(!out.iter().any(|event| matches!(event, StreamEvent::Closed { .. })));
     parser.push(sse(&[done(0, function("f", json!("{\"x\":1}"), "completed"))]).as_bytes(), &mut out).unwrap();
     assert_eq!(out.last(), Some(&StreamEvent::Closed { place: 0, arguments: Some("{\"x\":1}".into()) }));
     assert_eq!((parser.vendor(), parser.has_ended()), (Some(Vendor::OpenAiResponses), false));
@@ -250,7 +250,7 @@ fn invalid_character_in_text_is_tolerated() {
             &mut out,
         )
         .unwrap();
-    assert!(out.iter().any(|said| matches!(said, StreamEvent::Closed { .. })), "{out:?}");
+    assert!(out.iter().any(|event| matches!(event, StreamEvent::Closed { .. })), "{out:?}");
     let delta =
         "data: {\"type\":\"response.function_call_arguments.delta\",\"output_index\":1,\"delta\":\"\\ud83d\"}\n\n";
     assert!(matches!(parser.push(delta.as_bytes(), &mut out), Err(StreamError::NotJson(_))));

@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn whitespace_differences_are_reported() {
-        let said = nearest(TEXT, "  second(1);\n  third();");
+        let message = nearest(TEXT, "  second(1);\n  third();");
         assert_eq!(
-            said,
+            message,
             "; the closest match differs only in whitespace (lines 6-7):\n6:     second(1);\n7:     third();"
         );
     }
@@ -128,7 +128,7 @@ mod tests {
     fn missing_similarity_is_reported_and_long_lines_are_truncated() {
         assert_eq!(nearest(TEXT, "完全に違う内容です"), "; no similar text was found: read the file again");
         assert_eq!(nearest("", "x"), "");
-        let said = nearest(&"long ".repeat(10_000), &"long ".repeat(9_999).replacen("long", "lang", 1));
-        assert!(said.len() < 300, "{}", said.len());
+        let message = nearest(&"long ".repeat(10_000), &"long ".repeat(9_999).replacen("long", "lang", 1));
+        assert!(message.len() < 300, "{}", message.len());
     }
 }
