@@ -177,8 +177,8 @@ fn policies(criterion: &mut Criterion) {
         "session.id == 'none'",
         "call.priority > 9",
     ];
-    let compile = |(place, when): (usize, &&str)| {
-        let definition = json!({"name": format!("p{place}"), "when": when, "effect": "deny"});
+    let compile = |(index, when): (usize, &&str)| {
+        let definition = json!({"name": format!("p{index}"), "when": when, "effect": "deny"});
         let definition = serde_json::from_value(definition).expect("it is a policy");
         Arc::new(Policy::compile(definition, PolicySource::Api, Time(0)).expect("it compiles"))
     };

@@ -203,9 +203,9 @@ impl SharedParts {
     fn hooks(&self, own: Vec<RustHook>) -> Result<Arc<Hooks>, StartError> {
         let (client, key, clock) = (self.client.clone(), self.signing_key.clone(), self.clock.clone());
         let hooks = Hooks::new(client, key, clock, self.ids.clone(), own, &self.config.hooks);
-        hooks.map(Arc::new).map_err(|(place, faults)| {
+        hooks.map(Arc::new).map_err(|(index, faults)| {
             let faults: Vec<String> = faults.iter().map(|(pointer, fault)| format!("{pointer}: {fault}")).collect();
-            StartError::Hook(place + 1, faults.join("; "))
+            StartError::Hook(index + 1, faults.join("; "))
         })
     }
 

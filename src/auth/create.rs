@@ -56,8 +56,8 @@ impl NewKey {
             ));
         }
         for (member, globs) in [("tools", &tools), ("queues", &queues)] {
-            if let Err((place, message)) = AllowList::of(globs.clone()) {
-                return Err(fault(&format!("/{member}/{place}"), message));
+            if let Err((index, message)) = AllowList::of(globs.clone()) {
+                return Err(fault(&format!("/{member}/{index}"), message));
             }
         }
         let expires_at = match expires.as_deref() {
@@ -130,12 +130,12 @@ mod tests {
 
     #[test]
     fn fault_names_its_pointer() {
-        let place = |change: fn(&mut NewKey)| new(change).unwrap_err().unwrap().0;
-        assert_eq!(place(|new| new.scopes = Scopes::default()), "/scopes");
-        assert_eq!(place(|new| new.tools = vec!["a".into(), "{".into()]), "/tools/1");
-        assert_eq!(place(|new| new.queues = vec!["{".into()]), "/queues/0");
-        assert_eq!(place(|new| new.name = "a\nb".into()), "/name");
-        assert_eq!(place(|new| new.rate = Some(0)), "/rate");
+        let pointer_of = |change: fn(&mut NewKey)| new(change).unwrap_err().unwrap().0;
+        assert_eq!(pointer_of(|new| new.scopes = Scopes::default()), "/scopes");
+        assert_eq!(pointer_of(|new| new.tools = vec!["a".into(), "{".into()]), "/tools/1");
+        assert_eq!(pointer_of(|new| new.queues = vec!["{".into()]), "/queues/0");
+        assert_eq!(pointer_of(|new| new.name = "a\nb".into()), "/name");
+        assert_eq!(pointer_of(|new| new.rate = Some(0)), "/rate");
         for bad in ["", "30", "d", "0d", "-1d", "1y", "99999999999999999999d", "200000w", "1\u{e9}"] {
             assert_eq!(new(|new| new.expires = Some(bad.into())).unwrap_err().unwrap().0, "/expires", "{bad}");
         }

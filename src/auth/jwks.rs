@@ -110,13 +110,13 @@ impl KeySet {
 /// Returns the signature keys of a document. Unusable keys are skipped.
 fn keys_of(document: &Value) -> HashMap<String, Key> {
     let all = document["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let read = all.iter().take(MAX_KEYS).enumerate().filter_map(|(place, key)| {
+    let read = all.iter().take(MAX_KEYS).enumerate().filter_map(|(index, key)| {
         // Read from the JSON, because the library rejects unknown algorithms.
         let algorithm = key["alg"].as_str().map(str::to_owned);
         let jwk: Jwk = serde_json::from_value(key.clone()).ok()?;
         let is_for_signatures =
             jwk.common.public_key_use.as_ref().is_none_or(|r#use| *r#use == PublicKeyUse::Signature);
-        let name = jwk.common.key_id.clone().unwrap_or_else(|| format!("\0{place}"));
+        let name = jwk.common.key_id.clone().unwrap_or_else(|| format!("\0{index}"));
         let key = DecodingKey::from_jwk(&jwk).ok().filter(|_| is_for_signatures)?;
         Some((name, Key { algorithm, key }))
     });

@@ -36,8 +36,8 @@ impl CliError {
 
     /// Names the place to which the error belongs.
     #[must_use]
-    pub fn within(self, place: &str) -> Self {
-        Self { message: format!("{place}: {}", self.message), ..self }
+    pub fn within(self, scope: &str) -> Self {
+        Self { message: format!("{scope}: {}", self.message), ..self }
     }
 
     /// Converts an error of the installation of signal handlers.

@@ -104,7 +104,7 @@ async fn create(args: Create, config: &Config) -> Result<(), CliError> {
     let new = NewKey { tenant, name, scopes, tools, queues, expires, rate, concurrency };
     let (stored, key) =
         new.create_key(IdGenerator::random().next(), Clock::system().now()).map_err(|fault| match fault {
-            Some((place, message)) => CliError::usage(format!("{}: {message}", flag_of(&place))),
+            Some((pointer, message)) => CliError::usage(format!("{}: {message}", flag_of(&pointer))),
             None => CliError::unavailable("the operating system provides no random bytes"),
         })?;
     query(config, async |stores| stores.insert_key(&stored).await).await?;
@@ -118,9 +118,9 @@ async fn create(args: Create, config: &Config) -> Result<(), CliError> {
 }
 
 /// Returns the flag for the pointer of a fault.
-fn flag_of(place: &str) -> String {
-    let place = place.trim_start_matches('/');
-    match place.split('/').next().unwrap_or_default() {
+fn flag_of(pointer: &str) -> String {
+    let pointer = pointer.trim_start_matches('/');
+    match pointer.split('/').next().unwrap_or_default() {
         "tools" => "--tool".to_owned(),
         "queues" => "--queue".to_owned(),
         "scopes" => "--scope".to_owned(),

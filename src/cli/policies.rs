@@ -117,7 +117,7 @@ fn read(file: &Path, in_force: &[Arc<Policy>]) -> Result<Vec<Arc<Policy>>, CliEr
     match value {
         Value::Array(values) => {
             let values = values.into_iter().enumerate();
-            let compiled = values.map(|(place, value)| compile(format!("/{place}"), value));
+            let compiled = values.map(|(index, value)| compile(format!("/{index}"), value));
             let mut policies = compiled.collect::<Result<Vec<_>, _>>()?;
             sort(&mut policies);
             Ok(policies)

@@ -178,15 +178,15 @@ mod tests {
     ];
 
     /// Collects the paths of all numbers.
-    fn numbers(value: &Value, place: &str, found: &mut BTreeSet<String>) {
+    fn numbers(value: &Value, path: &str, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(members) => {
                 for (name, value) in members {
-                    let dot = if place.is_empty() { "" } else { "." };
-                    numbers(value, &format!("{place}{dot}{name}"), found);
+                    let dot = if path.is_empty() { "" } else { "." };
+                    numbers(value, &format!("{path}{dot}{name}"), found);
                 }
             }
-            Value::Number(_) => drop(found.insert(place.to_owned())),
+            Value::Number(_) => drop(found.insert(path.to_owned())),
             _ => {}
         }
     }

@@ -31,7 +31,7 @@ pub(super) struct ParsedBody {
     /// Builds the vendor messages that continue the conversation, if the response includes them.
     pub message: Option<Arc<Continuation>>,
     /// Where the body has the id of each call.
-    pub id_places: IdLocation,
+    pub id_location: IdLocation,
 }
 
 /// The location of call ids in a body, whether or not they are set.
@@ -51,7 +51,7 @@ impl IdLocation {
         match self {
             Self::Body => "/id".to_owned(),
             Self::Calls => format!("/calls/{index}/id"),
-            Self::Message(places) => places.get(index).cloned().unwrap_or_default(),
+            Self::Message(pointers) => pointers.get(index).cloned().unwrap_or_default(),
         }
     }
 }
@@ -132,9 +132,9 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize)
         }
         continuation
     });
-    let id_places = if is_batch { IdLocation::Calls } else { IdLocation::Body };
+    let id_location = if is_batch { IdLocation::Calls } else { IdLocation::Body };
     let options = Options::read(body, if is_batch { &["calls"] } else { &options::CALL })?;
-    finish(requests, options, continuation, is_batch, id_places)
+    finish(requests, options, continuation, is_batch, id_location)
 }
 
 /// Parses a model's message. The result is always a batch, also for one call or none.
@@ -145,11 +145,11 @@ fn message(vendor: Vendor, body: Value, most_calls: usize) -> HttpResult<ParsedB
         return Err(Problem::batch_too_large("", most_calls, spoken.calls.len()));
     }
     let continuation = Continuation::from(&spoken);
-    let mut id_places = Vec::with_capacity(spoken.calls.len());
+    let mut id_location = Vec::with_capacity(spoken.calls.len());
     let mut requests = Vec::with_capacity(spoken.calls.len());
     for call in spoken.calls {
         let id = if vendor == Vendor::OpenAiResponses { "call_id" } else { "id" };
-        id_places.push(format!("{}/{id}", call.pointer));
+        id_location.push(format!("{}/{id}", call.pointer));
         requests.push(CallRequest {
             name: call.name,
             call_id: call.id,
@@ -159,7 +159,7 @@ fn message(vendor: Vendor, body: Value, most_calls: usize) -> HttpResult<ParsedB
             ..CallRequest::default()
         });
     }
-    finish(requests, options, Some(continuation), true, IdLocation::Message(id_places))
+    finish(requests, options, Some(continuation), true, IdLocation::Message(id_location))
 }
 
 fn finish(
@@ -167,17 +167,17 @@ fn finish(
     options: Options,
     continuation: Option<Continuation>,
     is_batch: bool,
-    id_places: IdLocation,
+    id_location: IdLocation,
 ) -> HttpResult<ParsedBody> {
     if let Some(session) = options.dedupes_in() {
         let mut seen = HashSet::new();
         for (index, request) in requests.iter_mut().enumerate() {
-            let place = || id_places.of(index);
+            let pointer = || id_location.of(index);
             let Some(id) = &request.call_id else {
-                return Err(Problem::field(place(), "is missing; `dedupe` requires it"));
+                return Err(Problem::field(pointer(), "is missing; `dedupe` requires it"));
             };
             if !seen.insert(id.clone()) {
-                return Err(Problem::field(place(), "is the id of another call; `dedupe` requires unique ids"));
+                return Err(Problem::field(pointer(), "is the id of another call; `dedupe` requires unique ids"));
             }
             request.idempotency_key =
                 Some(IdempotencyKey::of_call(session, id, &request.name, request.arguments.as_ref()));
@@ -191,5 +191,5 @@ fn finish(
         wait = Some(Wait::Accepted);
     }
     (submission.calls, submission.is_batch) = (requests, is_batch);
-    Ok(ParsedBody { submission, wait, message: continuation.map(Arc::new), id_places })
+    Ok(ParsedBody { submission, wait, message: continuation.map(Arc::new), id_location })
 }

@@ -153,7 +153,7 @@ async fn read_output(headers: &HeaderMap, body: Body, state: &AppState) -> HttpR
         let value = footprint.parse(budget, &bytes).map_err(extract::unread)?;
         return Ok((ToolOutput::Json(value), footprint));
     }
-    footprint.take(budget, bytes.len()).map_err(extract::memory_exhausted)?;
+    footprint.take(budget, bytes.len()).map_err(extract::memory_problem)?;
     if media_type.starts_with("image/") {
         return Ok((ToolOutput::Image { bytes: bytes.to_vec(), mime_type: media_type }, footprint));
     }

@@ -75,12 +75,12 @@ pub(super) async fn json_or_empty(
 pub(super) fn unread(unread: Unread) -> Problem {
     match unread {
         Unread::Json(error) => Problem::bad_json(error.to_string()),
-        Unread::NoRoom(why) => memory_exhausted(why),
+        Unread::NoRoom(why) => memory_problem(why),
     }
 }
 
 /// Returns the problem for an exceeded memory budget. A body that can never fit gets a different one.
-pub(super) fn memory_exhausted(why: NoRoom) -> Problem {
+pub(super) fn memory_problem(why: NoRoom) -> Problem {
     if why.ever {
         Problem::too_large("the decoded request body exceeds the memory available for all requests together")
     } else {
@@ -121,7 +121,7 @@ impl FromRequest<AppState> for DefinitionBody {
             Err(Unread::Json(_)) => {
                 // The body is parsed again with the bounds of its schemas replaced. This parser does not count values,
                 // so the worst case is assumed.
-                footprint.take(budget, bytes.len().saturating_mul(VALUES_PER_BYTE)).map_err(memory_exhausted)?;
+                footprint.take(budget, bytes.len().saturating_mul(VALUES_PER_BYTE)).map_err(memory_problem)?;
                 tool::parse_definition(&bytes, |_| 0).map_err(|error| Problem::bad_json(error.to_string()))?
             }
             Err(other) => return Err(unread(other)),

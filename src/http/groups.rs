@@ -247,12 +247,12 @@ pub(super) async fn switch(
 ) -> HttpResult {
     let Switches { activate, deactivate } = body.read()?;
     let mut switches: BTreeMap<String, bool> = activate.into_iter().map(|name| (name, true)).collect();
-    for (place, name) in deactivate.into_iter().enumerate() {
+    for (index, name) in deactivate.into_iter().enumerate() {
         if switches.get(&name) == Some(&true) {
             // Unknown names are reported first, because the caller must remove them from both lists.
             check_all_known(&access, params.session.as_deref(), switches.keys()).await?;
             let message = format!("\"{}\" is also in `activate`", json::shorten(&name, 128));
-            return Err(Problem::field(format!("/deactivate/{place}"), message));
+            return Err(Problem::field(format!("/deactivate/{index}"), message));
         }
         switches.insert(name, false);
     }

@@ -72,8 +72,8 @@ pub(super) async fn read(Api { state, access }: Api, Path(id): Path<String>) -> 
 pub(super) async fn delete(Api { state, access }: Api, Path(id): Path<String>) -> HttpResult<NoContent> {
     require_all_tools(&access)?;
     if let Some(hook) = state.engine.hooks().get(access.tenant(), &id).filter(|hook| hook.source != HookSource::Api) {
-        let place = if hook.source == HookSource::Config { "settings" } else { "program" };
-        let detail = format!("the hook is declared in the {place}; remove it there");
+        let origin = if hook.source == HookSource::Config { "settings" } else { "program" };
+        let detail = format!("the hook is declared in the {origin}; remove it there");
         return Err(Problem::conflict("HOOK_NOT_REGISTERED", detail));
     }
     // A hook that another node has just registered may not be listed here yet.

@@ -47,7 +47,7 @@ pub(super) async fn execute(
     // Subscribed before the calls are accepted, so that no event is missed.
     let reader = wants_events.then(|| state.bus.subscribe(ids.clone()));
     let keyed = state.engine.submit_keyed(access, submission, &ids, footprint).await;
-    let (submitted, ids, known) = match keyed.map_err(|error| problem_of(error, &parsed.id_places))? {
+    let (submitted, ids, known) = match keyed.map_err(|error| problem_of(error, &parsed.id_location))? {
         Keyed::Known { batch_id, calls } => return replay(state, access, &parsed, batch_id, calls, wants_events).await,
         Keyed::New { submitted, ids, known } => (submitted, ids, known),
     };
@@ -79,9 +79,9 @@ pub(super) async fn execute(
     call_response::seen(access, batch_id, all, parsed.message.as_deref()).await
 }
 
-pub(super) fn problem_of(error: KeyedError, id_places: &IdLocation) -> Problem {
+pub(super) fn problem_of(error: KeyedError, id_location: &IdLocation) -> Problem {
     match error {
-        KeyedError::Reused { call } => Problem::key_reused(&call.map(|index| id_places.of(index)).unwrap_or_default()),
+        KeyedError::Reused { call } => Problem::key_reused(&call.map(|index| id_location.of(index)).unwrap_or_default()),
         KeyedError::NotRecorded { batch_id, call } => call_response::not_recorded(false, batch_id, call),
         KeyedError::Refused(refusal) => refusal.into(),
     }

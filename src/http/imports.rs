@@ -105,9 +105,9 @@ pub(super) async fn openapi(Api { state, access }: Api, request: Request) -> Htt
     }
     let budget = state.engine.room();
     let (bytes, mut footprint) = extract::read_up_to(MAX_BODY_BYTES, &parts.headers, body, &state, budget).await?;
-    footprint.take(budget, bytes.len()).map_err(extract::memory_exhausted)?;
+    footprint.take(budget, bytes.len()).map_err(extract::memory_problem)?;
     let busy = |_| Problem::overloaded("other documents are being imported; nothing was imported, retry later");
-    let _place = state.imports.try_acquire().map_err(busy)?;
+    let _permit = state.imports.try_acquire().map_err(busy)?;
     let import = if is_yaml {
         let document = parse(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
         ImportRequest::bare(document)
@@ -162,8 +162,8 @@ fn document_url(text: &str) -> HttpResult<Url> {
 }
 
 fn credentials(texts: &[String]) -> HttpResult<Vec<Credential>> {
-    let parse = |(place, text): (usize, &String)| {
-        text.parse::<Credential>().map_err(|error| Problem::field(format!("/auth/{place}"), error.to_string()))
+    let parse = |(index, text): (usize, &String)| {
+        text.parse::<Credential>().map_err(|error| Problem::field(format!("/auth/{index}"), error.to_string()))
     };
     texts.iter().take(MAX_ELEMENTS).enumerate().map(parse).collect()
 }
@@ -176,7 +176,7 @@ async fn fetch(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -
     let client = state.engine.registry().http_client();
     let bytes =
         client.fetch_text(url, Bounds::SENT.bytes, FETCH_TIMEOUT).await.map_err(|why| Problem::field("/url", why))?;
-    footprint.take(state.engine.room(), bytes.len()).map_err(extract::memory_exhausted)?;
+    footprint.take(state.engine.room(), bytes.len()).map_err(extract::memory_problem)?;
     let at_url =
         |error: ImportError| Problem::field("/url", format!("the fetched document cannot be imported: {error}"));
     parse(bytes).await.map_err(at_url)
@@ -189,12 +189,12 @@ async fn parse(bytes: Vec<u8>) -> Result<Document, ImportError> {
 }
 
 fn refused(error: ImportError, is_bare: bool) -> Problem {
-    let place = match error.option {
+    let pointer = match error.option {
         Some(option) => format!("/{option}"),
         None if is_bare => String::new(),
         None => "/document".to_owned(),
     };
-    Problem::field(format!("{place}{}", error.pointer), error.message)
+    Problem::field(format!("{pointer}{}", error.pointer), error.message)
 }
 
 /// Returns `true` for the media type of YAML (RFC 9512), its unregistered predecessors, and that of OpenAPI.

@@ -25,8 +25,8 @@ pub(super) fn normalize(request: &mut Request) {
 /// Returns a URI with the plain form of its path; `None` if it has no other.
 fn plain(uri: &Uri, is_read: bool) -> Option<Uri> {
     let path = uri.path();
-    let is_repeated = |place: usize, letter: char| letter == '/' && path[..place].ends_with('/');
-    let single = path.char_indices().filter(|(place, letter)| !is_repeated(*place, *letter));
+    let is_repeated = |index: usize, letter: char| letter == '/' && path[..index].ends_with('/');
+    let single = path.char_indices().filter(|(index, letter)| !is_repeated(*index, *letter));
     let mut plain: String = single.map(|(_, letter)| letter).collect();
     let is_page =
         is_read && PAGES.iter().any(|folder| plain.starts_with(folder)) && !NO_PAGES.contains(&plain.as_str());

@@ -64,7 +64,7 @@ pub(super) async fn put(Api { state, access }: Api, Path(name): Path<String>, bo
         match to_stored(&state, &access, &entry, &argument, preset) {
             Ok(Some(preset)) => written.push((argument, preset)),
             Ok(None) => {}
-            Err((place, message)) => faults.push(FieldError { pointer: format!("{pointer}{place}"), message }),
+            Err((member, message)) => faults.push(FieldError { pointer: format!("{pointer}{member}"), message }),
         }
     }
     if !faults.is_empty() {
@@ -88,23 +88,23 @@ fn parse_changes(body: Value) -> HttpResult<Vec<(String, Option<PresetShape>)>> 
     }
     let mut changes = Vec::with_capacity(members.len());
     for (name, preset) in members {
-        let place = format!("/{}", pointer_token(&name));
+        let pointer = format!("/{}", pointer_token(&name));
         let preset = match preset {
             Value::Null => None,
             Value::Object(_) => {
                 let wrong = |part: &str| preset.get(part).is_some_and(|part| !part.is_null() && !part.is_string());
                 if let Some(part) = ["secret", "kind"].into_iter().find(|part| wrong(part)) {
-                    return Err(Problem::field(format!("{place}/{part}"), "must be a string"));
+                    return Err(Problem::field(format!("{pointer}/{part}"), "must be a string"));
                 }
                 let read = serde_json::from_value(preset);
                 Some(read.map_err(|_| {
                     Problem::field(
-                        &place,
+                        &pointer,
                         "must have `value` or `secret`, optionally `overridable` (a boolean), and nothing else",
                     )
                 })?)
             }
-            _ => return Err(Problem::field(place, r#"must be {"value": …}, {"secret": "NAME"} or null"#)),
+            _ => return Err(Problem::field(pointer, r#"must be {"value": …}, {"secret": "NAME"} or null"#)),
         };
         changes.push((name, preset));
     }
@@ -142,8 +142,8 @@ fn to_stored(
             if value.len() > MAX_VALUE_BYTES {
                 return Err(("/value", format!("must have at most {MAX_VALUE_BYTES} bytes")));
             }
-            let place = SealContext { tenant: access.tenant(), tool: &tool.name, name };
-            let sealed = state.vault.seal(value.as_bytes(), &place);
+            let context = SealContext { tenant: access.tenant(), tool: &tool.name, name };
+            let sealed = state.vault.seal(value.as_bytes(), &context);
             PresetSource::Stored(Some(sealed.map_err(|error: VaultError| ("/value", error.to_string()))?))
         }
     };

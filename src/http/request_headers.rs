@@ -81,8 +81,8 @@ pub(super) fn prefers_events(headers: &HeaderMap) -> bool {
     for (range, quality) in ranges(headers) {
         if range.eq_ignore_ascii_case(EVENTS) {
             events = events.max(quality);
-        } else if let Some(place) = JSON.iter().position(|name| range.eq_ignore_ascii_case(name)) {
-            json[place] = json[place].max(Some(quality));
+        } else if let Some(index) = JSON.iter().position(|name| range.eq_ignore_ascii_case(name)) {
+            json[index] = json[index].max(Some(quality));
         }
     }
     let json = json.into_iter().rev().flatten().next().unwrap_or(0);

@@ -124,8 +124,8 @@ where
         // Responses are written at once, so Nagle's algorithm only delays them.
         let _ = socket.set_nodelay(true);
         let mut ending = ending.subscribe();
-        let Ok(place) = self.connections.clone().try_acquire_owned() else {
-            let Ok(place) = self.rejections.clone().try_acquire_owned() else { return };
+        let Ok(permit) = self.connections.clone().try_acquire_owned() else {
+            let Ok(permit) = self.rejections.clone().try_acquire_owned() else { return };
             let problem = Problem::overloaded("too many connections are open; the request was not read, retry later");
             let words = layers::last_words(&self.state, problem);
             connections.spawn(async move {
@@ -133,14 +133,14 @@ where
                     _ = tokio::time::timeout(REJECTION_TIMEOUT, refuse(socket, words)) => {}
                     _ = ending.changed() => {}
                 }
-                drop(place);
+                drop(permit);
             });
             return;
         };
         let server = self.clone();
         connections.spawn(async move {
             server.serve(socket, peer, ending).await;
-            drop(place);
+            drop(permit);
         });
     }
 

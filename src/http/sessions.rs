@@ -120,8 +120,8 @@ fn check(new: &NewSession) -> HttpResult<()> {
     }
     call_body::check_limits(&new.limits)?;
     if let Some((name, value)) = new.context.iter().find(|(_, value)| !value.is_object()) {
-        let place = format!("/context/{}", json::pointer_token(name));
-        return Err(Problem::field(place, format!("must be an object, not {}", json::type_name(value))));
+        let pointer = format!("/context/{}", json::pointer_token(name));
+        return Err(Problem::field(pointer, format!("must be an object, not {}", json::type_name(value))));
     }
     let tools = new.tools.as_deref().unwrap_or_default();
     for (count, pointer) in [(new.context.len(), "/context"), (new.groups.len(), "/groups"), (tools.len(), "/tools")] {
@@ -129,9 +129,9 @@ fn check(new: &NewSession) -> HttpResult<()> {
             return Err(Problem::field(pointer, format!("must have at most {MAX_NAMES} members")));
         }
     }
-    if let Some((place, name)) = tools.iter().enumerate().find(|(_, name)| !is_valid_name(name)) {
+    if let Some((index, name)) = tools.iter().enumerate().find(|(_, name)| !is_valid_name(name)) {
         let message = format!("\"{}\" is not a valid tool name", json::shorten(name, 64));
-        return Err(Problem::field(format!("/tools/{place}"), message));
+        return Err(Problem::field(format!("/tools/{index}"), message));
     }
     match &new.callback_url {
         Some(url) => callbacks::check_url(url).map_err(|fault| Problem::field("/callback_url", fault)),

@@ -190,7 +190,7 @@ pub(super) async fn of_tool(
 pub(super) async fn of_all(Api { state, access }: Api, Params(params): Params<WindowParams>) -> HttpResult {
     let window = Window::of(&state, &params)?;
     let mut stored = access.store().stats(None).await?;
-    let unknown = stored.iter().position(|stats| stats.tool_name == UNKNOWN_TOOL).map(|place| stored.remove(place));
+    let unknown = stored.iter().position(|stats| stats.tool_name == UNKNOWN_TOOL).map(|index| stored.remove(index));
     stored.retain(|stats| access.caller().may_have(&stats.tool_name));
     let snapshot = access.snapshot().clone();
     for entry in access.view(&snapshot, None).all() {

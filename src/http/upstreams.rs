@@ -211,7 +211,7 @@ fn problem(refused: UpstreamRequestError) -> Problem {
         UpstreamRequestError::Declared => Problem::conflict("UPSTREAM_NOT_REGISTERED", detail),
         UpstreamRequestError::TooMany => Problem::conflict("TOO_MANY_UPSTREAMS", detail),
         UpstreamRequestError::Unusable(_) => Problem::conflict("UPSTREAM_UNUSABLE", detail),
-        UpstreamRequestError::NoSuchTool(place, _) => Problem::field(format!("/tools/{place}"), detail),
+        UpstreamRequestError::NoSuchTool(index, _) => Problem::field(format!("/tools/{index}"), detail),
         UpstreamRequestError::Vault(_) => Problem::field("/headers", detail),
         UpstreamRequestError::Store(error) => error.into(),
     }

@@ -48,7 +48,7 @@ impl<T> Distinct<T> {
                     match (meant.next(), meant.next()) {
                         (Some(_), Some(_)) => return None,
                         // rmcp sends no response to a cancelled request.
-                        (Some((place, _)), None) => *id = self.running.swap_remove(place).unique,
+                        (Some((index, _)), None) => *id = self.running.swap_remove(index).unique,
                         _ => {}
                     }
                 }
@@ -68,8 +68,8 @@ impl<T> Distinct<T> {
             },
             _ => return,
         };
-        if let Some(place) = self.running.iter().position(|running| running.unique == *id) {
-            *id = self.running.swap_remove(place).given;
+        if let Some(index) = self.running.iter().position(|running| running.unique == *id) {
+            *id = self.running.swap_remove(index).given;
         }
     }
 

@@ -35,7 +35,7 @@ struct List {
     /// The tools, sorted by their names in the registry.
     tools: Vec<ListedTool>,
     /// The index of each tool, by its name in the registry.
-    places: HashMap<Arc<str>, usize>,
+    indexes: HashMap<Arc<str>, usize>,
     /// The members of the first page as JSON without the outer braces and without `resultType`. Empty if the list is
     /// restricted.
     first_page: Bytes,
@@ -60,8 +60,8 @@ impl List {
         });
         let own = |tool: Tool| snapshot.find(&tool.name).map(|entry| (entry.name.clone(), tool));
         let tools: Vec<ListedTool> = tools.into_iter().filter_map(own).collect();
-        let places = tools.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
-        Self { of: Arc::downgrade(snapshot), tools, places, first_page: Bytes::new() }
+        let indexes = tools.iter().enumerate().map(|(index, (name, _))| (name.clone(), index)).collect();
+        Self { of: Arc::downgrade(snapshot), tools, indexes, first_page: Bytes::new() }
     }
 
     /// Returns the page of the tools after this name.
@@ -140,7 +140,7 @@ impl Server {
         let snapshot = self.0.engine.registry().default_catalog().snapshot().clone();
         if let Some(list) = self.0.tools.0.load_full().filter(|list| list.is_of(&snapshot)) {
             let name = &snapshot.find(name)?.name;
-            return list.places.get(name).map(|place| list.tools[*place].1.clone());
+            return list.indexes.get(name).map(|index| list.tools[*index].1.clone());
         }
         let schema = snapshot.find(name)?.definition().input_schema.as_object()?.clone();
         Some(Tool::new(name.to_owned(), "", Arc::new(schema)))

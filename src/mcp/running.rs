@@ -106,9 +106,9 @@ impl RunningRequests {
     fn take(&self, session: &SessionId, is_meant: impl Fn(&Running) -> bool) -> Option<RequestId> {
         let mut state = self.state();
         let all = state.sessions.get_mut(session)?;
-        let mut places = all.iter().enumerate().filter(|(_, running)| is_meant(running)).map(|(place, _)| place);
-        let place = places.next().filter(|_| places.next().is_none())?;
-        let unique = all.swap_remove(place).unique;
+        let mut indexes = all.iter().enumerate().filter(|(_, running)| is_meant(running)).map(|(index, _)| index);
+        let index = indexes.next().filter(|_| indexes.next().is_none())?;
+        let unique = all.swap_remove(index).unique;
         if all.is_empty() {
             state.sessions.remove(session);
         }
@@ -180,10 +180,10 @@ mod tests {
         let mut messages = [call(&json!(1)), call(&json!(1)), call(&json!("1"))];
         let given = messages.each_mut().map(|message| requests.begin(&session, message, None).unwrap());
         let sent = messages.each_ref().map(|message| serde_json::to_value(message).unwrap());
-        for (place, message) in sent.iter().enumerate() {
+        for (index, message) in sent.iter().enumerate() {
             assert_eq!(
                 (&message["id"], &message["params"]["_meta"]["progressToken"]),
-                (&json!(place + 1), &message["id"])
+                (&json!(index + 1), &message["id"])
             );
         }
         let answer = json!({"jsonrpc": "2.0", "id": 3, "result": {"content": []}});
@@ -198,9 +198,9 @@ mod tests {
         let (requests, session, other) =
             (Arc::<RunningRequests>::default(), SessionId::from("s"), SessionId::from("t"));
         let mut messages = [call(&json!(1)), call(&json!(1)), call(&json!("1")), call(&json!(1))];
-        for (place, message) in messages.iter_mut().enumerate() {
-            let session = if place == 3 { &other } else { &session };
-            requests.begin(session, message, Some(Uuid::from_u128(place as u128))).unwrap();
+        for (index, message) in messages.iter_mut().enumerate() {
+            let session = if index == 3 { &other } else { &session };
+            requests.begin(session, message, Some(Uuid::from_u128(index as u128))).unwrap();
         }
         assert_eq!(cancelled(&requests, &session, &json!(1)), None, "two requests have this id");
         assert_eq!(cancelled(&requests, &session, &json!("1")), Some(json!(3)));

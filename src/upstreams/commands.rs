@@ -100,9 +100,9 @@ impl Upstreams {
                 None => record.quarantined.iter().cloned().collect(),
             };
             let (mut pins, mut shown_names) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(wanted.len()));
-            for (place, tool) in wanted.into_iter().enumerate() {
+            for (index, tool) in wanted.into_iter().enumerate() {
                 let Some((shown, hash)) = hashes.get(tool.as_str()).cloned() else {
-                    return Err(UpstreamRequestError::NoSuchTool(place, tool));
+                    return Err(UpstreamRequestError::NoSuchTool(index, tool));
                 };
                 shown_names.push(shown.to_owned());
                 pins.push((tool, hash));

@@ -26,7 +26,7 @@ pub fn seal(
         return Err("a stdio server cannot be stored".to_owned());
     };
     let secret = json!({ "url": url, "headers": headers }).to_string();
-    let tool = place(name);
+    let tool = seal_name(name);
     let sealed = vault.seal(secret.as_bytes(), &SealContext { tenant, tool: &tool, name: SEALED });
     let definition = json!({ "pin": upstream.pin, "output_check": upstream.output_check }).to_string();
     let sealed = sealed.map_err(|error| error.to_string())?;
@@ -38,7 +38,7 @@ pub fn seal(
 /// # Errors
 /// Returns the reason if the server cannot be opened or is invalid.
 pub fn open(stored: &StoredUpstream, vault: &Vault, tenant: &Tenant) -> Result<Upstream, String> {
-    let tool = place(&stored.name);
+    let tool = seal_name(&stored.name);
     let opened = vault.open(&stored.sealed, &SealContext { tenant, tool: &tool, name: SEALED });
     let opened = opened.map_err(|error| error.to_string())?;
     let broken = |_| "the stored server is corrupt".to_owned();
@@ -52,7 +52,7 @@ pub fn open(stored: &StoredUpstream, vault: &Vault, tenant: &Tenant) -> Result<U
 }
 
 /// Returns the tool name for the seal context. Tool names contain no space, so it never equals that of a preset.
-fn place(name: &str) -> String {
+fn seal_name(name: &str) -> String {
     format!("upstream {name}")
 }
 

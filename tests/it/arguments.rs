@@ -40,7 +40,7 @@ async fn a_text_may_have_blanks_around_it() {
 }
 
 /// Returns the `(line, column)` at the end of the output.
-fn place(output: &str) -> (usize, usize) {
+fn line_and_column(output: &str) -> (usize, usize) {
     let (rest, column) = output.rsplit_once(" column ").unwrap();
     let (_, line) = rest.rsplit_once(" at line ").unwrap();
     (line.parse().unwrap(), column.parse().unwrap())
@@ -55,7 +55,7 @@ async fn a_text_that_is_no_json_is_malformed_and_says_where() {
         let call = app.call("echo", json!(text)).await;
         let output = failed(&call, "ARGUMENTS_MALFORMED");
         assert!(output.starts_with("Error: Invalid JSON in arguments for tool \"echo\": "), "{output}");
-        assert_eq!(place(output).0, 1, "{output}");
+        assert_eq!(line_and_column(output).0, 1, "{output}");
     }
 }
 
@@ -63,7 +63,7 @@ async fn a_text_that_is_no_json_is_malformed_and_says_where() {
 async fn the_line_of_malformed_json_is_counted() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!("{\n  \"a\": 1,\n  \"b\" 2\n}")).await;
-    assert_eq!(place(failed(&call, "ARGUMENTS_MALFORMED")).0, 3);
+    assert_eq!(line_and_column(failed(&call, "ARGUMENTS_MALFORMED")).0, 3);
 }
 
 on_both_databases!(

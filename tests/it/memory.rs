@@ -176,9 +176,9 @@ on_both_databases!(
 
 /// Returns a tool with ten parameters, which differ from those of every other tool.
 fn tool_of_ten_strings(number: usize) -> ToolDefinition {
-    let parameter = |place| {
-        let description = format!("Parameter {place} of tool {number}, with a few words about its meaning.");
-        (format!("field_{place}"), json!({"type": "string", "description": description, "maxLength": 100 + number}))
+    let parameter = |index| {
+        let description = format!("Parameter {index} of tool {number}, with a few words about its meaning.");
+        (format!("field_{index}"), json!({"type": "string", "description": description, "maxLength": 100 + number}))
     };
     let properties: serde_json::Map<String, Value> = (0..10).map(parameter).collect();
     let schema = json!({"type": "object", "properties": properties, "required": ["field_0"]});

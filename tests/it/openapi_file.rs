@@ -163,7 +163,7 @@ fn shape(document: &Value) -> String {
     }
     lines.extend(std::mem::take(parts).into_iter().map(|(name, part)| ("document".to_owned(), name, part)));
     lines.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
-    let lines = lines.into_iter().map(|(place, name, value)| format!("  {:?}: {value}", format!("{place} {name}")));
+    let lines = lines.into_iter().map(|(pointer, name, value)| format!("  {:?}: {value}", format!("{pointer} {name}")));
     format!("{{\n{}\n}}\n", lines.collect::<Vec<_>>().join(",\n"))
 }
 

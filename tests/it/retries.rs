@@ -16,8 +16,8 @@ mod unrecorded;
 pub async fn answers(answers: Vec<Answer>) -> HttpTool {
     let requests = AtomicUsize::new(0);
     HttpTool::start("127.0.0.1", move |_| {
-        let place = requests.fetch_add(1, Ordering::SeqCst);
-        answers[place.min(answers.len() - 1)].clone()
+        let index = requests.fetch_add(1, Ordering::SeqCst);
+        answers[index.min(answers.len() - 1)].clone()
     })
     .await
 }

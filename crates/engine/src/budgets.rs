@@ -125,8 +125,8 @@ fn globs(
         return Ok(None);
     }
     let mut builder = GlobSetBuilder::new();
-    for (place, text) in texts.iter().enumerate() {
-        builder.add(parse(text).map_err(|reason| (format!("/match/{list}/{place}"), reason))?);
+    for (index, text) in texts.iter().enumerate() {
+        builder.add(parse(text).map_err(|reason| (format!("/match/{list}/{index}"), reason))?);
     }
     let built = builder.build().map_err(|error| (format!("/match/{list}"), error.kind().to_string()))?;
     Ok(Some(built))

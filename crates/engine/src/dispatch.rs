@@ -180,30 +180,30 @@ mod tests {
         SlotRequest { tool: tool.into(), max_concurrency: most, counts: true, priority, call }
     }
 
-    fn is_served(place: &mut QueuedSlot) -> Option<Slot> {
-        place.ready.try_recv().ok()
+    fn is_served(slot: &mut QueuedSlot) -> Option<Slot> {
+        slot.ready.try_recv().ok()
     }
 
     #[test]
     fn max_concurrency_holds_and_other_tools_pass() {
         let slots = Slots::new(10);
-        let mut places: Vec<QueuedSlot> = (0..3).map(|_| slots.queue(wanted("a", Some(2), 0))).collect();
-        let mut served: Vec<Option<Slot>> = places.iter_mut().map(is_served).collect();
+        let mut queued: Vec<QueuedSlot> = (0..3).map(|_| slots.queue(wanted("a", Some(2), 0))).collect();
+        let mut served: Vec<Option<Slot>> = queued.iter_mut().map(is_served).collect();
         assert_eq!(served.iter().flatten().count(), 2);
         assert!(is_served(&mut slots.queue(wanted("b", None, 0))).is_some());
         served.remove(0);
-        assert!(is_served(&mut places[2]).is_some());
+        assert!(is_served(&mut queued[2]).is_some());
     }
 
     #[test]
     fn waiting_counts_queued_calls_without_a_slot() {
         let slots = Slots::new(1);
-        let mut places: Vec<QueuedSlot> = (0..3).map(|_| slots.queue(wanted("a", None, 0))).collect();
+        let mut queued: Vec<QueuedSlot> = (0..3).map(|_| slots.queue(wanted("a", None, 0))).collect();
         assert_eq!(slots.waiting(), 2);
-        let slot = is_served(&mut places[0]);
-        drop(places.pop());
+        let slot = is_served(&mut queued[0]);
+        drop(queued.pop());
         assert_eq!(slots.waiting(), 1);
-        drop((slot, places));
+        drop((slot, queued));
         assert_eq!(slots.waiting(), 0);
     }
 
@@ -212,12 +212,12 @@ mod tests {
         let slots = Slots::new(1);
         let mut first = slots.queue(wanted("a", None, 0));
         let running = is_served(&mut first).unwrap();
-        let mut places: Vec<QueuedSlot> = [0, 5, 5, -1].map(|priority| slots.queue(wanted("b", None, priority))).into();
+        let mut queued: Vec<QueuedSlot> = [0, 5, 5, -1].map(|priority| slots.queue(wanted("b", None, priority))).into();
         drop(running);
         let mut order = Vec::new();
-        while order.len() < places.len() {
+        while order.len() < queued.len() {
             let (index, slot) =
-                places.iter_mut().enumerate().find_map(|(index, place)| Some((index, is_served(place)?))).unwrap();
+                queued.iter_mut().enumerate().find_map(|(index, slot)| Some((index, is_served(slot)?))).unwrap();
             order.push(index);
             drop(slot);
         }

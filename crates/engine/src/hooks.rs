@@ -89,15 +89,15 @@ impl Hooks {
         declared: &[HookDefinition],
     ) -> Result<Self, (usize, Vec<(String, String)>)> {
         let now = clock.now();
-        let own = own.into_iter().enumerate().map(|(place, hook)| {
-            let id = format!("rust-{}", place + 1);
-            (place, hook.register(id, now))
+        let own = own.into_iter().enumerate().map(|(index, hook)| {
+            let id = format!("rust-{}", index + 1);
+            (index, hook.register(id, now))
         });
-        let declared = declared.iter().enumerate().map(|(place, definition)| {
-            let id = format!("config-{}", place + 1);
-            (place, Hook::declared(id, definition.clone(), HookSource::Config, now))
+        let declared = declared.iter().enumerate().map(|(index, definition)| {
+            let id = format!("config-{}", index + 1);
+            (index, Hook::declared(id, definition.clone(), HookSource::Config, now))
         });
-        let fixed = own.chain(declared).map(|(place, hook)| hook.map(Arc::new).map_err(|faults| (place, faults)));
+        let fixed = own.chain(declared).map(|(index, hook)| hook.map(Arc::new).map_err(|faults| (index, faults)));
         let fixed = fixed.collect::<Result<Vec<_>, _>>()?;
         let hooks = Self {
             client,

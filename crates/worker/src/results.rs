@@ -89,9 +89,9 @@ async fn send_waiting(worker: Arc<Shared>) {
         }
         let bodies: Vec<_> = results.iter().map(|result| (result.id, &*result.token, &*result.body)).collect();
         let effects = worker.service.results(&bodies).await;
-        for (place, result) in results.into_iter().enumerate() {
+        for (index, result) in results.into_iter().enumerate() {
             let effect = match &effects {
-                Ok(effects) => effects.get(place).copied().ok_or_else(|| RequestError::lost("the answer is too short")),
+                Ok(effects) => effects.get(index).copied().ok_or_else(|| RequestError::lost("the answer is too short")),
                 Err(error) => Err(error.clone()),
             };
             // The call may have been abandoned.

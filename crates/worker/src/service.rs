@@ -240,8 +240,8 @@ impl Service {
     /// Posts results in one request: the id, the token and the JSON of each. Returns the effects in the same order.
     pub(crate) async fn results(&self, results: &[(Uuid, &str, &[u8])]) -> Result<Vec<ResultEffect>, RequestError> {
         let mut body = format!("{{\"worker\":{},\"results\":[", Value::from(self.worker.as_str())).into_bytes();
-        for (place, (id, token, result)) in results.iter().enumerate() {
-            let separator = if place == 0 { "" } else { "," };
+        for (index, (id, token, result)) in results.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
             body.extend(format!("{separator}{{\"id\":\"{id}\",\"token\":{}", Value::from(*token)).into_bytes());
             if !result.is_empty() {
                 body.extend(b",\"result\":");

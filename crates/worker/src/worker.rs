@@ -200,8 +200,8 @@ impl Worker {
             return invalid("it has no tools; add them with `Worker::tool`".into());
         }
         let name = |tool: &BuiltinTool| tool.definition.name.clone();
-        for (place, tool) in self.tools.iter().enumerate() {
-            if self.tools[..place].iter().any(|earlier| name(earlier) == name(tool)) {
+        for (index, tool) in self.tools.iter().enumerate() {
+            if self.tools[..index].iter().any(|earlier| name(earlier) == name(tool)) {
                 return invalid(format!("it has two tools \"{}\"", name(tool)));
             }
         }

@@ -49,7 +49,7 @@ pub async fn check(config: &Config) -> Database {
 }
 
 fn of_found(found: &DatabaseInfo) -> Vec<(&'static str, Finding)> {
-    let DatabaseInfo { product, place, applied, pending, newer, changed, unwritable, is_served, .. } = found;
+    let DatabaseInfo { product, location, applied, pending, newer, changed, unwritable, is_served, .. } = found;
     let served = if *is_served { "; a service is using it" } else { "" };
     let migrations = match (*newer, *changed) {
         (0, 0) if *pending == 0 => Finding::ok(format!("all {applied} are applied")),
@@ -75,6 +75,6 @@ fn of_found(found: &DatabaseInfo) -> Vec<(&'static str, Finding)> {
                 the disk is not full.",
         ),
     };
-    let database = Finding::ok(format!("{product}, {place}{served}"));
+    let database = Finding::ok(format!("{product}, {location}{served}"));
     vec![("database", database), ("migrations", migrations), ("writing", writing)]
 }

@@ -41,11 +41,11 @@ pub fn error(status: StatusCode, body: &[u8], service: &str) -> CliError {
     // The message of a single field is the detail.
     let fields = problem.errors.iter().filter(|field| !field.pointer.is_empty() || field.message != problem.detail);
     for Field { pointer, message } in fields.take(MAX_FIELDS) {
-        let place = print::one_line(json::place(pointer), LONGEST);
+        let location = print::one_line(json::pointer_text(pointer), LONGEST);
         lines.push(if *message == problem.detail {
-            place
+            location
         } else {
-            format!("{place}: {}", print::one_line(message, LONGEST))
+            format!("{location}: {}", print::one_line(message, LONGEST))
         });
     }
     let code = print::one_line(&problem.code, LONGEST);

@@ -93,10 +93,10 @@ pub async fn try_arguments(service: &Remote, name: &str, arguments: &str, json: 
 fn text(Validation { valid, arguments, coerced, errors }: &Validation) -> String {
     let mut lines = vec![if *valid { format!("valid: {arguments}") } else { "not valid".to_owned() }];
     lines.extend(coerced.iter().map(|Coercion { pointer, from, to }| {
-        format!("  coerced {}: {from} → {to}", print::one_line(lossless::place(pointer), LONGEST))
+        format!("  coerced {}: {from} → {to}", print::one_line(lossless::pointer_text(pointer), LONGEST))
     }));
     lines.extend(errors.iter().map(|Violation { pointer, message }| {
-        format!("  {}: {}", print::one_line(lossless::place(pointer), LONGEST), print::one_line(message, LONGEST))
+        format!("  {}: {}", print::one_line(lossless::pointer_text(pointer), LONGEST), print::one_line(message, LONGEST))
     }));
     lines.join("\n")
 }

@@ -67,10 +67,10 @@ fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<
     match files::values(file, bytes) {
         Ok(values) => {
             let is_one = values.len() == 1;
-            for (place, value) in values.into_iter().enumerate() {
+            for (index, value) in values.into_iter().enumerate() {
                 let name = value.get("name").and_then(Value::as_str).map(str::to_owned);
                 let unnamed =
-                    |message: String| if is_one { message } else { format!("definition {}: {message}", place + 1) };
+                    |message: String| if is_one { message } else { format!("definition {}: {message}", index + 1) };
                 let readable = Readable::new(value);
                 checked.errors.extend(readable.errors.iter().map(|DecodeError { pointer, message }| {
                     let message = if name.is_some() { message.clone() } else { unnamed(message.clone()) };
@@ -124,7 +124,7 @@ fn text(Checked { file, valid, tools, errors }: &Checked) -> String {
     let mut lines = vec![format!("{file}: not valid")];
     lines.extend(errors.iter().map(|FaultReport { tool, pointer, message }| {
         let tool = tool.as_ref().map_or_else(String::new, |tool| format!("{tool} "));
-        let pointer = pointer.as_ref().map_or_else(String::new, |pointer| format!("{}: ", json::place(pointer)));
+        let pointer = pointer.as_ref().map_or_else(String::new, |pointer| format!("{}: ", json::pointer_text(pointer)));
         format!("  {tool}{pointer}{message}")
     }));
     lines.join("\n")

@@ -26,17 +26,17 @@ pub(super) fn batch(calls: Value, most: usize) -> HttpResult<Vec<CallRequest>> {
     let mut seen = HashSet::new();
     let mut requests = Vec::with_capacity(items.len());
     for (index, item) in items.into_iter().enumerate() {
-        let place = format!("/calls/{index}");
+        let pointer = format!("/calls/{index}");
         let Value::Object(mut item) = item else {
-            return Err(Problem::field(place, format!("must be an object, not {}", json::type_name(&item))));
+            return Err(Problem::field(pointer, format!("must be an object, not {}", json::type_name(&item))));
         };
-        let mut request = call(&mut item, &place)?;
-        let options = CallOptions::read(item, &place)?;
+        let mut request = call(&mut item, &pointer)?;
+        let options = CallOptions::read(item, &pointer)?;
         (request.limits, request.retry, request.priority) = (options.limits, options.retry, options.priority);
         if let Some(id) = &request.call_id
             && !seen.insert(id.clone())
         {
-            return Err(Problem::field(format!("{place}/id"), "is the id of another call of this batch"));
+            return Err(Problem::field(format!("{pointer}/id"), "is the id of another call of this batch"));
         }
         requests.push(request);
     }
@@ -44,24 +44,24 @@ pub(super) fn batch(calls: Value, most: usize) -> HttpResult<Vec<CallRequest>> {
 }
 
 /// Parses a call and removes its members from the object. Other members stay.
-pub(super) fn call(item: &mut Map<String, Value>, place: &str) -> HttpResult<CallRequest> {
+pub(super) fn call(item: &mut Map<String, Value>, pointer: &str) -> HttpResult<CallRequest> {
     let text = |value: Option<Value>, member: &str| match value {
         Some(Value::String(text)) => Ok(Some(text)),
         None | Some(Value::Null) => Ok(None),
         Some(other) => {
             let message = format!("must be a string, not {}", json::type_name(&other));
-            Err(Problem::field(format!("{place}{member}"), message))
+            Err(Problem::field(format!("{pointer}{member}"), message))
         }
     };
     let Some(name) = text(item.shift_remove("name"), "/name")? else {
         let hint =
-            if place.is_empty() { "; send one call with `name`, several in `calls`, or a model's message" } else { "" };
-        return Err(Problem::field(format!("{place}/name"), format!("is missing{hint}")));
+            if pointer.is_empty() { "; send one call with `name`, several in `calls`, or a model's message" } else { "" };
+        return Err(Problem::field(format!("{pointer}/name"), format!("is missing{hint}")));
     };
-    check_length(&name, MAX_ID_CHARS, || format!("{place}/name"))?;
+    check_length(&name, MAX_ID_CHARS, || format!("{pointer}/name"))?;
     let call_id = text(item.shift_remove("id"), "/id")?.filter(|id| !id.is_empty());
     if let Some(id) = &call_id {
-        check_length(id, MAX_ID_CHARS, || format!("{place}/id"))?;
+        check_length(id, MAX_ID_CHARS, || format!("{pointer}/id"))?;
     }
     let arguments = item.shift_remove("arguments");
     Ok(CallRequest { name, call_id, arguments, ..CallRequest::default() })

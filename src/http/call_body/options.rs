@@ -194,17 +194,17 @@ impl Options {
 }
 
 impl CallOptions {
-    /// Parses the options of the call at `place` in a batch.
-    pub fn read(rest: Map<String, Value>, place: &str) -> HttpResult<Self> {
+    /// Parses the options of the call at `pointer` in a batch.
+    pub fn read(rest: Map<String, Value>, pointer: &str) -> HttpResult<Self> {
         if rest.is_empty() {
             return Ok(Self::default());
         }
         let options: Self = read(Value::Object(rest)).map_err(|error| {
             let error = unknown::named(error, &CALL, &["limits", "retry", "priority"]);
-            Problem::field(format!("{place}{}", error.pointer), error.message)
+            Problem::field(format!("{pointer}{}", error.pointer), error.message)
         })?;
-        no_faults(check::limits(&options.limits), &format!("{place}/limits"))?;
-        no_faults(check::retry(&options.retry), &format!("{place}/retry"))?;
+        no_faults(check::limits(&options.limits), &format!("{pointer}/limits"))?;
+        no_faults(check::retry(&options.retry), &format!("{pointer}/retry"))?;
         Ok(options)
     }
 }
@@ -260,11 +260,11 @@ pub(super) fn check_length(text: &str, longest: usize, pointer: impl FnOnce() ->
     }
 }
 
-fn no_faults(faults: Vec<FieldError>, place: &str) -> HttpResult<()> {
+fn no_faults(faults: Vec<FieldError>, pointer: &str) -> HttpResult<()> {
     if faults.is_empty() {
         return Ok(());
     }
-    let field = |fault: FieldError| FieldError { pointer: format!("{place}{}", fault.pointer), ..fault };
+    let field = |fault: FieldError| FieldError { pointer: format!("{pointer}{}", fault.pointer), ..fault };
     Err(Problem::invalid(faults.into_iter().map(field).collect()))
 }
 

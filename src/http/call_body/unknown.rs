@@ -17,8 +17,8 @@ pub(super) fn named(error: DecodeError, calls: &[&'static str], options: &[&'sta
     if name.len() <= MAX_NAME_BYTES {
         schema::sort_by_nearness(name, &mut members);
     }
-    if let Some(place) = members.iter().position(|member| Some(*member) == meant) {
-        members[..=place].rotate_right(1);
+    if let Some(index) = members.iter().position(|member| Some(*member) == meant) {
+        members[..=index].rotate_right(1);
     }
     let listed: Vec<String> = members.iter().map(|member| format!("`{member}`")).collect();
     let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));

@@ -39,7 +39,7 @@ pub(super) struct ModelStreamReader {
     template: Submission,
     turns: CallOrder,
     growing: SubscriptionHandle,
-    places: Vec<StreamedCall>,
+    streamed: Vec<StreamedCall>,
     /// Complete calls that run only at the end of the stream.
     held: Vec<(usize, Option<Value>)>,
     /// Number of calls so far, without those of the provider.
@@ -78,7 +78,7 @@ impl ModelStreamReader {
             template,
             turns,
             growing,
-            places: Vec::new(),
+            streamed: Vec::new(),
             held: Vec::new(),
             calls: 0,
             notes,
@@ -99,8 +99,8 @@ impl ModelStreamReader {
             // Error texts of a provider may contain secrets: the caller receives them, the log does not.
             tracing::warn!(calls = self.calls, "a model's stream was interrupted");
         }
-        for (place, arguments) in std::mem::take(&mut self.held) {
-            self.close_now(place, arguments).await;
+        for (call_index, arguments) in std::mem::take(&mut self.held) {
+            self.close_now(call_index, arguments).await;
         }
         self.finish_provider_calls();
         self.send(ReaderMessage::Over { vendor: self.parser.vendor().or(self.vendor), fault });
@@ -137,8 +137,8 @@ impl ModelStreamReader {
         let mut events = Vec::new();
         let pushed = self.parser.push(bytes, &mut events);
         self.handle_events(events).await;
-        for place in &self.places {
-            if let StreamedCall::Open(draft) = place {
+        for call in &self.streamed {
+            if let StreamedCall::Open(draft) = call {
                 draft.keep_alive();
             }
         }
@@ -148,28 +148,28 @@ impl ModelStreamReader {
     async fn handle_events(&mut self, events: Vec<StreamEvent>) {
         for event in events {
             match event {
-                StreamEvent::Opened { place, id, name, kind } => {
+                StreamEvent::Opened { call_index, id, name, kind } => {
                     let opened = match kind {
                         Kind::Provider => self.show_provider_call(id, name),
                         kind => self.open(id, name, kind).await,
                     };
-                    while self.places.len() <= place {
-                        self.places.push(StreamedCall::Done);
+                    while self.streamed.len() <= call_index {
+                        self.streamed.push(StreamedCall::Done);
                     }
-                    self.places[place] = opened;
+                    self.streamed[call_index] = opened;
                 }
-                StreamEvent::Delta { place, text } => self.push_arguments(place, &text),
-                StreamEvent::Value { place, arguments } => match self.places.get_mut(place) {
+                StreamEvent::Delta { call_index, text } => self.push_arguments(call_index, &text),
+                StreamEvent::Value { call_index, arguments } => match self.streamed.get_mut(call_index) {
                     Some(StreamedCall::Open(draft)) => draft.replace(arguments),
                     Some(StreamedCall::Provider { value, .. }) => *value = Some(arguments),
                     _ => {}
                 },
-                StreamEvent::Closed { place, arguments } => self.close(place, arguments).await,
-                StreamEvent::Truncated { place } => {
-                    if let Some(StreamedCall::Open(draft)) = self.places.get(place) {
+                StreamEvent::Closed { call_index, arguments } => self.close(call_index, arguments).await,
+                StreamEvent::Truncated { call_index } => {
+                    if let Some(StreamedCall::Open(draft)) = self.streamed.get(call_index) {
                         draft.cut_off("the model's output ended within them");
                     }
-                    self.finish_call(place);
+                    self.finish_call(call_index);
                 }
                 StreamEvent::Ended => {}
             }
@@ -246,8 +246,8 @@ impl ModelStreamReader {
         StreamedCall::Provider { card, text: Partial::default(), value: None }
     }
 
-    fn push_arguments(&mut self, place: usize, piece: &str) {
-        let refused = match self.places.get_mut(place) {
+    fn push_arguments(&mut self, call_index: usize, piece: &str) {
+        let refused = match self.streamed.get_mut(call_index) {
             Some(StreamedCall::Open(draft)) => {
                 let refused = draft.push(None, piece).err();
                 match refused {
@@ -261,19 +261,19 @@ impl ModelStreamReader {
             _ => false,
         };
         if refused {
-            self.finish_call(place);
+            self.finish_call(call_index);
         }
     }
 
-    async fn close(&mut self, place: usize, arguments: Option<Value>) {
-        match self.places.get(place) {
-            Some(StreamedCall::Open(draft)) if draft.is_last() => self.held.push((place, arguments)),
-            _ => self.close_now(place, arguments).await,
+    async fn close(&mut self, call_index: usize, arguments: Option<Value>) {
+        match self.streamed.get(call_index) {
+            Some(StreamedCall::Open(draft)) if draft.is_last() => self.held.push((call_index, arguments)),
+            _ => self.close_now(call_index, arguments).await,
         }
     }
 
-    async fn close_now(&mut self, place: usize, arguments: Option<Value>) {
-        match self.places.get_mut(place) {
+    async fn close_now(&mut self, call_index: usize, arguments: Option<Value>) {
+        match self.streamed.get_mut(call_index) {
             Some(StreamedCall::Open(draft)) => {
                 let turn = match draft.is_asynchronous() {
                     true => None,
@@ -281,7 +281,7 @@ impl ModelStreamReader {
                 };
                 // The call may have been cancelled meanwhile; completing it then has no effect.
                 let _ = draft.complete(CompleteArguments { arguments, turn, recorded: None });
-                self.finish_call(place);
+                self.finish_call(call_index);
             }
             Some(StreamedCall::Provider { card, text, value }) => {
                 let params = arguments.filter(Value::is_object).or_else(|| value.take());
@@ -293,16 +293,16 @@ impl ModelStreamReader {
         }
     }
 
-    fn finish_call(&mut self, place: usize) {
-        if let Some(place) = self.places.get_mut(place) {
-            *place = StreamedCall::Done;
+    fn finish_call(&mut self, call_index: usize) {
+        if let Some(call) = self.streamed.get_mut(call_index) {
+            *call = StreamedCall::Done;
         }
     }
 
     /// Marks the provider's calls as done: they have run by the end of the stream.
     fn finish_provider_calls(&mut self) {
-        for place in std::mem::take(&mut self.places) {
-            if let StreamedCall::Provider { card, .. } = place
+        for call in std::mem::take(&mut self.streamed) {
+            if let StreamedCall::Provider { card, .. } = call
                 && self.parser.has_ended()
             {
                 self.send(provider_status(&card, Status::Success, Phase::Done));

@@ -150,7 +150,7 @@ impl ModelStreamResponder {
                     };
                     return Some(self.frames_of(&event).await);
                 }
-                Some((place, end)) = self.ends.next() => self.call_ended(place, end),
+                Some((index, end)) = self.ends.next() => self.call_ended(index, end),
                 () = async {
                     closing.cancelled().await;
                     tokio::time::sleep(LAST_EVENTS_TIMEOUT).await;
@@ -186,9 +186,9 @@ impl ModelStreamResponder {
             ReaderMessage::Opened { shown, pending, guards } => {
                 self.guards.extend(guards);
                 let Some(pending) = pending.into_iter().next() else { return };
-                let place = self.calls.len();
+                let index = self.calls.len();
                 self.calls.push(Entry { id: pending.id, shown, call: None, has_ended: false, is_reported: false });
-                self.ends.push(Box::pin(async move { (place, pending.end().await) }));
+                self.ends.push(Box::pin(async move { (index, pending.end().await) }));
             }
             ReaderMessage::Refused { shown, call } => {
                 self.calls.push(Entry { id: call.id, shown, call: Some(call), has_ended: true, is_reported: true });
@@ -199,8 +199,8 @@ impl ModelStreamResponder {
         self.update_all_ended();
     }
 
-    fn call_ended(&mut self, place: usize, end: Result<Arc<Call>, RecordError>) {
-        let Some(entry) = self.calls.get_mut(place) else { return };
+    fn call_ended(&mut self, index: usize, end: Result<Arc<Call>, RecordError>) {
+        let Some(entry) = self.calls.get_mut(index) else { return };
         entry.has_ended = true;
         entry.call = end.ok().or(entry.call.take());
         self.update_all_ended();

@@ -83,7 +83,7 @@ fn policies_of(body: &TestBody, in_force: &[Arc<Policy>], now: Time) -> HttpResu
             with_policy(in_force, compile("/policy".to_owned(), policy)?)
         }
         (None, Some(policies)) => {
-            let compiled = policies.iter().enumerate().map(|(place, one)| compile(format!("/policies/{place}"), one));
+            let compiled = policies.iter().enumerate().map(|(index, one)| compile(format!("/policies/{index}"), one));
             let mut policies = compiled.collect::<HttpResult<Vec<_>>>()?;
             sort(&mut policies);
             policies

@@ -104,9 +104,9 @@ pub(in super::super) async fn post(
     if !(1..=MAX_RESULTS).contains(&results.len()) {
         return Err(Problem::field("/results", format!("must have 1 to {MAX_RESULTS} results")));
     }
-    for (place, NewResult { id, .. }) in results.iter().enumerate() {
-        if results[..place].iter().any(|known| known.id == *id) {
-            return Err(Problem::field(format!("/results/{place}/id"), "is repeated; a call has one result"));
+    for (index, NewResult { id, .. }) in results.iter().enumerate() {
+        if results[..index].iter().any(|known| known.id == *id) {
+            return Err(Problem::field(format!("/results/{index}/id"), "is repeated; a call has one result"));
         }
     }
     state.engine.workers().see(access.tenant(), &queue, &worker, super::sdk_of(&headers));

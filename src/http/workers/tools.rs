@@ -74,8 +74,8 @@ pub(in super::super) async fn put(
         return Err(Problem::field("/tools", format!("must have at most {MAX_TOOLS} tools")));
     }
     let mut compiled = Vec::with_capacity(tools.len());
-    for (place, value) in tools.into_iter().enumerate() {
-        let pointer = format!("/tools/{place}");
+    for (index, value) in tools.into_iter().enumerate() {
+        let pointer = format!("/tools/{index}");
         let definition = definition_of(value, &queue).map_err(|problem| problem.within(&pointer))?;
         check_allowed(&access, &definition)?;
         let is_known = |(known, _): &(ToolDefinition, FetchedDefinition)| known.name == definition.name;

@@ -136,14 +136,14 @@ async fn decisions_of_another_shape_are_refused() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let call = waiting(&app, "pay", json!({"amount": 5})).await;
-    for (more, place) in [
+    for (more, pointer) in [
         (json!({"reason": "x".repeat(2001)}), "/reason"),
         (json!({"remember": "forever"}), "/remember"),
         (json!({"until": "tomorrow"}), "/until"),
         (json!({"arguments": {"amount": "much"}}), "/arguments/amount"),
         (json!({"arguments": [1]}), "/arguments"),
     ] {
-        points_at(&decide(&app, &call, "approve", more).await.problem(422), place);
+        points_at(&decide(&app, &call, "approve", more).await.problem(422), pointer);
     }
     assert_eq!(app.stored(&id_of(&call)).await["approval"], call["approval"]);
 }

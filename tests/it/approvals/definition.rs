@@ -12,7 +12,7 @@ async fn the_members_are_checked_and_shown() {
         json!({"name": "t", "description": "", "input_schema": {"type": "object"},
         "executor": {"type": "builtin", "name": "echo"}, "approval": approval})
     };
-    for (approval, place) in [
+    for (approval, pointer) in [
         (json!({"expires_ms": 0}), "/approval/expires_ms"),
         (json!({"expires_ms": 2_592_000_001_u64}), "/approval/expires_ms"),
         (json!({"min_approvals": 0}), "/approval/min_approvals"),
@@ -21,7 +21,7 @@ async fn the_members_are_checked_and_shown() {
         (json!({"by": "me"}), "/approval/by"),
         (json!(true), "/approval"),
     ] {
-        points_at(&app.post("/tools", &tool(approval)).await.problem(422), place);
+        points_at(&app.post("/tools", &tool(approval)).await.problem(422), pointer);
     }
     assert_eq!(app.post("/tools", &tool(json!({"min_approvals": 2}))).await.status, 201);
     let shown = app.get("/tools/t").await.ok();

@@ -73,8 +73,8 @@ on_both_databases!(
         let response = app.post("/tool-calls", &json!({"calls": calls})).await;
         assert_eq!(response.status, 202, "{}", response.text());
         let results = response.json["results"].as_array().unwrap().clone();
-        for place in [0, 2] {
-            succeeded(&app.ended(&id_of(&results[place])).await);
+        for index in [0, 2] {
+            succeeded(&app.ended(&id_of(&results[index])).await);
         }
         assert_eq!(app.stored(&id_of(&results[3])).await["status"], "WAIT");
         decide(&app, &app.stored(&id_of(&results[1])).await, "reject", json!({})).await.ok();

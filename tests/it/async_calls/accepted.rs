@@ -13,13 +13,13 @@ on_both_databases!(
         app.tool("job", &server, json!({"async": true})).await;
         let answer = app.post("/tool-calls", &json!({"name": "job", "arguments": {"a": 1}, "id": "call_1"})).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
-        let (call, place) = (&answer.json, answer.header("location").to_owned());
-        assert_eq!(place, format!("/tool-calls/{}", id_of(call)));
+        let (call, location) = (&answer.json, answer.header("location").to_owned());
+        assert_eq!(location, format!("/tool-calls/{}", id_of(call)));
         assert!(!has_ended(call), "{call:#}");
         assert_eq!((&call["call_id"], &call["arguments"]), (&json!("call_1"), &json!({"a": 1})));
         assert_eq!((&call["output"], &call["error"], &call["ended_at"]), (&Value::Null, &Value::Null, &Value::Null));
         server.received(1).await;
-        assert!(!has_ended(&app.get(&place).await.ok()));
+        assert!(!has_ended(&app.get(&location).await.ok()));
         server.open();
         let call = app.ended(&id_of(call)).await;
         assert_eq!((succeeded(&call), &call["attempts"]), ("late", &json!(1)));

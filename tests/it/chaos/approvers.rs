@@ -46,7 +46,7 @@ fn is_left(id: &str) -> bool {
 /// Sends a decision once, and records the response.
 async fn decide(door: &Client, call: &Value, decision: &'static str, notes: &Notes) {
     let id = call["id"].as_str().unwrap_or_default();
-    let place = {
+    let index = {
         let mut decided = notes.decided.lock().unwrap();
         let sent = decided.entry(id.to_owned()).or_default();
         sent.push(SentDecision { decision, status: None });
@@ -64,5 +64,5 @@ async fn decide(door: &Client, call: &Value, decision: &'static str, notes: &Not
         let text = format!("{id}: \"{decision}\" was answered {} {}", answer.status, answer.json);
         notes.odd.lock().unwrap().push(text);
     }
-    notes.decided.lock().unwrap().entry(id.to_owned()).and_modify(|sent| sent[place].status = Some(answer.status));
+    notes.decided.lock().unwrap().entry(id.to_owned()).and_modify(|sent| sent[index].status = Some(answer.status));
 }

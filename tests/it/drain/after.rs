@@ -212,7 +212,7 @@ on_both_databases!(
         let calls = json!([{"name": "job", "id": "first"}, {"name": "job", "id": "second"}]);
         let body = json!({"calls": calls, "mode": "serial", "wait": "accepted"});
         let answer = node.post("/tool-calls", &body).await;
-        let id = |place: usize| id_of(&answer.json["results"][place]);
+        let id = |index: usize| id_of(&answer.json["results"][index]);
         server.received(1).await;
         node.signal("TERM");
         assert_eq!(node.end().await.code, Some(0));

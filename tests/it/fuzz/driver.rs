@@ -42,16 +42,16 @@ enum Change {
 }
 
 fn changes() -> impl Strategy<Value = Vec<Change>> {
-    let place = any::<Index>;
+    let index = any::<Index>;
     let byte = prop_oneof![any::<u8>(), prop::sample::select(&b"\"\\{}[]:,\n\r\0 %#$&?=-0\xf0\x80\xff"[..])];
     let change = prop_oneof![
-        (place(), 0..8_u8).prop_map(|(at, bit)| Change::Flip(at, bit)),
-        (place(), byte).prop_map(|(at, byte)| Change::Put(at, byte)),
-        (place(), place()).prop_map(|(at, word)| Change::Word(at, word)),
-        (place(), place()).prop_map(|(from, to)| Change::Remove(from, to)),
-        (place(), place(), 1..40_u8).prop_map(|(from, to, times)| Change::Repeat(from, to, times)),
-        (place(), place(), place()).prop_map(|(at, other, from)| Change::Other(at, other, from)),
-        place().prop_map(Change::End),
+        (index(), 0..8_u8).prop_map(|(at, bit)| Change::Flip(at, bit)),
+        (index(), byte).prop_map(|(at, byte)| Change::Put(at, byte)),
+        (index(), index()).prop_map(|(at, word)| Change::Word(at, word)),
+        (index(), index()).prop_map(|(from, to)| Change::Remove(from, to)),
+        (index(), index(), 1..40_u8).prop_map(|(from, to, times)| Change::Repeat(from, to, times)),
+        (index(), index(), index()).prop_map(|(at, other, from)| Change::Other(at, other, from)),
+        index().prop_map(Change::End),
     ];
     prop::collection::vec(change, 1..8)
 }
@@ -60,13 +60,13 @@ fn changed(corpus: &[Vec<u8>], first: &Index, changes: &[Change], words: &[&str]
     let mut input = first.get(corpus).clone();
     for change in changes {
         let length = input.len();
-        let at = |place: &Index| place.index(length + 1);
+        let at = |index_in_input: &Index| index_in_input.index(length + 1);
         let between = |from: &Index, to: &Index| (at(from).min(at(to)), at(from).max(at(to)));
         match change {
-            Change::Flip(place, bit) if length > 0 => input[place.index(length)] ^= 1 << bit,
-            Change::Put(place, byte) => input.insert(at(place), *byte),
-            Change::Word(place, word) if !words.is_empty() => {
-                let at = at(place);
+            Change::Flip(index_in_input, bit) if length > 0 => input[index_in_input.index(length)] ^= 1 << bit,
+            Change::Put(index_in_input, byte) => input.insert(at(index_in_input), *byte),
+            Change::Word(index_in_input, word) if !words.is_empty() => {
+                let at = at(index_in_input);
                 input.splice(at..at, word.get(words).bytes());
             }
             Change::Remove(from, to) => {
@@ -79,12 +79,12 @@ fn changed(corpus: &[Vec<u8>], first: &Index, changes: &[Change], words: &[&str]
                 let part = input[from..to.min(from + 64)].repeat(usize::from(*times));
                 input.splice(from..from, part);
             }
-            Change::Other(place, other, from) => {
-                let (at, other) = (at(place), other.get(corpus));
+            Change::Other(index_in_input, other, from) => {
+                let (at, other) = (at(index_in_input), other.get(corpus));
                 let part = other[from.index(other.len() + 1)..].to_vec();
                 input.splice(at.., part);
             }
-            Change::End(place) => input.truncate(at(place).max(length / 2)),
+            Change::End(index_in_input) => input.truncate(at(index_in_input).max(length / 2)),
             Change::Flip(..) | Change::Word(..) => {}
         }
         input.truncate(LONGEST);

@@ -55,29 +55,29 @@ fn parse<'a>(vendor: Option<Vendor>, parts: impl Iterator<Item = &'a [u8]>) -> (
 fn is_in_order(events: &[stream::StreamEvent]) -> Result<(), String> {
     let (mut opened, mut over) = (0, std::collections::BTreeSet::new());
     for (at, one) in events.iter().enumerate() {
-        let place = match one {
-            stream::StreamEvent::Opened { place, .. } => {
-                if *place != opened {
-                    return Err(format!("call {place} is opened after {opened} others: {events:?}"));
+        let call_index = match one {
+            stream::StreamEvent::Opened { call_index, .. } => {
+                if *call_index != opened {
+                    return Err(format!("call {call_index} is opened after {opened} others: {events:?}"));
                 }
                 opened += 1;
                 continue;
             }
             stream::StreamEvent::Ended if at + 1 < events.len() => return Err(format!("more after the end: {events:?}")),
             stream::StreamEvent::Ended => continue,
-            stream::StreamEvent::Delta { place, .. } | stream::StreamEvent::Value { place, .. } => place,
-            stream::StreamEvent::Closed { place, .. } | stream::StreamEvent::Truncated { place } => {
-                if !over.insert(*place) {
-                    return Err(format!("call {place} ends twice: {events:?}"));
+            stream::StreamEvent::Delta { call_index, .. } | stream::StreamEvent::Value { call_index, .. } => call_index,
+            stream::StreamEvent::Closed { call_index, .. } | stream::StreamEvent::Truncated { call_index } => {
+                if !over.insert(*call_index) {
+                    return Err(format!("call {call_index} ends twice: {events:?}"));
                 }
-                if *place >= opened {
-                    return Err(format!("call {place} ends unopened: {events:?}"));
+                if *call_index >= opened {
+                    return Err(format!("call {call_index} ends unopened: {events:?}"));
                 }
                 continue;
             }
         };
-        if *place >= opened || over.contains(place) {
-            return Err(format!("call {place} is spoken of out of turn: {events:?}"));
+        if *call_index >= opened || over.contains(call_index) {
+            return Err(format!("call {call_index} is spoken of out of turn: {events:?}"));
         }
     }
     if over.len() == opened { Ok(()) } else { Err(format!("{} of {opened} calls end: {events:?}", over.len())) }

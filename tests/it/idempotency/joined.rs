@@ -123,8 +123,8 @@ async fn a_batch_that_runs_is_joined() {
     server.received(2).await;
     let headers = [("idempotency-key", "k"), ("prefer", "respond-async")];
     let glance = app.post_with("/tool-calls", &headers, &body).await;
-    let place = format!("/tool-calls?batch_id={}", glance.json["batch_id"].as_str().unwrap());
-    assert_eq!((glance.status, glance.header("location")), (202, place.as_str()));
+    let location = format!("/tool-calls?batch_id={}", glance.json["batch_id"].as_str().unwrap());
+    assert_eq!((glance.status, glance.header("location")), (202, location.as_str()));
     server.open();
     assert_eq!(first.await.unwrap().ok()["batch_id"], glance.json["batch_id"]);
     assert_eq!(server.requests().len(), 2);

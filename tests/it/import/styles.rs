@@ -8,8 +8,8 @@ use super::{app_and_server, import, names, of_paths};
 use crate::support::shapes::succeeded;
 use crate::support::{Answer, App, Backend, HttpTool, Options};
 
-fn parameter(name: &str, place: &str, style: Value, schema: Value) -> Value {
-    let mut parameter = json!({"name": name, "in": place, "schema": schema, "required": place == "path"});
+fn parameter(name: &str, location: &str, style: Value, schema: Value) -> Value {
+    let mut parameter = json!({"name": name, "in": location, "schema": schema, "required": location == "path"});
     parameter.as_object_mut().unwrap().extend(style.as_object().unwrap().clone());
     parameter
 }
@@ -48,31 +48,31 @@ async fn arrays_and_objects_arrive_in_the_style_of_their_parameter() {
         ("cookie", json!({}), &array, "color=blue; color=black; color=brown"),
     ];
     let mut paths = json!({});
-    for (at, (place, style, schema, _)) in cases.iter().enumerate() {
-        let path = if *place == "path" { format!("/{at}/x/{{color}}") } else { format!("/{at}/x") };
-        let parameters = [parameter("color", place, style.clone(), (*schema).clone())];
+    for (at, (location, style, schema, _)) in cases.iter().enumerate() {
+        let path = if *location == "path" { format!("/{at}/x/{{color}}") } else { format!("/{at}/x") };
+        let parameters = [parameter("color", location, style.clone(), (*schema).clone())];
         paths[path] = json!({"get": {"operationId": format!("t{at}"), "parameters": parameters}});
     }
     let (app, server) = app_and_server().await;
     let report = import(&app, json!({"document": of_paths(paths), "server": server.url("")})).await;
     assert_eq!((&report["refused"], &report["warnings"]), (&json!([]), &json!([])));
-    for (at, (place, style, schema, expected)) in cases.iter().enumerate() {
+    for (at, (location, style, schema, expected)) in cases.iter().enumerate() {
         let value = if *schema == &array { &colors } else { &rgb };
         succeeded(&app.call(&format!("t{at}"), json!({"color": value})).await);
         let request = server.requests().swap_remove(at);
-        let found = match *place {
+        let found = match *location {
             "header" => request.header("color").to_owned(),
             "cookie" => request.header("cookie").to_owned(),
             _ => request.target.strip_prefix(&format!("/{at}")).unwrap().to_owned(),
         };
-        assert_eq!(found, *expected, "{place} {style}");
+        assert_eq!(found, *expected, "{location} {style}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_optional_and_absent_is_not_sent() {
     let optional =
-        |name: &str, place: &str| parameter(name, place, json!({}), json!({"type": "string", "default": "d"}));
+        |name: &str, location: &str| parameter(name, location, json!({}), json!({"type": "string", "default": "d"}));
     let parameters =
         [optional("q", "query"), optional("X-H", "header"), optional("c", "cookie"), optional("d", "cookie")];
     let body = json!({"content": {"application/vnd.x+json": {"schema": {"type": "object", "properties": {"n": {"type": "integer", "default": 1}}}}}});

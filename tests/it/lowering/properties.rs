@@ -130,12 +130,12 @@ fn written(target: Target, schema: &Value, document: &Value, value: &Value) -> O
             members.iter().map(entry).collect::<Option<Vec<Value>>>().map(Value::Array)
         }
         Value::Array(items) if is("object") => {
-            let places = schema["properties"].as_object()?;
-            let place = |(index, item)| {
+            let members = schema["properties"].as_object()?;
+            let named_item = |(index, item)| {
                 let name = format!("item_{}", index + 1);
-                Some((name.clone(), go(places.get(&name)?, item)?))
+                Some((name.clone(), go(members.get(&name)?, item)?))
             };
-            items.iter().enumerate().map(place).collect::<Option<serde_json::Map<_, _>>>().map(Value::Object)
+            items.iter().enumerate().map(named_item).collect::<Option<serde_json::Map<_, _>>>().map(Value::Object)
         }
         Value::Array(items) if is("array") => {
             items.iter().map(|item| go(&schema["items"], item)).collect::<Option<Vec<Value>>>().map(Value::Array)

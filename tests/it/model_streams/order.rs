@@ -16,8 +16,8 @@ async fn ran(app: &Client, query: &str, calls: &[(&str, Value)]) -> Vec<(String,
     drop(pipe);
     let events = events.rest().await;
     let results = batch(&events)["results"].as_array().unwrap().clone();
-    let places: Vec<_> = results.iter().map(|result| result["index"].as_u64().unwrap()).collect();
-    assert_eq!(places, (0..calls.len() as u64).collect::<Vec<_>>());
+    let indexes: Vec<_> = results.iter().map(|result| result["index"].as_u64().unwrap()).collect();
+    assert_eq!(indexes, (0..calls.len() as u64).collect::<Vec<_>>());
     let time = |result: &Value, name: &str| result[name].as_str().unwrap_or_else(|| panic!("{result}")).to_owned();
     results.iter().map(|result| (time(result, "started_at"), time(result, "ended_at"))).collect()
 }

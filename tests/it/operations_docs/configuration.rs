@@ -19,9 +19,9 @@ fn the_reference_is_the_defaults_file() {
 fn settings(name: &str, table: &Map<String, Value>) -> BTreeSet<(String, String, String)> {
     let mut found = BTreeSet::new();
     for (key, value) in table {
-        let place = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+        let path = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
         match value {
-            Value::Object(inner) => found.extend(settings(&place, inner)),
+            Value::Object(inner) => found.extend(settings(&path, inner)),
             value => drop(found.insert((name.to_owned(), key.clone(), value.to_string()))),
         }
     }

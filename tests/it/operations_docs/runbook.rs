@@ -46,13 +46,13 @@ fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
 fn literal(text: &str) -> Option<(String, &str)> {
     let inner = text.strip_prefix('"')?;
     let (mut message, mut is_escaped) = (String::new(), false);
-    for (place, letter) in inner.char_indices() {
+    for (index, letter) in inner.char_indices() {
         match (is_escaped, letter) {
             (true, 'n') => message.push(' '),
             (true, '\n') => {}
             (true, letter) => message.push(letter),
             (false, '\\') => {}
-            (false, '"') => return Some((message, &inner[place + 1..])),
+            (false, '"') => return Some((message, &inner[index + 1..])),
             (false, letter) => message.push(letter),
         }
         is_escaped = letter == '\\' && !is_escaped;

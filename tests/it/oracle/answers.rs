@@ -58,12 +58,12 @@ fn one_answer(key: &str, history: &KeyHistory, stored: &[&Value], note: &mut imp
 
 fn the_reply(key: &str, reply: &Reply, stored: &[&Value], note: &mut impl FnMut(String)) {
     let Reply { status, location, batch_id, calls } = reply;
-    let place = location.as_deref().unwrap_or_default();
+    let path = location.as_deref().unwrap_or_default();
     // A 503 of a batch that was not accepted may name a batch id; the stored calls have one batch id in any case.
-    if let (None, Some(id)) = (batch_id, place.strip_prefix("/tool-calls/"))
+    if let (None, Some(id)) = (batch_id, path.strip_prefix("/tool-calls/"))
         && stored.iter().all(|call| call["id"] != id)
     {
-        note(format!("{key}: a {status} sent its caller to {place}, which is not its call"));
+        note(format!("{key}: a {status} sent its caller to {path}, which is not its call"));
     }
     if let Some(batch_id) = batch_id
         && stored.iter().any(|call| call["batch_id"] != *batch_id)

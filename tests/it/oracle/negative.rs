@@ -104,7 +104,7 @@ fn a_key_has_its_calls_once() {
 
 #[test]
 fn runs_are_held_against_what_may_run() {
-    let again = |e: &mut Evidence, place: usize| e.runs.push(Run { number: 9, ..e.runs[place].clone() });
+    let again = |e: &mut Evidence, index: usize| e.runs.push(Run { number: 9, ..e.runs[index].clone() });
     assert!(found(|e| again(e, 0)).contains("ran 2 times"));
     let gated = found(|e| {
         e.world.calls[1]["name"] = json!(GATED);
@@ -112,28 +112,28 @@ fn runs_are_held_against_what_may_run() {
         again(e, 1);
     });
     assert!(gated.contains("id1 ran 2 times"), "{gated}");
-    for place in [1, 2] {
+    for index in [1, 2] {
         let more = |e: &mut Evidence| {
-            again(e, place);
-            e.world.calls[place]["attempts"] = json!(2);
+            again(e, index);
+            e.world.calls[index]["attempts"] = json!(2);
             // The caller saw the same value, and the stats count it.
-            e.key_histories.values_mut().nth(place).unwrap().sights[0].call["attempts"] = json!(2);
-            e.world.stats["tools"][place]["retry_count"] = json!(1);
+            e.key_histories.values_mut().nth(index).unwrap().sights[0].call["attempts"] = json!(2);
+            e.world.stats["tools"][index]["retry_count"] = json!(1);
         };
         assert_eq!(found(more), "", "these may");
-        assert!(found(|e| again(e, place)).contains("more often than its attempts say"));
+        assert!(found(|e| again(e, index)).contains("more often than its attempts say"));
     }
     assert!(found(|e| drop(e.runs.remove(2))).contains("no run gave its output"));
     assert!(found(|e| e.runs[0].id = "other".into()).contains("no call that is stored"));
     assert!(found(|e| e.world.calls[1]["started_at"] = Value::Null).contains("stored as one that never ran"));
-    let failed = |place: usize, code: &str, started: bool| {
+    let failed = |index: usize, code: &str, started: bool| {
         let mut evidence = truth();
-        let call = &mut evidence.world.calls[place];
+        let call = &mut evidence.world.calls[index];
         call["status"] = json!("ERROR");
         call["error"] = json!({"code": code});
         if !started {
             call["started_at"] = Value::Null;
-            evidence.runs.remove(place);
+            evidence.runs.remove(index);
         }
         let mut found = Vec::new();
         super::runs::check(&evidence, &mut |violation| found.push(violation));
@@ -149,9 +149,9 @@ fn runs_are_held_against_what_may_run() {
     assert!(failed(1, "OUTCOME_UNKNOWN", true).contains("may run again"));
     assert!(failed(2, "OUTCOME_UNKNOWN", true).contains("may run again"));
     assert!(failed(0, "TOOL_EXECUTION_ERROR", true).contains("although its tool cannot"));
-    for (place, attempts, is_wrong) in [(0, 2, true), (1, 0, true), (1, 1, false)] {
+    for (index, attempts, is_wrong) in [(0, 2, true), (1, 0, true), (1, 1, false)] {
         let mut given_up = truth();
-        let call = &mut given_up.world.calls[place];
+        let call = &mut given_up.world.calls[index];
         call["status"] = json!("ERROR");
         call["error"] = json!({"code": "TOOL_EXECUTION_ERROR", "details": {"poison": true}});
         call["attempts"] = json!(attempts);

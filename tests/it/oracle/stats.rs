@@ -80,5 +80,5 @@ fn by_code(calls: &[&Value]) -> BTreeMap<String, u64> {
 fn percentile(calls: &[&Value], share: usize) -> u64 {
     let durations = durations(calls);
     let rank = (durations.len() * share).div_ceil(100);
-    rank.checked_sub(1).map_or(0, |place| durations[place])
+    rank.checked_sub(1).map_or(0, |index| durations[index])
 }

@@ -74,7 +74,7 @@ on_both_databases!(
 
         fill(&app, backend).await;
         gate.open();
-        let place = unavailable(running.await.unwrap()).expect("a Location");
+        let location = unavailable(running.await.unwrap()).expect("a Location");
         readyz(&app, 503).await;
         assert_eq!(app.get("/healthz").await.status, 200);
         for name in ["act", "echo"] {
@@ -96,7 +96,7 @@ on_both_databases!(
         .await;
         let late = ended.iter().find(|call| call["call_id"] == "turned away" && call["name"] == "act").unwrap();
         failed(late, "OVERLOADED");
-        assert_eq!(app.get(&place).await.ok()["status"], "SUCCESS");
+        assert_eq!(app.get(&location).await.ok()["status"], "SUCCESS");
         succeeded(&app.call_with(large("act", "after")).await);
         assert_eq!((server.requests().len(), gate.requests().len()), (2, 1));
         let stats = app.stats("act").await;
@@ -234,14 +234,14 @@ async fn whichever_route_writes_first_on_a_full_disk_says_so_and_leaves_nothing(
         (Method::POST, &result, json!({"output": "kept"}), &call),
         (Method::POST, "/keys", json!({"name": "new", "scopes": ["read"]}), "/keys"),
     ];
-    for (method, path, body, place) in writes {
-        let before = node.get(place).await;
+    for (method, path, body, shown_at) in writes {
+        let before = node.get(shown_at).await;
         limit_files(&node, "51200");
         let answer = send(node.request(method.clone(), path).json(&body)).await;
         limit_files(&node, "unlimited");
         assert_eq!(answer.status, 503, "{method} {path}: {}", answer.text());
         readyz(&node, 200).await;
-        let after = node.get(place).await;
+        let after = node.get(shown_at).await;
         assert_eq!(before.status, after.status, "{method} {path}");
         if before.status == 200 {
             assert!(before.json == after.json, "{method} {path}");

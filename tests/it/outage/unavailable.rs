@@ -36,8 +36,8 @@ async fn a_call_that_was_not_accepted_never_reaches_a_tool_that_is_not_read_only
     }
     for mode in ["auto", "parallel", "serial"] {
         let calls = ["1", "2"].map(|id| json!({"name": "act", "id": format!("{mode}{id}")}));
-        let place = unavailable(app.post("/tool-calls", &json!({"calls": calls, "mode": mode})).await);
-        assert!(place.is_some(), "a batch says where to look");
+        let location = unavailable(app.post("/tool-calls", &json!({"calls": calls, "mode": mode})).await);
+        assert!(location.is_some(), "a batch says where to look");
     }
     app.get("/tool-calls").await.problem(503);
 
@@ -82,15 +82,15 @@ async fn a_call_whose_end_cannot_be_recorded_in_time_says_where_it_will_be() {
     with(&cluster, PgCluster::stop_immediate).await;
     readyz(&app, 503).await;
     server.open();
-    let place = unavailable(one.await.unwrap()).expect("a Location");
-    let batch_place = unavailable(batch.await.unwrap()).expect("a Location");
+    let location = unavailable(one.await.unwrap()).expect("a Location");
+    let batch_location = unavailable(batch.await.unwrap()).expect("a Location");
 
     with(&cluster, PgCluster::start_again).await;
     readyz(&app, 200).await;
-    eventually("the end of the call", || async { (app.get(&place).await.ok()["status"] == "SUCCESS").then_some(()) })
+    eventually("the end of the call", || async { (app.get(&location).await.ok()["status"] == "SUCCESS").then_some(()) })
         .await;
     let calls = eventually("the end of the batch", || async {
-        let calls = app.get(&batch_place).await.ok()["tool_calls"].as_array().unwrap().clone();
+        let calls = app.get(&batch_location).await.ok()["tool_calls"].as_array().unwrap().clone();
         (calls.len() == 3 && calls.iter().all(|call| !call["ended_at"].is_null())).then_some(calls)
     })
     .await;

@@ -84,8 +84,8 @@ async fn systemd_knows_the_unit(file: &Path) {
     let Ok(verified) = verify.arg("verify").arg(file).output().await else { return };
     // It also complains that the program is not installed on this machine. Complaints about the unit have a line number.
     let complaints = String::from_utf8_lossy(&verified.stderr);
-    let mut places = complaints.split("toolpost.service:").skip(1);
-    assert!(!places.any(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit())), "{complaints}");
+    let mut complaint_lines = complaints.split("toolpost.service:").skip(1);
+    assert!(!complaint_lines.any(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit())), "{complaints}");
     let mut security = Command::new("systemd-analyze");
     security.args(["security", "--offline=yes", "--threshold=25"]).arg(file);
     run(security).await;

@@ -35,7 +35,7 @@ on_both_databases!(
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expression_that_does_not_compile_is_refused_with_its_place() {
     let app = App::start(Backend::Sqlite).await;
-    for (when, place) in [
+    for (when, position) in [
         ("args.n >", "line 1"),
         ("true &&\n nonsense.x", "line 2, column 2"),
         ("foo(1)", "unknown function"),
@@ -44,7 +44,7 @@ async fn an_expression_that_does_not_compile_is_refused_with_its_place() {
     ] {
         let refused = app.post("/policies", &json!({"name": "a", "when": when, "effect": "deny"})).await.problem(422);
         points_at(&refused, "/when");
-        assert!(refused["errors"][0]["message"].as_str().unwrap().contains(place), "{refused}");
+        assert!(refused["errors"][0]["message"].as_str().unwrap().contains(position), "{refused}");
     }
     for (body, pointer) in [
         (json!({"name": "a b", "when": "true", "effect": "deny"}), "/name"),

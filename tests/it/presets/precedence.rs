@@ -47,8 +47,8 @@ async fn a_preset_wins_over_the_model_and_the_model_over_the_schema() {
         let all = prop::collection::vec(value_sources(), 1..6).new_tree(&mut runner).unwrap().current();
         let name = format!("t{round}");
         let (mut properties, mut presets, mut stored, mut sent) = (json!({}), json!({}), json!({}), json!({}));
-        for (place, sources) in all.iter().enumerate() {
-            let argument = format!("a{place}");
+        for (index, sources) in all.iter().enumerate() {
+            let argument = format!("a{index}");
             properties[&argument] = if sources.default { json!({"default": "schema"}) } else { json!({}) };
             if let Some(overridable) = sources.preset {
                 presets[&argument] = json!({"value": "preset", "overridable": overridable});
@@ -67,8 +67,8 @@ async fn a_preset_wins_over_the_model_and_the_model_over_the_schema() {
         let call = app.call(&name, sent).await;
         assert_eq!(call["status"], "SUCCESS", "{call}");
         let got = &last(&server)["arguments"];
-        for (place, sources) in all.iter().enumerate() {
-            let argument = format!("a{place}");
+        for (index, sources) in all.iter().enumerate() {
+            let argument = format!("a{index}");
             assert_eq!(got.get(&argument).and_then(Value::as_str), expected(*sources), "{sources:?} in {got}");
             // A hidden value appears nowhere else.
             let is_hidden = sources.stored.or(sources.preset) == Some(false);

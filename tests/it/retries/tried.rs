@@ -20,9 +20,9 @@ on_both_databases!(
             "failures_by_code": {}, "rejected_count": 0});
         assert_counts(&app.stats("t").await, expected);
         let requests = server.requests();
-        for (place, request) in requests.iter().enumerate() {
+        for (index, request) in requests.iter().enumerate() {
             let envelope = request.json();
-            assert_eq!((&envelope["attempt"], &envelope["id"]), (&json!(place + 1), &call["id"]));
+            assert_eq!((&envelope["attempt"], &envelope["id"]), (&json!(index + 1), &call["id"]));
             assert_eq!(envelope["arguments"], json!({"a": 1}));
             assert_eq!(request.header("idempotency-key"), requests[0].header("idempotency-key"));
         }

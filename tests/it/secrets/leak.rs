@@ -82,8 +82,8 @@ on_both_databases!(
         let mut heard = register(&node, &server).await;
         heard.extend(call(&node, &server).await);
         heard.extend(look(&node).await);
-        for (place, text) in &heard {
-            SECRETS.iter().chain(&CONTEXT).for_each(|needle| needle.is_not_in(place, text));
+        for (origin, text) in &heard {
+            SECRETS.iter().chain(&CONTEXT).for_each(|needle| needle.is_not_in(origin, text));
         }
         let requests = server.requests();
         assert!(requests.iter().any(|request| request.target == "/callback"), "no callback came");
@@ -107,9 +107,9 @@ on_both_databases!(
         let rows = dump::rows(backend, &database).await;
         SECRETS.iter().chain(&CONTEXT).for_each(|needle| needle.is_not_in("the database's rows", &rows));
         // The context of a call is in its row until its end, so it may remain in free pages.
-        for (place, bytes) in [("the running database's files", files), ("its files", dump::files(backend, &database))]
+        for (origin, bytes) in [("the running database's files", files), ("its files", dump::files(backend, &database))]
         {
-            SECRETS.iter().for_each(|needle| needle.is_not_in(place, &bytes));
+            SECRETS.iter().for_each(|needle| needle.is_not_in(origin, &bytes));
         }
     }
 );

@@ -42,10 +42,10 @@ impl Needle {
     }
 
     /// Fails if any form of the value occurs in the bytes.
-    pub fn is_not_in(&self, place: &str, haystack: &[u8]) {
+    pub fn is_not_in(&self, origin: &str, haystack: &[u8]) {
         if let Some(at) = self.find(haystack) {
             let around = &haystack[at.saturating_sub(200)..haystack.len().min(at + 200)];
-            panic!("{} is in {place}: {}", self.what, String::from_utf8_lossy(around));
+            panic!("{} is in {origin}: {}", self.what, String::from_utf8_lossy(around));
         }
     }
 }

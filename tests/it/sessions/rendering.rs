@@ -52,11 +52,11 @@ fn numbered(text: &str) -> String {
     let mut numbered = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (id, rest) = part.split_at(12);
-        let place = seen.iter().position(|known| *known == id).unwrap_or(seen.len());
-        if place == seen.len() {
+        let index = seen.iter().position(|known| *known == id).unwrap_or(seen.len());
+        if index == seen.len() {
             seen.push(id);
         }
-        numbered.push_str(&format!("{BEGINNING}{place:012}{rest}"));
+        numbered.push_str(&format!("{BEGINNING}{index:012}{rest}"));
     }
     numbered
 }

@@ -18,8 +18,8 @@ on_both_databases!(
         let text = lines(5000);
         let _server = saying(&app, "t", &text, json!({})).await;
         let call = app.call("t", json!({})).await;
-        for place in ["output", "content/0"] {
-            let path = format!("/tool-calls/{}/{place}", call["id"].as_str().unwrap());
+        for part in ["output", "content/0"] {
+            let path = format!("/tool-calls/{}/{part}", call["id"].as_str().unwrap());
             let whole = app.get(&path).await;
             assert_eq!((whole.status, whole.text()), (200, text.clone()));
             assert_eq!(whole.header("accept-ranges"), "bytes");

@@ -82,11 +82,11 @@ on_both_databases!(
             call["id"].clone()
         };
         let ids = [call(json!(null)).await, call(json!("a")).await, call(json!("b")).await];
-        for (place, session) in [json!(null), json!("a"), json!("b")].iter().enumerate() {
+        for (index, session) in [json!(null), json!("a"), json!("b")].iter().enumerate() {
             for (other, id) in ids.iter().enumerate() {
                 let body = json!({"name": "read_result", "arguments": {"call_id": id}, "session": session});
                 let read = app.call_with(body).await;
-                let is_own = place == other;
+                let is_own = index == other;
                 assert_eq!(read["status"], if is_own { "SUCCESS" } else { "ERROR" }, "{session} reads {id}: {read}");
             }
         }

@@ -73,7 +73,7 @@ async fn there(log: &Log, count: usize) -> Vec<Call> {
 fn mixtures<From, const N: usize>(kinds: [Kind<From>; N]) -> impl Iterator<Item = [Kind<From>; 3]> {
     let pairs = kinds.into_iter().flat_map(move |kind| kinds.map(|other| (kind, other)));
     pairs.flat_map(|(kind, other)| {
-        (0..3).map(move |place| std::array::from_fn(|n| if n == place { other } else { kind }))
+        (0..3).map(move |index| std::array::from_fn(|n| if n == index { other } else { kind }))
     })
 }
 
@@ -85,9 +85,9 @@ on_both_databases!(
         assert_eq!(log.commits().await, 2, "the one that was waited for, and one");
         let events = log.events_of(&call).await;
         let first = events[0].0;
-        let places: Vec<_> = events.iter().map(|(pos, seq, kind, _)| (*pos - first, *seq, *kind)).collect();
+        let positions: Vec<_> = events.iter().map(|(pos, seq, kind, _)| (*pos - first, *seq, *kind)).collect();
         let expected = [(0, 1, "tool_call"), (1, 2, "status"), (2, 3, "status"), (3, 4, "status"), (4, 5, "status")];
-        assert_eq!(places, [&expected[..], &[(5, 6, "tool_result")]].concat());
+        assert_eq!(positions, [&expected[..], &[(5, 6, "tool_result")]].concat());
         assert_eq!(log.counts("echo").await, (1, 1, 0));
         let published = log.take_published().await;
         assert_eq!(published[5..], events, "told as it is read back");

@@ -16,11 +16,11 @@ on_both_databases!(
         let tenants = ["default", "one", "other"].map(Tenant::stored);
         let before = log.commits().await;
         let (mut changes, mut calls) = (Vec::new(), Vec::new());
-        for (place, tenant) in tenants.iter().enumerate() {
-            let callback_url = Some(format!("http://127.0.0.1:9/{place}").into());
+        for (index, tenant) in tenants.iter().enumerate() {
+            let callback_url = Some(format!("http://127.0.0.1:9/{index}").into());
             let record = log.call("t").into_record();
             let whole = Call::from(CallRecord { tenant: tenant.clone(), callback_url, ..record });
-            let whole = ended(&whole, Outcome::text(tenant.as_str()), 5 + place as i64);
+            let whole = ended(&whole, Outcome::text(tenant.as_str()), 5 + index as i64);
             // All tenants use the same key.
             let once = IdempotencyKey::of_request("same", &serde_json::Value::Null);
             let claim = KeyClaim { once, batch_id: None, calls: vec![whole.id] };
@@ -30,7 +30,7 @@ on_both_databases!(
         }
         assert!(log.together(changes).await.iter().all(Result::is_ok));
         assert_eq!(log.commits().await - before, 2, "one before, and one for all of them");
-        for (place, tenant) in tenants.iter().enumerate() {
+        for (index, tenant) in tenants.iter().enumerate() {
             let store = log.store.stores().of(tenant);
             for call in &calls {
                 let found = store.call(call.id).await.unwrap();
@@ -41,14 +41,14 @@ on_both_databases!(
             assert_eq!(store.calls_of(&ids).await.unwrap().len(), 1);
             let (events, _) = store.events_after(&Cursor::default(), 100).await.unwrap();
             assert!(events.iter().all(|event| event.call.tenant == *tenant));
-            assert!(events.iter().any(|event| event.call.id == calls[place].id));
+            assert!(events.iter().any(|event| event.call.id == calls[index].id));
             let stats = store.stats(Some("t")).await.unwrap().pop().unwrap();
-            assert_eq!((stats.success_count, stats.total_duration_ms), (1, 5 + place as u64));
+            assert_eq!((stats.success_count, stats.total_duration_ms), (1, 5 + index as u64));
             let once = IdempotencyKey::of_request("same", &serde_json::Value::Null);
             let claim = store.claim(&once.key, Time(ACCEPTED_AT)).await.unwrap().unwrap();
-            assert_eq!(claim.calls, [calls[place].id]);
-            let url = store.callback_state(calls[place].id).await.unwrap().unwrap().url;
-            assert_eq!(url, format!("http://127.0.0.1:9/{place}"));
+            assert_eq!(claim.calls, [calls[index].id]);
+            let url = store.callback_state(calls[index].id).await.unwrap().unwrap().url;
+            assert_eq!(url, format!("http://127.0.0.1:9/{index}"));
         }
     }
 );

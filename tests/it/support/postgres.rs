@@ -138,8 +138,8 @@ impl PgCluster {
 
     /// Adds the settings to those that are shipped, or that were copied from a primary.
     fn configure(&self, more: &str) {
-        let place = self.folder.display();
-        let own = format!("unix_socket_directories = '{place}'\ninclude = '{place}/standbys.conf'\n");
+        let folder = self.folder.display();
+        let own = format!("unix_socket_directories = '{folder}'\ninclude = '{folder}/standbys.conf'\n");
         let file = self.data().join("postgresql.conf");
         let shipped = fs::read_to_string(&file).expect("postgresql.conf");
         self.write_standbys("");

@@ -27,8 +27,8 @@ impl Seeded {
     }
 
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        let place = self.within(0..from.len() as u64);
-        from[usize::try_from(place).unwrap()]
+        let index = self.within(0..from.len() as u64);
+        from[usize::try_from(index).unwrap()]
     }
 
     pub fn millis(&mut self, range: Range<u64>) -> Duration {
@@ -37,9 +37,9 @@ impl Seeded {
 
     /// Brings items into a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for place in (1..items.len()).rev() {
-            let other = self.within(0..place as u64 + 1);
-            items.swap(place, usize::try_from(other).unwrap());
+        for index in (1..items.len()).rev() {
+            let other = self.within(0..index as u64 + 1);
+            items.swap(index, usize::try_from(other).unwrap());
         }
     }
 

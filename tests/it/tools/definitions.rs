@@ -123,7 +123,7 @@ async fn a_registered_tool_runs_a_builtin_under_its_own_name_and_schema() {
 #[tokio::test(flavor = "multi_thread")]
 async fn examples_and_output_schema_that_are_not_objects_are_refused() {
     let app = App::on_sqlite().await;
-    for (member, value, place) in [
+    for (member, value, pointer) in [
         ("examples", json!(["x"]), "/examples/0"),
         ("examples", json!([{"arguments": {}}, 5]), "/examples/1"),
         ("output_schema", json!(true), "/output_schema"),
@@ -131,7 +131,7 @@ async fn examples_and_output_schema_that_are_not_objects_are_refused() {
     ] {
         let mut definition = echo_tool("mine", json!({"type": "object"}));
         definition[member] = value;
-        points_at(&app.post("/tools", &definition).await.problem(422), place);
+        points_at(&app.post("/tools", &definition).await.problem(422), pointer);
         app.get("/tools/mine").await.problem(404);
     }
 }

@@ -200,11 +200,11 @@ async fn tools_with_names_of_any_kind_are_called_under_aliases() {
     let app = fixture.served(json!({"pin": true})).await;
     let server = app.upstream("s").await;
     assert_eq!(server["left_out"], json!([]), "{server:#}");
-    for (place, name) in wild.into_iter().enumerate() {
-        let shown = server["tools"][place].as_str().unwrap();
+    for (index, name) in wild.into_iter().enumerate() {
+        let shown = server["tools"][index].as_str().unwrap();
         assert_eq!(app.get(&format!("/tools/{shown}")).await.ok()["executor"]["tool"], name);
         assert_eq!(succeeded(&app.call(shown, json!({})).await), format!("{name} was called"));
-        let corrected = &server["corrected"][place];
+        let corrected = &server["corrected"][index];
         assert!(corrected["tool"] == name && corrected["note"].as_str().unwrap().contains(shown), "{server:#}");
     }
 }

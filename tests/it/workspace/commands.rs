@@ -37,8 +37,8 @@ async fn output_and_errors_come_in_their_order() {
     let (app, folder) = service(&[("src/a", "x")]).await;
     let call =
         bash(&app, "echo one; echo two >&2; printf '{\"event\":\"result\",\"output\":\"no\"}\\n'; pwd; ls").await;
-    let place = folder.path().canonicalize().unwrap();
-    let expected = format!("one\ntwo\n{{\"event\":\"result\",\"output\":\"no\"}}\n{}\nsrc\n", place.display());
+    let folder_path = folder.path().canonicalize().unwrap();
+    let expected = format!("one\ntwo\n{{\"event\":\"result\",\"output\":\"no\"}}\n{}\nsrc\n", folder_path.display());
     assert_eq!(succeeded(&call), expected);
     assert_eq!(call["details"]["exit_code"], 0);
     assert!(call["details"]["sandbox"].is_object(), "{call:#}");

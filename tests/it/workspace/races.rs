@@ -106,13 +106,13 @@ async fn a_file_that_becomes_a_link_or_a_pipe_leads_nobody_out_and_hangs_nobody(
     let work = folder.path().join("work");
     assert!(std::process::Command::new("mkfifo").arg(work.join("pipe")).status().unwrap().success());
     let app = serving(&work, helper).await;
-    let (out, place) = (folder.path().join("out/secret"), work.join("file"));
+    let (out, path) = (folder.path().join("out/secret"), work.join("file"));
     let swapper = Swapper::start(move || {
         // Each file replaces the previous one atomically.
         let next = |make: &dyn Fn(&Path)| {
             let temporary = work.join("next");
             make(&temporary);
-            fs::rename(&temporary, &place).unwrap();
+            fs::rename(&temporary, &path).unwrap();
         };
         next(&|path| assert!(fs::copy(work.join("spare"), path).is_ok()));
         next(&|path| symlink(&out, path).unwrap());

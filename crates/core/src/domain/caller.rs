@@ -147,8 +147,8 @@ impl AllowList {
             return Err((MAX_GLOBS, format!("at most {MAX_GLOBS} globs are allowed")));
         }
         let mut builder = GlobSetBuilder::new();
-        for (place, text) in globs.iter().enumerate() {
-            builder.add(glob(text).map_err(|fault| (place, fault))?);
+        for (index, text) in globs.iter().enumerate() {
+            builder.add(glob(text).map_err(|fault| (index, fault))?);
         }
         let set = builder.build().map_err(|error| (0, error.kind().to_string()))?;
         Ok(Some(Self { globs, set }))

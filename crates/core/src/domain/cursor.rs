@@ -89,14 +89,14 @@ impl Cursor {
         cursor
     }
 
-    fn place(&self, shard: Shard) -> Result<usize, usize> {
+    fn find(&self, shard: Shard) -> Result<usize, usize> {
         self.positions.binary_search_by_key(&shard, |pos| Shard::of_position(*pos))
     }
 
     /// Returns the position up to which the events of a shard are seen.
     #[must_use]
     pub fn of(&self, shard: Shard) -> i64 {
-        self.place(shard).map_or_else(|_| shard.start(), |place| self.positions[place])
+        self.find(shard).map_or_else(|_| shard.start(), |index| self.positions[index])
     }
 
     /// Returns `true` if the event at this position is seen.
@@ -108,9 +108,9 @@ impl Cursor {
     /// Marks all events of the position's shard as seen, up to this position. Never moves backwards.
     pub fn advance(&mut self, pos: i64) {
         let shard = Shard::of_position(pos);
-        match self.place(shard) {
-            Ok(place) => self.positions[place] = self.positions[place].max(pos),
-            Err(place) if pos > shard.start() => self.positions.insert(place, pos),
+        match self.find(shard) {
+            Ok(index) => self.positions[index] = self.positions[index].max(pos),
+            Err(index) if pos > shard.start() => self.positions.insert(index, pos),
             Err(_) => {}
         }
     }
@@ -159,9 +159,9 @@ impl fmt::Display for CursorWith<'_> {
         if is_plain(pos) && positions.iter().all(is_plain) {
             return write!(f, "{pos}");
         }
-        let (before, behind) = match self.cursor.place(Shard::of_position(*pos)) {
-            Ok(place) => (&positions[..place], &positions[place + 1..]),
-            Err(place) => positions.split_at(place),
+        let (before, behind) = match self.cursor.find(Shard::of_position(*pos)) {
+            Ok(index) => (&positions[..index], &positions[index + 1..]),
+            Err(index) => positions.split_at(index),
         };
         let mut separator = "";
         for pos in before.iter().chain([pos]).chain(behind) {
@@ -271,7 +271,7 @@ mod tests {
 
     fn cursors() -> impl Strategy<Value = Cursor> {
         prop::collection::vec((0..6u16, 0..20i64), 0..8)
-            .prop_map(|places| Cursor::at(places.into_iter().map(|(shard, number)| pos(shard, number))))
+            .prop_map(|positions| Cursor::at(positions.into_iter().map(|(shard, number)| pos(shard, number))))
     }
 
     proptest! {

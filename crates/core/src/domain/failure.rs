@@ -230,7 +230,7 @@ impl Failure {
     pub fn validation<'a>(name: &str, lines: impl IntoIterator<Item = (&'a str, &'a str)>, details: Value) -> Self {
         let mut rest = String::new();
         for (pointer, line) in lines {
-            rest.push_str(&format!("\n- {}: {line}", super::json::place(pointer)));
+            rest.push_str(&format!("\n- {}: {line}", super::json::pointer_text(pointer)));
         }
         let message = format!("Invalid parameters for tool \"{name}\"");
         Self::explained(Code::ToolValidationError, message, &rest).with_details(details)

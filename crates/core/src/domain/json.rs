@@ -250,7 +250,7 @@ pub fn type_name(value: &Value) -> &'static str {
 
 /// Returns a JSON Pointer for display. The empty pointer of the root would look as if it were missing.
 #[must_use]
-pub fn place(pointer: &str) -> &str {
+pub fn pointer_text(pointer: &str) -> &str {
     if pointer.is_empty() { "(root)" } else { pointer }
 }
 

@@ -103,11 +103,11 @@ impl Outcome {
         for FullText { block, text } in texts {
             let text = ContentBlock::Text(text);
             match block.and_then(|block| shown.get_mut(block)) {
-                Some(place) => *place = vec![text],
+                Some(entry) => *entry = vec![text],
                 // A block that was dropped goes between its neighbors; its exact position among them does not change
                 // the text.
                 None => match shown.get_mut(last) {
-                    Some(place) => place.push(text),
+                    Some(entry) => entry.push(text),
                     None => shown.push(vec![text]),
                 },
             }
@@ -193,8 +193,8 @@ fn join_around(before: &str, notice: Option<&str>, after: &str) -> String {
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

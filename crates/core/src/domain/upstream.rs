@@ -166,10 +166,10 @@ pub fn read_registered(value: &Value) -> Result<(String, Upstream), DecodeError>
     let name = required(members, "name")?;
     check_name(&name).map_err(|message| fault("/name", message))?;
     if kind(members)? == Some(Kind::Stdio) {
-        let place = if members.contains_key("type") { "/type" } else { "/transport" };
+        let pointer = if members.contains_key("type") { "/type" } else { "/transport" };
         let message =
             "must be \"http\"; a server that is a program can only be declared in the settings of the service";
-        return Err(fault(place, message));
+        return Err(fault(pointer, message));
     }
     let upstream = Upstream {
         transport: UpstreamTransport::Http { url: required(members, "url")?, headers: values(members, "headers")? },
@@ -243,8 +243,8 @@ fn output_check(members: &Map<String, Value>) -> Result<OutputCheck, DecodeError
 
 fn args(members: &Map<String, Value>) -> Result<Vec<String>, DecodeError> {
     let args = member(members, "args", "an array of strings", Value::as_array)?;
-    let read = args.into_iter().flatten().enumerate().map(|(place, argument)| {
-        let wrong = |message| fault(format!("/args/{place}"), message);
+    let read = args.into_iter().flatten().enumerate().map(|(index, argument)| {
+        let wrong = |message| fault(format!("/args/{index}"), message);
         let text = argument.as_str().ok_or_else(|| wrong(format!("must be a string, not {}", type_name(argument))))?;
         if text.contains('\0') { Err(wrong("must not contain U+0000".to_owned())) } else { Ok(text.to_owned()) }
     });
@@ -263,8 +263,8 @@ fn values(members: &Map<String, Value>, name: &str) -> Result<BTreeMap<String, E
             other => {
                 let reference = other.as_object().filter(|members| members.len() == 1);
                 let secret = reference.and_then(|members| members.get("secret")?.as_str());
-                let place = || format!("/{name}/{}", pointer_token(key));
-                let secret = secret.ok_or_else(|| fault(place(), "must be a string or {\"secret\": \"NAME\"}"))?;
+                let pointer = || format!("/{name}/{}", pointer_token(key));
+                let secret = secret.ok_or_else(|| fault(pointer(), "must be a string or {\"secret\": \"NAME\"}"))?;
                 EnvValue::Secret(SecretRef { secret: secret.to_owned() })
             }
         };

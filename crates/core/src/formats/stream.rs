@@ -29,7 +29,7 @@ pub enum StreamEvent {
     /// A call starts and can be displayed.
     Opened {
         /// Number of the call in the stream, from 0, including calls that the provider runs.
-        place: usize,
+        call_index: usize,
         /// The id assigned by the model's provider.
         id: Option<String>,
         /// The name of the tool.
@@ -40,21 +40,21 @@ pub enum StreamEvent {
     /// More JSON text of the arguments.
     Delta {
         /// Number of the call.
-        place: usize,
+        call_index: usize,
         /// The text to append.
         text: String,
     },
     /// The arguments so far as a value, which replaces the previous value.
     Value {
         /// Number of the call.
-        place: usize,
+        call_index: usize,
         /// The arguments so far.
         arguments: Value,
     },
     /// The call is complete and can start.
     Closed {
         /// Number of the call.
-        place: usize,
+        call_index: usize,
         /// The final arguments according to the provider, as a JSON text or a value; `None` if the accumulated deltas
         /// are the arguments.
         arguments: Option<Value>,
@@ -62,7 +62,7 @@ pub enum StreamEvent {
     /// The model's output ended within the call, so it never runs.
     Truncated {
         /// Number of the call.
-        place: usize,
+        call_index: usize,
     },
     /// The provider marked the end of the model's message, also if a token limit ended it. Sent at most once, when
     /// no further events are expected.

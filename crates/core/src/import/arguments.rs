@@ -72,19 +72,19 @@ impl<'d> Request<'d> {
     pub fn add(
         &mut self,
         parameter: &str,
-        place: &str,
+        location: &str,
         schema: Value,
         description: Option<&str>,
         required: bool,
     ) -> String {
-        let name = self.names.argument(parameter, place);
+        let name = self.names.argument(parameter, location);
         self.add_property(name.clone(), schema, description, required);
         name
     }
 
     /// Adds an argument that is preset with a secret and hidden from the model. Returns the name of the argument.
-    pub fn add_secret(&mut self, place: &str, secret: &str) -> String {
-        let name = self.names.argument(&format!("auth_{place}"), "auth");
+    pub fn add_secret(&mut self, location: &str, secret: &str) -> String {
+        let name = self.names.argument(&format!("auth_{location}"), "auth");
         self.secrets.insert(name.clone(), secret.to_owned());
         name
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::arguments::{BODY, Request, placeholder};
 use super::files;
 use super::media::{FORM, Kind, MULTIPART, essence, is_json};
-use super::parameters::{self, Parameter, Place};
+use super::parameters::{self, Parameter, ParameterLocation};
 use super::reference::{self, is_true, text};
 use super::schema::{Bundler, Shape};
 use super::version::Version;
@@ -62,7 +62,7 @@ impl<'d> Body<'d> {
     ) -> Result<Option<Self>, String> {
         let consumes = reference::inherited(operation, document, "consumes")?;
         let kinds = consumes.iter().filter_map(Value::as_str).map(|media_type| (Kind::of(media_type), media_type));
-        if let Some(body) = parameters.iter().find(|parameter| parameter.place == Place::Body) {
+        if let Some(body) = parameters.iter().find(|parameter| parameter.location == ParameterLocation::Body) {
             let (kind, media_type) = kinds.min_by_key(|(kind, _)| *kind).unwrap_or((Kind::Json, "application/json"));
             return Ok(Some(Self {
                 kind,
@@ -73,7 +73,7 @@ impl<'d> Body<'d> {
                 required: is_true(body.object, "required"),
             }));
         }
-        if !parameters.iter().any(|parameter| parameter.place == Place::Form) {
+        if !parameters.iter().any(|parameter| parameter.location == ParameterLocation::Form) {
             return Ok(None);
         }
         // Only a multipart form can contain files.
@@ -169,7 +169,7 @@ impl<'d> Body<'d> {
             if self.kind == Kind::Multipart
                 && let Some(file) = files::argument(document, object, media_type)?
             {
-                let argument = request.add(name, Place::Form.word(), file, text(object, "description"), is_required);
+                let argument = request.add(name, ParameterLocation::Form.word(), file, text(object, "description"), is_required);
                 fields.insert(name.clone(), placeholder(&argument));
                 continue;
             }
@@ -179,7 +179,7 @@ impl<'d> Body<'d> {
                 _ => form_style(&request.bundler, object, shape, own)?,
             };
             let made = request.bundler.schema(property)?;
-            let argument = request.add(name, Place::Form.word(), made, None, is_required);
+            let argument = request.add(name, ParameterLocation::Form.word(), made, None, is_required);
             if let Some(style) = style {
                 request.styles.insert(argument.clone(), style);
             }

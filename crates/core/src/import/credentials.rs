@@ -85,16 +85,16 @@ impl Credential {
         }
     }
 
-    /// Returns `true` if the credential sets the named parameter in `place` (`header`, `query` or `cookie`).
-    pub fn sets(&self, place: &str, parameter: &str) -> bool {
-        let (own_place, own) = self.parameter();
-        own_place == place && (own == parameter || place == "header" && own.eq_ignore_ascii_case(parameter))
+    /// Returns `true` if the credential sets the named parameter in `location` (`header`, `query` or `cookie`).
+    pub fn sets(&self, location: &str, parameter: &str) -> bool {
+        let (own_location, own) = self.parameter();
+        own_location == location && (own == parameter || location == "header" && own.eq_ignore_ascii_case(parameter))
     }
 
     /// Returns `true` if both credentials set the same parameter.
     pub fn conflicts_with(&self, other: &Self) -> bool {
-        let (place, parameter) = other.parameter();
-        self.sets(place, parameter)
+        let (location, parameter) = other.parameter();
+        self.sets(location, parameter)
     }
 }
 

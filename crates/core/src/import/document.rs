@@ -116,7 +116,7 @@ fn yaml(text: &[u8], bounds: Bounds) -> Result<Document, ImportError> {
         left: Cell::new(ReadBudget { nodes: bounds.nodes, bytes: bounds.bytes }),
         replaced: RefCell::default(),
     };
-    let root = Node { reading: &reading, place: Place::Schema, bound: None };
+    let root = Node { reading: &reading, role: MemberRole::Schema, bound: None };
     let read = root.deserialize(yaml_serde::Deserializer::from_slice(text));
     let left = &reading.left;
     let value = read.map_err(|error| match left.get() {
@@ -142,7 +142,7 @@ struct Reading {
 
 /// The meaning of the members of a mapping.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum MemberRole {
     /// Keywords of a schema, or members of a document object.
     Schema,
     /// Free names.
@@ -162,7 +162,7 @@ struct ReadBudget {
 #[derive(Clone, Copy)]
 struct Node<'r> {
     reading: &'r Reading,
-    place: Place,
+    role: MemberRole,
     /// The keyword of the value, if it is a numeric bound.
     bound: Option<Bound>,
 }
@@ -170,14 +170,14 @@ struct Node<'r> {
 impl Node<'_> {
     /// Returns the deserializer for the value of a member.
     fn below(self, key: &str) -> Self {
-        let is_map = self.place == Place::Schema && is_map(key);
-        let place = match (self.place, key) {
-            (Place::Data, _) | (Place::Schema, "const" | "enum" | "default" | "example" | "examples") => Place::Data,
-            (Place::Schema, _) if is_map => Place::Map,
-            (Place::Schema | Place::Map, _) => Place::Schema,
+        let is_map = self.role == MemberRole::Schema && is_map(key);
+        let role = match (self.role, key) {
+            (MemberRole::Data, _) | (MemberRole::Schema, "const" | "enum" | "default" | "example" | "examples") => MemberRole::Data,
+            (MemberRole::Schema, _) if is_map => MemberRole::Map,
+            (MemberRole::Schema | MemberRole::Map, _) => MemberRole::Schema,
         };
-        let bound = if self.place == Place::Schema { Bound::of(key) } else { None };
-        Self { place, bound, ..self }
+        let bound = if self.role == MemberRole::Schema { Bound::of(key) } else { None };
+        Self { role, bound, ..self }
     }
 
     /// Replaces an integer beyond 64 bits, if it is the value of a numeric bound; otherwise fails.
@@ -265,8 +265,8 @@ impl<'de> Visitor<'de> for Node<'_> {
         self.charge(0)?;
         let mut array = Vec::new();
         // An element of an array is never a numeric bound itself; the elements of a list of schemas are schemas.
-        let place = if self.place == Place::Map { Place::Schema } else { self.place };
-        while let Some(item) = items.next_element_seed(Self { place, bound: None, ..self })? {
+        let role = if self.role == MemberRole::Map { MemberRole::Schema } else { self.role };
+        while let Some(item) = items.next_element_seed(Self { role, bound: None, ..self })? {
             array.push(item);
         }
         Ok(Value::Array(array))

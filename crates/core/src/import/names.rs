@@ -42,11 +42,11 @@ impl Unique {
     }
 
     /// Reserves a name for an argument: its own, or prefixed with its location if that is taken.
-    pub fn argument(&mut self, name: &str, place: &str) -> String {
+    pub fn argument(&mut self, name: &str, location: &str) -> String {
         let plain = cleaned(name);
-        let plain = if plain.is_empty() { place.to_owned() } else { plain };
+        let plain = if plain.is_empty() { location.to_owned() } else { plain };
         let free = !self.has(cut(&plain, MAX_ARGUMENT_NAME_LENGTH));
-        let wanted = if free { plain } else { format!("{place}_{plain}") };
+        let wanted = if free { plain } else { format!("{location}_{plain}") };
         self.reserve(&wanted, MAX_ARGUMENT_NAME_LENGTH)
     }
 }
@@ -128,7 +128,7 @@ mod tests {
             ("[]", "query"),
             ("[]", "query"),
         ];
-        let given = given.map(|(name, place)| names.argument(name, place));
+        let given = given.map(|(name, location)| names.argument(name, location));
         assert_eq!(given, ["id", "query_id", "query_id_2", "filter_name", "query", "query_query"]);
     }
 }

@@ -9,7 +9,7 @@ use super::OperationError;
 use super::arguments::{Request, placeholder};
 use super::body::Body;
 use super::credentials::{Credential, CredentialKind};
-use super::parameters::{self, Parameter, Place, literal};
+use super::parameters::{self, Parameter, ParameterLocation, literal};
 use super::reference::{document_title, is_true, text};
 use super::responses;
 use super::schema::{Bundler, Direction};
@@ -144,9 +144,9 @@ fn add_parameters<'d>(
     path: &str,
     request: &mut Request<'d>,
 ) -> Result<(), String> {
-    for parameter in declared.iter().filter(|parameter| parameter.place != Place::Body) {
+    for parameter in declared.iter().filter(|parameter| parameter.location != ParameterLocation::Body) {
         let shown = json::shorten(parameter.name, 100);
-        if parameter.place == Place::Path && !path.contains(&format!("{{{}}}", parameter.name)) {
+        if parameter.location == ParameterLocation::Path && !path.contains(&format!("{{{}}}", parameter.name)) {
             request.warnings.push(format!("the parameter {shown} is skipped: it does not occur in the path"));
             continue;
         }

@@ -17,7 +17,7 @@ const MAX_PARAMETERS: usize = 300;
 
 /// The location of a parameter; argument names are assigned in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ParameterLocation {
     /// The path.
     Path,
     /// The query string.
@@ -32,7 +32,7 @@ pub enum Place {
     Body,
 }
 
-impl Place {
+impl ParameterLocation {
     fn of(word: &str) -> Option<Self> {
         match word {
             "path" => Some(Self::Path),
@@ -64,7 +64,7 @@ pub struct Parameter<'d> {
     /// The name in the request.
     pub name: &'d str,
     /// The location in the request.
-    pub place: Place,
+    pub location: ParameterLocation,
     /// The parameter object.
     pub object: &'d Map<String, Value>,
 }
@@ -72,7 +72,7 @@ pub struct Parameter<'d> {
 impl Parameter<'_> {
     /// Returns `true` if a request needs the parameter.
     pub fn is_required(&self) -> bool {
-        self.place == Place::Path || is_true(self.object, "required")
+        self.location == ParameterLocation::Path || is_true(self.object, "required")
     }
 }
 
@@ -93,11 +93,11 @@ pub fn collect<'d>(
         let shown = json::shorten(name, 100);
         let word =
             object.get("in").and_then(Value::as_str).ok_or_else(|| format!("the parameter {shown} has no `in`"))?;
-        let place = Place::of(word).ok_or_else(|| {
+        let location = ParameterLocation::of(word).ok_or_else(|| {
             format!("the parameter {shown} is `in` \"{}\", which is unknown", json::shorten(word, 40))
         })?;
-        let parameter = Parameter { name, place, object };
-        match found.iter_mut().find(|other| (other.place, other.name) == (place, name)) {
+        let parameter = Parameter { name, location, object };
+        match found.iter_mut().find(|other| (other.location, other.name) == (location, name)) {
             Some(other) => *other = parameter,
             None => found.push(parameter),
         }
@@ -105,7 +105,7 @@ pub fn collect<'d>(
             return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
         }
     }
-    found.sort_by_key(|parameter| parameter.place);
+    found.sort_by_key(|parameter| parameter.location);
     Ok(found)
 }
 
@@ -120,11 +120,11 @@ pub fn add<'d>(
     credentials: &[&Credential],
     request: &mut Request<'d>,
 ) -> Result<(), String> {
-    let Parameter { name, place, object } = *parameter;
-    if credentials.iter().any(|credential| credential.sets(place.word(), name)) {
+    let Parameter { name, location, object } = *parameter;
+    if credentials.iter().any(|credential| credential.sets(location.word(), name)) {
         return Ok(());
     }
-    if place == Place::Header {
+    if location == ParameterLocation::Header {
         match name.to_ascii_lowercase().as_str() {
             // OpenAPI ignores such parameters (parameter object, `in`).
             "accept" | "content-type" => return Ok(()),
@@ -134,32 +134,32 @@ pub fn add<'d>(
         }
     }
     let (mut schema, style, shape) = match version {
-        Version::V2 => old_schema(object, place, &mut request.bundler)?,
-        Version::V30 | Version::V31 => new_schema(document, object, place, &mut request.bundler)?,
+        Version::V2 => old_schema(object, location, &mut request.bundler)?,
+        Version::V30 | Version::V31 => new_schema(document, object, location, &mut request.bundler)?,
     };
     if let Some(members) = schema.as_object_mut() {
         annotate(members, object);
     }
     let description = text(object, "description");
-    let argument = request.add(name, place.word(), schema, description, parameter.is_required());
+    let argument = request.add(name, location.word(), schema, description, parameter.is_required());
     if shape != Shape::Scalar || matches!(style.style, Style::Label | Style::Json) {
         request.styles.insert(argument.clone(), style);
     }
     let value = placeholder(&argument);
-    match place {
-        Place::Path => {
+    match location {
+        ParameterLocation::Path => {
             let is_matrix = text(object, "style") == Some("matrix");
             let prefix = if is_matrix { format!(";{}=", literal(name)) } else { String::new() };
             request.path.insert(name.to_owned(), format!("{prefix}{{{argument}}}"));
         }
-        Place::Query => drop(request.query.insert(name.to_owned(), value)),
-        Place::Header => drop(request.headers.insert(name.to_owned(), value)),
-        Place::Cookie => drop(request.cookies.insert(name.to_owned(), value)),
-        Place::Form => {
+        ParameterLocation::Query => drop(request.query.insert(name.to_owned(), value)),
+        ParameterLocation::Header => drop(request.headers.insert(name.to_owned(), value)),
+        ParameterLocation::Cookie => drop(request.cookies.insert(name.to_owned(), value)),
+        ParameterLocation::Form => {
             let fields = request.body.get_or_insert_with(|| Value::Object(Map::new()));
             fields[name] = value;
         }
-        Place::Body => {}
+        ParameterLocation::Body => {}
     }
     if style.style == Style::DeepObject && has_nested(document, object) {
         let message = format!(
@@ -186,24 +186,24 @@ fn annotate(schema: &mut Map<String, Value>, parameter: &Map<String, Value>) {
 /// Returns the converted schema, the serialization and the shape of a 2.0 parameter.
 fn old_schema<'d>(
     object: &'d Map<String, Value>,
-    place: Place,
+    location: ParameterLocation,
     bundler: &mut Bundler<'d>,
 ) -> Result<(Value, ValueStyle, Shape), String> {
     if !files::is_declared(object) {
         let shape = bundler.shape(object);
-        return Ok((bundler.of_object(object)?, old_style(object, place)?, shape));
+        return Ok((bundler.of_object(object)?, old_style(object, location)?, shape));
     }
-    if place != Place::Form {
+    if location != ParameterLocation::Form {
         return Err("a file is only allowed in a form (`in: formData`)".to_owned());
     }
-    Ok((files::schema(None), old_style(object, place)?, Shape::Scalar))
+    Ok((files::schema(None), old_style(object, location)?, Shape::Scalar))
 }
 
 /// Returns the converted schema, the serialization and the shape of a 3.0 or 3.1 parameter.
 fn new_schema<'d>(
     document: &'d Value,
     object: &'d Map<String, Value>,
-    place: Place,
+    location: ParameterLocation,
     bundler: &mut Bundler<'d>,
 ) -> Result<(Value, ValueStyle, Shape), String> {
     let content = content(document, object)?;
@@ -215,7 +215,7 @@ fn new_schema<'d>(
     };
     let style = match content {
         Some(_) => ValueStyle { style: Style::Json, explode: false },
-        None => new_style(object, place, shape)?,
+        None => new_style(object, location, shape)?,
     };
     Ok((made, style, shape))
 }
@@ -231,8 +231,8 @@ fn content<'d>(document: &'d Value, object: &'d Map<String, Value>) -> Result<Op
 }
 
 /// Reads `style` and `explode` of 3.0 and 3.1.
-fn new_style(object: &Map<String, Value>, place: Place, shape: Shape) -> Result<ValueStyle, String> {
-    let default = if matches!(place, Place::Path | Place::Header) { "simple" } else { "form" };
+fn new_style(object: &Map<String, Value>, location: ParameterLocation, shape: Shape) -> Result<ValueStyle, String> {
+    let default = if matches!(location, ParameterLocation::Path | ParameterLocation::Header) { "simple" } else { "form" };
     let word = match object.get("style") {
         None => default,
         Some(word) => {
@@ -240,22 +240,22 @@ fn new_style(object: &Map<String, Value>, place: Place, shape: Shape) -> Result<
         }
     };
     let explode = object.get("explode").and_then(Value::as_bool).unwrap_or(word == "form");
-    let style = match (place, word) {
-        (Place::Path | Place::Header, "simple") => Style::Simple,
-        (Place::Path, "label") => Style::Label,
-        (Place::Path, "matrix") if explode && shape != Shape::Scalar => {
+    let style = match (location, word) {
+        (ParameterLocation::Path | ParameterLocation::Header, "simple") => Style::Simple,
+        (ParameterLocation::Path, "label") => Style::Label,
+        (ParameterLocation::Path, "matrix") if explode && shape != Shape::Scalar => {
             return Err("the style matrix is not supported with `explode`".to_owned());
         }
-        (Place::Path, "matrix") => Style::Simple,
-        (Place::Query | Place::Cookie | Place::Form, "form") => Style::Form,
-        (Place::Query | Place::Form, "spaceDelimited") => Style::SpaceDelimited,
-        (Place::Query | Place::Form, "pipeDelimited") => Style::PipeDelimited,
-        (Place::Query | Place::Form, "deepObject") => Style::DeepObject,
+        (ParameterLocation::Path, "matrix") => Style::Simple,
+        (ParameterLocation::Query | ParameterLocation::Cookie | ParameterLocation::Form, "form") => Style::Form,
+        (ParameterLocation::Query | ParameterLocation::Form, "spaceDelimited") => Style::SpaceDelimited,
+        (ParameterLocation::Query | ParameterLocation::Form, "pipeDelimited") => Style::PipeDelimited,
+        (ParameterLocation::Query | ParameterLocation::Form, "deepObject") => Style::DeepObject,
         _ => {
             return Err(format!(
                 "the style \"{}\" is not valid for a {} parameter",
                 json::shorten(word, 40),
-                place.word()
+                location.word()
             ));
         }
     };
@@ -267,21 +267,21 @@ fn new_style(object: &Map<String, Value>, place: Place, shape: Shape) -> Result<
 /// # Errors
 /// Returns the reason if the style is not valid for a form.
 pub fn form_style(encoding: &Map<String, Value>) -> Result<ValueStyle, String> {
-    new_style(encoding, Place::Form, Shape::Composite)
+    new_style(encoding, ParameterLocation::Form, Shape::Composite)
 }
 
 /// Reads `collectionFormat` of 2.0.
-fn old_style(object: &Map<String, Value>, place: Place) -> Result<ValueStyle, String> {
+fn old_style(object: &Map<String, Value>, location: ParameterLocation) -> Result<ValueStyle, String> {
     let joined = |style| Ok(ValueStyle { style, explode: false });
-    match (text(object, "collectionFormat").unwrap_or("csv"), place) {
+    match (text(object, "collectionFormat").unwrap_or("csv"), location) {
         ("csv", _) => joined(Style::Simple),
         ("ssv", _) => joined(Style::SpaceDelimited),
         ("tsv", _) => joined(Style::TabDelimited),
         ("pipes", _) => joined(Style::PipeDelimited),
-        ("multi", Place::Query | Place::Form) => Ok(ValueStyle { style: Style::Form, explode: true }),
+        ("multi", ParameterLocation::Query | ParameterLocation::Form) => Ok(ValueStyle { style: Style::Form, explode: true }),
         (word, _) => {
             let word = json::shorten(word, 40);
-            Err(format!("the collectionFormat \"{word}\" is not valid for a {} parameter", place.word()))
+            Err(format!("the collectionFormat \"{word}\" is not valid for a {} parameter", location.word()))
         }
     }
 }

@@ -33,10 +33,10 @@ impl<'d> Security<'d> {
         has_requirements: bool,
         given: &'d [Credential],
     ) -> Result<Self, ImportError> {
-        for (place, one) in given.iter().enumerate() {
-            if given[..place].iter().any(|other| one.conflicts_with(other)) {
+        for (index, one) in given.iter().enumerate() {
+            if given[..index].iter().any(|other| one.conflicts_with(other)) {
                 let message = format!("{one} sets the same parameter as another credential");
-                return Err(ImportError::option("auth", format!("/{place}"), message));
+                return Err(ImportError::option("auth", format!("/{index}"), message));
             }
         }
         let schemes = match version {
@@ -75,7 +75,7 @@ impl<'d> Security<'d> {
             is_optional |= schemes.is_empty();
             let found: Option<Vec<usize>> = schemes.keys().map(|scheme| self.fitting(scheme)).collect();
             if let Some(found) = found.filter(|found| !found.is_empty()) {
-                return Ok((self.select(|place| found.contains(&place)), None));
+                return Ok((self.select(|index| found.contains(&index)), None));
             }
         }
         if is_optional {
@@ -98,8 +98,8 @@ impl<'d> Security<'d> {
     }
 
     fn select(&self, takes: impl Fn(usize) -> bool) -> Vec<&'d Credential> {
-        let taken = self.given.iter().enumerate().filter(|(place, _)| takes(*place));
-        taken.inspect(|(place, _)| self.used[*place].set(true)).map(|(_, credential)| credential).collect()
+        let taken = self.given.iter().enumerate().filter(|(index, _)| takes(*index));
+        taken.inspect(|(index, _)| self.used[*index].set(true)).map(|(_, credential)| credential).collect()
     }
 
     fn scheme(&self, name: &str) -> Option<&'d Map<String, Value>> {
@@ -116,7 +116,7 @@ impl<'d> Security<'d> {
         let is_basic = kind == "basic" || kind == "http" && http.eq_ignore_ascii_case("basic");
         let key = (kind == "apiKey").then(|| (text(scheme, "in"), text(scheme, "name")));
         self.given.iter().position(|credential| match (credential, key) {
-            (credential, Some((Some(place), Some(name)))) => credential.sets(place, name),
+            (credential, Some((Some(location), Some(name)))) => credential.sets(location, name),
             (Credential { kind: CredentialKind::Bearer, .. }, _) => is_bearer,
             (Credential { kind: CredentialKind::Basic, .. }, _) => is_basic,
             (Credential { kind: CredentialKind::Header, .. }, _) => {

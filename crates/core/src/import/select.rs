@@ -35,21 +35,21 @@ impl<'o> Selection<'o> {
     /// # Errors
     /// Returns an [`ImportError`] for the first entry that selects nothing.
     pub fn check<'k>(&self, known: impl Iterator<Item = &'k str>) -> Result<(), ImportError> {
-        let Some(place) = self.wanted.iter().position(|(_, found)| !found) else { return Ok(()) };
-        let (wanted, _) = self.wanted[place];
+        let Some(index) = self.wanted.iter().position(|(_, found)| !found) else { return Ok(()) };
+        let (wanted, _) = self.wanted[index];
         let hint =
             schema::nearest(wanted, known).map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
         let message = format!(
             "\"{}\" is not a tag, operationId, path or METHOD /path of the document{hint}",
             json::shorten(wanted, 100)
         );
-        Err(ImportError::option("only", format!("/{place}"), message))
+        Err(ImportError::option("only", format!("/{index}"), message))
     }
 }
 
 /// Returns `true` if an entry of `only` names an operation, its tool or one of its tags.
 fn is_meant(operation: &OperationRef<'_>, wanted: &str) -> bool {
-    let by_place = || {
+    let is_path_and_method = || {
         let (method, path) = wanted.split_once(char::is_whitespace)?;
         Some(method.eq_ignore_ascii_case(operation.method) && path.trim() == operation.path)
     };
@@ -57,7 +57,7 @@ fn is_meant(operation: &OperationRef<'_>, wanted: &str) -> bool {
         || text(operation.operation, "operationId") == Some(wanted)
         || operation.tool == wanted
         || operation.path == wanted
-        || by_place().unwrap_or(false)
+        || is_path_and_method().unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub fn openapi(document: &Value, options: &Options) -> Result<ImportPlan, Import
     let prefix = checked_prefix(options)?;
     let server = servers::from_options(options)?;
     let mut imported = ImportPlan { title: document_title(members, 200), ..ImportPlan::default() };
-    let all = places(document, members, prefix, &mut imported.refused)?;
+    let all = collect_operations(document, members, prefix, &mut imported.refused)?;
     let mut selection = Selection::new(&options.only);
     let chosen: Vec<&OperationRef<'_>> = all.iter().filter(|at| selection.selects(at)).collect();
     let words = all.iter().flat_map(|at| at.tags.iter().map(String::as_str).chain(text(at.operation, "operationId")));
@@ -85,7 +85,7 @@ fn checked_prefix(options: &Options) -> Result<&str, ImportError> {
 }
 
 /// Collects all operations. The name of a tool does not depend on the selection.
-fn places<'d>(
+fn collect_operations<'d>(
     document: &'d Value,
     members: &'d Map<String, Value>,
     prefix: &str,

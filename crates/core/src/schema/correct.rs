@@ -71,8 +71,8 @@ impl Notes {
             self.further += 1;
             return;
         }
-        let place = if pointer.is_empty() { "the root" } else { pointer };
-        self.notes.push(crate::domain::json::shorten(&format!("{place}: {what}"), 300));
+        let location = if pointer.is_empty() { "the root" } else { pointer };
+        self.notes.push(crate::domain::json::shorten(&format!("{location}: {what}"), 300));
     }
 
     fn finish(mut self) -> Vec<String> {

@@ -68,7 +68,7 @@ impl Patterns {
         self.compile(pointer, pattern, PatternEffort::Names)
     }
 
-    fn compile(&mut self, pointer: &str, pattern: &str, place: PatternEffort) -> Result<Validator, SchemaError> {
+    fn compile(&mut self, pointer: &str, pattern: &str, effort: PatternEffort) -> Result<Validator, SchemaError> {
         let refuse = |message: String| Err(SchemaError { pointer: pointer.to_owned(), message });
         self.seen.insert(pattern.to_owned());
         if self.seen.len() > MAX_PATTERNS {
@@ -81,7 +81,7 @@ impl Patterns {
             return Ok(validator);
         }
         if let Some(validator) = self.backtracking_validator(pattern, &schema) {
-            self.effort = self.effort.max(place);
+            self.effort = self.effort.max(effort);
             return Ok(validator);
         }
         let shown = display::text(pattern);

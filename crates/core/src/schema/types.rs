@@ -98,10 +98,10 @@ pub(super) fn is_whole(number: &Number) -> bool {
 /// # Errors
 /// Returns a [`SchemaError`] with a suggestion if a name is not a JSON Schema type.
 pub(super) fn declared(pointer: &str, value: Option<&Value>) -> Result<Option<Types>, SchemaError> {
-    let named = |name: &str, place: String| {
+    let named = |name: &str, pointer: String| {
         let types = Types::named(name);
         let message = || format!("{} is not a JSON Schema type; {}", display::text(name), hint(name));
-        if types.is_empty() { Err(SchemaError { pointer: place, message: message() }) } else { Ok(types) }
+        if types.is_empty() { Err(SchemaError { pointer, message: message() }) } else { Ok(types) }
     };
     match value {
         Some(Value::String(name)) => named(name, format!("{pointer}/type")).map(Some),

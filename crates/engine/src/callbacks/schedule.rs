@@ -47,8 +47,8 @@ const fn after(wait: u64, timeout: u64) -> AttemptTiming {
 /// end of the last attempt.
 #[must_use]
 pub fn nth(attempt: u32) -> AttemptTiming {
-    let place = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
-    TRIES[place.min(TRIES.len() - 1)]
+    let index = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
+    TRIES[index.min(TRIES.len() - 1)]
 }
 
 /// Returns the time of the next attempt after this one has failed, or `None` after the last one. Attempts whose end was

@@ -58,11 +58,11 @@ impl Slots {
         let mut chosen = Vec::new();
         loop {
             let fitting = due.iter().enumerate().filter(|(_, one)| self.has_slot_for(one));
-            let best = fitting.min_by_key(|(place, one)| {
-                (is_retry(one), count(&self.hosts, &one.host), count(&self.urls, &one.url), *place)
+            let best = fitting.min_by_key(|(index, one)| {
+                (is_retry(one), count(&self.hosts, &one.host), count(&self.urls, &one.url), *index)
             });
-            let Some((place, _)) = best else { return chosen };
-            let one = due.remove(place);
+            let Some((index, _)) = best else { return chosen };
+            let one = due.remove(index);
             self.occupy(&one, is_retry(&one));
             chosen.push(one);
         }

@@ -157,10 +157,10 @@ impl Hook {
 
 fn globs(texts: &[String]) -> Result<Option<GlobSet>, Vec<(String, String)>> {
     let (mut builder, mut faults) = (GlobSetBuilder::new(), Vec::new());
-    for (place, text) in texts.iter().enumerate() {
+    for (index, text) in texts.iter().enumerate() {
         match glob(text) {
             Ok(glob) => drop(builder.add(glob)),
-            Err(fault) => faults.push((format!("/match/tools/{place}"), fault)),
+            Err(fault) => faults.push((format!("/match/tools/{index}"), fault)),
         }
     }
     if !faults.is_empty() {

@@ -63,20 +63,20 @@ impl Redact {
     pub fn read(options: &Value) -> Result<Self, Vec<(String, String)>> {
         let options: Options = decode::read(options.clone()).map_err(|error| vec![(error.pointer, error.message)])?;
         let (mut pointers, mut patterns, mut faults) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, text) in options.pointers.iter().enumerate() {
+        for (index, text) in options.pointers.iter().enumerate() {
             match parse_pointer(text) {
                 Some(path) => pointers.push(path),
                 None => faults.push((
-                    format!("/pointers/{place}"),
+                    format!("/pointers/{index}"),
                     "must be a JSON pointer that begins with /arguments/, /structured/ or /details/".to_owned(),
                 )),
             }
         }
         let mut larger = 0;
-        for (place, text) in options.patterns.iter().enumerate() {
+        for (index, text) in options.patterns.iter().enumerate() {
             match compile(text, &mut larger) {
                 Ok(pattern) => patterns.push(pattern),
-                Err(reason) => faults.push((format!("/patterns/{place}"), reason)),
+                Err(reason) => faults.push((format!("/patterns/{index}"), reason)),
             }
         }
         if pointers.len() > MAX_ENTRIES || patterns.len() > MAX_ENTRIES {
@@ -213,7 +213,7 @@ impl Pass<'_> {
         for (_, path) in self.redact.pointers.iter().filter(|(of, _)| of == part) {
             let found = path.iter().try_fold(&mut *value, |value, token| match value {
                 Value::Object(members) => members.get_mut(token),
-                Value::Array(items) => token.parse::<usize>().ok().and_then(|place| items.get_mut(place)),
+                Value::Array(items) => token.parse::<usize>().ok().and_then(|index| items.get_mut(index)),
                 _ => None,
             });
             if let Some(found) = found {

@@ -176,9 +176,9 @@ impl<'a> Variables<'a> {
 
 impl VariableResolver for Variables<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
-        let place = VARIABLES.iter().position(|known| *known == variable)?;
+        let index = VARIABLES.iter().position(|known| *known == variable)?;
         // Lent, because a copy would copy all that the variable contains.
-        Some(CowVal::Borrowed(&**self.converted[place].get_or_init(|| self.convert(place))))
+        Some(CowVal::Borrowed(&**self.converted[index].get_or_init(|| self.convert(index))))
     }
 }
 

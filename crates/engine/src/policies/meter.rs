@@ -256,7 +256,7 @@ fn matching(meter: &Arc<Meter>) -> Function {
 fn matching_text(meter: &Arc<Meter>) -> Function {
     let meter = meter.clone();
     Box::new(move |call| {
-        let text = |place: usize| call.args.get(place).and_then(|text| text.downcast_ref::<CelString<'_>>());
+        let text = |index: usize| call.args.get(index).and_then(|text| text.downcast_ref::<CelString<'_>>());
         let (Some(text), Some(pattern)) = (text(0), text(1)) else { return Err(failed("needs two strings")) };
         meter.matches_text(text, pattern.inner()).map(|matches| CowVal::owned(CelBool::from(matches)))
     })

@@ -121,7 +121,7 @@ impl EntryBuilder {
         let (validate, validate_with_presets) = if has_presets { (None, validate) } else { (validate, None) };
         // The check of the presets has reported the faults of the full schema already.
         let is_compiled = !has_presets || faults.is_empty();
-        let compile = |schema, role, place, faults: &mut Vec<Fault>| self.compile(schema, role, place, faults);
+        let compile = |schema, role, pointer, faults: &mut Vec<Fault>| self.compile(schema, role, pointer, faults);
         let input = is_compiled.then(|| compile(&definition.input_schema, Role::Input, "/input_schema", &mut faults));
         let output = definition.output_schema.as_ref();
         let output = output.and_then(|schema| compile(schema, Role::Output, "/output_schema", &mut faults));
@@ -205,11 +205,11 @@ impl EntryBuilder {
     }
 
     /// Compiles a schema, or shares the compiled form of an equal one.
-    fn compile(&self, schema: &Value, role: Role, place: &str, faults: &mut Vec<Fault>) -> Option<Arc<Compiled>> {
+    fn compile(&self, schema: &Value, role: Role, pointer: &str, faults: &mut Vec<Fault>) -> Option<Arc<Compiled>> {
         if schema.is_null() {
             return None;
         }
-        self.validators.compile(schema, role).map_err(|error| faults.push(of_schema(error, place))).ok()
+        self.validators.compile(schema, role).map_err(|error| faults.push(of_schema(error, pointer))).ok()
     }
 
     fn executor(
@@ -283,15 +283,15 @@ fn known(definition: &ToolDefinition) -> Cow<'_, Value> {
     Cow::Owned(schema)
 }
 
-fn check_schema(schema: &Value, role: Role, place: &str, faults: &mut Vec<Fault>) {
+fn check_schema(schema: &Value, role: Role, pointer: &str, faults: &mut Vec<Fault>) {
     if schema.is_null() {
         return;
     }
-    faults.extend(schema::check(schema, role).err().map(|error| of_schema(error, place)));
+    faults.extend(schema::check(schema, role).err().map(|error| of_schema(error, pointer)));
 }
 
-fn of_schema(error: SchemaError, place: &str) -> Fault {
-    Fault::at(format!("{place}{}", error.pointer), error.message)
+fn of_schema(error: SchemaError, pointer: &str) -> Fault {
+    Fault::at(format!("{pointer}{}", error.pointer), error.message)
 }
 
 /// A completed definition with the faults found so far.

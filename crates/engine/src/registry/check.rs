@@ -49,7 +49,7 @@ impl Fault {
 #[must_use]
 pub fn summary(faults: &[Fault]) -> String {
     let lines: Vec<String> =
-        faults.iter().map(|Fault { pointer, message }| format!("{}: {message}", json::place(pointer))).collect();
+        faults.iter().map(|Fault { pointer, message }| format!("{}: {message}", json::pointer_text(pointer))).collect();
     lines.join("; ")
 }
 
@@ -161,10 +161,10 @@ fn definition_url(definition: &ToolDefinition) -> Vec<Fault> {
 #[must_use]
 pub fn unknown_groups(named: &[String], groups: &Groups) -> Vec<Fault> {
     let is_unknown = |(_, name): &(usize, &String)| tool::is_valid_name(name) && !groups.contains_key(*name);
-    let fault = |(place, name): (usize, &String)| {
+    let fault = |(index, name): (usize, &String)| {
         let nearest = schema::nearest(name, groups.keys().map(String::as_str));
         let hint = nearest.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
-        Fault::at(format!("/groups/{place}"), format!("unknown group \"{name}\"{hint}"))
+        Fault::at(format!("/groups/{index}"), format!("unknown group \"{name}\"{hint}"))
     };
     named.iter().enumerate().filter(is_unknown).map(fault).collect()
 }

@@ -10,7 +10,7 @@ const PREFIXES: [&str; 5] = ["functions.", "functions:", "functions/", "default_
 pub(super) fn without_prefix(name: &str) -> Option<&str> {
     let bare = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
     let bare = match bare.rsplit_once(':') {
-        Some((before, place)) if !place.is_empty() && place.bytes().all(|byte| byte.is_ascii_digit()) => before,
+        Some((before, number)) if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => before,
         _ => bare,
     };
     (!bare.is_empty()).then_some(bare)

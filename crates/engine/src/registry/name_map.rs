@@ -40,7 +40,7 @@ impl<V: Clone> NameMap<V> {
     /// Returns the value of this name.
     pub fn get(&self, name: &str) -> Option<&V> {
         let hash = self.hasher.hash_one(name);
-        let bucket = self.buckets.get(self.place(hash))?;
+        let bucket = self.buckets.get(self.index_of(hash))?;
         bucket.iter().find(|slot| slot.hash == hash && *slot.name == *name).map(|slot| &slot.value)
     }
 
@@ -56,10 +56,10 @@ impl<V: Clone> NameMap<V> {
 
     /// Returns the names that only one of the maps has, and those with different values.
     pub fn names_that_differ(&self, other: &Self, is_equal: impl Fn(&V, &V) -> bool) -> Vec<Arc<str>> {
-        let has_same_places = self.buckets.len() == other.buckets.len();
-        let is_shared = |place: usize| has_same_places && Arc::ptr_eq(&self.buckets[place], &other.buckets[place]);
+        let has_same_size = self.buckets.len() == other.buckets.len();
+        let is_shared = |index: usize| has_same_size && Arc::ptr_eq(&self.buckets[index], &other.buckets[index]);
         let differing = |map: &Self| {
-            let buckets = map.buckets.iter().enumerate().filter(|(place, _)| !is_shared(*place));
+            let buckets = map.buckets.iter().enumerate().filter(|(index, _)| !is_shared(*index));
             buckets.flat_map(|(_, bucket)| bucket.iter()).map(|slot| slot.name.clone()).collect::<Vec<_>>()
         };
         let mut names = differing(other);
@@ -91,8 +91,8 @@ impl<V: Clone> NameMap<V> {
         self.get(name)?;
         let hash = self.hasher.hash_one(name);
         let bucket = self.bucket(hash)?;
-        let place = bucket.iter().position(|slot| slot.hash == hash && *slot.name == *name)?;
-        let removed = bucket.swap_remove(place);
+        let index = bucket.iter().position(|slot| slot.hash == hash && *slot.name == *name)?;
+        let removed = bucket.swap_remove(index);
         self.len -= 1;
         Some(removed.value)
     }
@@ -101,17 +101,17 @@ impl<V: Clone> NameMap<V> {
     #[cfg(test)]
     pub fn copied_buckets(&self, other: &Self) -> usize {
         let is_shared =
-            |place: &usize| other.buckets.get(*place).is_some_and(|bucket| Arc::ptr_eq(bucket, &self.buckets[*place]));
+            |index: &usize| other.buckets.get(*index).is_some_and(|bucket| Arc::ptr_eq(bucket, &self.buckets[*index]));
         self.buckets.len() - (0..self.buckets.len()).filter(is_shared).count()
     }
 
     /// Returns the bucket of a hash, which no other map shares.
     fn bucket(&mut self, hash: u64) -> Option<&mut Bucket<V>> {
-        let place = self.place(hash);
-        Arc::make_mut(&mut self.buckets).get_mut(place).map(Arc::make_mut)
+        let index = self.index_of(hash);
+        Arc::make_mut(&mut self.buckets).get_mut(index).map(Arc::make_mut)
     }
 
-    fn place(&self, hash: u64) -> usize {
+    fn index_of(&self, hash: u64) -> usize {
         // The number of buckets is a power of two.
         usize::try_from(hash & (self.buckets.len() as u64 - 1)).unwrap_or_default()
     }

@@ -164,21 +164,21 @@ fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
         faults.push(Fault::at("/input_schema", message));
     }
     for (name, preset) in presets {
-        let place = format!("/presets/{}", pointer_token(name));
+        let pointer = format!("/presets/{}", pointer_token(name));
         if !is_valid_name(name) {
             faults.push(Fault::at(
-                &place,
+                &pointer,
                 format!("the name must have 1 to {LONGEST_NAME} characters and no control characters"),
             ));
         }
         if preset.overridable && input_schema["properties"].get(name).is_none() {
-            faults.push(Fault::at(&place, "an overridable preset requires a property of the same name in the schema"));
+            faults.push(Fault::at(&pointer, "an overridable preset requires a property of the same name in the schema"));
         }
         match &preset.origin {
             PresetSource::Secret(secret) if !is_valid_secret_name(secret) => {
                 let message =
                     "the name of a secret must have 1 to 128 letters, digits and underscores, such as MAIL_API_KEY";
-                faults.push(Fault::at(format!("{place}/secret"), message));
+                faults.push(Fault::at(format!("{pointer}/secret"), message));
             }
             PresetSource::Value(value) => {
                 let alone = Value::Object([(name.clone(), value.clone())].into_iter().collect());
@@ -191,7 +191,7 @@ fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
                 if let Some(wrong) = wrong {
                     // The message does not repeat the value, which may be confidential.
                     let message = format!("does not match the schema of the property (`{}`)", wrong.keyword);
-                    faults.push(Fault::at(format!("{place}/value"), message));
+                    faults.push(Fault::at(format!("{pointer}/value"), message));
                 }
             }
             PresetSource::Secret(_) | PresetSource::Stored(_) => {}

@@ -26,7 +26,7 @@ const WORD_BYTES: usize = 24;
 /// The words of tools. Scores are computed by each search, so a change of one tool changes its own words only.
 #[derive(Default)]
 pub(super) struct WordIndex {
-    places: HashMap<Arc<str>, u32>,
+    numbers: HashMap<Arc<str>, u32>,
     /// The tools by place; a removed one leaves its place to the next tool.
     tools: Vec<Option<IndexedTool>>,
     free: Vec<u32>,
@@ -48,7 +48,7 @@ struct IndexedTool {
 
 /// The occurrences of a word in one tool.
 struct Occurrences {
-    place: u32,
+    number: u32,
     count: u32,
 }
 
@@ -62,41 +62,41 @@ impl WordIndex {
             *counts.entry(hash(&word)).or_default() += 1;
             length += 1;
         }
-        let place = self.free.pop().unwrap_or_else(|| {
+        let number = self.free.pop().unwrap_or_else(|| {
             self.tools.push(None);
             u32::try_from(self.tools.len() - 1).unwrap_or(u32::MAX)
         });
         for (word, count) in &counts {
-            self.tools_with.entry(*word).or_default().push(Occurrences { place, count: *count });
+            self.tools_with.entry(*word).or_default().push(Occurrences { number, count: *count });
         }
         self.length += u64::from(length);
         self.distinct += counts.len();
-        self.places.insert(name.clone(), place);
+        self.numbers.insert(name.clone(), number);
         let tool = IndexedTool { name: name.clone(), words: counts.into_keys().collect(), length };
-        if let Some(slot) = self.tools.get_mut(place as usize) {
+        if let Some(slot) = self.tools.get_mut(number as usize) {
             *slot = Some(tool);
         }
     }
 
     /// Removes the tool of this name.
     pub fn remove(&mut self, name: &str) {
-        let Some(place) = self.places.remove(name) else { return };
-        let Some(tool) = self.tools.get_mut(place as usize).and_then(Option::take) else { return };
+        let Some(number) = self.numbers.remove(name) else { return };
+        let Some(tool) = self.tools.get_mut(number as usize).and_then(Option::take) else { return };
         for word in &tool.words {
             let Some(tools) = self.tools_with.get_mut(word) else { continue };
-            tools.retain(|occurrences| occurrences.place != place);
+            tools.retain(|occurrences| occurrences.number != number);
             if tools.is_empty() {
                 self.tools_with.remove(word);
             }
         }
         self.length -= u64::from(tool.length);
         self.distinct -= tool.words.len();
-        self.free.push(place);
+        self.free.push(number);
     }
 
     /// Returns the approximate memory of the index, in bytes.
     pub fn size(&self) -> usize {
-        self.places.len() * TOOL_BYTES + self.distinct * WORD_BYTES
+        self.numbers.len() * TOOL_BYTES + self.distinct * WORD_BYTES
     }
 
     /// Returns the names of the matching tools with their scores, best first; equal scores are in the order of names.
@@ -105,32 +105,32 @@ impl WordIndex {
         for word in query_words(query) {
             let found = self.tools_with.get(&hash(&word)).map_or(&[][..], Vec::as_slice);
             let rarity = self.rarity(found.len());
-            for Occurrences { place, count } in found {
-                *scores.entry(*place).or_default() += rarity * self.weight(*place, *count);
+            for Occurrences { number, count } in found {
+                *scores.entry(*number).or_default() += rarity * self.weight(*number, *count);
             }
         }
         let rounded = |score: f64| (score * 1e4).round() / 1e4;
-        let scored = scores.into_iter().map(|(place, score)| (place, rounded(score))).filter(|(_, score)| *score > 0.0);
-        let named = |(place, score)| Some((&self.tool(place)?.name, score));
+        let scored = scores.into_iter().map(|(number, score)| (number, rounded(score))).filter(|(_, score)| *score > 0.0);
+        let named = |(number, score)| Some((&self.tool(number)?.name, score));
         let mut found: Vec<(&Arc<str>, f64)> = scored.filter_map(named).collect();
         found.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));
         found
     }
 
-    fn tool(&self, place: u32) -> Option<&IndexedTool> {
-        self.tools.get(place as usize)?.as_ref()
+    fn tool(&self, number: u32) -> Option<&IndexedTool> {
+        self.tools.get(number as usize)?.as_ref()
     }
 
     /// Returns the weight of a word that this number of tools have.
     fn rarity(&self, found: usize) -> f64 {
-        let (all, found) = (self.places.len() as f64, found as f64);
+        let (all, found) = (self.numbers.len() as f64, found as f64);
         (1.0 + (all - found + 0.5) / (found + 0.5)).ln()
     }
 
     /// Returns the weight of a word that a tool has this number of times.
-    fn weight(&self, place: u32, count: u32) -> f64 {
-        let average = self.length as f64 / self.places.len() as f64;
-        let length = self.tool(place).map_or(average, |tool| f64::from(tool.length));
+    fn weight(&self, number: u32, count: u32) -> f64 {
+        let average = self.length as f64 / self.numbers.len() as f64;
+        let length = self.tool(number).map_or(average, |tool| f64::from(tool.length));
         let count = f64::from(count);
         count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length / average))
     }

@@ -186,8 +186,8 @@ impl<'a> View<'a> {
         if is_cut {
             schema::sort_by_nearness(name, &mut names);
             // The suggested name is the nearest by edit distance and may not be the first in the order by shared parts.
-            if let Some(place) = names.iter().position(|name| Some(*name) == nearest) {
-                names[..=place].rotate_right(1);
+            if let Some(index) = names.iter().position(|name| Some(*name) == nearest) {
+                names[..=index].rotate_right(1);
             }
         }
         let (listed, others) = names.split_at(fitting(&names));

@@ -60,9 +60,9 @@ impl ReadResult {
     async fn call(&self, requested_id: &str, run: &Run) -> Result<Call, ToolError> {
         let nothing = || {
             let requested_id = text::shorten(requested_id, 100);
-            let place = if run.session().is_some() { "in this session" } else { "outside of sessions" };
+            let scope = if run.session().is_some() { "in this session" } else { "outside of sessions" };
             ToolError::new(format!(
-                "call \"{requested_id}\" was not found {place}; call_id is the id in the notice of a shortened result, as in \
+                "call \"{requested_id}\" was not found {scope}; call_id is the id in the notice of a shortened result, as in \
                  {{\"call_id\":\"0197a2c4-…\"}}, not the id of your own tool call"
             ))
         };

@@ -97,7 +97,7 @@ impl StoredApproval {
 
 /// Returns the number of a state in the database.
 fn number(status: ApprovalStatus) -> i16 {
-    ApprovalStatus::ALL.iter().position(|one| *one == status).map_or(0, |place| place as i16)
+    ApprovalStatus::ALL.iter().position(|one| *one == status).map_or(0, |index| index as i16)
 }
 
 fn text_of(approval: &Approval) -> Result<String, StoreError> {

@@ -133,8 +133,8 @@ impl Store {
         let mut found = self.events_of_calls(&ids).await?;
         found.retain(|event| !after.covers(event.pos) && until.covers(event.pos));
         // A stable sort keeps the order of each shard, in which the positions are already.
-        let place = |event: &Event| commits.iter().position(|commit| commit.contains(event.pos));
-        found.sort_by_cached_key(place);
+        let commit_index = |event: &Event| commits.iter().position(|commit| commit.contains(event.pos));
+        found.sort_by_cached_key(commit_index);
         Ok((found, until))
     }
 

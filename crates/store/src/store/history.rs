@@ -186,7 +186,7 @@ impl Store {
             }
             read.push(entries);
         }
-        let best = read.iter().enumerate().min_by_key(|(_, entries)| entries.rank()).map(|(place, _)| place);
+        let best = read.iter().enumerate().min_by_key(|(_, entries)| entries.rank()).map(|(index, _)| index);
         let Some(best) = best else { return Ok(Entries::default()) };
         let Entries { mut ids, frontier } = read.swap_remove(best);
         for other in &read {

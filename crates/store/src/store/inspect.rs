@@ -37,7 +37,7 @@ pub struct DatabaseInfo {
     /// `SQLite` or `PostgreSQL`, with its version.
     pub product: String,
     /// The location, without a password.
-    pub place: String,
+    pub location: String,
     /// Number of applied migrations.
     pub applied: usize,
     /// Number of migrations that the next start applies.
@@ -107,7 +107,7 @@ macro_rules! inspect {
         let changed = |(version, checksum): &(&i64, &Vec<u8>)| known.get(version).is_some_and(|own| own != *checksum);
         DatabaseInfo {
             product: version,
-            place: String::new(),
+            location: String::new(),
             applied: applied.len(),
             pending: known.keys().filter(|version| !applied.contains_key(version)).count(),
             newer: applied.keys().filter(|version| !known.contains_key(version)).count(),
@@ -125,10 +125,10 @@ async fn sqlite(url: &str, file: Option<&Path>) -> Result<Inspection, StoreError
     let mut connection = options.busy_timeout(BUSY).disable_statement_logging().connect().await?;
     let found = inspect!(connection, "BEGIN IMMEDIATE", "SELECT 'SQLite ' || sqlite_version()", "sqlite/");
     connection.close().await?;
-    let place = file
+    let location = file
         .map_or_else(|| "in memory; all data is lost when the process ends".to_owned(), |at| at.display().to_string());
     let is_served = file.is_some_and(lock::is_held);
-    Ok(Inspection::Present(Box::new(DatabaseInfo { place, is_served, ..found })))
+    Ok(Inspection::Present(Box::new(DatabaseInfo { location, is_served, ..found })))
 }
 
 async fn postgres(url: &str) -> Result<Inspection, StoreError> {
@@ -144,7 +144,7 @@ async fn postgres(url: &str) -> Result<Inspection, StoreError> {
         .fetch_one(&mut connection)
         .await?;
     connection.close().await?;
-    Ok(Inspection::Present(Box::new(DatabaseInfo { place: without_password(url), now: Some(Time(now)), ..found })))
+    Ok(Inspection::Present(Box::new(DatabaseInfo { location: without_password(url), now: Some(Time(now)), ..found })))
 }
 
 /// Returns why the file cannot be created. Tests the closest existing folder, because the folder of the file may be

@@ -194,9 +194,9 @@ impl CommitRange {
 
     /// Ends the range before the first commit that contains one of these calls.
     fn end_before(&mut self, awaited: &HashSet<Uuid>) {
-        let place = self.commits.iter().position(|(_, ids)| ids.iter().any(|id| awaited.contains(id)));
-        if let Some(place) = place {
-            self.commits.truncate(place);
+        let index = self.commits.iter().position(|(_, ids)| ids.iter().any(|id| awaited.contains(id)));
+        if let Some(index) = index {
+            self.commits.truncate(index);
             self.may_have_more = false;
         }
     }
@@ -205,12 +205,12 @@ impl CommitRange {
     /// calls.
     fn end_within(&mut self, sizes: &HashMap<Uuid, i64>, most: i64) {
         let mut bytes = 0;
-        let place = self.commits.iter().position(|(_, ids)| {
+        let index = self.commits.iter().position(|(_, ids)| {
             bytes += ids.iter().filter_map(|id| sizes.get(id)).sum::<i64>();
             bytes > most
         });
-        if let Some(place) = place.map(|place| place.max(1)).filter(|place| *place < self.commits.len()) {
-            self.commits.truncate(place);
+        if let Some(index) = index.map(|index| index.max(1)).filter(|index| *index < self.commits.len()) {
+            self.commits.truncate(index);
             self.may_have_more = true;
         }
     }

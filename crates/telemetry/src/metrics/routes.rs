@@ -78,9 +78,9 @@ impl Route {
     }
 
     fn count(&self, status: u16, began: Instant) {
-        let place = STATUSES.binary_search(&status).unwrap_or(STATUSES.len());
-        let counter = self.statuses[place].get_or_init(|| {
-            let status = STATUSES.get(place).map_or_else(|| "other".to_owned(), u16::to_string);
+        let index = STATUSES.binary_search(&status).unwrap_or(STATUSES.len());
+        let counter = self.statuses[index].get_or_init(|| {
+            let status = STATUSES.get(index).map_or_else(|| "other".to_owned(), u16::to_string);
             let labels = [("method", &*self.method), ("route", &*self.template), ("status", status.as_str())];
             self.registry.counter("toolpost_http_requests_total", &labels)
         });

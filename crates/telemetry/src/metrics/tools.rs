@@ -15,7 +15,7 @@ pub const MAX_TOOLS: usize = 1000;
 /// The label of unknown tools.
 pub const UNKNOWN_TOOL: &str = "unknown";
 /// The index of the series of unknown tools.
-const UNKNOWN_PLACE: usize = 0;
+const UNKNOWN_INDEX: usize = 0;
 /// The label of tools beyond the maximum.
 pub const OTHER_TOOL: &str = "other";
 /// Number of outcomes: `SUCCESS`, `CACHED` and every code.
@@ -63,39 +63,39 @@ impl Tools {
         for call in ended {
             let Some(outcome) = &call.outcome else { continue };
             let code = outcome.error.as_ref().map(|failure| failure.code);
-            let place = known.place(call, code);
-            known.count(place, call, code);
+            let index = known.series_index(call, code);
+            known.count(index, call, code);
         }
     }
 }
 
 impl ToolTable {
-    fn place(&mut self, call: &Call, code: Option<Code>) -> usize {
+    fn series_index(&mut self, call: &Call, code: Option<Code>) -> usize {
         if code == Some(Code::ToolNotFound) {
-            return UNKNOWN_PLACE;
+            return UNKNOWN_INDEX;
         }
-        if let Some((name, place)) = &self.last
+        if let Some((name, index)) = &self.last
             && Arc::ptr_eq(name, &call.name)
         {
-            return *place;
+            return *index;
         }
         let is_full = self.by_name.len() >= MAX_TOOLS;
         let label = if is_full && !self.by_name.contains_key(&call.name) { OTHER_TOOL } else { &*call.name };
-        let place = match self.by_name.get(label) {
-            Some(place) => *place,
+        let index = match self.by_name.get(label) {
+            Some(index) => *index,
             None => {
                 self.series.push(Series::new(label, Some(Ran::of(&self.registry, label))));
                 self.by_name.insert(label.into(), self.series.len() - 1);
                 self.series.len() - 1
             }
         };
-        self.last = Some((call.name.clone(), place));
-        place
+        self.last = Some((call.name.clone(), index));
+        index
     }
 
-    fn count(&mut self, place: usize, call: &Call, code: Option<Code>) {
+    fn count(&mut self, index: usize, call: &Call, code: Option<Code>) {
         let Self { registry, series, .. } = self;
-        let Some(Series { label, outcomes, ran }) = series.get_mut(place) else { return };
+        let Some(Series { label, outcomes, ran }) = series.get_mut(index) else { return };
         let (number, outcome) = match code {
             None if call.cached => (1, CACHED),
             None => (0, "SUCCESS"),

@@ -56,7 +56,7 @@ impl McpExecutor {
     /// Returns every fault as a JSON Pointer within the `executor` object and a message.
     pub fn new(servers: Servers, server: &str, tool: &str) -> Result<Self, Vec<(String, String)>> {
         let empty = [("/server", server), ("/tool", tool)].into_iter().filter(|(_, name)| name.is_empty());
-        let faults: Vec<_> = empty.map(|(place, _)| (place.to_owned(), "must not be empty".to_owned())).collect();
+        let faults: Vec<_> = empty.map(|(pointer, _)| (pointer.to_owned(), "must not be empty".to_owned())).collect();
         if !faults.is_empty() {
             return Err(faults);
         }

@@ -115,11 +115,11 @@ impl Vault {
     ///
     /// # Errors
     /// Returns an error if no key is configured or no random bytes are available.
-    pub fn seal(&self, value: &[u8], place: &SealContext<'_>) -> Result<Sealed, VaultError> {
+    pub fn seal(&self, value: &[u8], context: &SealContext<'_>) -> Result<Sealed, VaultError> {
         let (id, cipher) = self.0.first().ok_or(VaultError::NoKey)?;
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| VaultError::Randomness)?;
-        let payload = Payload { msg: value, aad: &place.bytes() };
+        let payload = Payload { msg: value, aad: &context.bytes() };
         let sealed = cipher.encrypt(&XNonce::from(nonce), payload).map_err(|_| VaultError::Corrupt(id.clone()))?;
         Ok(Sealed { key_id: id.clone(), bytes: [nonce.as_slice(), &sealed].concat() })
     }
@@ -128,13 +128,13 @@ impl Vault {
     ///
     /// # Errors
     /// Returns an error if its key is unknown, the value was modified, or it was sealed for another place.
-    pub fn open(&self, sealed: &Sealed, place: &SealContext<'_>) -> Result<Vec<u8>, VaultError> {
+    pub fn open(&self, sealed: &Sealed, context: &SealContext<'_>) -> Result<Vec<u8>, VaultError> {
         let Sealed { key_id, bytes } = sealed;
         let key = self.0.iter().find(|(id, _)| id == key_id);
         let (_, cipher) = key.ok_or_else(|| VaultError::UnknownKey(key_id.clone()))?;
         let broken = || VaultError::Corrupt(key_id.clone());
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE>().ok_or_else(broken)?;
-        let payload = Payload { msg: sealed, aad: &place.bytes() };
+        let payload = Payload { msg: sealed, aad: &context.bytes() };
         cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| broken())
     }
 }
@@ -163,37 +163,37 @@ mod tests {
         Vault::parse(&entries.join(", ")).unwrap()
     }
 
-    fn place<'a>(tenant: &'a Tenant, tool: &'a str, name: &'a str) -> SealContext<'a> {
+    fn context<'a>(tenant: &'a Tenant, tool: &'a str, name: &'a str) -> SealContext<'a> {
         SealContext { tenant, tool, name }
     }
 
     #[test]
     fn a_value_opens_only_in_the_place_it_was_sealed_for() {
         let (vault, tenant) = (vault(&[("a", 1)]), Tenant::default());
-        let sealed = vault.seal(b"value", &place(&tenant, "tool", "key")).unwrap();
-        assert_eq!(vault.open(&sealed, &place(&tenant, "tool", "key")).unwrap(), b"value");
+        let sealed = vault.seal(b"value", &context(&tenant, "tool", "key")).unwrap();
+        assert_eq!(vault.open(&sealed, &context(&tenant, "tool", "key")).unwrap(), b"value");
         for (tool, name) in [("tool", "kez"), ("tools", "key"), ("toolk", "ey"), ("", "toolkey")] {
-            assert_eq!(vault.open(&sealed, &place(&tenant, tool, name)), Err(VaultError::Corrupt("a".into())));
+            assert_eq!(vault.open(&sealed, &context(&tenant, tool, name)), Err(VaultError::Corrupt("a".into())));
         }
         let mut changed = sealed.clone();
         *changed.bytes.last_mut().unwrap() ^= 1;
-        assert!(vault.open(&changed, &place(&tenant, "tool", "key")).is_err());
+        assert!(vault.open(&changed, &context(&tenant, "tool", "key")).is_err());
         changed.bytes.truncate(NONCE - 1);
-        assert!(vault.open(&changed, &place(&tenant, "tool", "key")).is_err());
-        let again = vault.seal(b"value", &place(&tenant, "tool", "key")).unwrap();
+        assert!(vault.open(&changed, &context(&tenant, "tool", "key")).is_err());
+        let again = vault.seal(b"value", &context(&tenant, "tool", "key")).unwrap();
         assert_ne!(again.bytes, sealed.bytes, "each value has its own nonce");
     }
 
     #[test]
     fn a_new_key_seals_while_the_old_one_still_opens() {
         let tenant = Tenant::default();
-        let place = place(&tenant, "t", "k");
-        let old = vault(&[("a", 1)]).seal(b"value", &place).unwrap();
+        let context = context(&tenant, "t", "k");
+        let old = vault(&[("a", 1)]).seal(b"value", &context).unwrap();
         let rotated = vault(&[("b", 2), ("a", 1)]);
-        assert_eq!(rotated.open(&old, &place).unwrap(), b"value");
-        assert_eq!(rotated.seal(b"value", &place).unwrap().key_id, "b");
-        assert_eq!(vault(&[("b", 2)]).open(&old, &place), Err(VaultError::UnknownKey("a".into())));
-        assert_eq!(vault(&[]).seal(b"value", &place), Err(VaultError::NoKey));
+        assert_eq!(rotated.open(&old, &context).unwrap(), b"value");
+        assert_eq!(rotated.seal(b"value", &context).unwrap().key_id, "b");
+        assert_eq!(vault(&[("b", 2)]).open(&old, &context), Err(VaultError::UnknownKey("a".into())));
+        assert_eq!(vault(&[]).seal(b"value", &context), Err(VaultError::NoKey));
     }
 
     #[test]

@@ -192,8 +192,8 @@ impl Run {
         let object = object.ok_or_else(|| ToolError::new(format!("the context object \"{name}\" is missing")))?;
         serde_path_to_error::deserialize(object).map_err(|error| {
             let path = error.path().to_string();
-            let place = if path == "." { String::new() } else { format!(" at {path}") };
-            ToolError::new(format!("the context object \"{name}\" does not have the type that the tool expects{place}"))
+            let location = if path == "." { String::new() } else { format!(" at {path}") };
+            ToolError::new(format!("the context object \"{name}\" does not have the type that the tool expects{location}"))
         })
     }
 

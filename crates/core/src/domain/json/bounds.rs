@@ -122,8 +122,8 @@ impl ReplacedBound {
 impl fmt::Display for ReplacedBound {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let given = super::shorten(&self.given, 60);
-        let place = if self.pointer.is_empty() { self.keyword } else { &self.pointer };
-        write!(formatter, "the bound {given} of {place} is beyond 64 bits: {} is used instead", self.taken)
+        let location = if self.pointer.is_empty() { self.keyword } else { &self.pointer };
+        write!(formatter, "the bound {given} of {location} is beyond 64 bits: {} is used instead", self.taken)
     }
 }
 

@@ -206,8 +206,8 @@ fn text_weight(text: &str) -> usize {
 
 /// Returns the approximate number of unused slots in an object that has grown to this size.
 fn spare(members: usize) -> usize {
-    let places = if members <= MIN_SLOTS { MIN_SLOTS } else { (members * 8 / 7).next_power_of_two() / 8 * 7 };
-    places.saturating_sub(members)
+    let capacity = if members <= MIN_SLOTS { MIN_SLOTS } else { (members * 8 / 7).next_power_of_two() / 8 * 7 };
+    capacity.saturating_sub(members)
 }
 
 #[cfg(test)]

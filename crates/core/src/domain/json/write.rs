@@ -46,10 +46,10 @@ pub fn write_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     // The start of the bytes that are not written yet.
     let mut start = 0;
-    while let Some(place) = next_escape(bytes, start) {
-        out.extend_from_slice(&bytes[start..place]);
-        escape(out, bytes[place]);
-        start = place + 1;
+    while let Some(at) = next_escape(bytes, start) {
+        out.extend_from_slice(&bytes[start..at]);
+        escape(out, bytes[at]);
+        start = at + 1;
     }
     out.extend_from_slice(&bytes[start..]);
     out.push(b'"');
@@ -66,7 +66,7 @@ fn next_escape(bytes: &[u8], from: usize) -> Option<usize> {
         at += 8;
     }
     let is_escaped = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    bytes[at..].iter().position(is_escaped).map(|place| at + place)
+    bytes[at..].iter().position(is_escaped).map(|offset| at + offset)
 }
 
 /// Returns a word whose lowest set bit is in the first byte to escape. Higher bytes are undefined.

@@ -39,8 +39,8 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, DecodeError> 
     decode::expect_objects(&value, &["/executor/auth/password", "/presets", "/executor/cookies", "/executor/styles"])?;
     check_presets(&value)?;
     decode::expect_objects(&value, &["/cache", "/approval", "/executor/limits", "/output_schema"])?;
-    for place in 0..value["examples"].as_array().map_or(0, Vec::len) {
-        decode::expect_objects(&value, &[&format!("/examples/{place}")])?;
+    for index in 0..value["examples"].as_array().map_or(0, Vec::len) {
+        decode::expect_objects(&value, &[&format!("/examples/{index}")])?;
     }
     decode::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
     decode::expect_strings(&value, &["/executor/body_type", "/executor/auth/type"])?;

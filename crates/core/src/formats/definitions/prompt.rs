@@ -23,8 +23,8 @@ pub fn render(
     stats: &HashMap<String, ToolStats>,
 ) -> String {
     let mut text = opening(tools.len());
-    for (place, tool) in tools.enumerate() {
-        if place > 0 {
+    for (index, tool) in tools.enumerate() {
+        if index > 0 {
             text.push('\n');
         }
         let tool = tool.borrow();

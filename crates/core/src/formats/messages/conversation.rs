@@ -40,14 +40,14 @@ pub fn conversation<'a>(vendor: Vendor, calls: &'a [Call], name_of: impl Fn(&'a 
 /// Groups calls by batch, in the order of the first call of each batch.
 fn turns(calls: &[Call]) -> Vec<Vec<&Call>> {
     let mut turns: Vec<Vec<&Call>> = Vec::new();
-    let mut places = HashMap::new();
+    let mut indexes = HashMap::new();
     for call in calls.iter().filter(|call| call.phase != Phase::Arguments) {
         let next = turns.len();
-        let place = call.batch_id.map_or(next, |batch| *places.entry(batch).or_insert(next));
-        if place == next {
+        let index = call.batch_id.map_or(next, |batch| *indexes.entry(batch).or_insert(next));
+        if index == next {
             turns.push(Vec::new());
         }
-        turns[place].push(call);
+        turns[index].push(call);
     }
     turns.iter_mut().for_each(|turn| turn.sort_by_key(|call| (call.index, call.id)));
     turns

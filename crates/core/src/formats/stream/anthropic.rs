@@ -22,7 +22,7 @@ pub(super) struct Anthropic {
 #[derive(Debug)]
 struct Block {
     index: Option<u64>,
-    place: usize,
+    call_index: usize,
     /// The input in the start of the block.
     input: Value,
     /// `true` if the block stopped without being complete: the next event shows whether the output was truncated.
@@ -64,7 +64,7 @@ impl Anthropic {
 
     fn more(&self, index: Option<u64>, text: String, calls: &mut Calls) {
         if let Some(block) = self.blocks.iter().find(|block| block.index == index) {
-            calls.delta(block.place, text);
+            calls.delta(block.call_index, text);
         }
     }
 
@@ -112,12 +112,12 @@ impl Anthropic {
         }
         let Some(kind) = kind_of(&block) else { return Ok(()) };
         let (id, name) = (take_text(&mut block, "id"), take_text(&mut block, "name").unwrap_or_default());
-        let place = calls.open(id, name, kind)?;
+        let call_index = calls.open(id, name, kind)?;
         let input = take_object(&mut block, "input").unwrap_or_default();
         if !input.is_empty() {
-            calls.value(place, Value::Object(input.clone()));
+            calls.value(call_index, Value::Object(input.clone()));
         }
-        self.blocks.push(Block { index, place, input: input.into(), waits: false });
+        self.blocks.push(Block { index, call_index, input: input.into(), waits: false });
         Ok(())
     }
 
@@ -134,8 +134,8 @@ impl Anthropic {
     fn stop(&mut self, index: Option<u64>, calls: &mut Calls) {
         let Some(at) = self.blocks.iter().position(|block| block.index == index) else { return };
         let block = &mut self.blocks[at];
-        let is_given = !calls.has_text(block.place) && block.input.as_object().is_some_and(|input| !input.is_empty());
-        if is_given || calls.is_complete(block.place) {
+        let is_given = !calls.has_text(block.call_index) && block.input.as_object().is_some_and(|input| !input.is_empty());
+        if is_given || calls.is_complete(block.call_index) {
             self.blocks.remove(at).settle(true, calls);
         } else {
             block.waits = true;
@@ -168,10 +168,10 @@ impl Anthropic {
 impl Block {
     fn settle(self, is_whole: bool, calls: &mut Calls) {
         if is_whole {
-            let input = (!calls.has_text(self.place)).then_some(self.input);
-            calls.close(self.place, input);
+            let input = (!calls.has_text(self.call_index)).then_some(self.input);
+            calls.close(self.call_index, input);
         } else {
-            calls.truncate(self.place);
+            calls.truncate(self.call_index);
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Gemini {
 
 #[derive(Debug)]
 struct Streamed {
-    place: usize,
+    call_index: usize,
     id: Option<String>,
     name: String,
     arguments: Value,
@@ -45,7 +45,7 @@ impl Gemini {
         }
         if reason.is_some() {
             if let Some(open) = self.open.take() {
-                calls.truncate(open.place);
+                calls.truncate(open.call_index);
             }
             calls.mark_end();
         }
@@ -64,9 +64,9 @@ impl Gemini {
         } else {
             return Ok(());
         };
-        let place = calls.open(id, name, Kind::Provider)?;
+        let call_index = calls.open(id, name, Kind::Provider)?;
         let arguments = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect::<Object>();
-        calls.close(place, Some(arguments.into()));
+        calls.close(call_index, Some(arguments.into()));
         Ok(())
     }
 
@@ -80,11 +80,11 @@ impl Gemini {
         });
         if !is_continued {
             if let Some(open) = self.open.take() {
-                calls.truncate(open.place);
+                calls.truncate(open.call_index);
             }
             let Some(name) = name else { return Ok(()) };
-            let place = calls.open(id.clone(), name.clone(), Kind::Function)?;
-            self.open = Some(Streamed { place, id, name, arguments: Object::new().into(), size: 0, shown: 0 });
+            let call_index = calls.open(id.clone(), name.clone(), Kind::Function)?;
+            self.open = Some(Streamed { call_index, id, name, arguments: Object::new().into(), size: 0, shown: 0 });
         }
         let Some(open) = &mut self.open else { return Ok(()) };
         if let Some(arguments) = take_object(&mut call, "args") {
@@ -102,10 +102,10 @@ impl Gemini {
             open.show(calls);
         } else if let Some(open) = self.open.take() {
             if is_cut {
-                calls.value(open.place, open.arguments);
-                calls.truncate(open.place);
+                calls.value(open.call_index, open.arguments);
+                calls.truncate(open.call_index);
             } else {
-                calls.close(open.place, Some(open.arguments));
+                calls.close(open.call_index, Some(open.arguments));
             }
         }
         Ok(())
@@ -117,7 +117,7 @@ impl Streamed {
     fn show(&mut self, calls: &mut Calls) {
         if self.size > self.shown && self.size - self.shown >= self.shown / 16 {
             self.shown = self.size;
-            calls.value(self.place, self.arguments.clone());
+            calls.value(self.call_index, self.arguments.clone());
         }
     }
 }

@@ -42,7 +42,7 @@ struct ChatCall {
     name: Option<String>,
     kind: Kind,
     /// `None` until the name is known.
-    place: Option<usize>,
+    call_index: Option<usize>,
     /// Arguments that arrived before the name.
     held: String,
     /// Arguments that arrived as an object.
@@ -109,11 +109,11 @@ impl Chat {
         }
         let Some([entry]) = delta.tool_calls else { return true };
         let known = self.calls.iter().rfind(|known| known.index == Some(entry.index) && !known.is_finished);
-        let place = known.and_then(|known| known.place).filter(|_| entry.id.is_none() && entry.function.name.is_none());
-        if let Some(place) = place {
-            calls.delta(place, entry.function.arguments.into_owned());
+        let call_index = known.and_then(|known| known.call_index).filter(|_| entry.id.is_none() && entry.function.name.is_none());
+        if let Some(call_index) = call_index {
+            calls.delta(call_index, entry.function.arguments.into_owned());
         }
-        place.is_some()
+        call_index.is_some()
     }
 
     pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), StreamError> {
@@ -160,24 +160,24 @@ impl Chat {
         if known.id.is_none() {
             known.id = entry.id;
         }
-        if let (None, Some(name)) = (known.place, entry.name) {
+        if let (None, Some(name)) = (known.call_index, entry.name) {
             (known.kind, known.name) = (entry.kind, Some(name.clone()));
-            let place = calls.open(known.id.clone(), name, known.kind)?;
-            calls.delta(place, std::mem::take(&mut known.held));
-            known.place = Some(place);
+            let call_index = calls.open(known.id.clone(), name, known.kind)?;
+            calls.delta(call_index, std::mem::take(&mut known.held));
+            known.call_index = Some(call_index);
         }
-        match (entry.arguments, known.place) {
+        match (entry.arguments, known.call_index) {
             (None | Some(Value::Null), _) => {}
-            (Some(Value::String(text)), Some(place)) => calls.delta(place, text),
+            (Some(Value::String(text)), Some(call_index)) => calls.delta(call_index, text),
             (Some(Value::String(text)), None) => {
                 if known.held.len() + text.len() > partial::LIMIT {
                     return Err(StreamError::TooLarge);
                 }
                 known.held.push_str(&text);
             }
-            (Some(value @ Value::Object(_)), place) => {
-                if let Some(place) = place {
-                    calls.value(place, value.clone());
+            (Some(value @ Value::Object(_)), call_index) => {
+                if let Some(call_index) = call_index {
+                    calls.value(call_index, value.clone());
                 }
                 known.whole = Some(value);
             }
@@ -202,7 +202,7 @@ impl Chat {
     fn is_same(&self, known: &ChatCall, entry: &Entry, calls: &Calls) -> bool {
         let has_other_id = matches!((&entry.id, &known.id), (Some(new), Some(old)) if new != old);
         let has_same_id = entry.id.is_some() && entry.id == known.id;
-        let is_complete = known.whole.is_some() || known.place.is_some_and(|place| calls.is_complete(place));
+        let is_complete = known.whole.is_some() || known.call_index.is_some_and(|call_index| calls.is_complete(call_index));
         if has_other_id {
             return entry.name.is_none() && !is_complete;
         }
@@ -223,16 +223,16 @@ impl Chat {
     fn finish(&mut self, is_cut: bool, calls: &mut Calls) -> Result<(), StreamError> {
         for known in self.calls.iter_mut().filter(|known| !known.is_finished) {
             known.is_finished = true;
-            let place = match known.place {
-                Some(place) => place,
+            let call_index = match known.call_index {
+                Some(call_index) => call_index,
                 // Without a name the tool is unknown, but the id needs a result.
                 None if known.id.is_some() => calls.open(known.id.clone(), String::new(), known.kind)?,
                 None => continue,
             };
             if is_cut {
-                calls.truncate(place);
+                calls.truncate(call_index);
             } else {
-                calls.close(place, known.whole.take());
+                calls.close(call_index, known.whole.take());
             }
         }
         Ok(())

@@ -59,7 +59,7 @@ impl Responses {
         if DELTAS.contains(&&*kind)
             && let Some(item) = self.find(item_id.as_deref(), output_index)
         {
-            calls.delta(item.place, delta.into_owned());
+            calls.delta(item.call_index, delta.into_owned());
         }
         kind.starts_with("response.") && kind.ends_with(".delta")
     }
@@ -88,7 +88,7 @@ impl Responses {
                 let Some(Value::String(text)) = event.remove("delta") else {
                     return Err(StreamError::Misshapen("`delta`"));
                 };
-                calls.delta(item.place, text);
+                calls.delta(item.call_index, text);
             }
             "response.function_call_arguments.done"
             | "response.custom_tool_call_input.done"
@@ -156,7 +156,7 @@ impl Responses {
     /// Closes waiting items: the output continues, so it was not truncated within them.
     fn close_waiting(&self, calls: &mut Calls) {
         for item in self.items.iter().filter(|item| item.waits) {
-            calls.close(item.place, item.last.clone());
+            calls.close(item.call_index, item.last.clone());
         }
     }
 
@@ -176,7 +176,7 @@ impl Responses {
             }
             self.close_waiting(calls);
             for item in &self.items {
-                calls.close(item.place, item.last.clone());
+                calls.close(item.call_index, item.last.clone());
             }
         } else {
             for (mut item, index) in take_objects(&mut response, "output").zip(0..) {

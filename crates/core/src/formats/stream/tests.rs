@@ -35,35 +35,35 @@ struct Story {
 
 impl Story {
     fn add(&mut self, event: StreamEvent) {
-        let open = |calls: &mut Vec<StreamedCall>, place: usize| {
-            let call = &calls[place];
+        let open = |calls: &mut Vec<StreamedCall>, call_index: usize| {
+            let call = &calls[call_index];
             assert!(call.closed.is_none() && !call.cut_off, "the call is already settled: {call:?}");
-            place
+            call_index
         };
         match event {
-            StreamEvent::Opened { place, id, name, kind } => {
-                assert_eq!(place, self.calls.len());
+            StreamEvent::Opened { call_index, id, name, kind } => {
+                assert_eq!(call_index, self.calls.len());
                 let (text, value) = (String::new(), None);
                 self.calls.push(StreamedCall { id, name, kind, text, value, closed: None, cut_off: false });
             }
-            StreamEvent::Delta { place, text } => {
+            StreamEvent::Delta { call_index, text } => {
                 assert!(!text.is_empty());
-                let place = open(&mut self.calls, place);
-                self.calls[place].text.push_str(&text);
+                let call_index = open(&mut self.calls, call_index);
+                self.calls[call_index].text.push_str(&text);
             }
-            StreamEvent::Value { place, arguments } => {
-                let place = open(&mut self.calls, place);
-                self.calls[place].value = Some(arguments);
+            StreamEvent::Value { call_index, arguments } => {
+                let call_index = open(&mut self.calls, call_index);
+                self.calls[call_index].value = Some(arguments);
             }
-            StreamEvent::Closed { place, arguments } => {
-                let call = open(&mut self.calls, place);
+            StreamEvent::Closed { call_index, arguments } => {
+                let call = open(&mut self.calls, call_index);
                 let call = &mut self.calls[call];
                 let arguments = arguments.unwrap_or_else(|| call.text.clone().into());
                 call.closed = Some(meant(arguments));
             }
-            StreamEvent::Truncated { place } => {
-                let place = open(&mut self.calls, place);
-                self.calls[place].cut_off = true;
+            StreamEvent::Truncated { call_index } => {
+                let call_index = open(&mut self.calls, call_index);
+                self.calls[call_index].cut_off = true;
             }
             StreamEvent::Ended => assert!(!std::mem::replace(&mut self.ended, true), "ended twice"),
         }

@@ -73,9 +73,9 @@ fn wrong_tag(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<String> 
     let variants = || branches.iter().filter(|branch| wrong_type(at, branch).is_none());
     let mut tags = variants().next()?.iter().filter(|error| listed_values(error).is_some());
     tags.find_map(|tag| {
-        let place = tag.instance_path().as_str();
-        let values = only_values(place, variants())?;
-        Some(format!("{}: {}", place.strip_prefix(at)?, wording::one_of(&values, tag.instance())))
+        let pointer = tag.instance_path().as_str();
+        let values = only_values(pointer, variants())?;
+        Some(format!("{}: {}", pointer.strip_prefix(at)?, wording::one_of(&values, tag.instance())))
     })
 }
 

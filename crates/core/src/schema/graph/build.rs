@@ -160,8 +160,8 @@ impl<'a> Builder<'a, '_> {
             node.part_of_value.extend(after_prefix);
         }
         for (pattern, id) in self.map(keywords, "patternProperties")? {
-            let place = format!("{}/patternProperties/{}", pointer, json::pointer_token(&pattern));
-            node.patterns.push((self.patterns.check_name(&place, &pattern)?, id));
+            let pointer_to_pattern = format!("{}/patternProperties/{}", pointer, json::pointer_token(&pattern));
+            node.patterns.push((self.patterns.check_name(&pointer_to_pattern, &pattern)?, id));
         }
         for keyword in ["dependentSchemas", "dependencies"] {
             node.dependent.extend(self.map(keywords, keyword)?);

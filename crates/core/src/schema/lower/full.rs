@@ -135,8 +135,8 @@ impl<'a> Lowering<'a, '_> {
         let mut max = array.max;
         if !array.prefix.is_empty() || array.items_given || shape.typed && shape.kinds.meets(Types::ARRAY) {
             let (mut prefix, mut backs) = (Vec::new(), Vec::new());
-            for place in &array.prefix {
-                let (schema, back) = self.lower_full(place)?;
+            for item in &array.prefix {
+                let (schema, back) = self.lower_full(item)?;
                 prefix.push(schema);
                 backs.push(back);
             }

@@ -242,9 +242,9 @@ fn arrays<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
     }
     let longest = read.iter().map(|(prefix, _)| prefix.len()).max().unwrap_or(0);
     let array: &mut Arrays = &mut shape.array;
-    for place in 0..longest {
-        let of_place = read.iter().filter_map(|(prefix, after)| prefix.get(place).or(*after));
-        array.prefix.push(of_place.map(Term::of).collect());
+    for index in 0..longest {
+        let items_at_index = read.iter().filter_map(|(prefix, after)| prefix.get(index).or(*after));
+        array.prefix.push(items_at_index.map(Term::of).collect());
     }
     array.items_given = read.iter().any(|(_, after)| after.is_some());
     let after = read.into_iter().filter_map(|(_, after)| after).filter(|schema| **schema != Value::Bool(true));

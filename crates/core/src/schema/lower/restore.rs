@@ -171,10 +171,10 @@ impl Walk<'_> {
             (Restore::Array(prefix, rest), Value::Array(items)) => {
                 self.array(items, depth, |index| prefix.get(index).unwrap_or(rest))
             }
-            (Restore::Tuple(places), Value::Array(items)) => {
-                self.array(items, depth, |index| places.get(index).map_or(&Restore::Identity, |(_, back)| back))
+            (Restore::Tuple(items_in_order), Value::Array(items)) => {
+                self.array(items, depth, |index| items_in_order.get(index).map_or(&Restore::Identity, |(_, back)| back))
             }
-            (Restore::Tuple(places), Value::Object(object)) => self.tuple(places, object, depth),
+            (Restore::Tuple(items_in_order), Value::Object(object)) => self.tuple(items_in_order, object, depth),
             (Restore::Values(values), Value::String(text)) => {
                 values.iter().find(|(name, _)| name == text).map(|(_, value)| value.clone())
             }
@@ -242,11 +242,11 @@ impl Walk<'_> {
         Some(Value::Object(new))
     }
 
-    fn tuple(&self, places: &[(String, Restore)], object: &Map<String, Value>, depth: usize) -> Option<Value> {
-        if object.len() > places.len() {
+    fn tuple(&self, items_in_order: &[(String, Restore)], object: &Map<String, Value>, depth: usize) -> Option<Value> {
+        if object.len() > items_in_order.len() {
             return None;
         }
-        let given = places.iter().take(object.len());
+        let given = items_in_order.iter().take(object.len());
         let items = given.map(|(name, back)| {
             let value = object.get(name)?;
             Some(self.value(back, value, depth + 1).unwrap_or_else(|| value.clone()))

@@ -122,10 +122,10 @@ fn unicode_patterns_may_repeat_and_large_ones_are_explained() {
     let read = |patterns: &[&str]| Redact::read(&json!({ "patterns": patterns }));
     assert!(read(&[r"\w{16}"; MAX_LARGE_PATTERNS]).is_ok());
     let many = [r"\w{16}"; MAX_LARGE_PATTERNS + 1];
-    for (patterns, place) in [(&[r"\w{1000}"][..], "/patterns/0"), (&many[..], "/patterns/8")] {
+    for (patterns, pointer) in [(&[r"\w{1000}"][..], "/patterns/0"), (&many[..], "/patterns/8")] {
         let faults = read(patterns).unwrap_err();
         assert_eq!(faults.len(), 1);
-        assert_eq!(faults[0].0, place);
+        assert_eq!(faults[0].0, pointer);
         assert!(faults[0].1.contains("too large") && faults[0].1.contains("(?-u:"), "{}", faults[0].1);
     }
     assert!(read(&[r"(?-u:\w){1000}"]).is_ok());

@@ -67,12 +67,12 @@ impl ExcerptRequest {
         let rest = self.rest(whole, total)?;
         let (most_bytes, most_lines) = self.remaining();
         let (mut shown, mut count, mut next) = (String::new(), 0, None);
-        for (place, line) in rest.lines().enumerate() {
+        for (index, line) in rest.lines().enumerate() {
             if is_cancelled() {
                 return Err(ToolError::new("the call was cancelled"));
             }
             let Some(found) = pattern.find(line) else { continue };
-            let number = self.offset + place;
+            let number = self.offset + index;
             let entry = format!("{number}: {}\n", excerpt(line, found.start()));
             let is_first = count == 0;
             if count >= self.limit.min(most_lines) || (!is_first && shown.len() + entry.len() > most_bytes) {
@@ -104,8 +104,8 @@ impl ExcerptRequest {
         let line = whole[start..].split('\n').next().unwrap_or_default();
         // The newline, if any, is the column after the last character.
         let newline = whole[start + line.len()..].starts_with('\n').then_some(line.len());
-        let mut places = line.char_indices().map(|(at, _)| at).chain(newline);
-        let at = places.nth(self.column - 1).ok_or_else(|| {
+        let mut boundaries = line.char_indices().map(|(at, _)| at).chain(newline);
+        let at = boundaries.nth(self.column - 1).ok_or_else(|| {
             let length = grouped(line.chars().count());
             format!("column {} is past the end ({length} characters) of line {}", self.column, self.offset)
         })?;

@@ -149,12 +149,12 @@ fn union<'s>(
     window: usize,
 ) -> Query<'s> {
     let mut query = store.db.read("SELECT id FROM (");
-    for (place, value) in values.enumerate() {
-        query = query.push(if place == 0 { "" } else { " UNION ALL " }).push("SELECT id FROM (");
+    for (index, value) in values.enumerate() {
+        query = query.push(if index == 0 { "" } else { " UNION ALL " }).push("SELECT id FROM (");
         // The value is text of the statement, so that a partial index applies.
         let part = format!("SELECT id FROM tool_calls WHERE {column} = {value} AND {tenant} = ");
         query = ranged(query.push(&part).push_bind(store.tenant()), range, window);
-        query = query.push(&format!(") AS part_{place}"));
+        query = query.push(&format!(") AS part_{index}"));
     }
     query.push(") AS parts ORDER BY id DESC LIMIT ").push_bind(i64::try_from(window).unwrap_or(i64::MAX))
 }

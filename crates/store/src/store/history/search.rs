@@ -160,8 +160,8 @@ impl Stores {
             }
             for rows in rows.chunks(INSERT_ROWS) {
                 let mut query = transaction.query("INSERT INTO call_words (period, word, newest, calls) VALUES ");
-                for (place, row) in rows.iter().enumerate() {
-                    query = query.push(if place == 0 { "(" } else { ", (" }).push_bind(row.period).push(", ");
+                for (index, row) in rows.iter().enumerate() {
+                    query = query.push(if index == 0 { "(" } else { ", (" }).push_bind(row.period).push(", ");
                     query = query.push_bind(row.word).push(", ").push_bind(row.newest).push(", ");
                     query = query.push_bind(row.others.as_deref()).push(")");
                 }

@@ -24,7 +24,7 @@ fn claim_on_sqlite<'t>(
     best: Query<'t>,
     (tenant, queue): (&Tenant, &str),
     tools: Option<&[String]>,
-    places: &[Arc<str>],
+    workers: &[Arc<str>],
     node: &str,
 ) -> Query<'t> {
     let query = best.push_bind(tenant).push(" AND queue = ").push_bind(queue);
@@ -33,13 +33,13 @@ fn claim_on_sqlite<'t>(
         None => query,
     };
     let query = query.push(" ORDER BY priority DESC, call_id LIMIT ");
-    let query = query.push_bind(i64::try_from(places.len()).unwrap_or(i64::MAX));
+    let query = query.push_bind(i64::try_from(workers.len()).unwrap_or(i64::MAX));
     let mut query = query.push(
         "), ranked AS (SELECT call_id, ROW_NUMBER() OVER (ORDER BY priority DESC, call_id) AS place FROM best), \
          places (place, worker) AS (VALUES ",
     );
-    for (place, worker) in (1_i64..).zip(places) {
-        query = query.push(if place == 1 { "(" } else { ", (" }).push_bind(place);
+    for (rank, worker) in (1_i64..).zip(workers) {
+        query = query.push(if rank == 1 { "(" } else { ", (" }).push_bind(rank);
         query = query.push(", ").push_bind(&**worker).push(")");
     }
     let query = query.push(&format!(
@@ -61,7 +61,7 @@ impl Stores {
         self.db.read(SQL).bind(tenant).bind(queue).column().await
     }
 
-    /// Gives the best waiting calls of a queue to workers, in one statement: the call at place `n` goes to `places[n]`. A
+    /// Gives the best waiting calls of a queue to workers, in one statement: the call of rank `n` goes to `workers[n]`. A
     /// call that another node is giving away is skipped. `tools` restricts the calls to those of some tools. `node` is the
     /// node that makes the claims.
     ///
@@ -71,7 +71,7 @@ impl Stores {
         &self,
         (tenant, queue): (&Tenant, &str),
         tools: Option<&[String]>,
-        places: &[Arc<str>],
+        workers: &[Arc<str>],
         node: &str,
     ) -> Result<Vec<Claim>, StoreError> {
         let mut rows: Vec<ClaimRow> = match self.db {
@@ -82,9 +82,9 @@ impl Stores {
                     .bind(tenant)
                     .bind(queue)
                     .bind_array(tools.unwrap_or_default().iter().map(String::as_str));
-                query.bind_array(places.iter().map(|worker| &**worker)).bind(node).all().await?
+                query.bind_array(workers.iter().map(|worker| &**worker)).bind(node).all().await?
             }
-            Db::Sqlite(_) => claim_on_sqlite(self.db.write(BEST), (tenant, queue), tools, places, node).all().await?,
+            Db::Sqlite(_) => claim_on_sqlite(self.db.write(BEST), (tenant, queue), tools, workers, node).all().await?,
         };
         rows.sort_by_key(|(call, _, _, priority, _)| (Reverse(*priority), *call));
         let claim = |((call, attempt, lease_ms, _, is_own), worker): (ClaimRow, &Arc<str>)| Claim {
@@ -94,7 +94,7 @@ impl Stores {
             worker: worker.clone(),
             is_own,
         };
-        Ok(rows.into_iter().zip(places).map(claim).collect())
+        Ok(rows.into_iter().zip(workers).map(claim).collect())
     }
 
     /// Returns when a claim was made, by the clock of the database, in milliseconds; `None` if it is not stored. The time

@@ -72,20 +72,20 @@ impl Plan {
 
         let known = ArgumentNames::of(input_schema);
         let mut placed = BTreeSet::new();
-        let mut place = |pointer: &str, name: &str| {
+        let mut use_argument = |pointer: &str, name: &str| {
             if placed.insert(name.to_owned())
                 && let Some(fault) = known.fault(name)
             {
                 faults.push((pointer.to_owned(), fault));
             }
         };
-        url.iter().flat_map(UrlTemplate::names).for_each(|name| place("/url", name));
+        url.iter().flat_map(UrlTemplate::names).for_each(|name| use_argument("/url", name));
         for header in &headers {
-            header.value.names().for_each(|name| place(&header.pointer, name));
+            header.value.names().for_each(|name| use_argument(&header.pointer, name));
         }
-        query.names("/query", &mut place);
-        cookies.names("/cookies", &mut place);
-        body.names("/body", &mut place);
+        query.names("/query", &mut use_argument);
+        cookies.names("/cookies", &mut use_argument);
+        body.names("/body", &mut use_argument);
         for name in spec.styles.keys() {
             if let Some(fault) = known.fault(name) {
                 faults.push((format!("/styles/{}", pointer_token(name)), fault));

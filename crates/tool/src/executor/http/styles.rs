@@ -90,7 +90,7 @@ fn deep(pairs: &mut Vec<(String, String)>, name: &str, value: &Value, encode: &i
     match value {
         Value::Null => {}
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
-            present(items).enumerate().for_each(|(place, item)| deep(pairs, &format!("{name}[{place}]"), item, encode));
+            present(items).enumerate().for_each(|(index, item)| deep(pairs, &format!("{name}[{index}]"), item, encode));
         }
         Value::Array(items) => items.iter().for_each(|item| deep(pairs, &format!("{name}[]"), item, encode)),
         Value::Object(members) => {

@@ -31,10 +31,10 @@ impl ListedTool {
     ///
     /// # Errors
     /// Returns the position (`#N`) and a message if the item has no name or a blank one.
-    pub fn read(place: usize, tool: Value) -> Result<Self, (String, String)> {
+    pub fn read(index: usize, tool: Value) -> Result<Self, (String, String)> {
         let name = tool.get("name").and_then(Value::as_str).filter(|name| !name.trim().is_empty());
         let Some(name) = name.map(str::to_owned) else {
-            return Err((format!("#{place}"), "it has no name".to_owned()));
+            return Err((format!("#{index}"), "it has no name".to_owned()));
         };
         let pinned_members: Map<String, Value> = MEMBERS
             .iter()

@@ -67,8 +67,8 @@ impl ToolList {
     pub fn read(server: &str, items: Vec<Value>) -> Self {
         let mut listed = Self::default();
         let mut known = HashSet::new();
-        for (place, tool) in items.into_iter().enumerate() {
-            match ListedTool::read(place, tool) {
+        for (index, tool) in items.into_iter().enumerate() {
+            match ListedTool::read(index, tool) {
                 Ok(tool) if !known.insert(tool.name.clone()) => {
                     listed.left_out.push((tool.name, "another tool has the same name".to_owned()));
                 }
@@ -94,17 +94,17 @@ impl ToolList {
         let mut named = valid;
         invalid.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
         let length = MAX_ALIAS.min(MAX_TOOL_NAME.saturating_sub(server.len() + 1));
-        for (place, mut tool) in invalid {
+        for (index, mut tool) in invalid {
             match alias::free(&tool.name, length, |alias| taken.contains(alias)) {
                 Some(alias) => {
                     taken.insert(alias.clone());
                     tool.shown = alias;
-                    named.push((place, tool));
+                    named.push((index, tool));
                 }
                 None => self.left_out.push((tool.name, "all its aliases are names of other tools".to_owned())),
             }
         }
-        named.sort_by_key(|(place, _)| *place);
+        named.sort_by_key(|(index, _)| *index);
         self.tools = named.into_iter().map(|(_, tool)| tool).collect();
     }
 

@@ -68,14 +68,14 @@ pub(super) async fn run(plan: &Plan, processes: &Processes, invocation: &Invocat
 /// Builds the program for this call.
 fn program(plan: &Plan, processes: &Processes, invocation: &Invocation) -> Result<Program, String> {
     let spec = &plan.spec;
-    let place = match &spec.cwd {
+    let work_dir = match &spec.cwd {
         Some(folder) => WorkDirSpec::Folder(folder.into()),
         None => {
             let name = format!("toolpost-{}-{}", invocation.id, invocation.attempt);
             WorkDirSpec::Temporary(std::env::temp_dir().join(name))
         }
     };
-    let mut program = Program::new(&spec.argv, place);
+    let mut program = Program::new(&spec.argv, work_dir);
     program.env = plan.environment(program.env, &invocation.arguments, processes.secrets.as_ref())?;
     program.input = input(invocation).map_err(|error| error.to_string())?;
     let confinement = &mut program.confinement;

@@ -51,9 +51,9 @@ pub fn main(holder: &str, isolated: bool, program: &[String]) -> io::Result<Exit
 /// Runs the program that the service requests, and reports its end.
 fn serve(watch: &SignalWatch, isolated: bool) -> io::Result<ExitCode> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let Program { argv, env, place, input, confinement } = protocol::receive(&socket)?;
+    let Program { argv, env, work_dir, input, confinement } = protocol::receive(&socket)?;
     let refuse = |reason| send_report(&socket, &ExitReport { end: ExitKind::Refused(reason), ..ExitReport::default() });
-    let folder = match WorkDir::of(&place, confinement.user) {
+    let folder = match WorkDir::of(&work_dir, confinement.user) {
         Ok(folder) => folder,
         Err(reason) => return refuse(reason),
     };

@@ -58,7 +58,7 @@ pub struct Program {
     /// The complete environment.
     pub env: BTreeMap<String, String>,
     /// The working directory.
-    pub place: WorkDirSpec,
+    pub work_dir: WorkDirSpec,
     /// The standard input.
     #[serde(skip)]
     pub input: Vec<u8>,
@@ -76,12 +76,12 @@ impl fmt::Debug for Program {
 impl Program {
     /// Creates a program with an empty input and an environment that has only `PATH`. It may read everything, use the
     /// network, and write temporary files and its working directory.
-    pub fn new<A: Into<String>>(argv: impl IntoIterator<Item = A>, place: WorkDirSpec) -> Self {
+    pub fn new<A: Into<String>>(argv: impl IntoIterator<Item = A>, work_dir: WorkDirSpec) -> Self {
         let path = std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned());
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
             env: BTreeMap::from([("PATH".to_owned(), path)]),
-            place,
+            work_dir,
             input: Vec::new(),
             confinement: Confinement {
                 read: vec!["/".into()],

@@ -70,7 +70,7 @@ impl Processes {
         confinement.user = self.user;
         let isolated = confinement.mode != SandboxMode::Off;
         let input = std::mem::take(&mut program.input);
-        let fresh = match &program.place {
+        let fresh = match &program.work_dir {
             WorkDirSpec::Temporary(path) => Some(path.clone()),
             WorkDirSpec::Folder(_) => None,
         };

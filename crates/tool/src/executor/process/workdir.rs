@@ -19,8 +19,8 @@ impl WorkDir {
     ///
     /// # Errors
     /// Returns a message if the directory does not exist or cannot be created.
-    pub fn of(place: &WorkDirSpec, user: Option<RunAs>) -> Result<Self, String> {
-        match place {
+    pub fn of(spec: &WorkDirSpec, user: Option<RunAs>) -> Result<Self, String> {
+        match spec {
             WorkDirSpec::Folder(path) if path.is_dir() => Ok(Self { path: path.clone(), is_own: false }),
             WorkDirSpec::Folder(path) => Err(format!("its working directory {} does not exist", path.display())),
             WorkDirSpec::Temporary(path) => fresh(path, user)

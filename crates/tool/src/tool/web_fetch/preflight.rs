@@ -41,8 +41,8 @@ pub fn check(html: &str) -> Result<(), TooComplex> {
             if open.last() == Some(&name) {
                 open.pop();
                 formatting -= usize::from(is_formatting);
-            } else if let Some(place) = open.iter().rposition(|other| *other == name) {
-                let lost = open.drain(place..).filter(|name| FORMATTING.contains(&name.as_str())).count();
+            } else if let Some(index) = open.iter().rposition(|other| *other == name) {
+                let lost = open.drain(index..).filter(|name| FORMATTING.contains(&name.as_str())).count();
                 (formatting, left_open) = (formatting - lost, left_open + lost);
             }
             continue;

@@ -69,51 +69,51 @@ impl Tool for Edit {
     async fn call(&self, args: EditArgs, run: Run) -> Result<Outcome, ToolError> {
         let workspace = self.0.clone();
         run.blocking(move |run| {
-            let place = workspace.resolve(&args.path)?;
+            let path = workspace.resolve(&args.path)?;
             let _alone = workspace.change();
-            let text = text(&workspace, &place)?;
+            let text = text(&workspace, &path)?;
             let Edited { text, line, lines_before, lines_after } =
                 replace_unique(&text, &args.old_text, &args.new_text)
-                    .map_err(|not_one| match_error(&place, &text, &args.old_text, not_one))?;
-            workspace.target(&place)?.replace(text.as_bytes(), run.id().as_u128())?;
+                    .map_err(|not_one| match_error(&path, &text, &args.old_text, not_one))?;
+            workspace.target(&path)?.replace(text.as_bytes(), run.id().as_u128())?;
             let last = line + lines_after.max(1) - 1;
             let where_ = if last == line { format!("line {line}") } else { format!("lines {line}-{last}") };
             let details = object([
-                ("path", json!(place.to_string())),
+                ("path", json!(path.to_string())),
                 ("line", json!(line)),
                 ("lines_before", json!(lines_before)),
                 ("lines_after", json!(lines_after)),
                 ("bytes", json!(text.len())),
             ]);
-            Ok(Outcome { details, ..Outcome::text(format!("Edited {place}: {where_}")) })
+            Ok(Outcome { details, ..Outcome::text(format!("Edited {path}: {where_}")) })
         })
         .await
     }
 }
 
 /// Reads the full text of a file.
-fn text(workspace: &Workspace, place: &WorkspacePath) -> Result<String, ToolError> {
-    let opened = workspace.open_file(place)?;
+fn text(workspace: &Workspace, path: &WorkspacePath) -> Result<String, ToolError> {
+    let opened = workspace.open_file(path)?;
     let mut bytes = Vec::new();
-    opened.file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(io_fault(place))?;
+    opened.file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(io_fault(path))?;
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(format!("\"{place}\" is too large to be edited: {} bytes", grouped(opened.bytes)).into());
+        return Err(format!("\"{path}\" is too large to be edited: {} bytes", grouped(opened.bytes)).into());
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
-        format!("\"{place}\" is not UTF-8 (line {line}), so its text cannot be edited").into()
+        format!("\"{path}\" is not UTF-8 (line {line}), so its text cannot be edited").into()
     })
 }
 
-fn match_error(place: &WorkspacePath, text: &str, old: &str, not_one: MatchError) -> ToolError {
+fn match_error(path: &WorkspacePath, text: &str, old: &str, not_one: MatchError) -> ToolError {
     let MatchError::Ambiguous { count, lines } = not_one else {
-        return format!("old_text was not found in \"{place}\"{}", similar::nearest(text, old)).into();
+        return format!("old_text was not found in \"{path}\"{}", similar::nearest(text, old)).into();
     };
     let shown: Vec<String> = lines.iter().take(MAX_SHOWN_LINES).map(ToString::to_string).collect();
     let more = if lines.len() > MAX_SHOWN_LINES { ", …" } else { "" };
     let message = format!(
-        "old_text occurs {count} times in \"{place}\" (lines {}{more}) and must occur exactly once: include more of the \
+        "old_text occurs {count} times in \"{path}\" (lines {}{more}) and must occur exactly once: include more of the \
          surrounding lines",
         shown.join(", ")
     );

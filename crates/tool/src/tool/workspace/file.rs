@@ -56,18 +56,18 @@ fn regular(metadata: &Metadata) -> Result<(), OpenError> {
     }
 }
 
-pub(super) fn folder(place: &WorkspacePath) -> ToolError {
-    let example = serde_json::json!({"path": place.to_string()});
-    ToolError::new(format!("\"{place}\" is a folder; list its contents with the tool `list`, as in {example}"))
+pub(super) fn folder(path: &WorkspacePath) -> ToolError {
+    let example = serde_json::json!({"path": path.to_string()});
+    ToolError::new(format!("\"{path}\" is a folder; list its contents with the tool `list`, as in {example}"))
 }
 
-pub(super) fn special(place: &WorkspacePath) -> ToolError {
-    ToolError::new(format!("\"{place}\" is a pipe, a socket or a device, not a regular file"))
+pub(super) fn special(path: &WorkspacePath) -> ToolError {
+    ToolError::new(format!("\"{path}\" is a pipe, a socket or a device, not a regular file"))
 }
 
 /// Returns a function that converts errors of an open file with [`fault`].
-pub(super) fn io_fault(place: &WorkspacePath) -> impl Fn(io::Error) -> ToolError + '_ {
-    |error| fault(place, &error)
+pub(super) fn io_fault(path: &WorkspacePath) -> impl Fn(io::Error) -> ToolError + '_ {
+    |error| fault(path, &error)
 }
 
 /// A reader that fails once the call is cancelled.

@@ -36,8 +36,8 @@ impl Default for IgnoreRules {
 impl IgnoreRules {
     /// Returns the rules together with those of a child folder.
     #[must_use]
-    pub fn with_folder(&self, dir: &Dir, place: &WorkspacePath) -> Self {
-        let mut builder = GitignoreBuilder::new(place.path());
+    pub fn with_folder(&self, dir: &Dir, path: &WorkspacePath) -> Self {
+        let mut builder = GitignoreBuilder::new(path.path());
         let mut rules = self.clone();
         for text in FILES.iter().filter_map(|name| text(dir, name)) {
             for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -52,10 +52,10 @@ impl IgnoreRules {
     }
 
     /// Returns `true` if the rules exclude a path.
-    pub fn is_ignored(&self, place: &WorkspacePath, is_folder: bool) -> bool {
+    pub fn is_ignored(&self, path: &WorkspacePath, is_folder: bool) -> bool {
         // The rules of the nearest folder take precedence.
         for rules in self.of_folders.iter().rev() {
-            match rules.matched(place.path(), is_folder) {
+            match rules.matched(path.path(), is_folder) {
                 Match::Ignore(_) => return true,
                 Match::Whitelist(_) => return false,
                 Match::None => {}
@@ -85,11 +85,11 @@ mod tests {
         std::fs::write(folder.path().join(".gitignore"), text).unwrap();
         std::fs::write(folder.path().join("below/.gitignore"), "one\ntwo\n").unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
-        let place = |path: &str| workspace.resolve(path).unwrap();
-        let above = IgnoreRules::default().with_folder(&workspace.root, &place("."));
-        let rules = above.with_folder(&workspace.open_folder(&place("below")).unwrap(), &place("below"));
-        let left_out = |path: &str| rules.is_ignored(&place(path), false);
+        let resolve = |path: &str| workspace.resolve(path).unwrap();
+        let above = IgnoreRules::default().with_folder(&workspace.root, &resolve("."));
+        let rules = above.with_folder(&workspace.open_folder(&resolve("below")).unwrap(), &resolve("below"));
+        let left_out = |path: &str| rules.is_ignored(&resolve(path), false);
         assert!(left_out("f0") && left_out("below/f7") && left_out("below/one"));
-        assert!(!left_out("below/two") && !above.is_ignored(&place("one"), false));
+        assert!(!left_out("below/two") && !above.is_ignored(&resolve("one"), false));
     }
 }

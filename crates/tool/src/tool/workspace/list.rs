@@ -60,21 +60,21 @@ impl Tool for List {
     async fn call(&self, args: ListArgs, run: Run) -> Result<Outcome, ToolError> {
         let workspace = self.0.clone();
         run.blocking(move |run| {
-            let place = workspace.resolve(&args.path)?;
-            workspace.open_folder(&place)?;
+            let path = workspace.resolve(&args.path)?;
+            workspace.open_folder(&path)?;
             let mut entries = Vec::new();
             let options = WalkOptions { depth: args.depth, all: args.all, ..WalkOptions::default() };
-            let end = walk(&workspace, &place, &options, |seen| {
+            let end = walk(&workspace, &path, &options, |seen| {
                 if entries.len() == MAX_ENTRIES || run.is_cancelled() {
                     return ControlFlow::Break(());
                 }
                 entries.push(Entry::of(&seen));
                 ControlFlow::Continue(())
             });
-            let is_complete = end.map_err(|error| missing(&workspace, &place, &error))? == WalkEnd::Complete;
+            let is_complete = end.map_err(|error| missing(&workspace, &path, &error))? == WalkEnd::Complete;
             let mut lines: Vec<String> = entries.iter().map(Entry::line).collect();
             if lines.is_empty() {
-                let folder = if place.is_root() { "the workspace" } else { "the folder" };
+                let folder = if path.is_root() { "the workspace" } else { "the folder" };
                 let hint = if args.all { "" } else { " (hidden and ignored files are shown with \"all\": true)" };
                 lines.push(format!("[{folder} is empty{hint}]"));
             }
@@ -83,7 +83,7 @@ impl Tool for List {
                 lines.push(format!("[only the first {shown} entries are shown: list a subfolder, or use search]"));
             }
             let details = object([
-                ("path", json!(place.to_string())),
+                ("path", json!(path.to_string())),
                 ("entries", json!(entries)),
                 ("complete", json!(is_complete)),
             ]);
@@ -118,7 +118,7 @@ impl Entry {
             }
             FileKind::Folder | FileKind::Other => {}
         }
-        Self { path: seen.place.to_string(), kind: seen.kind, bytes, target }
+        Self { path: seen.path.to_string(), kind: seen.kind, bytes, target }
     }
 
     fn line(&self) -> String {

@@ -25,11 +25,11 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns an error for the model: what the path is instead, or which similar paths exist.
-    pub(super) fn open_file(&self, place: &WorkspacePath) -> Result<OpenFile, ToolError> {
-        file::open(&self.root, place.path()).map_err(|not| match not {
-            OpenError::Folder => file::folder(place),
-            OpenError::Special => file::special(place),
-            OpenError::Io(error) => missing(self, place, &error),
+    pub(super) fn open_file(&self, path: &WorkspacePath) -> Result<OpenFile, ToolError> {
+        file::open(&self.root, path.path()).map_err(|not| match not {
+            OpenError::Folder => file::folder(path),
+            OpenError::Special => file::special(path),
+            OpenError::Io(error) => missing(self, path, &error),
         })
     }
 
@@ -37,38 +37,38 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns an error for the model, like [`Workspace::open_file`].
-    pub(super) fn open_folder(&self, place: &WorkspacePath) -> Result<Dir, ToolError> {
-        self.root.open_dir(place.path()).map_err(|error| match self.root.metadata(place.path()) {
-            Ok(metadata) if !metadata.is_dir() => ToolError::new(format!("\"{place}\" is a file, not a folder")),
-            _ => missing(self, place, &error),
+    pub(super) fn open_folder(&self, path: &WorkspacePath) -> Result<Dir, ToolError> {
+        self.root.open_dir(path.path()).map_err(|error| match self.root.metadata(path.path()) {
+            Ok(metadata) if !metadata.is_dir() => ToolError::new(format!("\"{path}\" is a file, not a folder")),
+            _ => missing(self, path, &error),
         })
     }
 }
 
 /// Explains why a path cannot be opened. If it does not exist, the message has suggestions.
-pub(super) fn missing(workspace: &Workspace, place: &WorkspacePath, error: &io::Error) -> ToolError {
+pub(super) fn missing(workspace: &Workspace, path: &WorkspacePath, error: &io::Error) -> ToolError {
     if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
-        return fault(place, error);
+        return fault(path, error);
     }
-    if workspace.root.symlink_metadata(place.path()).is_ok_and(|metadata| metadata.is_symlink()) {
-        return ToolError::new(format!("\"{place}\" is a symbolic link whose target does not exist"));
+    if workspace.root.symlink_metadata(path.path()).is_ok_and(|metadata| metadata.is_symlink()) {
+        return ToolError::new(format!("\"{path}\" is a symbolic link whose target does not exist"));
     }
     // Finds the deepest existing folder of the path, and the name that it lacks.
-    let way = place.ancestors();
-    let folders = way.iter().map_while(|place| Some((place, workspace.root.open_dir(place.path()).ok()?)));
-    let Some((number, (folder, dir))) = folders.enumerate().last() else { return fault(place, error) };
-    let Some(absent) = way.get(number + 1) else { return fault(place, error) };
+    let way = path.ancestors();
+    let folders = way.iter().map_while(|path| Some((path, workspace.root.open_dir(path.path()).ok()?)));
+    let Some((number, (folder, dir))) = folders.enumerate().last() else { return fault(path, error) };
+    let Some(absent) = way.get(number + 1) else { return fault(path, error) };
     if workspace.root.metadata(absent.path()).is_ok() {
-        return ToolError::new(format!("\"{absent}\" is a file, not a folder, so \"{place}\" does not exist"));
+        return ToolError::new(format!("\"{absent}\" is a file, not a folder, so \"{path}\" does not exist"));
     }
-    let kind = if absent == place { "" } else { "folder " };
-    let hint = hint(workspace, place, absent, folder, &dir);
+    let kind = if absent == path { "" } else { "folder " };
+    let hint = hint(workspace, path, absent, folder, &dir);
     ToolError::new(format!("{kind}\"{absent}\" was not found{hint}"))
 }
 
 fn hint(
     workspace: &Workspace,
-    place: &WorkspacePath,
+    path: &WorkspacePath,
     absent: &WorkspacePath,
     folder: &WorkspacePath,
     dir: &Dir,
@@ -78,7 +78,7 @@ fn hint(
     if let Some(name) = nearest(&wanted, names.iter().map(String::as_str)) {
         return format!("; did you mean \"{}\"?", folder.join(name.as_ref()));
     }
-    if let Some(elsewhere) = find_elsewhere(workspace, place) {
+    if let Some(elsewhere) = find_elsewhere(workspace, path) {
         return format!("; did you mean \"{elsewhere}\"?");
     }
     let title = if folder.is_root() { "the workspace".to_owned() } else { format!("the folder \"{folder}\"") };
@@ -102,13 +102,13 @@ fn names(dir: &Dir) -> Vec<String> {
 }
 
 /// Finds a file of the same name in another folder.
-fn find_elsewhere(workspace: &Workspace, place: &WorkspacePath) -> Option<WorkspacePath> {
-    let wanted = place.name()?.to_str()?.to_lowercase();
+fn find_elsewhere(workspace: &Workspace, path: &WorkspacePath) -> Option<WorkspacePath> {
+    let wanted = path.name()?.to_str()?.to_lowercase();
     let mut found = None;
     let scope = WalkOptions { most: MAX_ENTRIES, ..WalkOptions::default() };
     let end = walk(workspace, &WorkspacePath::default(), &scope, |seen| {
         if seen.kind == FileKind::File && seen.name.to_str().is_some_and(|name| name.to_lowercase() == wanted) {
-            found = Some(seen.place.clone());
+            found = Some(seen.path.clone());
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn missing_message(place: &str) -> String {
+    fn missing_message(path: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("src/deep")).unwrap();
         fs::create_dir(folder.path().join("empty")).unwrap();
@@ -130,8 +130,8 @@ mod tests {
         }
         std::os::unix::fs::symlink("nowhere", folder.path().join("dangling")).unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
-        let place = workspace.resolve(place).unwrap();
-        workspace.open_file(&place).unwrap_err().message().to_owned()
+        let path = workspace.resolve(path).unwrap();
+        workspace.open_file(&path).unwrap_err().message().to_owned()
     }
 
     #[test]

@@ -84,16 +84,16 @@ impl Workspace {
         } else {
             path
         };
-        let mut place = PathBuf::new();
+        let mut resolved = PathBuf::new();
         for component in relative.components() {
             match component {
-                Component::Normal(name) => place.push(name),
+                Component::Normal(name) => resolved.push(name),
                 Component::CurDir => {}
-                Component::ParentDir if place.pop() => {}
+                Component::ParentDir if resolved.pop() => {}
                 _ => return Err(outside(&shown)),
             }
         }
-        Ok(WorkspacePath(place))
+        Ok(WorkspacePath(resolved))
     }
 }
 
@@ -104,23 +104,23 @@ fn outside(requested: &str) -> ToolError {
 }
 
 /// Converts an I/O error to a message for the model. [`near`](super::near) handles missing paths with suggestions.
-pub(super) fn fault(place: &WorkspacePath, error: &io::Error) -> ToolError {
-    let place = shorten(&place.to_string(), MAX_SHOWN);
+pub(super) fn fault(path: &WorkspacePath, error: &io::Error) -> ToolError {
+    let path = shorten(&path.to_string(), MAX_SHOWN);
     let message = match (error.kind(), error.raw_os_error()) {
         // An error of the descriptor guard itself has no OS error number.
         (io::ErrorKind::PermissionDenied, None) => {
-            format!("\"{place}\" leads out of the workspace through a symbolic link")
+            format!("\"{path}\" leads out of the workspace through a symbolic link")
         }
-        (io::ErrorKind::PermissionDenied, _) => format!("permission denied for \"{place}\""),
-        (io::ErrorKind::NotFound, _) => format!("\"{place}\" was not found"),
-        (io::ErrorKind::NotADirectory, _) => format!("a part of \"{place}\" is a file, not a folder"),
+        (io::ErrorKind::PermissionDenied, _) => format!("permission denied for \"{path}\""),
+        (io::ErrorKind::NotFound, _) => format!("\"{path}\" was not found"),
+        (io::ErrorKind::NotADirectory, _) => format!("a part of \"{path}\" is a file, not a folder"),
         (io::ErrorKind::ReadOnlyFilesystem, _) => "the workspace is read-only".to_owned(),
-        (io::ErrorKind::InvalidFilename, _) => format!("the path \"{place}\" is too long"),
+        (io::ErrorKind::InvalidFilename, _) => format!("the path \"{path}\" is too long"),
         (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => {
             "no space is left in the workspace".to_owned()
         }
-        (_, Some(ELOOP)) => format!("\"{place}\" has too many levels of symbolic links"),
-        _ => format!("\"{place}\" cannot be used: {error}"),
+        (_, Some(ELOOP)) => format!("\"{path}\" has too many levels of symbolic links"),
+        _ => format!("\"{path}\" cannot be used: {error}"),
     };
     ToolError::new(message)
 }
@@ -134,7 +134,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
         let inside = workspace.path().join("a/b").display().to_string();
-        for (requested, place) in [
+        for (requested, expected) in [
             ("a/b", "a/b"),
             ("./a//b/", "a/b"),
             ("a/x/../b", "a/b"),
@@ -146,7 +146,7 @@ mod tests {
             ("~/x", "~/x"),
             (&inside, "a/b"),
         ] {
-            assert_eq!(workspace.resolve(requested).unwrap().to_string(), place, "{requested}");
+            assert_eq!(workspace.resolve(requested).unwrap().to_string(), expected, "{requested}");
         }
         for requested in ["..", "../x", "a/../..", "/etc/passwd", "/", "a/../../b", &format!("{inside}/../../../x")] {
             let message = workspace.resolve(requested).unwrap_err().message().to_owned();

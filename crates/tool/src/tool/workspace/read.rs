@@ -88,53 +88,53 @@ impl Tool for Read {
     async fn call(&self, args: ReadArgs, run: Run) -> Result<Outcome, ToolError> {
         let workspace = self.0.clone();
         run.blocking(move |run| {
-            let place = workspace.resolve(&args.path)?;
-            let mut opened = workspace.open_file(&place)?;
-            if let Some(image) = image(&place, &mut opened)? {
+            let path = workspace.resolve(&args.path)?;
+            let mut opened = workspace.open_file(&path)?;
+            if let Some(image) = image(&path, &mut opened)? {
                 return Ok(image);
             }
-            text(&place, opened, args.lines, &run)
+            text(&path, opened, args.lines, &run)
         })
         .await
     }
 }
 
 /// Returns the file as an image, or `None` for a text. The file is rewound to its beginning. Other binary files are an error.
-fn image(place: &WorkspacePath, opened: &mut OpenFile) -> Result<Option<Outcome>, ToolError> {
+fn image(path: &WorkspacePath, opened: &mut OpenFile) -> Result<Option<Outcome>, ToolError> {
     let mut beginning = Vec::new();
-    (&opened.file).take(SNIFFED_BYTES).read_to_end(&mut beginning).map_err(io_fault(place))?;
-    opened.file.rewind().map_err(io_fault(place))?;
+    (&opened.file).take(SNIFFED_BYTES).read_to_end(&mut beginning).map_err(io_fault(path))?;
+    opened.file.rewind().map_err(io_fault(path))?;
     if !beginning.contains(&0) {
         return Ok(None);
     }
     let bytes = grouped(opened.bytes);
     let format = image::guess_format(&beginning).ok().filter(image::ImageFormat::reading_enabled);
     let format =
-        format.ok_or_else(|| format!("\"{place}\" is a binary file of {bytes} bytes, which has no text to read"))?;
+        format.ok_or_else(|| format!("\"{path}\" is a binary file of {bytes} bytes, which has no text to read"))?;
     if opened.bytes > MAX_IMAGE_BYTES {
-        return Err(format!("\"{place}\" is an image of {bytes} bytes, too large to be shown").into());
+        return Err(format!("\"{path}\" is an image of {bytes} bytes, too large to be shown").into());
     }
     let mut whole = Vec::new();
-    (&opened.file).take(MAX_IMAGE_BYTES as u64).read_to_end(&mut whole).map_err(io_fault(place))?;
+    (&opened.file).take(MAX_IMAGE_BYTES as u64).read_to_end(&mut whole).map_err(io_fault(path))?;
     let mime_type = format.to_mime_type().to_owned();
     let details =
-        object([("path", json!(place.to_string())), ("bytes", json!(whole.len())), ("type", json!(mime_type))]);
+        object([("path", json!(path.to_string())), ("bytes", json!(whole.len())), ("type", json!(mime_type))]);
     let block = ContentBlock::Image { data: STANDARD.encode(&whole), mime_type };
     Ok(Some(Outcome { details, ..Outcome::blocks(vec![block]) }))
 }
 
-fn text(place: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run) -> Result<Outcome, ToolError> {
+fn text(path: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run) -> Result<Outcome, ToolError> {
     let Lines { start, end } = lines.unwrap_or(Lines { start: 1, end: None });
     let OpenFile { file, bytes: total_bytes } = opened;
     let reader = BufReader::with_capacity(64 * 1024, CancellableReader { file, run });
-    let ReadLines { bytes, stop, line } = read_lines(reader, start, end, MAX_BYTES).map_err(io_fault(place))?;
+    let ReadLines { bytes, stop, line } = read_lines(reader, start, end, MAX_BYTES).map_err(io_fault(path))?;
     if stop == Stop::EndOfFile && line < start && start > 1 {
         let word = if line == 1 { "line" } else { "lines" };
-        return Err(format!("line {start} is past the end of \"{place}\" ({} {word})", grouped(line)).into());
+        return Err(format!("line {start} is past the end of \"{path}\" ({} {word})", grouped(line)).into());
     }
-    let mut text = utf8(place, bytes, start, stop == Stop::Full)?;
+    let mut text = utf8(path, bytes, start, stop == Stop::Full)?;
     let mut details =
-        object([("path", json!(place.to_string())), ("bytes", json!(total_bytes)), ("start", json!(start))]);
+        object([("path", json!(path.to_string())), ("bytes", json!(total_bytes)), ("start", json!(start))]);
     if stop == Stop::EndOfFile {
         details.insert("total_lines".to_owned(), line.into());
     }
@@ -143,7 +143,7 @@ fn text(place: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run
     if stop == Stop::Full {
         let newline = if text.ends_with('\n') { "" } else { "\n" };
         let next = if line > start || newline.is_empty() {
-            format!("continue with {}", json!({"path": place.to_string(), "lines": {"start": line}}))
+            format!("continue with {}", json!({"path": path.to_string(), "lines": {"start": line}}))
         } else {
             format!("line {line} alone is longer than that")
         };
@@ -154,7 +154,7 @@ fn text(place: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run
 }
 
 /// Decodes the text. Truncated text may end within a character.
-fn utf8(place: &WorkspacePath, mut bytes: Vec<u8>, first: usize, is_cut: bool) -> Result<String, ToolError> {
+fn utf8(path: &WorkspacePath, mut bytes: Vec<u8>, first: usize, is_cut: bool) -> Result<String, ToolError> {
     if is_cut
         && let Err(error) = std::str::from_utf8(&bytes)
         && error.error_len().is_none()
@@ -164,7 +164,7 @@ fn utf8(place: &WorkspacePath, mut bytes: Vec<u8>, first: usize, is_cut: bool) -
     String::from_utf8(bytes).map_err(|error| {
         let (bytes, good) = (error.as_bytes(), error.utf8_error().valid_up_to());
         let line = first + bytes[..good].iter().filter(|byte| **byte == b'\n').count();
-        format!("\"{place}\" is not UTF-8: line {line} contains the invalid byte 0x{:02x}", bytes[good]).into()
+        format!("\"{path}\" is not UTF-8: line {line} contains the invalid byte 0x{:02x}", bytes[good]).into()
     })
 }
 

@@ -25,7 +25,7 @@ const WRITE_BITS: u32 = 0o222;
 pub(super) struct Target {
     dir: Dir,
     name: OsString,
-    place: WorkspacePath,
+    path: WorkspacePath,
     /// The permissions of the existing file.
     mode: Option<u32>,
 }
@@ -43,35 +43,35 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns an error if the path is not a regular file or cannot be written.
-    pub(super) fn target(&self, place: &WorkspacePath) -> Result<Target, ToolError> {
-        let at = |error: io::Error| fault(place, &error);
-        let real = match self.root.canonicalize(place.path()) {
+    pub(super) fn target(&self, path: &WorkspacePath) -> Result<Target, ToolError> {
+        let at = |error: io::Error| fault(path, &error);
+        let real = match self.root.canonicalize(path.path()) {
             Ok(real) => WorkspacePath::of(real),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.create_parents(place)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.create_parents(path)?,
             Err(error) => return Err(at(error)),
         };
-        let (Some(parent), Some(name)) = (real.parent(), real.name()) else { return Err(file::folder(place)) };
+        let (Some(parent), Some(name)) = (real.parent(), real.name()) else { return Err(file::folder(path)) };
         let dir = self.root.open_dir(parent.path()).map_err(at)?;
         let mode = match dir.symlink_metadata(name) {
-            Ok(metadata) if metadata.is_dir() => return Err(file::folder(place)),
-            Ok(metadata) if !metadata.is_file() => return Err(file::special(place)),
+            Ok(metadata) if metadata.is_dir() => return Err(file::folder(path)),
+            Ok(metadata) if !metadata.is_file() => return Err(file::special(path)),
             Ok(metadata) if metadata.mode() & WRITE_BITS == 0 => {
-                return Err(ToolError::new(format!("\"{place}\" is read-only")));
+                return Err(ToolError::new(format!("\"{path}\" is read-only")));
             }
             Ok(metadata) => Some(metadata.mode() & 0o7777),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(at(error)),
         };
-        Ok(Target { dir, name: name.to_owned(), place: real, mode })
+        Ok(Target { dir, name: name.to_owned(), path: real, mode })
     }
 
     /// Creates the parent folders of a new file and returns its path.
-    fn create_parents(&self, place: &WorkspacePath) -> Result<WorkspacePath, ToolError> {
-        let at = |error: io::Error| fault(place, &error);
-        if self.root.symlink_metadata(place.path()).is_ok() {
-            return Err(ToolError::new(format!("\"{place}\" is a symbolic link whose target does not exist")));
+    fn create_parents(&self, path: &WorkspacePath) -> Result<WorkspacePath, ToolError> {
+        let at = |error: io::Error| fault(path, &error);
+        if self.root.symlink_metadata(path.path()).is_ok() {
+            return Err(ToolError::new(format!("\"{path}\" is a symbolic link whose target does not exist")));
         }
-        let (Some(parent), Some(name)) = (place.parent(), place.name()) else { return Err(file::folder(place)) };
+        let (Some(parent), Some(name)) = (path.parent(), path.name()) else { return Err(file::folder(path)) };
         if !parent.is_root() {
             self.root.create_dir_all(parent.path()).map_err(at)?;
         }
@@ -86,7 +86,7 @@ impl Target {
     /// # Errors
     /// Returns an error if writing fails; the file is then unchanged.
     pub fn replace(&self, content: &[u8], unique: u128) -> Result<(), ToolError> {
-        let at = |error: io::Error| fault(&self.place, &error);
+        let at = |error: io::Error| fault(&self.path, &error);
         let (name, mut file) = self.temporary(unique).map_err(at)?;
         let written = (|| {
             if let Some(mode) = self.mode {

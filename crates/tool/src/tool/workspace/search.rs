@@ -101,10 +101,10 @@ impl Tool for Search {
         let workspace = self.0.clone();
         run.blocking(move |run| {
             let mut hits = Hits { limit: args.limit, ..Hits::default() };
-            let place = workspace.resolve(&args.path)?;
-            let end = search(&workspace, &place, &args, &run, &mut hits)?;
+            let path = workspace.resolve(&args.path)?;
+            let end = search(&workspace, &path, &args, &run, &mut hits)?;
             let details = object([
-                ("path", json!(place.to_string())),
+                ("path", json!(path.to_string())),
                 ("matches", json!(hits.lines)),
                 ("files_with_matches", json!(hits.files)),
                 ("files_searched", json!(hits.searched)),
@@ -133,7 +133,7 @@ fn overrides(args: &SearchArgs) -> Result<Override, String> {
 /// Searches a file, or all files below a folder until the hits are full or the call is cancelled.
 fn search(
     workspace: &Workspace,
-    place: &WorkspacePath,
+    path: &WorkspacePath,
     args: &SearchArgs,
     run: &Run,
     hits: &mut Hits,
@@ -146,31 +146,31 @@ fn search(
         .after_context(args.context)
         .heap_limit(Some(MAX_LINE_BYTES))
         .build();
-    let mut search_file = |place: &WorkspacePath, file| {
-        let mut sink = hits.of(place, &matcher);
+    let mut search_file = |path: &WorkspacePath, file| {
+        let mut sink = hits.of(path, &matcher);
         let searched = searcher.search_reader(&matcher, CancellableReader { file, run }, &mut sink);
         let is_full = sink.end(searched.is_err());
         if is_full || run.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    if workspace.root.metadata(place.path()).is_ok_and(|metadata| !metadata.is_dir()) {
-        let flow = search_file(place, workspace.open_file(place)?.file);
+    if workspace.root.metadata(path.path()).is_ok_and(|metadata| !metadata.is_dir()) {
+        let flow = search_file(path, workspace.open_file(path)?.file);
         return Ok(if flow.is_break() { WalkEnd::Stopped } else { WalkEnd::Complete });
     }
     let options = WalkOptions { all: args.all, ..WalkOptions::default() };
-    let end = walk(workspace, place, &options, |seen| {
+    let end = walk(workspace, path, &options, |seen| {
         if run.is_cancelled() {
             return ControlFlow::Break(());
         }
-        if seen.kind != FileKind::File || globs.matched(seen.place.path(), false).is_ignore() {
+        if seen.kind != FileKind::File || globs.matched(seen.path.path(), false).is_ignore() {
             return ControlFlow::Continue(());
         }
         match file::open(seen.dir, seen.name.as_ref()) {
-            Ok(opened) => search_file(seen.place, opened.file),
+            Ok(opened) => search_file(seen.path, opened.file),
             // The file may be gone or unreadable; the search continues.
             Err(_) => ControlFlow::Continue(()),
         }
     });
-    end.map_err(|error| missing(workspace, place, &error))
+    end.map_err(|error| missing(workspace, path, &error))
 }
 
 #[cfg(test)]

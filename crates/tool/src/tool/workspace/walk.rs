@@ -48,7 +48,7 @@ pub(super) struct WalkEntry<'w> {
     /// The parent folder.
     pub dir: &'w Dir,
     pub name: &'w OsStr,
-    pub place: &'w WorkspacePath,
+    pub path: &'w WorkspacePath,
     pub kind: FileKind,
 }
 
@@ -65,7 +65,7 @@ pub(super) enum WalkEnd {
 
 struct Frame {
     dir: Dir,
-    place: WorkspacePath,
+    path: WorkspacePath,
     rules: IgnoreRules,
     left: std::vec::IntoIter<(OsString, FileKind)>,
 }
@@ -83,13 +83,13 @@ pub(super) fn walk(
     let mut rules = IgnoreRules::default();
     let mut end = WalkEnd::Complete;
     if !scope.all {
-        for place in start.ancestors() {
-            rules = rules.with_folder(&workspace.root.open_dir(place.path())?, &place);
+        for path in start.ancestors() {
+            rules = rules.with_folder(&workspace.root.open_dir(path.path())?, &path);
         }
     }
     let dir = workspace.root.open_dir(start.path())?;
     let left = entries(&dir, &mut end)?;
-    let mut stack = vec![Frame { dir, place: start.clone(), rules, left }];
+    let mut stack = vec![Frame { dir, path: start.clone(), rules, left }];
     let mut looked_at = 0;
     loop {
         let depth = stack.len();
@@ -102,14 +102,14 @@ pub(super) fn walk(
         if looked_at > scope.most {
             return Ok(WalkEnd::TooMany);
         }
-        let place = frame.place.join(&name);
+        let path = frame.path.join(&name);
         let is_folder = kind == FileKind::Folder;
         let is_hidden = name.as_encoded_bytes().starts_with(b".");
         // A walk enters the folder of a repository only if it starts there.
-        if name == ".git" || !scope.all && (is_hidden || frame.rules.is_ignored(&place, is_folder)) {
+        if name == ".git" || !scope.all && (is_hidden || frame.rules.is_ignored(&path, is_folder)) {
             continue;
         }
-        if visit(WalkEntry { dir: &frame.dir, name: &name, place: &place, kind }).is_break() {
+        if visit(WalkEntry { dir: &frame.dir, name: &name, path: &path, kind }).is_break() {
             return Ok(WalkEnd::Stopped);
         }
         if !is_folder || depth >= scope.depth.min(MAX_DEPTH) {
@@ -118,8 +118,8 @@ pub(super) fn walk(
         // A folder that is gone or unreadable is skipped.
         let Ok(dir) = frame.dir.open_dir(&name) else { continue };
         let Ok(left) = entries(&dir, &mut end) else { continue };
-        let rules = if scope.all { IgnoreRules::default() } else { frame.rules.with_folder(&dir, &place) };
-        stack.push(Frame { dir, place, rules, left });
+        let rules = if scope.all { IgnoreRules::default() } else { frame.rules.with_folder(&dir, &path) };
+        stack.push(Frame { dir, path, rules, left });
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
     fn seen(workspace: &Workspace, start: &str, scope: &WalkOptions) -> (Vec<String>, WalkEnd) {
         let mut seen = Vec::new();
         let end = walk(workspace, &WorkspacePath::of(start.into()), scope, |found| {
-            seen.push(found.place.to_string());
+            seen.push(found.path.to_string());
             ControlFlow::Continue(())
         });
         (seen, end.unwrap())
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(all("target"), ["target/x"], "an explicit start is walked");
         let everything = seen(&workspace, ".", &WalkOptions { all: true, ..WalkOptions::default() }).0;
         assert!(everything.contains(&".env".to_owned()) && everything.contains(&"src/gen.rs".to_owned()));
-        assert!(!everything.iter().any(|place| place.starts_with(".git/")));
+        assert!(!everything.iter().any(|path| path.starts_with(".git/")));
     }
 
     #[test]

@@ -46,15 +46,15 @@ impl Tool for Write {
     async fn call(&self, args: WriteArgs, run: Run) -> Result<Outcome, ToolError> {
         let workspace = self.0.clone();
         run.blocking(move |run| {
-            let place = workspace.resolve(&args.path)?;
+            let path = workspace.resolve(&args.path)?;
             let _alone = workspace.change();
-            let target = workspace.target(&place)?;
+            let target = workspace.target(&path)?;
             target.replace(args.content.as_bytes(), run.id().as_u128())?;
             let (count, bytes) = (lines(&args.content), args.content.len());
             let (new, word) = (if target.is_new() { ", new" } else { "" }, if count == 1 { "line" } else { "lines" });
-            let text = format!("Wrote {place}{new}: {} {word}, {} bytes", grouped(count), grouped(bytes));
+            let text = format!("Wrote {path}{new}: {} {word}, {} bytes", grouped(count), grouped(bytes));
             let details = object([
-                ("path", json!(place.to_string())),
+                ("path", json!(path.to_string())),
                 ("created", json!(target.is_new())),
                 ("bytes", json!(bytes)),
                 ("lines", json!(count)),

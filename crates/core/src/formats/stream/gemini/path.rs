@@ -20,20 +20,20 @@ enum Step<'a> {
 /// Sets the value of a partial argument at its path; strings are appended. Returns the approximate growth in bytes.
 pub(super) fn set(root: &mut Value, path: &str, argument: &Object) -> Result<usize, StreamError> {
     let Some(value) = value_of(argument) else { return Ok(0) };
-    let (mut place, mut grown) = (root, 0);
+    let (mut slot, mut grown) = (root, 0);
     for step in steps(path)? {
-        let (next, by) = enter(place, &step)?;
-        (place, grown) = (next, grown + by);
+        let (next, by) = enter(slot, &step)?;
+        (slot, grown) = (next, grown + by);
     }
-    match (place, value) {
+    match (slot, value) {
         (Value::String(old), Value::String(more)) => {
             old.push_str(more);
             grown += more.len();
         }
         (Value::Object(_) | Value::Array(_), _) => return Err(INVALID_PATH),
-        (place, new) => {
+        (slot, new) => {
             grown += new.as_str().map_or(VALUE_BYTES, str::len);
-            *place = new.clone();
+            *slot = new.clone();
         }
     }
     Ok(grown)
@@ -49,14 +49,14 @@ fn value_of(argument: &Object) -> Option<&Value> {
 }
 
 /// Returns the value one step further, created if missing, and the growth in bytes.
-fn enter<'v>(place: &'v mut Value, step: &Step<'_>) -> Result<(&'v mut Value, usize), StreamError> {
-    if place.is_null() {
-        *place = match step {
+fn enter<'v>(slot: &'v mut Value, step: &Step<'_>) -> Result<(&'v mut Value, usize), StreamError> {
+    if slot.is_null() {
+        *slot = match step {
             Step::Key(_) => Value::Object(Map::new()),
             Step::Index(_) => Value::Array(Vec::new()),
         };
     }
-    match (place, step) {
+    match (slot, step) {
         (Value::Object(members), Step::Key(key)) => {
             let by = if members.contains_key(*key) { 0 } else { key.len() + VALUE_BYTES };
             Ok((members.entry(*key).or_insert(Value::Null), by))

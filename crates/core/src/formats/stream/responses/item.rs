@@ -11,7 +11,7 @@ use crate::formats::stream::scan::Scan;
 pub(super) struct Item {
     pub(super) index: Option<u64>,
     pub(super) item_id: Option<String>,
-    pub(super) place: usize,
+    pub(super) call_index: usize,
     /// The final arguments, if known.
     pub(super) last: Option<Value>,
     /// `true` if the item is done without being complete: the next event shows whether the output was truncated.
@@ -41,8 +41,8 @@ impl Item {
         };
         let (item_id, call_id) = (take_text(&mut item, "id"), take_text(&mut item, "call_id"));
         let name = take_text(&mut item, "name").unwrap_or_else(|| what.trim_end_matches("_call").to_owned());
-        let place = calls.open(call_id.clone().or_else(|| item_id.clone()), name.clone(), kind)?;
-        Ok(Some(Self { index, item_id, place, last: None, waits: false, call_id, what, name, kind }))
+        let call_index = calls.open(call_id.clone().or_else(|| item_id.clone()), name.clone(), kind)?;
+        Ok(Some(Self { index, item_id, call_index, last: None, waits: false, call_id, what, name, kind }))
     }
 
     /// Returns how likely the given item is this one; 0 means that it is not. Some servers change one of the ids of an
@@ -74,13 +74,13 @@ impl Item {
     pub(super) fn done(&mut self, mut item: Object, calls: &mut Calls) {
         let status = take_text(&mut item, "status");
         if self.kind == Kind::Provider {
-            return calls.close(self.place, Some(provided(item)));
+            return calls.close(self.call_index, Some(provided(item)));
         }
         self.set_arguments(item.remove("arguments").or_else(|| item.remove("input")));
         match status.as_deref() {
-            Some("incomplete" | "failed" | "cancelled") => calls.truncate(self.place),
-            Some("completed") => calls.close(self.place, self.last.clone()),
-            _ if self.kind == Kind::Custom || self.is_complete(calls) => calls.close(self.place, self.last.clone()),
+            Some("incomplete" | "failed" | "cancelled") => calls.truncate(self.call_index),
+            Some("completed") => calls.close(self.call_index, self.last.clone()),
+            _ if self.kind == Kind::Custom || self.is_complete(calls) => calls.close(self.call_index, self.last.clone()),
             _ => self.waits = true,
         }
     }
@@ -93,7 +93,7 @@ impl Item {
                 scan.is_complete()
             }
             Some(_) => true,
-            None => calls.is_complete(self.place),
+            None => calls.is_complete(self.call_index),
         }
     }
 }

@@ -36,7 +36,7 @@ fn call_closes_with_its_item_before_the_stream_ends() {
     parser.push(sse(&events).as_bytes(), &mut out).unwrap();
     assert!(!out.iter().any(|event| matches!(event, StreamEvent::Closed { .. })));
     parser.push(sse(&[done(0, function("f", json!("{\"x\":1}"), "completed"))]).as_bytes(), &mut out).unwrap();
-    assert_eq!(out.last(), Some(&StreamEvent::Closed { place: 0, arguments: Some("{\"x\":1}".into()) }));
+    assert_eq!(out.last(), Some(&StreamEvent::Closed { call_index: 0, arguments: Some("{\"x\":1}".into()) }));
     assert_eq!((parser.vendor(), parser.has_ended()), (Some(Vendor::OpenAiResponses), false));
 }
 

@@ -10,7 +10,7 @@ use crate::schema::lower::shape::Shape;
 use crate::schema::lower::{Restore, Target};
 
 /// Maximum number of items of a tuple.
-const MAX_PLACES: usize = 64;
+const MAX_TUPLE_ITEMS: usize = 64;
 
 impl<'a> Lowering<'a, '_> {
     /// Lowers an array; `None` if no array is valid.
@@ -47,13 +47,13 @@ impl<'a> Lowering<'a, '_> {
     fn tuple(&mut self, shape: &Shape<'a>, min: u64, max: Option<u64>) -> Step<Option<Alternative>> {
         let (prefix, items) = (&shape.array.prefix, &shape.array.items);
         let ends = items.iter().any(is_false);
-        let places = prefix.len() as u64;
-        let longest = if ends { Some(max.unwrap_or(places).min(places)) } else { max };
+        let prefix_len = prefix.len() as u64;
+        let longest = if ends { Some(max.unwrap_or(prefix_len).min(prefix_len)) } else { max };
         if longest.is_some_and(|longest| longest < min) {
             return Ok(None);
         }
         let alike = prefix.windows(2).all(|pair| is_like(&pair[0], &pair[1]));
-        let goes_on = longest.is_none_or(|longest| longest > places);
+        let goes_on = longest.is_none_or(|longest| longest > prefix_len);
         if alike && (!goes_on || is_like(&prefix[0], items)) {
             return self.list(&prefix[0], min, longest);
         }
@@ -61,9 +61,9 @@ impl<'a> Lowering<'a, '_> {
             let message = "more items than the listed ones are allowed; narrowed to the listed ones";
             self.lose(shape.at, "items", message, false);
         }
-        let length = longest.map_or(places, |longest| longest.min(places)).max(min);
-        let Some(length) = usize::try_from(length).ok().filter(|length| *length <= MAX_PLACES) else {
-            return self.cannot(shape.at, format!("a tuple may have at most {MAX_PLACES} items"));
+        let length = longest.map_or(prefix_len, |longest| longest.min(prefix_len)).max(min);
+        let Some(length) = usize::try_from(length).ok().filter(|length| *length <= MAX_TUPLE_ITEMS) else {
+            return self.cannot(shape.at, format!("a tuple may have at most {MAX_TUPLE_ITEMS} items"));
         };
         if min < length as u64 {
             self.lose(shape.at, "minItems", "fewer items are allowed; narrowed to exactly the listed ones", false);
@@ -72,15 +72,15 @@ impl<'a> Lowering<'a, '_> {
             return self.list(&[], 0, Some(0));
         }
         let (mut properties, mut required, mut backs) = (Map::new(), Vec::new(), Vec::new());
-        for place in 0..length {
-            let Some(out) = self.lower_subset(prefix.get(place).unwrap_or(items))? else {
+        for index in 0..length {
+            let Some(out) = self.lower_subset(prefix.get(index).unwrap_or(items))? else {
                 // The tuple ends here if it may be shorter.
-                if (place as u64) < min {
+                if (index as u64) < min {
                     return Ok(None);
                 }
                 break;
             };
-            let name = format!("item_{}", place + 1);
+            let name = format!("item_{}", index + 1);
             let (schema, back) = render(self.target, out);
             properties.insert(name.clone(), schema);
             required.push(json!(name));

@@ -52,7 +52,7 @@ fn number(literal: &str, text: &str, start: usize) -> Result<Number, String> {
         return Ok(Number::Int(int));
     }
     let shown = || toolpost_core::domain::json::shorten(literal, 40);
-    let real = literal.parse().map_err(|_| format!("\"{}\" at {} is not a number", shown(), place(text, start)))?;
+    let real = literal.parse().map_err(|_| format!("\"{}\" at {} is not a number", shown(), format_position(text, start)))?;
     Number::finite(real, shown)
 }
 
@@ -127,19 +127,19 @@ impl<'a> Machine<'a> {
                     Some((Token::Symbol('('), open)) => {
                         self.pending.push(Pending::Arguments(function, self.values.len(), open));
                     }
-                    _ => return Err(format!("{name} at {} needs parentheses: {name}(…)", place(self.text, start))),
+                    _ => return Err(format!("{name} at {} needs parentheses: {name}(…)", format_position(self.text, start))),
                 },
                 (None, None) => {
                     let name = toolpost_core::domain::json::shorten(name, 40);
                     let advice = functions::advice(&name);
-                    return Err(format!("unknown name \"{name}\" at {}; {advice}", place(self.text, start)));
+                    return Err(format!("unknown name \"{name}\" at {}; {advice}", format_position(self.text, start)));
                 }
             },
             Token::Symbol('(') => self.pending.push(Pending::Open(start)),
             Token::Symbol('-') => self.pending.push(Pending::Negation),
             Token::Symbol('+') => {}
             Token::Symbol(symbol) => {
-                return Err(format!("a number is missing before \"{symbol}\" at {}", place(self.text, start)));
+                return Err(format!("a number is missing before \"{symbol}\" at {}", format_position(self.text, start)));
             }
         }
         Ok(())
@@ -151,7 +151,7 @@ impl<'a> Machine<'a> {
     }
 
     fn operator(&mut self, token: Token<'a>, start: usize) -> Result<(), String> {
-        let place = || place(self.text, start);
+        let position = || format_position(self.text, start);
         match token {
             Token::Symbol(')') => match self.reduce(0)? {
                 Some(Pending::Arguments(function, before, _)) => {
@@ -161,11 +161,11 @@ impl<'a> Machine<'a> {
                     self.values.push(value);
                 }
                 Some(_) => drop(self.pending.pop()),
-                None => return Err(format!("\")\" at {} has no \"(\"", place())),
+                None => return Err(format!("\")\" at {} has no \"(\"", position())),
             },
             Token::Symbol(',') => match self.reduce(0)? {
                 Some(Pending::Arguments(..)) => self.wants_operand = true,
-                _ => return Err(format!("\",\" at {} is not between the arguments of a function", place())),
+                _ => return Err(format!("\",\" at {} is not between the arguments of a function", position())),
             },
             Token::Symbol(symbol) => match precedence(symbol) {
                 Some((tightness, to_the_right)) => {
@@ -173,11 +173,11 @@ impl<'a> Machine<'a> {
                     self.pending.push(Pending::Binary(symbol));
                     self.wants_operand = true;
                 }
-                None if symbol == '(' => return Err(format!("an operator is missing before \"(\" at {}", place())),
-                None => return Err(format!("unknown symbol \"{symbol}\" at {}", place())),
+                None if symbol == '(' => return Err(format!("an operator is missing before \"(\" at {}", position())),
+                None => return Err(format!("unknown symbol \"{symbol}\" at {}", position())),
             },
             Token::Number(_) | Token::Name(_) => {
-                return Err(format!("an operator is missing at {}; to multiply, write *", place()));
+                return Err(format!("an operator is missing at {}; to multiply, write *", position()));
             }
         }
         Ok(())
@@ -212,7 +212,7 @@ impl<'a> Machine<'a> {
         }
         match self.reduce(0)? {
             Some(Pending::Open(at) | Pending::Arguments(_, _, at)) => {
-                Err(format!("\"(\" at {} is never closed", place(self.text, at)))
+                Err(format!("\"(\" at {} is never closed", format_position(self.text, at)))
             }
             _ => Ok(self.operand_of()),
         }
@@ -220,7 +220,7 @@ impl<'a> Machine<'a> {
 }
 
 /// Formats a position for people: in characters, from 1.
-fn place(text: &str, at: usize) -> String {
+fn format_position(text: &str, at: usize) -> String {
     format!("character {}", text[..at].chars().count() + 1)
 }
 

@@ -31,11 +31,11 @@ pub fn nearest(text: &str, old: &str) -> String {
     };
     let first = found.saturating_sub(offset);
     let last = (first + wanted.len().clamp(1, MAX_SHOWN_LINES)).min(lines.len());
-    let place = &lines[first..last];
+    let candidate = &lines[first..last];
     let is_blank =
-        wanted.len() == place.len() && wanted.iter().zip(place).all(|(one, other)| one.trim() == other.trim());
+        wanted.len() == candidate.len() && wanted.iter().zip(candidate).all(|(one, other)| one.trim() == other.trim());
     let why = if is_blank { "; the closest match differs only in whitespace" } else { "; this is the closest match" };
-    let shown: Vec<String> = place
+    let shown: Vec<String> = candidate
         .iter()
         .enumerate()
         .map(|(at, line)| format!("{}: {}", first + at + 1, shorten(line, MAX_SHOWN_CHARS)))

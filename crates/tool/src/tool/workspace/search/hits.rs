@@ -34,8 +34,8 @@ pub struct Hits {
 
 impl Hits {
     /// Starts the next file.
-    pub fn of<'h>(&'h mut self, place: &WorkspacePath, matcher: &'h RegexMatcher) -> FileHits<'h> {
-        let (path, before, lines_before) = (place.to_string(), self.text.len(), self.lines);
+    pub fn of<'h>(&'h mut self, file: &WorkspacePath, matcher: &'h RegexMatcher) -> FileHits<'h> {
+        let (path, before, lines_before) = (file.to_string(), self.text.len(), self.lines);
         FileHits { path, before, lines_before, is_binary: false, is_full: false, matcher, hits: self }
     }
 
