@@ -96,12 +96,12 @@ mod tests {
     use crate::config::Config;
 
     /// Returns the client if 10.0.0.0/8 and `::1` are trusted.
-    fn client(header: ForwardedHeader, peer: &str, headers: &[(&'static str, &str)]) -> String {
+    fn client(header: ForwardedHeader, peer: &str, lines: &[(&'static str, &str)]) -> String {
         let mut settings = Config::default().server;
         settings.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];
         settings.forwarded_header = header;
         let mut headers = HeaderMap::new();
-        for (name, value) in headers {
+        for (name, value) in lines {
             headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         Proxies::of(&settings).client_of(peer.parse().unwrap(), &headers).0.to_string()

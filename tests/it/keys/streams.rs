@@ -37,8 +37,8 @@ impl Open {
         }
         streams.push(("a streamed call".to_owned(), client.call_streamed(&json!({"name": "ext"})).await));
         let poll = client.request(Method::GET, &format!("/tool-calls/{waiting}?wait_ms=300000"));
-        let awaited = json!({"name": "ext", "id": "awaited"});
-        let polls = vec![tokio::spawn(send(poll)), client.posted(awaited)];
+        let body = json!({"name": "ext", "id": "awaited"});
+        let polls = vec![tokio::spawn(send(poll)), client.posted(body)];
         eventually("the call that is waited for", || async { awaited(client).await }).await;
         let params = json!({"notifications": {"toolsListChanged": true}});
         let subscription = modern(client, "subscriptions/listen", params, json!({})).send();
