@@ -34,7 +34,8 @@ fn of(
         },
         calls => {
             let results = calls.iter().map(|call| ToolCall::from(&**call)).collect();
-            let messages = continuation.map(|continuation| continuation.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));
+            let messages = continuation
+                .map(|continuation| continuation.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));
             // All calls of a request share one memory footprint.
             let counted = calls.first().map(|call| call.counted.clone()).unwrap_or_default();
             reply::pieces(status, BatchAnswer { batch_id, results, messages }.to_json(), counted)

@@ -62,7 +62,12 @@ pub(super) fn stream(
 
 /// Renders the last event. Results are shortened as in events, but messages are complete because clients append them
 /// unchanged.
-pub(super) fn batch(id: &Cursor, batch_id: Option<Uuid>, calls: &[&Call], continuation: Option<&Continuation>) -> Bytes {
+pub(super) fn batch(
+    id: &Cursor,
+    batch_id: Option<Uuid>,
+    calls: &[&Call],
+    continuation: Option<&Continuation>,
+) -> Bytes {
     let results = calls.iter().map(|call| ToolCall::short(call)).collect();
     let messages = continuation.map(|continuation| continuation.messages(calls));
     let data = serde_json::to_string(&BatchAnswer { batch_id, results, messages }).unwrap_or_default();

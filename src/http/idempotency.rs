@@ -81,7 +81,9 @@ pub(super) async fn execute(
 
 pub(super) fn problem_of(error: KeyedError, id_location: &IdLocation) -> Problem {
     match error {
-        KeyedError::Reused { call } => Problem::key_reused(&call.map(|index| id_location.of(index)).unwrap_or_default()),
+        KeyedError::Reused { call } => {
+            Problem::key_reused(&call.map(|index| id_location.of(index)).unwrap_or_default())
+        }
         KeyedError::NotRecorded { batch_id, call } => call_response::not_recorded(false, batch_id, call),
         KeyedError::Refused(refusal) => refusal.into(),
     }

@@ -152,15 +152,15 @@ pub(super) enum Unread {
 pub(super) struct Client(Option<Arc<RequestTracker>>);
 
 impl Client {
-    pub fn of(turns: &Arc<RequestTracker>) -> Self {
-        Self(Some(turns.clone()))
+    pub fn of(tracker: &Arc<RequestTracker>) -> Self {
+        Self(Some(tracker.clone()))
     }
 
     /// Ends the request as soon as the client closes its side of the connection, even if it closes only its write half:
     /// the two cannot be distinguished.
     pub fn ends_request(&self) {
-        if let Some(turns) = &self.0 {
-            turns.end_with_client();
+        if let Some(tracker) = &self.0 {
+            tracker.end_with_client();
         }
     }
 }
@@ -185,24 +185,24 @@ pub(super) struct TrackedBody {
     awaits_continue: bool,
     /// The number of the request.
     request: u64,
-    turns: Arc<RequestTracker>,
+    tracker: Arc<RequestTracker>,
 }
 
 impl TrackedBody {
     /// Wraps the body of the request that has just begun.
-    pub fn of(request: Request<Incoming>, turns: &Arc<RequestTracker>) -> Request<Body> {
+    pub fn of(request: Request<Incoming>, tracker: &Arc<RequestTracker>) -> Request<Body> {
         if request.body().is_end_stream() {
             return request.map(|_| Body::empty());
         }
-        turns.expect_body();
+        tracker.expect_body();
         let awaits_continue = request.headers().contains_key(EXPECT);
-        let (number, turns) = (turns.begun(), turns.clone());
-        request.map(|body| Body::new(Self { body: Some(body), awaits_continue, request: number, turns }))
+        let (number, tracker) = (tracker.begun(), tracker.clone());
+        request.map(|body| Body::new(Self { body: Some(body), awaits_continue, request: number, tracker }))
     }
 
     fn end(&mut self) {
         self.body = None;
-        self.turns.end_body();
+        self.tracker.end_body();
     }
 }
 
@@ -220,7 +220,7 @@ impl HttpBody for TrackedBody {
         let frame = Pin::new(&mut *body).poll_frame(context);
         match &frame {
             Poll::Ready(Some(Err(_))) => {
-                this.turns.leave_unread(this.request, Unread::Unknown);
+                this.tracker.leave_unread(this.request, Unread::Unknown);
                 this.end();
             }
             Poll::Ready(None) => this.end(),
@@ -246,8 +246,8 @@ impl Drop for TrackedBody {
             Some(length) if !self.awaits_continue => Unread::Known(body, length),
             _ => Unread::Unknown,
         };
-        self.turns.leave_unread(self.request, rest);
-        self.turns.end_body();
+        self.tracker.leave_unread(self.request, rest);
+        self.tracker.end_body();
     }
 }
 
@@ -258,14 +258,14 @@ impl RequestTracker {
         match rest {
             // After a timeout, the rest is not awaited again.
             Unread::Known(body, length) if length <= MAX_READ && response.status() != StatusCode::REQUEST_TIMEOUT => {
-                let (turns, turn) = (self.clone(), self.keep_busy());
+                let (tracker, request_guard) = (self.clone(), self.keep_busy());
                 tokio::spawn(async move {
                     tokio::select! {
-                        whole = discard_body(body) => if whole { turns.forget_unread(request) },
+                        whole = discard_body(body) => if whole { tracker.forget_unread(request) },
                         () = tokio::time::sleep(READ_TIMEOUT) => {}
                         () = closing.cancelled() => {}
                     }
-                    drop(turn);
+                    drop(request_guard);
                 });
             }
             _ => {

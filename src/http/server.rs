@@ -145,16 +145,16 @@ where
     }
 
     async fn serve(self, socket: TcpStream, peer: SocketAddr, mut ending: watch::Receiver<()>) {
-        let (turns, waiting) = (Arc::<RequestTracker>::default(), Arc::<WaitingBody>::default());
+        let (tracker, waiting) = (Arc::<RequestTracker>::default(), Arc::<WaitingBody>::default());
         let state = self.state;
         let (closing, engine) = (state.closing.clone(), state.engine.clone());
         let last_words: ErrorResponder = Arc::new(move |problem| layers::last_words(&state, problem));
-        let mut wire = TimedIo::new(socket, self.clocks, turns.clone(), last_words);
+        let mut wire = TimedIo::new(socket, self.clocks, tracker.clone(), last_words);
         // The requests of a connection are sequential, so they share one copy of the service.
         let service = RefCell::new(self.service);
-        let (requests, bodies) = (turns.clone(), waiting.clone());
+        let (requests, bodies) = (tracker.clone(), waiting.clone());
         let mut answer = service_fn(move |request: Request<Incoming>| {
-            let turn = requests.begin();
+            let request_guard = requests.begin();
             let allows_chunks = stream_writer::allows_chunks(&request);
             let mut request = TrackedBody::of(request, &requests);
             let client = self.proxies.client_of(peer.ip(), request.headers());
@@ -162,15 +162,15 @@ where
             request.extensions_mut().insert(client);
             request.extensions_mut().insert(Client::of(&requests));
             let response = service.borrow_mut().call(request);
-            let (turns, closing, engine) = (requests.clone(), closing.clone(), engine.clone());
+            let (tracker, closing, engine) = (requests.clone(), closing.clone(), engine.clone());
             let bodies = allows_chunks.then(|| bodies.clone());
             async move {
                 let mut response = response.await?;
-                settle_connection(&mut response, &turns, engine.is_draining());
-                turns.settle_unread(&mut response, closing);
+                settle_connection(&mut response, &tracker, engine.is_draining());
+                tracker.settle_unread(&mut response, closing);
                 // The request ends with the body of its response.
                 let ends_request = move |error| {
-                    let _ = &turn;
+                    let _ = &request_guard;
                     error
                 };
                 let bodies = bodies.filter(|_| stream_writer::is_event_stream(&response));
@@ -185,7 +185,7 @@ where
         });
         loop {
             let connection = self.http.serve_connection(TokioIo::new(wire), answer);
-            let Some((parts, body)) = until_stream(connection, &mut ending, &waiting, &turns).await else { return };
+            let Some((parts, body)) = until_stream(connection, &mut ending, &waiting, &tracker).await else { return };
             let http1::Parts { io, read_buf, service, .. } = parts;
             (wire, answer) = (io.into_inner(), service);
             wire.put_back(&read_buf);
@@ -205,7 +205,7 @@ async fn until_stream<I, S, B>(
     connection: http1::Connection<I, S>,
     ending: &mut watch::Receiver<()>,
     waiting: &WaitingBody,
-    turns: &RequestTracker,
+    tracker: &RequestTracker,
 ) -> Option<(http1::Parts<I, S>, Body)>
 where
     I: Read + Write + Unpin,
@@ -222,7 +222,7 @@ where
             if let Poll::Ready(ended) = connection.as_mut().poll(poller) {
                 return Poll::Ready(Next::End(ended));
             }
-            if !turns.is_stalled()
+            if !tracker.is_stalled()
                 && let Some(body) = waiting.take()
             {
                 return Poll::Ready(Next::Stream(body));
@@ -259,14 +259,14 @@ enum Next {
 }
 
 /// Determines when the connection of a response ends.
-fn settle_connection<B: HttpBody>(response: &mut Response<B>, turns: &RequestTracker, is_draining: bool) {
+fn settle_connection<B: HttpBody>(response: &mut Response<B>, tracker: &RequestTracker, is_draining: bool) {
     if is_draining {
         // A request that is sent while the connection closes would be lost.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     // A stream lasts until its client disconnects, which is visible only as the end of its side.
     if response.body().size_hint().exact().is_none() {
-        turns.end_with_client();
+        tracker.end_with_client();
     }
 }
 

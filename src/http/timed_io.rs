@@ -91,7 +91,7 @@ impl LazyTimer {
 pub(super) struct TimedIo<S> {
     stream: S,
     clocks: ConnectionTimeouts,
-    turns: Arc<RequestTracker>,
+    tracker: Arc<RequestTracker>,
     last_words: ErrorResponder,
     /// Bytes of later requests, read while watching the client of the current one.
     ahead: BytesMut,
@@ -117,11 +117,16 @@ pub(super) struct TimedIo<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
-    pub fn new(stream: S, clocks: ConnectionTimeouts, turns: Arc<RequestTracker>, last_words: ErrorResponder) -> Self {
+    pub fn new(
+        stream: S,
+        clocks: ConnectionTimeouts,
+        tracker: Arc<RequestTracker>,
+        last_words: ErrorResponder,
+    ) -> Self {
         Self {
             stream,
             clocks,
-            turns,
+            tracker,
             last_words,
             ahead: BytesMut::new(),
             seen: 0,
@@ -140,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
 
     /// Updates the state after a request has begun or ended.
     fn update_state(&mut self) {
-        let (begun, is_busy) = (self.turns.begun(), self.turns.is_busy());
+        let (begun, is_busy) = (self.tracker.begun(), self.tracker.is_busy());
         if is_busy || self.was_busy || begun != self.seen {
             (self.seen, self.was_busy) = (begun, is_busy);
             (self.has_begun, self.begun, self.was_active) = (false, None, true);
@@ -160,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
         let idle = self.clocks.idle;
         // A request in progress and an unread response have their own timeouts. The timer stays armed, because the
         // connection may not be polled again when they end.
-        if self.turns.is_busy() || self.stalled.is_some() {
+        if self.tracker.is_busy() || self.stalled.is_some() {
             if !idle.is_zero() {
                 self.read_alarm.keep_armed(idle, context);
             }
@@ -196,7 +201,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
     }
 
     fn after_write(&mut self, written: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.turns.set_stalled(written.is_pending());
+        self.tracker.set_stalled(written.is_pending());
         match written {
             Poll::Pending => self.poll_stalled(context).map(Err),
             done => {
@@ -208,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
 
     /// Returns `true` if `said` is an error response of the HTTP library, and prepares its replacement.
     fn replace_bare_error(&mut self, response: &[u8]) -> bool {
-        if self.turns.is_busy() {
+        if self.tracker.is_busy() {
             return false;
         }
         let Some(status) = bare_error_status(response) else { return false };
@@ -291,7 +296,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedIo<S> {
             Poll::Pending => this.poll_read_timeout(context),
             done => {
                 let has_read = buf.filled().len() > before;
-                if has_read && !this.turns.is_busy() {
+                if has_read && !this.tracker.is_busy() {
                     this.has_begun = true;
                 }
                 done
@@ -335,7 +340,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
         let this = self.get_mut();
         ready!(this.poll_replacement(context))?;
         // The HTTP library flushes on every poll of the connection, and does not read during a request.
-        if this.turns.ends_with_client(context) {
+        if this.tracker.ends_with_client(context) {
             this.poll_client(context)?;
         }
         Pin::new(&mut this.stream).poll_flush(context)
@@ -347,7 +352,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
         if this.final_response.is_none() {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
         }
-        if this.turns.has_unread() {
+        if this.tracker.has_unread() {
             ready!(this.poll_final_read(context));
         }
         Poll::Ready(Ok(()))

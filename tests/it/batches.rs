@@ -103,8 +103,8 @@ async fn auto_runs_any_other_call_alone_and_in_its_turn() {
     tool(&app, &server, "after", json!(true)).await;
     let results = app.batch(json!({"calls": calls(&["pair", "pair", "alone", "alone", "after"])})).await;
     assert_eq!(outcomes(&results), ["SUCCESS"; 5]);
-    let turns = ["start /alone", "end /alone", "start /alone", "end /alone", "start /after", "end /after"];
-    assert_eq!(&server.log()[4..], turns);
+    let expected = ["start /alone", "end /alone", "start /alone", "end /alone", "start /after", "end /after"];
+    assert_eq!(&server.log()[4..], expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

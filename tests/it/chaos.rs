@@ -163,7 +163,9 @@ impl Scene {
     pub async fn close(mut self) -> oracle::World {
         let settling = Instant::now();
         let observations = tokio::time::timeout(LIMIT, self.load.finish()).await;
-        let Ok(observations) = observations else { panic!("these requests are not over: {}", self.load.open_requests().join(", ")) };
+        let Ok(observations) = observations else {
+            panic!("these requests are not over: {}", self.load.open_requests().join(", "))
+        };
         assert!(self.nodes.iter_mut().all(Killable::is_running), "the service has ended by itself");
         self.figures.add_observations(&observations, settling.elapsed());
         let watched = self.watchers.finish().await;
@@ -211,7 +213,8 @@ async fn judge(
     figures.world(&world);
     let load::Observations { key_histories, odd, decided, .. } = observations;
     let Noted { runs, posted } = noted;
-    let evidence = oracle::Evidence { key_histories, heard, watched, decided, runs, posted, receipts: Vec::new(), world };
+    let evidence =
+        oracle::Evidence { key_histories, heard, watched, decided, runs, posted, receipts: Vec::new(), world };
     let mut violations = odd;
     violations.extend(evidence.violations());
     let count = violations.len();

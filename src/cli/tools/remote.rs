@@ -96,7 +96,11 @@ fn text(Validation { valid, arguments, coerced, errors }: &Validation) -> String
         format!("  coerced {}: {from} → {to}", print::one_line(lossless::pointer_text(pointer), LONGEST))
     }));
     lines.extend(errors.iter().map(|Violation { pointer, message }| {
-        format!("  {}: {}", print::one_line(lossless::pointer_text(pointer), LONGEST), print::one_line(message, LONGEST))
+        format!(
+            "  {}: {}",
+            print::one_line(lossless::pointer_text(pointer), LONGEST),
+            print::one_line(message, LONGEST)
+        )
     }));
     lines.join("\n")
 }

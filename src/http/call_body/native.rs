@@ -54,8 +54,11 @@ pub(super) fn call(item: &mut Map<String, Value>, pointer: &str) -> HttpResult<C
         }
     };
     let Some(name) = text(item.shift_remove("name"), "/name")? else {
-        let hint =
-            if pointer.is_empty() { "; send one call with `name`, several in `calls`, or a model's message" } else { "" };
+        let hint = if pointer.is_empty() {
+            "; send one call with `name`, several in `calls`, or a model's message"
+        } else {
+            ""
+        };
         return Err(Problem::field(format!("{pointer}/name"), format!("is missing{hint}")));
     };
     check_length(&name, MAX_ID_CHARS, || format!("{pointer}/name"))?;

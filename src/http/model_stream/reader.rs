@@ -37,7 +37,7 @@ pub(super) struct ModelStreamReader {
     vendor: Option<Vendor>,
     parser: Parser,
     template: Submission,
-    turns: CallOrder,
+    call_order: CallOrder,
     growing: SubscriptionHandle,
     streamed: Vec<StreamedCall>,
     /// Complete calls that run only at the end of the stream.
@@ -69,14 +69,14 @@ impl ModelStreamReader {
         notes: mpsc::Sender<ReaderMessage>,
         credential: Option<Arc<Credential>>,
     ) -> Self {
-        let (parser, turns) = (Parser::new(vendor), CallOrder::new(template.mode));
+        let (parser, call_order) = (Parser::new(vendor), CallOrder::new(template.mode));
         Self {
             state,
             access,
             vendor,
             parser,
             template,
-            turns,
+            call_order,
             growing,
             streamed: Vec::new(),
             held: Vec::new(),
@@ -277,7 +277,7 @@ impl ModelStreamReader {
             Some(StreamedCall::Open(draft)) => {
                 let turn = match draft.is_asynchronous() {
                     true => None,
-                    false => self.turns.enqueue(draft.is_concurrency_safe()).await,
+                    false => self.call_order.enqueue(draft.is_concurrency_safe()).await,
                 };
                 // The call may have been cancelled meanwhile; completing it then has no effect.
                 let _ = draft.complete(CompleteArguments { arguments, turn, recorded: None });

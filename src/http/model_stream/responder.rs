@@ -236,7 +236,8 @@ impl ModelStreamResponder {
             known.iter().for_each(|(shown, _)| continuation.push(shown.id.as_deref(), &shown.name, shown.kind));
         }
         let calls: Vec<&Call> = known.iter().map(|(_, call)| *call).collect();
-        let messages = continuation.map_or_else(|| Value::Array(Vec::new()), |continuation| continuation.messages(&calls));
+        let messages =
+            continuation.map_or_else(|| Value::Array(Vec::new()), |continuation| continuation.messages(&calls));
         let results = calls.into_iter().map(ToolCall::short).collect();
         let answer = BatchAnswer { batch_id: self.batch_id, results, messages: Some(messages) };
         let data = serde_json::to_string(&Batch { answer, stream_error: fault.as_deref() }).unwrap_or_default();

@@ -13,9 +13,9 @@ const CLOCKS: ConnectionTimeouts = ConnectionTimeouts {
 
 fn wire() -> (TimedIo<DuplexStream>, DuplexStream, Arc<RequestTracker>) {
     let (here, there) = tokio::io::duplex(64);
-    let turns = Arc::<RequestTracker>::default();
+    let tracker = Arc::<RequestTracker>::default();
     let last_words: ErrorResponder = Arc::new(|_| Bytes::from_static(b"too slow"));
-    (TimedIo::new(here, CLOCKS, turns.clone(), last_words), there, turns)
+    (TimedIo::new(here, CLOCKS, tracker.clone(), last_words), there, tracker)
 }
 
 async fn took<T>(work: impl Future<Output = T>) -> (T, u64) {
@@ -58,25 +58,25 @@ async fn incomplete_headers_get_a_timeout_response() {
 
 #[tokio::test(start_paused = true)]
 async fn timeouts_pause_during_a_request_and_restart_after_it() {
-    let (mut wire, mut there, turns) = wire();
+    let (mut wire, mut there, tracker) = wire();
     there.write_all(b"GET /").await.unwrap();
     wire.read_exact(&mut [0; 5]).await.unwrap();
-    let turn = turns.begin();
+    let request_guard = tracker.begin();
     let in_work = tokio::time::timeout(Duration::from_secs(3600), wire.read(&mut [0; 9])).await;
     assert!(in_work.is_err(), "nothing fires meanwhile");
-    drop(turn);
+    drop(request_guard);
     let (read, seconds) = took(wire.read(&mut [0; 9])).await;
     assert_eq!((read.unwrap(), seconds), (0, 75), "the previous headers were complete");
 }
 
 #[tokio::test(start_paused = true)]
 async fn idle_timeout_fires_without_another_read() {
-    let (wire, mut there, turns) = wire();
+    let (wire, mut there, tracker) = wire();
     let (mut reading, mut writing) = tokio::io::split(wire);
-    let turn = turns.begin();
+    let request_guard = tracker.begin();
     let answering = async {
         tokio::time::sleep(Duration::from_secs(100)).await;
-        drop(turn);
+        drop(request_guard);
         writing.write_all(b"answer").await.unwrap();
         there.read_exact(&mut [0; 6]).await.unwrap();
     };
@@ -89,10 +89,10 @@ async fn idle_timeout_fires_without_another_read() {
 
 #[tokio::test(start_paused = true)]
 async fn short_request_resets_the_timeouts() {
-    let (mut wire, mut there, turns) = wire();
+    let (mut wire, mut there, tracker) = wire();
     there.write_all(b"GET /").await.unwrap();
     wire.read_exact(&mut [0; 5]).await.unwrap();
-    drop(turns.begin());
+    drop(tracker.begin());
     assert_eq!(took(wire.read(&mut [0; 9])).await.1, 75);
 }
 
@@ -132,7 +132,7 @@ async fn idle_timeout_does_not_end_a_slow_response() {
 
 #[tokio::test(start_paused = true)]
 async fn bare_errors_of_the_library_are_replaced() {
-    let (mut wire, mut there, turns) = wire();
+    let (mut wire, mut there, tracker) = wire();
     let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     wire.write_all(bare).await.unwrap();
     wire.flush().await.unwrap();
@@ -140,13 +140,13 @@ async fn bare_errors_of_the_library_are_replaced() {
     there.read_exact(&mut received).await.unwrap();
     assert_eq!(&received, b"too slow");
     // A response of the service that looks the same is not replaced.
-    let turn = turns.begin();
+    let request_guard = tracker.begin();
     let looks_like_it = b"HTTP/1.1 400 Bad\r\ncontent-length: 0\r\n\r\n";
     wire.write_all(looks_like_it).await.unwrap();
     let mut same = [0; 39];
     there.read_exact(&mut same).await.unwrap();
     assert_eq!(&same, looks_like_it);
-    drop(turn);
+    drop(request_guard);
     for other in [&b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..], b"HTTP/1.1 400 B\r\ncontent-length: 9\r\n\r\n"]
     {
         assert_eq!(bare_error_status(other), None);
@@ -155,9 +155,9 @@ async fn bare_errors_of_the_library_are_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn unread_request_is_drained_until_the_client_closes() {
-    let (mut wire, mut there, turns) = wire();
-    drop(turns.begin());
-    turns.leave_unread(turns.begun(), Unread::Unknown);
+    let (mut wire, mut there, tracker) = wire();
+    drop(tracker.begin());
+    tracker.leave_unread(tracker.begun(), Unread::Unknown);
     let sending = async {
         there.write_all(&[b'x'; 100_000]).await.unwrap();
         drop(there);
@@ -169,16 +169,16 @@ async fn unread_request_is_drained_until_the_client_closes() {
 
 #[tokio::test(start_paused = true)]
 async fn drain_before_close_is_short_and_rare() {
-    let (mut wire, _there, turns) = self::wire();
-    drop(turns.begin());
-    turns.leave_unread(turns.begun(), Unread::Unknown);
+    let (mut wire, _there, tracker) = self::wire();
+    drop(tracker.begin());
+    tracker.leave_unread(tracker.begun(), Unread::Unknown);
     let (ended, seconds) = took(wire.shutdown()).await;
     assert!(ended.is_ok());
     assert_eq!(seconds, FINAL_READ_TIMEOUT.as_secs());
-    let (mut wire, _there, turns) = self::wire();
-    drop(turns.begin());
-    turns.leave_unread(turns.begun(), Unread::Unknown);
-    drop(turns.begin());
+    let (mut wire, _there, tracker) = self::wire();
+    drop(tracker.begin());
+    tracker.leave_unread(tracker.begun(), Unread::Unknown);
+    drop(tracker.begin());
     let (ended, seconds) = took(wire.shutdown()).await;
     assert!(ended.is_ok());
     assert_eq!(seconds, 0, "the last request was read to its end");
@@ -186,24 +186,24 @@ async fn drain_before_close_is_short_and_rare() {
 
 #[tokio::test]
 async fn client_that_leaves_a_watched_request_ends_the_connection() {
-    let (mut wire, mut there, turns) = wire();
-    let _turn = turns.begin();
+    let (mut wire, mut there, tracker) = wire();
+    let _request_guard = tracker.begin();
     there.write_all(b"next").await.unwrap();
     drop(there);
     wire.flush().await.unwrap();
-    turns.end_with_client();
+    tracker.end_with_client();
     assert_eq!(wire.flush().await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
 }
 
 #[tokio::test]
 async fn bytes_read_ahead_are_the_next_request() {
-    let (mut wire, mut there, turns) = wire();
-    let turn = turns.begin();
-    turns.end_with_client();
+    let (mut wire, mut there, tracker) = wire();
+    let request_guard = tracker.begin();
+    tracker.end_with_client();
     there.write_all(b"next request").await.unwrap();
     wire.flush().await.unwrap();
     there.write_all(b", and more").await.unwrap();
-    drop(turn);
+    drop(request_guard);
     wire.flush().await.unwrap();
     let mut read = [0; 22];
     wire.read_exact(&mut read).await.unwrap();
@@ -212,16 +212,16 @@ async fn bytes_read_ahead_are_the_next_request() {
 
 #[tokio::test]
 async fn client_is_not_watched_before_the_body_has_ended() {
-    let (mut wire, mut there, turns) = wire();
-    let _turn = turns.begin();
-    turns.expect_body();
-    turns.end_with_client();
+    let (mut wire, mut there, tracker) = wire();
+    let _request_guard = tracker.begin();
+    tracker.expect_body();
+    tracker.end_with_client();
     there.write_all(b"body").await.unwrap();
     wire.flush().await.unwrap();
     let mut body = [0; 4];
     wire.read_exact(&mut body).await.unwrap();
     drop(there);
     wire.flush().await.unwrap();
-    turns.end_body();
+    tracker.end_body();
     assert!(wire.flush().await.is_err());
 }

@@ -47,7 +47,10 @@ on_both_databases!(
         let two = crate::support::calls::with(changed(), json!({"approval": {"min_approvals": 2}}));
         caller.put("/tools/pay", &two).await.ok();
         let request = new_request(&caller, &call).await;
-        assert_eq!((&request["approval"]["status"], &request["approval"]["decisions"]), (&json!("pending"), &json!([])));
+        assert_eq!(
+            (&request["approval"]["status"], &request["approval"]["decisions"]),
+            (&json!("pending"), &json!([]))
+        );
         assert_eq!(decide(&second, &call, "approve", json!({})).await.problem(409)["code"], "APPROVAL_STALE");
         decide(&second, &request, "approve", json!({})).await.ok();
         decide(&approver, &request, "approve", json!({})).await.ok();

@@ -6,7 +6,7 @@ use futures_util::stream::{self, StreamExt};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::client::{Answer, Notes, ANSWER_TIMEOUT, PAUSE};
+use super::client::{ANSWER_TIMEOUT, Answer, Notes, PAUSE};
 use crate::oracle::SentDecision;
 use crate::support::Client;
 use crate::support::seeded::Seeded;
@@ -18,10 +18,10 @@ const LISTS: [(&str, &str); 2] =
     [("/approvals?limit=200", "approvals"), ("/tool-calls?phase=approval&limit=200", "tool_calls")];
 
 /// Decides about all calls that wait, until it is dropped. `turn` selects the first node.
-pub async fn decide_all(doors: &[Client], turn: usize, notes: &Notes, mut chance: Seeded) {
+pub async fn decide_all(doors: &[Client], door_index: usize, notes: &Notes, mut chance: Seeded) {
     let mut seen = BTreeSet::new();
-    for turn in turn.. {
-        let (door, (path, member)) = (&doors[turn % doors.len()], LISTS[turn % LISTS.len()]);
+    for door_index in door_index.. {
+        let (door, (path, member)) = (&doors[door_index % doors.len()], LISTS[door_index % LISTS.len()]);
         let listed = Answer::of(door.request(Method::GET, path), ANSWER_TIMEOUT).await;
         let calls = listed.and_then(|answer| answer.json[member].as_array().cloned()).unwrap_or_default();
         let new = calls.into_iter().filter(|call| {

@@ -100,10 +100,10 @@ impl Ask {
         Self { key, body, responds_async: false, parts: 1, leaves_early: false, cancels: false }
     }
 
-    /// Retries until all its calls are known to have ended. `doors` are the nodes of the service: `turn` selects the
+    /// Retries until all its calls are known to have ended. `doors` are the nodes of the service: `door_index` selects the
     /// first one, and each node that does not answer is followed by the next.
-    pub async fn until_over(&self, doors: &[Client], turn: usize, notes: &Notes) {
-        let mut way = Way { doors, turn, notes };
+    pub async fn until_over(&self, doors: &[Client], door_index: usize, notes: &Notes) {
+        let mut way = Way { doors, door_index, notes };
         let Some(calls) = self.accepted_by(&mut way).await else { return };
         let ids = || calls.iter().filter(|call| !is_over(call)).filter_map(|call| call["id"].as_str());
         for id in ids().filter(|_| self.cancels) {
@@ -116,7 +116,7 @@ impl Ask {
 
     /// Retries until all its calls are accepted.
     pub async fn until_accepted(&self, door: &Client, notes: &Notes) {
-        self.accepted_by(&mut Way { doors: std::slice::from_ref(door), turn: 0, notes }).await;
+        self.accepted_by(&mut Way { doors: std::slice::from_ref(door), door_index: 0, notes }).await;
     }
 
     /// Returns the accepted calls, or `None` after an unexpected response.
@@ -209,18 +209,18 @@ impl Ask {
 /// A client's position in the list of nodes.
 struct Way<'a> {
     doors: &'a [Client],
-    turn: usize,
+    door_index: usize,
     notes: &'a Notes,
 }
 
 impl Way<'_> {
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.doors[self.turn % self.doors.len()].request(method, path)
+        self.doors[self.door_index % self.doors.len()].request(method, path)
     }
 
     /// Moves on to the next node after a pause.
     async fn next(&mut self) {
-        self.turn += 1;
+        self.door_index += 1;
         self.notes.retries.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(PAUSE).await;
     }

@@ -70,9 +70,9 @@ impl Load {
             let work = work(self.shared.clone(), caller, chance.fork(), Ask::choose_gated);
             self.tasks.push(AbortOnDropHandle::new(tokio::spawn(work)));
         }
-        for turn in 0..approvers {
+        for door_index in 0..approvers {
             let (shared, chance) = (self.shared.clone(), chance.fork());
-            let work = async move { approvers::decide_all(&shared.doors, turn, &shared.notes, chance).await };
+            let work = async move { approvers::decide_all(&shared.doors, door_index, &shared.notes, chance).await };
             self.approvers.push(AbortOnDropHandle::new(tokio::spawn(work)));
         }
     }
@@ -87,9 +87,9 @@ impl Load {
     }
 
     /// Adds a request to those of the clients. Its first attempt goes to the node that `turn` selects.
-    pub fn also(&mut self, ask: Ask, turn: usize) {
+    pub fn also(&mut self, ask: Ask, door_index: usize) {
         let shared = self.shared.clone();
-        let work = async move { ask.until_over(&shared.doors, turn, &shared.notes).await };
+        let work = async move { ask.until_over(&shared.doors, door_index, &shared.notes).await };
         self.tasks.push(AbortOnDropHandle::new(tokio::spawn(work)));
     }
 

@@ -46,7 +46,8 @@ fn the_image_needs_no_root_and_no_shell() {
 #[test]
 fn dependencies_are_built_before_the_source_is_there() {
     let all = instructions();
-    let position_of = |like: &str| all.iter().position(|line| line.starts_with(like)).unwrap_or_else(|| panic!("no {like}"));
+    let position_of =
+        |like: &str| all.iter().position(|line| line.starts_with(like)).unwrap_or_else(|| panic!("no {like}"));
     let first_build = all.iter().position(|line| line.starts_with("RUN ") && line.contains("cargo build")).unwrap();
     assert!(position_of("COPY Cargo.toml Cargo.lock") < first_build && first_build < position_of("COPY src src"));
     assert!(first_build < position_of("COPY migrations"));

@@ -12,9 +12,9 @@ const AT_ONCE: usize = 16;
 
 /// Runs a short call that waits for its result, and returns the numbers of its events. `turns` is the time between its
 /// acceptance and the opening of the stream.
-async fn numbers(client: &Client, turns: usize) -> Vec<u64> {
+async fn numbers(client: &Client, repeats: usize) -> Vec<u64> {
     let id = id_of(&client.post("/tool-calls", &json!({"name": "ask", "wait": "accepted"})).await.json);
-    for _ in 0..turns {
+    for _ in 0..repeats {
         tokio::task::yield_now().await;
     }
     let path = format!("/tool-calls/{id}/events");
@@ -32,7 +32,7 @@ on_both_databases!(
         let app = App::start(backend).await;
         app.register(json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}}))
             .await;
-        let calls = stream::iter(0..times(300, 20_000)).map(|turn| numbers(&app, turn % 64));
+        let calls = stream::iter(0..times(300, 20_000)).map(|number| numbers(&app, number % 64));
         let found: Vec<Vec<u64>> = calls.buffer_unordered(AT_ONCE).collect().await;
         for numbers in found {
             let expected: Vec<u64> = (1..=numbers.len() as u64).collect();

@@ -63,7 +63,9 @@ fn is_in_order(events: &[stream::StreamEvent]) -> Result<(), String> {
                 opened += 1;
                 continue;
             }
-            stream::StreamEvent::Ended if at + 1 < events.len() => return Err(format!("more after the end: {events:?}")),
+            stream::StreamEvent::Ended if at + 1 < events.len() => {
+                return Err(format!("more after the end: {events:?}"));
+            }
             stream::StreamEvent::Ended => continue,
             stream::StreamEvent::Delta { call_index, .. } | stream::StreamEvent::Value { call_index, .. } => call_index,
             stream::StreamEvent::Closed { call_index, .. } | stream::StreamEvent::Truncated { call_index } => {

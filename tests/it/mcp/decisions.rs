@@ -144,7 +144,9 @@ async fn a_state_that_does_not_belong_to_the_call_is_refused() {
     let request = input_request(&app, pays("approve_me")).await;
     let state = |state: &str| json!({"requestState": state});
     let unknown = format!("0197d3f0-0000-7000-8000-000000000000 sha256:{}", "0".repeat(64));
-    for (name, input_request) in [("reject_me", request.clone()), ("approve_me", state("x")), ("approve_me", state(&unknown))] {
+    for (name, input_request) in
+        [("reject_me", request.clone()), ("approve_me", state("x")), ("approve_me", state(&unknown))]
+    {
         let refused = answer(&app, pays(name), &input_request, chosen("approve")).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
     }

@@ -70,7 +70,8 @@ fn the_truth_is_accepted() {
 
 #[test]
 fn what_was_told_to_callers_is_held_against_the_store() {
-    let found_with = |change: fn(&mut Sight)| found(|e| change(&mut e.key_histories.get_mut("key0").unwrap().sights[0]));
+    let found_with =
+        |change: fn(&mut Sight)| found(|e| change(&mut e.key_histories.get_mut("key0").unwrap().sights[0]));
     assert!(found_with(|sight| sight.call["id"] = json!("other")).contains("in an answer"));
     assert!(found_with(|sight| sight.call["output"] = json!("other")).contains("was told as"));
     let later = found(|e| {

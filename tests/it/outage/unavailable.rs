@@ -87,8 +87,10 @@ async fn a_call_whose_end_cannot_be_recorded_in_time_says_where_it_will_be() {
 
     with(&cluster, PgCluster::start_again).await;
     readyz(&app, 200).await;
-    eventually("the end of the call", || async { (app.get(&location).await.ok()["status"] == "SUCCESS").then_some(()) })
-        .await;
+    eventually("the end of the call", || async {
+        (app.get(&location).await.ok()["status"] == "SUCCESS").then_some(())
+    })
+    .await;
     let calls = eventually("the end of the batch", || async {
         let calls = app.get(&batch_location).await.ok()["tool_calls"].as_array().unwrap().clone();
         (calls.len() == 3 && calls.iter().all(|call| !call["ended_at"].is_null())).then_some(calls)

@@ -42,9 +42,10 @@ on_both_databases!(
             (Answer::json(&json!({"description": ["lies"]})), "is invalid"),
         ] {
             library.answers(answer);
-            let tool =
-                once(&app, "t", |tool| tool["definition_error"]["message"].as_str().is_some_and(|m| m.contains(expected)))
-                    .await;
+            let tool = once(&app, "t", |tool| {
+                tool["definition_error"]["message"].as_str().is_some_and(|m| m.contains(expected))
+            })
+            .await;
             assert_eq!((&tool["description"], &tool["input_schema"]["required"]), (&json!("good"), &json!(["a"])));
             succeeded(&app.call("t", json!({"a": "x"})).await);
         }

@@ -9,8 +9,8 @@ use toolpost::formats::native::ToolCall;
 use toolpost::store::journal::{Change, Transitions};
 
 use super::{
-    ACCEPTED, ACCEPTED_AT, Log, PublishedEvent, REJECTED, SETTLED, STARTED, WHOLE, ended, life, rejected, published_event,
-    whole,
+    ACCEPTED, ACCEPTED_AT, Log, PublishedEvent, REJECTED, SETTLED, STARTED, WHOLE, ended, life, published_event,
+    rejected, whole,
 };
 use crate::support::{Backend, Database};
 

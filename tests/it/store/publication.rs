@@ -37,7 +37,11 @@ async fn watchers_are_told_of_a_commit_while_the_next_one_waits_for_the_database
     bounded("the full commit", try_join_all(receipts)).await.unwrap();
     let is_published = |call: &Call, kind: &str| {
         let id = call.id.to_string();
-        log.published.lock().unwrap().iter().any(|(_, _, published_kind, data)| *published_kind == kind && data.contains(&id))
+        log.published
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|(_, _, published_kind, data)| *published_kind == kind && data.contains(&id))
     };
     let last = &quick[FULL - 1];
     eventually("the word of the full commit", || async { is_published(last, "tool_result").then_some(()) }).await;

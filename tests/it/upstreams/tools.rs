@@ -127,7 +127,8 @@ async fn tools_follow_what_their_server_says_of_them() {
     app.call("s.announce", json!({})).await;
     app.has_tools("s", &["s.announce", "s.new"]).await;
     let changes = app.upstream("s").await["changes"].clone();
-    let describe = |change: &Value| format!("{} {}", change["change"].as_str().unwrap(), change["tool"].as_str().unwrap());
+    let describe =
+        |change: &Value| format!("{} {}", change["change"].as_str().unwrap(), change["tool"].as_str().unwrap());
     assert_eq!(changes.as_array().unwrap().iter().map(describe).collect::<Vec<_>>(), ["added s.new", "removed s.old"]);
     assert_eq!(app.call("s.old", json!({})).await["error"]["code"], "TOOL_NOT_FOUND");
 }

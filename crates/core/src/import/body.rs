@@ -169,7 +169,8 @@ impl<'d> Body<'d> {
             if self.kind == Kind::Multipart
                 && let Some(file) = files::argument(document, object, media_type)?
             {
-                let argument = request.add(name, ParameterLocation::Form.word(), file, text(object, "description"), is_required);
+                let argument =
+                    request.add(name, ParameterLocation::Form.word(), file, text(object, "description"), is_required);
                 fields.insert(name.clone(), placeholder(&argument));
                 continue;
             }

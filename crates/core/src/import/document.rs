@@ -172,7 +172,9 @@ impl Node<'_> {
     fn below(self, key: &str) -> Self {
         let is_map = self.role == MemberRole::Schema && is_map(key);
         let role = match (self.role, key) {
-            (MemberRole::Data, _) | (MemberRole::Schema, "const" | "enum" | "default" | "example" | "examples") => MemberRole::Data,
+            (MemberRole::Data, _) | (MemberRole::Schema, "const" | "enum" | "default" | "example" | "examples") => {
+                MemberRole::Data
+            }
             (MemberRole::Schema, _) if is_map => MemberRole::Map,
             (MemberRole::Schema | MemberRole::Map, _) => MemberRole::Schema,
         };

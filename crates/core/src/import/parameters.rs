@@ -232,7 +232,8 @@ fn content<'d>(document: &'d Value, object: &'d Map<String, Value>) -> Result<Op
 
 /// Reads `style` and `explode` of 3.0 and 3.1.
 fn new_style(object: &Map<String, Value>, location: ParameterLocation, shape: Shape) -> Result<ValueStyle, String> {
-    let default = if matches!(location, ParameterLocation::Path | ParameterLocation::Header) { "simple" } else { "form" };
+    let default =
+        if matches!(location, ParameterLocation::Path | ParameterLocation::Header) { "simple" } else { "form" };
     let word = match object.get("style") {
         None => default,
         Some(word) => {
@@ -278,7 +279,9 @@ fn old_style(object: &Map<String, Value>, location: ParameterLocation) -> Result
         ("ssv", _) => joined(Style::SpaceDelimited),
         ("tsv", _) => joined(Style::TabDelimited),
         ("pipes", _) => joined(Style::PipeDelimited),
-        ("multi", ParameterLocation::Query | ParameterLocation::Form) => Ok(ValueStyle { style: Style::Form, explode: true }),
+        ("multi", ParameterLocation::Query | ParameterLocation::Form) => {
+            Ok(ValueStyle { style: Style::Form, explode: true })
+        }
         (word, _) => {
             let word = json::shorten(word, 40);
             Err(format!("the collectionFormat \"{word}\" is not valid for a {} parameter", location.word()))

@@ -80,7 +80,8 @@ pub(super) fn fill(graph: &Graph, instance: &Value) -> Option<Value> {
     if !graph.nodes[ROOT].fills {
         return None;
     }
-    let mut filler = DefaultFiller { graph, bytes_left: MAX_ADDED, budget: Budget::for_value(STEPS, instance), inserted: 0 };
+    let mut filler =
+        DefaultFiller { graph, bytes_left: MAX_ADDED, budget: Budget::for_value(STEPS, instance), inserted: 0 };
     let mut filled: Option<Value> = None;
     // One part of an `allOf` may fill what another part has added.
     for _ in 0..8 {

@@ -100,7 +100,7 @@ impl Budgets {
     /// Asks the database for more, and reserves of it.
     async fn reserve_more(self: &Arc<Self>, budget: &Arc<Budget>, call: Amount) -> Result<uuid::Uuid, ReserveError> {
         let used_up = |refills_at| ReserveError::UsedUp { budget: budget.definition.name.clone(), refills_at };
-        let _turn = budget.pool.refill.lock().await;
+        let _refill = budget.pool.refill.lock().await;
         loop {
             self.wait_for_lease().await?;
             if let Some(allotment) = self.try_reserve(budget, call) {

@@ -172,7 +172,8 @@ fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
             ));
         }
         if preset.overridable && input_schema["properties"].get(name).is_none() {
-            faults.push(Fault::at(&pointer, "an overridable preset requires a property of the same name in the schema"));
+            faults
+                .push(Fault::at(&pointer, "an overridable preset requires a property of the same name in the schema"));
         }
         match &preset.origin {
             PresetSource::Secret(secret) if !is_valid_secret_name(secret) => {

@@ -110,7 +110,8 @@ impl WordIndex {
             }
         }
         let rounded = |score: f64| (score * 1e4).round() / 1e4;
-        let scored = scores.into_iter().map(|(number, score)| (number, rounded(score))).filter(|(_, score)| *score > 0.0);
+        let scored =
+            scores.into_iter().map(|(number, score)| (number, rounded(score))).filter(|(_, score)| *score > 0.0);
         let named = |(number, score)| Some((&self.tool(number)?.name, score));
         let mut found: Vec<(&Arc<str>, f64)> = scored.filter_map(named).collect();
         found.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));

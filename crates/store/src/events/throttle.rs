@@ -43,7 +43,7 @@ impl ReadThrottle {
     /// Runs a read from the store, one at a time because a page may be large. With many subscribers a pause follows.
     pub async fn page<T>(&self, readers: usize, work: impl Future<Output = T>) -> T {
         // The semaphore is never closed.
-        let _turn = self.pages.acquire().await;
+        let _permit = self.pages.acquire().await;
         let began = Instant::now();
         let done = work.await;
         if readers <= PAUSE_ABOVE {

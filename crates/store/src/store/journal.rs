@@ -295,9 +295,11 @@ impl Journal {
         shard: Shard,
         sink: Sink,
     ) -> (Self, tokio::task::JoinHandle<()>) {
-        let (healthy, closing, turn) = (Arc::new(AtomicBool::new(true)), CancellationToken::new(), Arc::default());
+        let (healthy, closing, flush_gate) =
+            (Arc::new(AtomicBool::new(true)), CancellationToken::new(), Arc::default());
         let tasks = TaskTracker::new();
-        let parts = WriterParts { db, clock, ids, sink, healthy: healthy.clone(), closing: closing.clone(), turn };
+        let parts =
+            WriterParts { db, clock, ids, sink, healthy: healthy.clone(), closing: closing.clone(), flush_gate };
         let shard_writers = ShardWriters::start(parts, shard, tasks.clone());
         // A closed tracker still takes tasks, and its wait ends when none is left.
         tasks.close();

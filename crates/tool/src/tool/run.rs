@@ -193,7 +193,9 @@ impl Run {
         serde_path_to_error::deserialize(object).map_err(|error| {
             let path = error.path().to_string();
             let location = if path == "." { String::new() } else { format!(" at {path}") };
-            ToolError::new(format!("the context object \"{name}\" does not have the type that the tool expects{location}"))
+            ToolError::new(format!(
+                "the context object \"{name}\" does not have the type that the tool expects{location}"
+            ))
         })
     }
 

@@ -64,6 +64,7 @@ async fn forwarded_call_is_restored() {
     let app = service(json!([echo("t", json!({"a": {"type": "string"}}), &["a"])])).await;
     let pairs = json!([{"key": "a", "value": "x"}]);
     assert_ne!(shown(&app, "call_tool", Target::OpenAiStrict)["arguments"]["type"], "object");
-    let call = ended(&app, call_request("call_tool", json!({"name": "t", "arguments": pairs}), Some(Vendor::OpenAi))).await;
+    let call =
+        ended(&app, call_request("call_tool", json!({"name": "t", "arguments": pairs}), Some(Vendor::OpenAi))).await;
     assert_eq!((&*call.name, output(&call)), ("t", r#"{"a":"x"}"#));
 }

@@ -16,10 +16,10 @@ use crate::domain::{Call, Phase, Vendor, json as json_text};
 pub fn conversation<'a>(vendor: Vendor, calls: &'a [Call], name_of: impl Fn(&'a Call) -> String) -> Value {
     let mut taken = HashSet::new();
     let mut messages = Vec::new();
-    for turn in turns(calls) {
+    for batch in group_by_batch(calls) {
         let mut continuation = Continuation::new(vendor);
-        let mut requests = Vec::with_capacity(turn.len());
-        for call in &turn {
+        let mut requests = Vec::with_capacity(batch.len());
+        for call in &batch {
             let (id, name) = (unique_id(vendor, call, &mut taken), name_of(call));
             continuation.push(Some(&id), &name, super::Kind::Function);
             requests.push(request(vendor, &id, &name, call));
@@ -30,7 +30,7 @@ pub fn conversation<'a>(vendor: Vendor, calls: &'a [Call], name_of: impl Fn(&'a 
             Vendor::Anthropic => messages.push(json!({ "role": "assistant", "content": requests })),
             Vendor::Gemini => messages.push(json!({ "role": "model", "parts": requests })),
         }
-        if let Value::Array(results) = continuation.messages(&turn) {
+        if let Value::Array(results) = continuation.messages(&batch) {
             messages.extend(results);
         }
     }
@@ -38,19 +38,19 @@ pub fn conversation<'a>(vendor: Vendor, calls: &'a [Call], name_of: impl Fn(&'a 
 }
 
 /// Groups calls by batch, in the order of the first call of each batch.
-fn turns(calls: &[Call]) -> Vec<Vec<&Call>> {
-    let mut turns: Vec<Vec<&Call>> = Vec::new();
+fn group_by_batch(calls: &[Call]) -> Vec<Vec<&Call>> {
+    let mut batches: Vec<Vec<&Call>> = Vec::new();
     let mut indexes = HashMap::new();
     for call in calls.iter().filter(|call| call.phase != Phase::Arguments) {
-        let next = turns.len();
+        let next = batches.len();
         let index = call.batch_id.map_or(next, |batch| *indexes.entry(batch).or_insert(next));
         if index == next {
-            turns.push(Vec::new());
+            batches.push(Vec::new());
         }
-        turns[index].push(call);
+        batches[index].push(call);
     }
-    turns.iter_mut().for_each(|turn| turn.sort_by_key(|call| (call.index, call.id)));
-    turns
+    batches.iter_mut().for_each(|batch| batch.sort_by_key(|call| (call.index, call.id)));
+    batches
 }
 
 /// Returns the call's id if the vendor accepts it and it is unused, or another id.

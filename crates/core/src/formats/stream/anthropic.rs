@@ -134,7 +134,8 @@ impl Anthropic {
     fn stop(&mut self, index: Option<u64>, calls: &mut Calls) {
         let Some(at) = self.blocks.iter().position(|block| block.index == index) else { return };
         let block = &mut self.blocks[at];
-        let is_given = !calls.has_text(block.call_index) && block.input.as_object().is_some_and(|input| !input.is_empty());
+        let is_given =
+            !calls.has_text(block.call_index) && block.input.as_object().is_some_and(|input| !input.is_empty());
         if is_given || calls.is_complete(block.call_index) {
             self.blocks.remove(at).settle(true, calls);
         } else {

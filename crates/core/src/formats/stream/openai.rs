@@ -109,7 +109,8 @@ impl Chat {
         }
         let Some([entry]) = delta.tool_calls else { return true };
         let known = self.calls.iter().rfind(|known| known.index == Some(entry.index) && !known.is_finished);
-        let call_index = known.and_then(|known| known.call_index).filter(|_| entry.id.is_none() && entry.function.name.is_none());
+        let call_index =
+            known.and_then(|known| known.call_index).filter(|_| entry.id.is_none() && entry.function.name.is_none());
         if let Some(call_index) = call_index {
             calls.delta(call_index, entry.function.arguments.into_owned());
         }
@@ -202,7 +203,8 @@ impl Chat {
     fn is_same(&self, known: &ChatCall, entry: &Entry, calls: &Calls) -> bool {
         let has_other_id = matches!((&entry.id, &known.id), (Some(new), Some(old)) if new != old);
         let has_same_id = entry.id.is_some() && entry.id == known.id;
-        let is_complete = known.whole.is_some() || known.call_index.is_some_and(|call_index| calls.is_complete(call_index));
+        let is_complete =
+            known.whole.is_some() || known.call_index.is_some_and(|call_index| calls.is_complete(call_index));
         if has_other_id {
             return entry.name.is_none() && !is_complete;
         }

@@ -220,6 +220,9 @@ fn keywords_without_graph_support_are_reported() {
     for part in
         ["unexpected property \"never\"", "unexpected property \"b\"", "property name \"toolong\"", "property \"c\""]
     {
-        assert!(reported.iter().any(|message| message.contains(part) && message.starts_with(": ")), "{part}: {reported:#?}");
+        assert!(
+            reported.iter().any(|message| message.contains(part) && message.starts_with(": ")),
+            "{part}: {reported:#?}"
+        );
     }
 }

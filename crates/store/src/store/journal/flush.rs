@@ -11,39 +11,39 @@ use tokio::time::Instant;
 /// callers then send their next changes together. If all writers waited for more of them, the database would have
 /// nothing to flush meanwhile. A commit that begins during a flush still becomes part of the next one.
 #[derive(Debug, Default)]
-pub(super) struct FlushTurn {
+pub(super) struct FlushGate {
     /// Whether the node has several writers, so that other changes need not wait for the end of this commit.
     overlaps: AtomicBool,
-    /// The start of the last commit that took the turn, until the turn is free again.
-    taken: Mutex<Option<Instant>>,
+    /// The start of the last commit that passed, until the gate is open again.
+    passed: Mutex<Option<Instant>>,
 }
 
-impl FlushTurn {
+impl FlushGate {
     /// Records that the node has several writers.
     pub fn overlap(&self) {
         self.overlaps.store(true, Ordering::Relaxed);
     }
 
-    /// Takes the turn for a commit that begins `now`. Returns `false` if another commit has it, or if the node has one
+    /// Lets a commit that begins `now` pass. Returns `false` if another commit has passed, or if the node has one
     /// writer only.
-    pub fn take(&self, now: Instant) -> bool {
+    pub fn try_pass(&self, now: Instant) -> bool {
         if !self.overlaps.load(Ordering::Relaxed) {
             return false;
         }
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.is_some() {
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        if passed.is_some() {
             return false;
         }
-        *taken = Some(now);
+        *passed = Some(now);
         true
     }
 
-    /// Frees the turn at the end of a commit that began at this time. A commit that began before the turn was taken is
+    /// Opens the gate at the end of a commit that began at this time. A commit that began before the last one passed is
     /// part of an earlier flush.
     pub fn end(&self, began: Instant) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.is_some_and(|since| since <= began) {
-            *taken = None;
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        if passed.is_some_and(|since| since <= began) {
+            *passed = None;
         }
     }
 }
@@ -55,19 +55,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_commit_after_a_flush_has_the_turn() {
-        let turn = FlushTurn::default();
+    fn first_commit_after_a_flush_passes_the_gate() {
+        let gate = FlushGate::default();
         let at = |millis| Instant::now() + Duration::from_millis(millis);
         let (first, second, third) = (at(0), at(1_000), at(9_000));
-        assert!(!turn.take(first), "a single writer would let all other changes wait");
-        turn.overlap();
-        assert!(turn.take(first));
-        assert!(!turn.take(second));
-        turn.end(first);
-        assert!(turn.take(third));
-        turn.end(second);
-        assert!(!turn.take(third), "the second commit is part of the flush before");
-        turn.end(third);
-        assert!(turn.take(third));
+        assert!(!gate.try_pass(first), "a single writer would let all other changes wait");
+        gate.overlap();
+        assert!(gate.try_pass(first));
+        assert!(!gate.try_pass(second));
+        gate.end(first);
+        assert!(gate.try_pass(third));
+        gate.end(second);
+        assert!(!gate.try_pass(third), "the second commit is part of the flush before");
+        gate.end(third);
+        assert!(gate.try_pass(third));
     }
 }

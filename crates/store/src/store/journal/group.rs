@@ -13,7 +13,7 @@ pub(super) const MAX_GROUP: usize = 512;
 /// during a commit.
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum scheduler turns that a commit waits for as many changes as the previous commit had.
-const MAX_TURNS: usize = 32;
+const MAX_YIELDS: usize = 32;
 
 /// Returns the number of entries that fit into one commit.
 pub(super) fn count_fitting(group: &[Entry]) -> usize {
@@ -30,7 +30,7 @@ pub(super) fn count_fitting(group: &[Entry]) -> usize {
 /// next changes. Without this wait, a single leftover change would be committed alone while they gather behind it, and
 /// so on, which doubles the number of commits. If no task sends changes, the turns end immediately.
 pub(super) async fn fill_group(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, expected: usize) {
-    for _ in 0..MAX_TURNS {
+    for _ in 0..MAX_YIELDS {
         if group.len() >= expected.min(MAX_GROUP) {
             return;
         }

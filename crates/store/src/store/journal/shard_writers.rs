@@ -20,7 +20,7 @@ use crate::store::server::pools::JOURNAL_CONNECTIONS;
 use toolpost_core::domain::Shard;
 
 /// Maximum number of shards to which a node writes new calls.
-const MAX_LANES: usize = JOURNAL_CONNECTIONS as usize;
+const MAX_SHARD_WRITERS: usize = JOURNAL_CONNECTIONS as usize;
 /// The queue of one writer.
 #[derive(Debug, Clone)]
 struct ShardWriter {
@@ -66,7 +66,7 @@ impl ShardWriters {
         if !self.owns(shard) {
             let added = adopted.remove(&shard).unwrap_or_else(|| start(&self.parts, &self.tasks, shard, true));
             added.is_own.store(true, Ordering::Relaxed);
-            self.parts.turn.overlap();
+            self.parts.flush_gate.overlap();
             self.own.store(Arc::new(self.own.load().iter().cloned().chain([added]).collect()));
         }
     }
@@ -93,7 +93,7 @@ impl ShardWriters {
     pub fn is_short(&self, awaited: usize, most: usize) -> bool {
         let own = self.own.load();
         matches!(self.parts.db, Db::Postgres(_))
-            && own.len() < MAX_LANES.min(most)
+            && own.len() < MAX_SHARD_WRITERS.min(most)
             && awaited > own.len()
             && own.iter().any(|writer| writer.pace.is_slow())
     }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::batch::Batch;
 use super::commit::{COMMIT_TIMEOUT, CommitError, CommitResult, is_transient};
-use super::flush::FlushTurn;
+use super::flush::FlushGate;
 use super::group::{MAX_GROUP, count_fitting, fill_group, gather};
 use super::pace::CommitPace;
 use super::{Change, Committed, Entry, JournalError, Sink, WriteUnit, postgres, sqlite};
@@ -44,7 +44,7 @@ pub(super) struct WriterParts {
     pub sink: Sink,
     pub healthy: Arc<AtomicBool>,
     pub closing: CancellationToken,
-    pub turn: Arc<FlushTurn>,
+    pub flush_gate: Arc<FlushGate>,
 }
 
 pub(super) struct Writer {
@@ -54,7 +54,7 @@ pub(super) struct Writer {
     sink: Sink,
     healthy: Arc<AtomicBool>,
     closing: CancellationToken,
-    turn: Arc<FlushTurn>,
+    flush_gate: Arc<FlushGate>,
     shard: Shard,
     /// Whether the shard belongs to this node. Only then the connection is kept.
     is_own: Arc<AtomicBool>,
@@ -80,7 +80,7 @@ pub(super) struct Unpublished {
 
 impl Writer {
     pub fn new(parts: WriterParts, shard: Shard, is_own: Arc<AtomicBool>, pace: Arc<CommitPace>) -> Self {
-        let WriterParts { db, clock, ids, sink, healthy, closing, turn } = parts;
+        let WriterParts { db, clock, ids, sink, healthy, closing, flush_gate } = parts;
         let (last_known_pos, connection, unpublished) = (shard.start(), None, None);
         Self {
             db,
@@ -89,7 +89,7 @@ impl Writer {
             sink,
             healthy,
             closing,
-            turn,
+            flush_gate,
             shard,
             is_open: is_own.load(Ordering::Relaxed),
             is_own,
@@ -124,7 +124,7 @@ impl Writer {
                 return publish(&self.sink, self.unpublished.take());
             }
             let starts_flush =
-                self.pace.is_slow() && self.is_own.load(Ordering::Relaxed) && self.turn.take(Instant::now());
+                self.pace.is_slow() && self.is_own.load(Ordering::Relaxed) && self.flush_gate.try_pass(Instant::now());
             if !starts_flush {
                 self.collect(&mut group, &mut entries, expected).await;
             }
@@ -181,7 +181,7 @@ impl Writer {
             join(commit, meanwhile).await.0
         };
         self.pace.end(began.elapsed(), units.len());
-        self.turn.end(began);
+        self.flush_gate.end(began);
         match outcome {
             Ok(base) => {
                 for (index, done) in done.into_iter().enumerate() {

@@ -80,7 +80,9 @@ impl Item {
         match status.as_deref() {
             Some("incomplete" | "failed" | "cancelled") => calls.truncate(self.call_index),
             Some("completed") => calls.close(self.call_index, self.last.clone()),
-            _ if self.kind == Kind::Custom || self.is_complete(calls) => calls.close(self.call_index, self.last.clone()),
+            _ if self.kind == Kind::Custom || self.is_complete(calls) => {
+                calls.close(self.call_index, self.last.clone())
+            }
             _ => self.waits = true,
         }
     }

@@ -32,7 +32,10 @@ fn begin() -> Value {
 fn call_closes_with_its_block_before_the_stream_ends() {
     let (mut parser, mut out) = (Parser::new(Some(Vendor::Anthropic)), Vec::new());
     parser.push(sse(&[begin(), tool(0, "f"), delta(0, "{\"x\":1}")]).as_bytes(), &mut out).unwrap();
-    assert!(!out.iter().any(|event| matches!(event, StreamEvent::Closed { .. })), "a prefix that parses closes nothing");
+    assert!(
+        !out.iter().any(|event| matches!(event, StreamEvent::Closed { .. })),
+        "a prefix that parses closes nothing"
+    );
     parser.push(sse(&[stop(0)]).as_bytes(), &mut out).unwrap();
     assert_eq!(out.last(), Some(&StreamEvent::Closed { call_index: 0, arguments: None }));
     assert!(!parser.has_ended());

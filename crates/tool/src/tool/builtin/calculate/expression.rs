@@ -52,7 +52,8 @@ fn number(literal: &str, text: &str, start: usize) -> Result<Number, String> {
         return Ok(Number::Int(int));
     }
     let shown = || toolpost_core::domain::json::shorten(literal, 40);
-    let real = literal.parse().map_err(|_| format!("\"{}\" at {} is not a number", shown(), format_position(text, start)))?;
+    let real =
+        literal.parse().map_err(|_| format!("\"{}\" at {} is not a number", shown(), format_position(text, start)))?;
     Number::finite(real, shown)
 }
 
@@ -127,7 +128,12 @@ impl<'a> Machine<'a> {
                     Some((Token::Symbol('('), open)) => {
                         self.pending.push(Pending::Arguments(function, self.values.len(), open));
                     }
-                    _ => return Err(format!("{name} at {} needs parentheses: {name}(…)", format_position(self.text, start))),
+                    _ => {
+                        return Err(format!(
+                            "{name} at {} needs parentheses: {name}(…)",
+                            format_position(self.text, start)
+                        ));
+                    }
                 },
                 (None, None) => {
                     let name = toolpost_core::domain::json::shorten(name, 40);
@@ -139,7 +145,10 @@ impl<'a> Machine<'a> {
             Token::Symbol('-') => self.pending.push(Pending::Negation),
             Token::Symbol('+') => {}
             Token::Symbol(symbol) => {
-                return Err(format!("a number is missing before \"{symbol}\" at {}", format_position(self.text, start)));
+                return Err(format!(
+                    "a number is missing before \"{symbol}\" at {}",
+                    format_position(self.text, start)
+                ));
             }
         }
         Ok(())
