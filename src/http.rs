@@ -211,7 +211,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         callback_counts: app.callback_counts.clone(),
         mcp: mcp::endpoints(&app, listener.local_addr()?, closing.clone()),
         subscribers: Arc::new(Semaphore::new(app.config.events.max_subscribers.min(Semaphore::MAX_PERMITS))),
-        imports: Semaphore::new(imports::MOST_AT_ONCE),
+        imports: Semaphore::new(imports::MAX_CONCURRENT),
         upstreams: app.upstreams.clone(),
         large_requests: large_requests.clone(),
         closing: closing.clone(),

@@ -30,7 +30,7 @@ pub use view::{UpstreamDetails, UpstreamView};
 use reconcile::ReconcileJob;
 
 /// Maximum number of servers that are registered over the API.
-pub const MOST: usize = 100;
+pub const MAX_SERVERS: usize = 100;
 /// Capacity of the queue of reconcile jobs.
 const QUEUE_CAPACITY: usize = 64;
 /// Maximum number of recorded changes of a server's tools.
@@ -171,7 +171,7 @@ pub enum UpstreamRequestError {
     #[error("the server cannot be used: {0}")]
     Unusable(String),
     /// The limit of registered servers is reached.
-    #[error("the limit of {MOST} upstream servers is reached; delete one first")]
+    #[error("the limit of {MAX_SERVERS} upstream servers is reached; delete one first")]
     TooMany,
     /// The server does not offer this tool; with the index of the tool in the request.
     #[error("the server does not offer a tool \"{1}\"")]

@@ -63,7 +63,7 @@ pub struct Limits {
 impl Limits {
     pub(super) fn new(bounds: Bounds, streams: usize) -> Self {
         let rate = NonZeroU32::new(bounds.0);
-        let semaphore = |most: usize| (most > 0).then(|| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
+        let semaphore = |max: usize| (max > 0).then(|| Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS))));
         Self {
             rate: rate.map(|rate| RateLimiter::direct(Quota::per_minute(rate))),
             permits: semaphore(bounds.1 as usize),

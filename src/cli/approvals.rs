@@ -23,7 +23,7 @@ mod text;
 use text::CallToDecide;
 
 /// Maximum number of listed calls.
-const MOST: u32 = 500;
+const MAX_LISTED: u32 = 500;
 
 /// Arguments of `toolpost approvals`.
 #[derive(Debug, clap::Args)]
@@ -122,7 +122,7 @@ pub async fn run(Args { command, tenant, server }: Args, options: &Options) -> R
             Command::List { status, session, name, json } => {
                 let status = ApprovalStatus::from(*status);
                 let (session, name, after) = (session.clone(), name.clone(), Uuid::nil());
-                list(app, &access, ApprovalFilter { status, session, name, after, limit: MOST }, *json).await
+                list(app, &access, ApprovalFilter { status, session, name, after, limit: MAX_LISTED }, *json).await
             }
             Command::Show { id, json } => show(app, &access, *id, *json).await,
             Command::Approve { decision, arguments, remember } => {

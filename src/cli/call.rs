@@ -140,9 +140,9 @@ fn arguments(text: &str) -> Value {
 
 fn read_all(input: impl Read, limit: usize) -> Result<String, CliError> {
     let mut bytes = Vec::new();
-    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let max = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     input
-        .take(most)
+        .take(max)
         .read_to_end(&mut bytes)
         .map_err(|error| CliError::usage(format!("cannot read standard input: {error}")))?;
     if bytes.len() > limit {

@@ -100,19 +100,19 @@ impl MessageFormat {
 }
 
 /// Parses a body of at most `most_calls` calls. The calls name tools by their names or aliases in `tools`.
-pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> HttpResult<ParsedBody> {
+pub(super) fn read(body: Value, tools: &Snapshot, max_calls: usize) -> HttpResult<ParsedBody> {
     let format = MessageFormat::of(&body)?;
     let vendor = format.and_then(MessageFormat::vendor);
     let is_own = body.as_object().is_some_and(messages::is_own) || format == Some(MessageFormat::Native);
     let recognised = if is_own || format.is_some() { None } else { messages::recognise(&body) };
     match vendor.filter(|_| !is_own).or(recognised) {
-        Some(vendor) => message(vendor, body, most_calls),
-        None => own(body, vendor, tools, most_calls),
+        Some(vendor) => message(vendor, body, max_calls),
+        None => own(body, vendor, tools, max_calls),
     }
 }
 
 /// Parses one call or a batch in the native format. With a vendor, the response has its messages, too.
-fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize) -> HttpResult<ParsedBody> {
+fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, max_calls: usize) -> HttpResult<ParsedBody> {
     let Value::Object(mut body) = body else {
         let found = json::type_name(&body);
         return Err(Problem::field("", format!("the body must be an object or a model's message, not {found}")));
@@ -120,7 +120,7 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize)
     let calls = body.shift_remove("calls");
     let is_batch = calls.is_some();
     let mut requests = match calls {
-        Some(calls) => native::batch(calls, most_calls)?,
+        Some(calls) => native::batch(calls, max_calls)?,
         None => vec![native::call(&mut body, "")?],
     };
     let continuation = vendor.map(|vendor| {
@@ -138,11 +138,11 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize)
 }
 
 /// Parses a model's message. The result is always a batch, also for one call or none.
-fn message(vendor: Vendor, body: Value, most_calls: usize) -> HttpResult<ParsedBody> {
+fn message(vendor: Vendor, body: Value, max_calls: usize) -> HttpResult<ParsedBody> {
     let options = Options::beside(&body)?;
     let spoken = messages::read(vendor, body)?;
-    if spoken.calls.len() > most_calls {
-        return Err(Problem::batch_too_large("", most_calls, spoken.calls.len()));
+    if spoken.calls.len() > max_calls {
+        return Err(Problem::batch_too_large("", max_calls, spoken.calls.len()));
     }
     let continuation = Continuation::from(&spoken);
     let mut id_location = Vec::with_capacity(spoken.calls.len());

@@ -249,10 +249,10 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for Params<T> {
 }
 
 /// Returns the `limit` of a query, which must be from 1 to `most`.
-pub(super) fn limit<N: PartialOrd + Display + From<u8>>(given: Option<N>, default: N, most: N) -> HttpResult<N> {
+pub(super) fn limit<N: PartialOrd + Display + From<u8>>(given: Option<N>, default: N, max: N) -> HttpResult<N> {
     let limit = given.unwrap_or(default);
-    if limit < N::from(1) || limit > most {
-        return Err(Problem::query(format!("limit must be 1 to {most}")));
+    if limit < N::from(1) || limit > max {
+        return Err(Problem::query(format!("limit must be 1 to {max}")));
     }
     Ok(limit)
 }

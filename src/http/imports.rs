@@ -16,7 +16,7 @@ use crate::import::{Credential, ImportError, Options, Report};
 use crate::registry::imports::{self, ImportMode};
 
 /// Maximum number of concurrent imports. An import needs many times the document's size in memory.
-pub(super) const MOST_AT_ONCE: usize = 2;
+pub(super) const MAX_CONCURRENT: usize = 2;
 
 /// Maximum length of a body, in bytes: a document and its options. Replaces `server.max_body_bytes`.
 const MAX_BODY_BYTES: usize = Bounds::SENT.bytes + 64 * 1024;

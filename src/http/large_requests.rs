@@ -22,7 +22,7 @@ pub(super) struct LargeRequests(OnceLock<Option<Runtime>>);
 /// Returns `true` if a request may have a large body.
 pub(super) fn is_large(request: &Request) -> bool {
     let size = request.body().size_hint();
-    size.upper().is_none_or(|most| most >= LARGE)
+    size.upper().is_none_or(|max| max >= LARGE)
 }
 
 impl LargeRequests {

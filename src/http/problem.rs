@@ -177,8 +177,8 @@ impl Problem {
     }
 
     /// 413: the request has more calls than allowed.
-    pub(super) fn batch_too_large(pointer: &str, most: usize, found: usize) -> Self {
-        let detail = format!("a request can have at most {most} calls, got {found}; send several requests");
+    pub(super) fn batch_too_large(pointer: &str, max: usize, found: usize) -> Self {
+        let detail = format!("a request can have at most {max} calls, got {found}; send several requests");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "BATCH_TOO_LARGE", detail).at(pointer)
     }
 
@@ -238,7 +238,7 @@ impl Problem {
     }
 
     /// 429: the tenant has reached its quota of this resource.
-    fn quota(what: QuotaResource, most: u32) -> Self {
+    fn quota(what: QuotaResource, max: u32) -> Self {
         let code = match what {
             QuotaResource::Tool => "TOO_MANY_TOOLS",
             QuotaResource::Group => "TOO_MANY_GROUPS",
@@ -249,7 +249,7 @@ impl Problem {
             QuotaResource::Key => "TOO_MANY_KEYS",
         };
         let way_out = if what == QuotaResource::Key { "revoke" } else { "delete" };
-        let detail = format!("the limit of {most} {} is reached; {way_out} one first", what.words());
+        let detail = format!("the limit of {max} {} is reached; {way_out} one first", what.words());
         Self::too_many(code, &detail, QUOTA_RETRY_AFTER_S)
     }
 
@@ -342,8 +342,8 @@ impl From<JoinError> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        if let StoreError::TooMany { what, most } = error {
-            return Self::quota(what, most);
+        if let StoreError::TooMany { what, max } = error {
+            return Self::quota(what, max);
         }
         tracing::error!(%error, "the store failed");
         match error {

@@ -60,8 +60,8 @@ fn form() -> ElicitationSchema {
     let choices = vec![ConstTitle::new("approve", "Approve"), ConstTitle::new(REJECT, "Reject")];
     let choice = TitledSingleSelectEnumSchema::new(choices);
     let choice = EnumSchema::Single(SingleSelectEnumSchema::Titled(choice));
-    let most = u32::try_from(MAX_REASON).unwrap_or(u32::MAX);
-    let reason = StringSchema::new().title("Reason").max_length(most);
+    let max = u32::try_from(MAX_REASON).unwrap_or(u32::MAX);
+    let reason = StringSchema::new().title("Reason").max_length(max);
     let properties = [
         ("decision".to_owned(), PrimitiveSchemaDefinition::Enum(choice)),
         ("reason".to_owned(), PrimitiveSchemaDefinition::String(reason)),

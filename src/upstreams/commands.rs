@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Change, ChangeKind, MOST, Origin, UpstreamRequestError, Upstreams, reconcile, sealed, tool_name};
+use super::{Change, ChangeKind, MAX_SERVERS, Origin, UpstreamRequestError, Upstreams, reconcile, sealed, tool_name};
 use crate::domain::{ExecutorSpec, ToolDefinition, Upstream};
 use crate::executor::mcp;
 use crate::registry::Snapshot;
@@ -35,7 +35,7 @@ impl Upstreams {
             if table.records.contains_key(name) {
                 return Err(UpstreamRequestError::NameTaken);
             }
-            if table.records.values().filter(|record| record.origin == Origin::Api).count() >= MOST {
+            if table.records.values().filter(|record| record.origin == Origin::Api).count() >= MAX_SERVERS {
                 return Err(UpstreamRequestError::TooMany);
             }
         }

@@ -113,7 +113,7 @@ async fn parallel_runs_all_at_once() {
     tool(&app, &server, "trio", json!(false)).await;
     let results = app.batch(json!({"calls": calls(&["trio", "trio", "trio"]), "mode": "parallel"})).await;
     assert_eq!(outcomes(&results), ["SUCCESS"; 3]);
-    assert_eq!(server.most_running(), 3);
+    assert_eq!(server.max_running(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -70,8 +70,8 @@ struct Waiter {
 
 impl Slots {
     /// Creates slots for at most `most` counting calls at once.
-    pub fn new(most: usize) -> Self {
-        Self(Arc::new(Mutex::new(State { max_running: most, running: 0, tools: HashMap::new() })))
+    pub fn new(max_running: usize) -> Self {
+        Self(Arc::new(Mutex::new(State { max_running, running: 0, tools: HashMap::new() })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -130,7 +130,7 @@ impl State {
             .filter(|(_, _, counts)| !(*counts && node_is_full))
             .filter_map(|(name, tool, counts)| {
                 let (key, waiter) = tool.waiting[usize::from(counts)].first_key_value()?;
-                waiter.max_concurrency.is_none_or(|most| tool.running < most).then_some((*key, name, counts))
+                waiter.max_concurrency.is_none_or(|max| tool.running < max).then_some((*key, name, counts))
             })
             .min_by_key(|(key, _, _)| *key)?;
         let name = name.clone();
@@ -174,10 +174,10 @@ mod tests {
 
     use super::*;
 
-    fn wanted(tool: &str, most: Option<u32>, priority: i32) -> SlotRequest {
+    fn wanted(tool: &str, max: Option<u32>, priority: i32) -> SlotRequest {
         static CALLS: AtomicU64 = AtomicU64::new(0);
         let call = Uuid::from_u128(CALLS.fetch_add(1, Ordering::Relaxed).into());
-        SlotRequest { tool: tool.into(), max_concurrency: most, counts: true, priority, call }
+        SlotRequest { tool: tool.into(), max_concurrency: max, counts: true, priority, call }
     }
 
     fn is_served(slot: &mut QueuedSlot) -> Option<Slot> {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::text::{self, CallToDecide};
-use super::{Command, DecisionArgs, MOST, read_arguments};
+use super::{Command, DecisionArgs, MAX_LISTED, read_arguments};
 use crate::cli::error::CliError;
 use crate::cli::print;
 use crate::cli::remote::{CallView, Query, Remote};
@@ -15,7 +15,7 @@ pub async fn run(service: &Remote, command: Command) -> Result<(), CliError> {
     match command {
         Command::List { status, session, name, json } => {
             let query = Query::default().with("status", Some(print::word(&ApprovalStatus::from(status))));
-            let query = query.with("session", session).with("name", name).with("limit", Some(MOST));
+            let query = query.with("session", session).with("name", name).with("limit", Some(MAX_LISTED));
             list(service, &query, json).await
         }
         Command::Show { id, json } => show(service, id, json).await,

@@ -108,11 +108,11 @@ fn client() -> Option<reqwest::Client> {
 /// Checks that the limit of open files allows enough connections.
 pub fn open_files() -> Finding {
     match process::stats().max_fds {
-        Some(most) if most < MIN_FILES => Finding::warn(
-            format!("{most} at most, including connections"),
+        Some(max) if max < MIN_FILES => Finding::warn(
+            format!("{max} at most, including connections"),
             "Raise the limit: `ulimit -n 65536`, or LimitNOFILE= of the systemd unit.",
         ),
-        Some(most) => Finding::ok(format!("{most} at most")),
+        Some(max) => Finding::ok(format!("{max} at most")),
         None => Finding::ok("without a limit"),
     }
 }

@@ -83,10 +83,10 @@ impl Board {
     }
 
     /// Returns at most `most` calls, newest first. Calls that have not ended take precedence.
-    pub fn newest(&self, most: usize) -> Vec<&Row> {
+    pub fn newest(&self, max: usize) -> Vec<&Row> {
         let is_open = |row: &&Row| !row.status.is_terminal();
         let open = self.rows.values().filter(is_open).count();
-        let (mut open_left, mut ended_left) = (open.min(most), most.saturating_sub(open));
+        let (mut open_left, mut ended_left) = (open.min(max), max.saturating_sub(open));
         let is_shown = |row: &&Row| {
             let left = if is_open(row) { &mut open_left } else { &mut ended_left };
             let is_shown = *left > 0;
@@ -133,8 +133,8 @@ mod tests {
         board.apply(&event, data);
     }
 
-    fn shown(board: &Board, most: usize) -> Vec<String> {
-        board.newest(most).into_iter().map(|row| format!("{} {}", row.name, row.status.as_str())).collect()
+    fn shown(board: &Board, max: usize) -> Vec<String> {
+        board.newest(max).into_iter().map(|row| format!("{} {}", row.name, row.status.as_str())).collect()
     }
 
     #[test]

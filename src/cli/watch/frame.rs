@@ -111,11 +111,11 @@ fn fitted(spans: Vec<Span>, width: usize) -> Vec<Span> {
     spans.into_iter().map(cut_to_left).filter(|(_, text)| !text.is_empty()).collect()
 }
 
-fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
+fn cut(text: &str, max_chars: usize) -> String {
+    if text.chars().count() <= max_chars {
         return text.to_owned();
     }
-    text.chars().take(most.saturating_sub(1)).chain("…".chars().take(most)).collect()
+    text.chars().take(max_chars.saturating_sub(1)).chain("…".chars().take(max_chars)).collect()
 }
 
 #[cfg(test)]

@@ -13,15 +13,15 @@ use crate::formats::stream::partial;
 const MAX_ID_CHARS: usize = 512;
 
 /// Parses the calls of a batch of at most `most` calls.
-pub(super) fn batch(calls: Value, most: usize) -> HttpResult<Vec<CallRequest>> {
+pub(super) fn batch(calls: Value, max: usize) -> HttpResult<Vec<CallRequest>> {
     let Value::Array(items) = calls else {
         return Err(Problem::field("/calls", format!("must be an array, not {}", json::type_name(&calls))));
     };
     if items.is_empty() {
-        return Err(Problem::field("/calls", format!("must have 1 to {most} calls, not 0")));
+        return Err(Problem::field("/calls", format!("must have 1 to {max} calls, not 0")));
     }
-    if items.len() > most {
-        return Err(Problem::batch_too_large("/calls", most, items.len()));
+    if items.len() > max {
+        return Err(Problem::batch_too_large("/calls", max, items.len()));
     }
     let mut seen = HashSet::new();
     let mut requests = Vec::with_capacity(items.len());

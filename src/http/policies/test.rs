@@ -60,14 +60,14 @@ pub(in crate::http) async fn test(Api { state, access }: Api, mut body: JsonBody
     let body: TestBody = body.read()?;
     let now = state.clock.now();
     let policies = policies_of(&body, &state.engine.policies().of(access.tenant()), now)?;
-    let most = body.limit.unwrap_or(USUAL);
-    if !(1..=MAX).contains(&most) {
+    let max = body.limit.unwrap_or(USUAL);
+    if !(1..=MAX).contains(&max) {
         return Err(Problem::field("/limit", format!("must be 1 to {MAX}")));
     }
     let calls =
         CallFilter { name: body.name.clone(), since: Some(body.since), until: body.until, ..CallFilter::default() };
     let policies = (Arc::new(policies), state.engine.policies().bounds());
-    Ok(reply::ok(&backtest(&access, policies, calls, most).await?))
+    Ok(reply::ok(&backtest(&access, policies, calls, max).await?))
 }
 
 /// Compiles the policies to try.

@@ -190,14 +190,14 @@ pub(super) async fn calls_of(
     access: &Access,
     session: &Session,
     mut before: Option<Uuid>,
-    most: usize,
+    max: usize,
 ) -> HttpResult<(Vec<Call>, Option<Uuid>)> {
     let (mut calls, mut bytes) = (Vec::new(), 0);
     let next = 'pages: loop {
         let page = access.store().session_calls(session, before, PAGE).await?;
         let is_last = page.len() < PAGE as usize;
         for call in page {
-            if calls.len() == most || bytes > BUDGET {
+            if calls.len() == max || bytes > BUDGET {
                 break 'pages before;
             }
             bytes += size_of(&call);

@@ -117,5 +117,5 @@ async fn a_serial_batch_keeps_its_order_also_when_nobody_waits() {
         succeeded(&app.ended(&id_of(call)).await);
     }
     let order: Vec<Value> = slow.requests().iter().map(|request| request.json()["arguments"]["n"].clone()).collect();
-    assert_eq!((order, slow.most_running()), ((0..5).map(Value::from).collect(), 1));
+    assert_eq!((order, slow.max_running()), ((0..5).map(Value::from).collect(), 1));
 }

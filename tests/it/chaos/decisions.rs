@@ -99,7 +99,7 @@ on_both_databases!(
         client.register(gated).await;
         for _ in 0..times(4, 250) {
             let all = undecided(&client, &mut chance).await;
-            let most = chance.within(1..all.len() as u64) as usize;
+            let max = chance.within(1..all.len() as u64) as usize;
             let mut acknowledged = Vec::new();
             {
                 let posting = |what: Decision| {
@@ -107,7 +107,7 @@ on_both_databases!(
                     async move { (decide(&client, &what).await, what) }
                 };
                 let mut answers: FuturesUnordered<_> = all.into_iter().map(posting).collect();
-                while acknowledged.len() < most {
+                while acknowledged.len() < max {
                     let Some((is_acknowledged, what)) = bounded("an answer", answers.next()).await else { break };
                     acknowledged.extend(is_acknowledged.then_some(what));
                 }

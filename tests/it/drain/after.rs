@@ -76,7 +76,7 @@ on_both_databases!(
             assert_eq!(succeeded(&node.ended(id).await), "later");
         }
         let order: Vec<Value> = server.requests().iter().map(|request| request.json()["call_id"].clone()).collect();
-        assert_eq!((order, server.most_running()), (vec![json!("first"), json!("b"), json!("c")], 2));
+        assert_eq!((order, server.max_running()), (vec![json!("first"), json!("b"), json!("c")], 2));
     }
 );
 

@@ -192,9 +192,9 @@ async fn beyond(setting: &str) -> LimitResponse {
     }
 }
 
-fn backlog(config: &mut Config, most: usize, burst: usize, burst_ms: u64) {
+fn backlog(config: &mut Config, max: usize, burst: usize, burst_ms: u64) {
     let server = &mut config.server;
-    (server.max_backlog, server.burst, server.burst_ms) = (most, burst, burst_ms);
+    (server.max_backlog, server.burst, server.burst_ms) = (max, burst, burst_ms);
 }
 
 /// Submits one call more than the backlog accepts while the database stalls. The accepted calls end normally.

@@ -10,8 +10,8 @@ use crate::support::shapes::failed;
 use crate::support::{App, Backend, Client, eventually};
 
 fn few(config: &mut Config) {
-    let most = &mut config.tenants;
-    (most.max_tools, most.max_groups, most.max_hooks, most.max_sessions, most.max_keys) = (2, 2, 2, 2, 4);
+    let quotas = &mut config.tenants;
+    (quotas.max_tools, quotas.max_groups, quotas.max_hooks, quotas.max_sessions, quotas.max_keys) = (2, 2, 2, 2, 4);
 }
 
 fn tool(name: &str) -> Value {

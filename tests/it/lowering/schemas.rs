@@ -34,8 +34,8 @@ pub fn input(chance: &mut Seeded) -> Value {
     schema
 }
 
-fn some(chance: &mut Seeded, most: u64, mut one: impl FnMut(&mut Seeded) -> Value) -> Value {
-    (0..chance.within(1..most + 1)).map(|_| one(chance)).collect()
+fn some(chance: &mut Seeded, max: u64, mut one: impl FnMut(&mut Seeded) -> Value) -> Value {
+    (0..chance.within(1..max + 1)).map(|_| one(chance)).collect()
 }
 
 fn any(chance: &mut Seeded, depth: u64) -> Value {

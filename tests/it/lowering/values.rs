@@ -76,8 +76,8 @@ fn array(
     let empty = json!({});
     let prefix = schema["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
     let least = schema["minItems"].as_u64().unwrap_or(0);
-    let most = schema["maxItems"].as_u64().unwrap_or(least.max(prefix.len() as u64) + 2).max(least);
-    let length = chance.within(least..most + 1);
+    let max = schema["maxItems"].as_u64().unwrap_or(least.max(prefix.len() as u64) + 2).max(least);
+    let length = chance.within(least..max + 1);
     let item =
         |index: u64| prefix.get(usize::try_from(index).unwrap()).unwrap_or(schema.get("items").unwrap_or(&empty));
     (0..length).map(|index| go(item(index), chance)).collect::<Option<Vec<Value>>>().map(Value::Array)

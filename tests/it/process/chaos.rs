@@ -94,9 +94,9 @@ async fn survive(sandbox: &str) {
     let id = node.id();
     eventually("everybody's end, and that all took leave", || async { below(id).is_empty().then_some(()) }).await;
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let most: u64 = most.trim().trim_end_matches("kB").trim().parse().unwrap();
-    assert!(most < MEMORY_KIB, "it has taken {most} KiB");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap();
+    assert!(peak < MEMORY_KIB, "it has taken {peak} KiB");
     node.signal("TERM");
     assert_eq!(node.end().await.code, Some(0));
 }

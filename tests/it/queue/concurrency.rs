@@ -40,7 +40,7 @@ on_both_databases!(
         settled_down(&app, "job", 2, 4).await;
         assert_eq!(server.requests().len(), 2);
         end_all(&app, &server).await;
-        assert_eq!((server.requests().len(), server.most_running()), (6, 2));
+        assert_eq!((server.requests().len(), server.max_running()), (6, 2));
     }
 );
 
@@ -59,7 +59,7 @@ on_both_databases!(
             assert_eq!(succeeded(call), "done");
         }
         succeeded(&app.ended(&left).await);
-        assert_eq!((server.requests().len(), server.most_running()), (5, 1));
+        assert_eq!((server.requests().len(), server.max_running()), (5, 1));
     }
 );
 
@@ -87,7 +87,7 @@ async fn a_call_may_be_content_with_fewer_slots_but_never_takes_more() {
     }
     settled_down(&app, "job", 1, 2).await;
     end_all(&app, &server).await;
-    assert_eq!(server.most_running(), 1);
+    assert_eq!(server.max_running(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,7 +116,7 @@ async fn a_node_runs_only_so_many_calls_that_nobody_waits_for() {
     }
     settled_down(&app, "job", 2, 3).await;
     end_all(&app, &server).await;
-    assert_eq!((server.requests().len(), server.most_running()), (5, 2));
+    assert_eq!((server.requests().len(), server.max_running()), (5, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,7 +24,7 @@ async fn order_of(app: &App, server: &HttpTool, name: &str, priorities: &[Option
     }
     let requests = server.requests();
     let n = |request: &crate::support::Received| request.json()["arguments"]["n"].as_u64().unwrap() as usize;
-    assert_eq!((n(&requests[0]), server.most_running()), (999, 1));
+    assert_eq!((n(&requests[0]), server.max_running()), (999, 1));
     requests[1..].iter().map(n).collect()
 }
 

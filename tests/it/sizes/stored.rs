@@ -58,8 +58,8 @@ async fn a_kept_result_is_cut_by_each_calls_own_bounds() {
         "executor": {"type": "http", "url": server.url("/run")},
     });
     app.register(definition).await;
-    let call = async |most: u32| {
-        app.call_with(json!({"name": "t", "arguments": {}, "limits": {"max_output_lines": most}})).await
+    let call = async |max: u32| {
+        app.call_with(json!({"name": "t", "arguments": {}, "limits": {"max_output_lines": max}})).await
     };
     let (first, second, third) = (call(2).await, call(4).await, call(50).await);
     assert_eq!(server.requests().len(), 1);

@@ -17,15 +17,15 @@ use crate::support::{Backend, Database, bounded};
 const LATER: Time = Time(ACCEPTED_AT + 1);
 
 impl Log {
-    async fn prune(&self, part: RetentionTarget, most: u32) -> Pruned {
-        bounded("a step", self.store.prune(part, LATER, most)).await.unwrap()
+    async fn prune(&self, part: RetentionTarget, max: u32) -> Pruned {
+        bounded("a step", self.store.prune(part, LATER, max)).await.unwrap()
     }
 
     /// Runs all steps. Returns their number and the deleted rows.
-    pub(super) async fn prune_all(&self, part: RetentionTarget, most: u32) -> (u32, Pruned) {
+    pub(super) async fn prune_all(&self, part: RetentionTarget, max: u32) -> (u32, Pruned) {
         let (mut steps, mut all) = (0, Pruned::default());
         loop {
-            let step = self.prune(part, most).await;
+            let step = self.prune(part, max).await;
             (steps, all.calls, all.events) = (steps + 1, all.calls + step.calls, all.events + step.events);
             if !step.is_unfinished {
                 return (steps, all);

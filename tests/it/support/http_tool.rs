@@ -82,7 +82,7 @@ struct ServerLog {
     log: Vec<String>,
     connections: usize,
     running: usize,
-    most_running: usize,
+    max_running: usize,
     closed: usize,
     gate_open: bool,
 }
@@ -148,8 +148,8 @@ impl HttpTool {
     }
 
     /// Returns the maximum number of concurrent requests so far.
-    pub fn most_running(&self) -> usize {
-        self.seen.borrow().most_running
+    pub fn max_running(&self) -> usize {
+        self.seen.borrow().max_running
     }
 
     pub fn connections(&self) -> usize {
@@ -189,7 +189,7 @@ async fn serve(
         seen.log.push(format!("start {target}"));
         seen.requests.push(request);
         seen.running += 1;
-        seen.most_running = seen.most_running.max(seen.running);
+        seen.max_running = seen.max_running.max(seen.running);
     });
     let answer = match answer {
         Answer::AfterGate(then) => {

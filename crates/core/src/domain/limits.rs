@@ -216,9 +216,9 @@ mod tests {
             truncate: Truncate::Head,
         };
         let of = |max_concurrency| LimitsSpec { max_concurrency, ..LimitsSpec::default() };
-        let most = |call, tool| Limits::effective(&of(call), &of(tool), &server, false).max_concurrency;
-        assert_eq!(most(Some(1), Some(2)), Some(1));
-        assert_eq!(most(Some(9), Some(2)), Some(2));
-        assert_eq!((most(None, None), most(Some(3), None)), (None, Some(3)));
+        let max_concurrency_of = |call, tool| Limits::effective(&of(call), &of(tool), &server, false).max_concurrency;
+        assert_eq!(max_concurrency_of(Some(1), Some(2)), Some(1));
+        assert_eq!(max_concurrency_of(Some(9), Some(2)), Some(2));
+        assert_eq!((max_concurrency_of(None, None), max_concurrency_of(Some(3), None)), (None, Some(3)));
     }
 }

@@ -76,15 +76,15 @@ pub struct TenantLimits {
 /// Sets no quotas.
 impl Default for TenantLimits {
     fn default() -> Self {
-        let most = u32::MAX;
+        let max = u32::MAX;
         Self {
-            max_tools: most,
-            max_groups: most,
-            max_hooks: most,
-            max_policies: most,
-            max_budgets: most,
-            max_sessions: most,
-            max_keys: most,
+            max_tools: max,
+            max_groups: max,
+            max_hooks: max,
+            max_policies: max,
+            max_budgets: max,
+            max_sessions: max,
+            max_keys: max,
         }
     }
 }
@@ -127,7 +127,7 @@ impl QuotaResource {
 impl TenantLimits {
     /// Returns the quota of a resource.
     #[must_use]
-    pub fn most(&self, what: QuotaResource) -> u32 {
+    pub fn max_of(&self, what: QuotaResource) -> u32 {
         match what {
             QuotaResource::Tool => self.max_tools,
             QuotaResource::Group => self.max_groups,

@@ -17,23 +17,23 @@ use super::{ContentBlock, Outcome};
 #[must_use]
 pub fn left_out(text: &str, bounds: &Bounds) -> Option<Range<usize>> {
     let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let (bytes, most) = (of(bounds.bytes), of(bounds.lines));
-    if text.len() <= bytes && (text.len() <= most || lines(text) <= most) {
+    let (bytes, max_lines) = (of(bounds.bytes), of(bounds.lines));
+    if text.len() <= bytes && (text.len() <= max_lines || lines(text) <= max_lines) {
         return None;
     }
     Some(match bounds.keep {
-        Truncate::Head => head_end(text, bytes, most)..text.len(),
-        Truncate::Tail => 0..tail_start(text, bytes, most),
+        Truncate::Head => head_end(text, bytes, max_lines)..text.len(),
+        Truncate::Tail => 0..tail_start(text, bytes, max_lines),
         Truncate::HeadTail => {
-            let (second, last) = (bytes / 2, most / 2);
-            head_end(text, bytes - second, most - last)..tail_start(text, second, last)
+            let (second, last) = (bytes / 2, max_lines / 2);
+            head_end(text, bytes - second, max_lines - last)..tail_start(text, second, last)
         }
     })
 }
 
 /// Returns the end of the kept beginning.
-fn head_end(text: &str, bytes: usize, most: usize) -> usize {
-    let by_lines = match most.checked_sub(1) {
+fn head_end(text: &str, bytes: usize, max_lines: usize) -> usize {
+    let by_lines = match max_lines.checked_sub(1) {
         None => 0,
         Some(before) => text.match_indices('\n').nth(before).map_or(text.len(), |(at, _)| at + 1),
     };
@@ -46,9 +46,9 @@ fn head_end(text: &str, bytes: usize, most: usize) -> usize {
 }
 
 /// Returns the start of the kept end.
-fn tail_start(text: &str, bytes: usize, most: usize) -> usize {
+fn tail_start(text: &str, bytes: usize, max_lines: usize) -> usize {
     let lines_of = text.strip_suffix('\n').unwrap_or(text);
-    let by_lines = match most.checked_sub(1) {
+    let by_lines = match max_lines.checked_sub(1) {
         None => text.len(),
         Some(before) => lines_of.rmatch_indices('\n').nth(before).map_or(0, |(at, _)| at + 1),
     };

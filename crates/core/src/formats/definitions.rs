@@ -189,7 +189,7 @@ fn description(definition: &ToolDefinition) -> &str {
 
 /// Truncates the description to [`MAX_DESCRIPTION_CHARS`].
 fn bounded(definition: &ToolDefinition) -> (String, Vec<Loss>) {
-    const MOST: usize = MAX_DESCRIPTION_CHARS - 1;
+    const MAX_CHARS: usize = MAX_DESCRIPTION_CHARS - 1;
     let whole = description(definition);
     if whole.chars().count() <= MAX_DESCRIPTION_CHARS {
         return (whole.to_owned(), Vec::new());
@@ -197,10 +197,10 @@ fn bounded(definition: &ToolDefinition) -> (String, Vec<Loss>) {
     let loss = Loss {
         pointer: "/description".to_owned(),
         keyword: "description".to_owned(),
-        message: format!("truncated to {MOST} characters, because longer descriptions are rejected"),
+        message: format!("truncated to {MAX_CHARS} characters, because longer descriptions are rejected"),
         widens: false,
     };
-    (json::shorten(whole, MOST), vec![loss])
+    (json::shorten(whole, MAX_CHARS), vec![loss])
 }
 
 #[cfg(test)]

@@ -357,7 +357,7 @@ fn within(name: &str, reason: String) -> String {
 }
 
 /// Estimates the size of a value in bytes; stops above `most`.
-fn weight(value: &Value, most: usize) -> usize {
+fn weight(value: &Value, max: usize) -> usize {
     let (mut sum, mut waiting) = (0_usize, vec![value]);
     while let Some(value) = waiting.pop() {
         sum += 4;
@@ -370,8 +370,8 @@ fn weight(value: &Value, most: usize) -> usize {
             }
             _ => {}
         }
-        if sum > most {
-            return most.saturating_add(1);
+        if sum > max {
+            return max.saturating_add(1);
         }
     }
     sum

@@ -42,8 +42,8 @@ impl Slots {
 
     /// Returns the targets that have no free slot, which a query can exclude.
     pub fn busy(&self) -> ExcludedTargets {
-        let full = |counts: &HashMap<Arc<str>, usize>, most| {
-            counts.iter().filter(|(_, count)| **count >= most).map(|(key, _)| key.clone()).collect()
+        let full = |counts: &HashMap<Arc<str>, usize>, max| {
+            counts.iter().filter(|(_, count)| **count >= max).map(|(key, _)| key.clone()).collect()
         };
         ExcludedTargets {
             hosts: full(&self.hosts, PER_HOST),

@@ -92,8 +92,8 @@ mod tests {
         let call =
             Call::from(CallRecord::accepted(uuid::Uuid::nil(), "t".into(), None, Arc::default(), Time(0), "n".into()));
         let (call, tasks, stop) = (Arc::new(call), TaskTracker::new(), CancellationToken::new());
-        let most = MAX_WAITING_KIB / MIN_KIB;
-        for _ in 0..most + 3 {
+        let max = MAX_WAITING_KIB / MIN_KIB;
+        for _ in 0..max + 3 {
             hooks.notify(
                 hooks.matching(HookEvent::AfterToolCall, &toolpost_core::domain::Tenant::default(), "t", &[]),
                 &call,

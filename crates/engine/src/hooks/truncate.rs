@@ -58,9 +58,9 @@ impl Truncate {
     }
 
     fn kept<'a>(&self, text: &'a str) -> &'a str {
-        let lines = self.max_lines.and_then(|most| {
+        let lines = self.max_lines.and_then(|max| {
             let mut ends = text.match_indices('\n').map(|(at, _)| at);
-            if most == 0 { Some(0) } else { ends.nth(most - 1) }
+            if max == 0 { Some(0) } else { ends.nth(max - 1) }
         });
         let text = &text[..lines.unwrap_or(text.len())];
         &text[..text.floor_char_boundary(self.max_bytes.unwrap_or(text.len()))]

@@ -12,7 +12,7 @@ use super::Snapshot;
 use toolpost_core::domain::Tenant;
 
 /// Number of catalogs above which unused ones are removed.
-const MOST_IDLE: usize = 256;
+const MAX_IDLE: usize = 256;
 
 /// A handle to the current snapshot of one tenant.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Catalogs {
     /// Removes unused catalogs if too many exist, and returns their tenants.
     pub(super) fn clear(&self) -> Vec<Tenant> {
         let mut others = self.others();
-        if others.len() <= MOST_IDLE {
+        if others.len() <= MAX_IDLE {
             return Vec::new();
         }
         let is_idle = |catalog: &Arc<Catalog>| Arc::strong_count(catalog) == 1;
@@ -101,10 +101,10 @@ mod tests {
         let catalogs = Catalogs::default();
         let tenant = |number: usize| Tenant::stored(&format!("t{number}"));
         let held = catalogs.publish(&tenant(0), Arc::default());
-        (1..MOST_IDLE).for_each(|number| drop(catalogs.publish(&tenant(number), Arc::default())));
+        (1..MAX_IDLE).for_each(|number| drop(catalogs.publish(&tenant(number), Arc::default())));
         assert!(catalogs.clear().is_empty(), "the maximum is not exceeded");
-        let _ = catalogs.publish(&tenant(MOST_IDLE), Arc::default());
-        assert_eq!(catalogs.clear().len(), MOST_IDLE);
+        let _ = catalogs.publish(&tenant(MAX_IDLE), Arc::default());
+        assert_eq!(catalogs.clear().len(), MAX_IDLE);
         assert!(Arc::ptr_eq(&catalogs.of(&tenant(0)).unwrap(), &held) && catalogs.of(&tenant(1)).is_none());
         assert!(catalogs.of(&Tenant::default()).is_some());
     }

@@ -13,7 +13,7 @@ use toolpost_tool::executor::http::check_url;
 /// Maximum length of a title, in characters.
 const LONGEST_TITLE: usize = 200;
 /// Maximum number of attempts of one call.
-const MOST_ATTEMPTS: u32 = 100;
+const MAX_ATTEMPTS: u32 = 100;
 /// Maximum time for which a result is cached: 30 days.
 const LONGEST_TTL_MS: u64 = 30 * 24 * 3_600_000;
 /// Maximum length of the name of a context object, in characters.
@@ -177,8 +177,8 @@ pub fn retry(retry: &RetryOverride) -> Vec<Fault> {
 
 fn retry_spec(retry: &RetrySpec) -> Vec<Fault> {
     let mut faults = Vec::new();
-    if !(1..=MOST_ATTEMPTS).contains(&retry.max_attempts) {
-        faults.push(Fault::at("/max_attempts", format!("must be 1 to {MOST_ATTEMPTS}")));
+    if !(1..=MAX_ATTEMPTS).contains(&retry.max_attempts) {
+        faults.push(Fault::at("/max_attempts", format!("must be 1 to {MAX_ATTEMPTS}")));
     }
     for (pointer, wait) in
         [("/initial_backoff_ms", retry.initial_backoff_ms), ("/max_backoff_ms", retry.max_backoff_ms)]
@@ -210,7 +210,7 @@ pub fn limits(limits: &LimitsSpec) -> Vec<Fault> {
         ("/max_output_lines", limits.max_output_lines, int64),
     ];
     let zero = members.iter().filter(|(_, value, _)| *value == Some(0));
-    let large = members.iter().filter(|(_, value, most)| value.is_some_and(|value| value > *most));
+    let large = members.iter().filter(|(_, value, max)| value.is_some_and(|value| value > *max));
     let at_least = zero.map(|(pointer, ..)| Fault::at(*pointer, "must be at least 1"));
-    at_least.chain(large.map(|(pointer, _, most)| Fault::at(*pointer, format!("must be at most {most}")))).collect()
+    at_least.chain(large.map(|(pointer, _, max)| Fault::at(*pointer, format!("must be at most {max}")))).collect()
 }

@@ -19,7 +19,7 @@ const CATEGORY: &str = "discovery";
 /// Default number of results.
 const USUAL: u64 = 5;
 /// Maximum number of results.
-const MOST: u64 = 50;
+const MAX_RESULTS: u64 = 50;
 
 /// Returns both tools for the registry with these catalogs.
 #[must_use]
@@ -39,7 +39,7 @@ impl FindTools {
             "properties": {
                 "query": {"type": "string", "minLength": 1, "maxLength": 1000, "description": query},
                 "limit": {
-                    "type": "integer", "minimum": 1, "maximum": MOST, "default": USUAL,
+                    "type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "default": USUAL,
                     "description": "Maximum number of tools.",
                 },
             },
@@ -68,7 +68,7 @@ impl FindTools {
 fn found(catalogs: &Weak<Catalogs>, invocation: &Invocation) -> Value {
     let Invocation { tenant, allowed, session_snapshot: conversation, naming, arguments, .. } = invocation;
     let query = arguments["query"].as_str().unwrap_or_default();
-    let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
+    let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MAX_RESULTS);
     // The call holds the catalog of its tenant, so it is loaded.
     let catalog = catalogs.upgrade().and_then(|catalogs| catalogs.of(tenant));
     let snapshot = catalog.map(|catalog| catalog.snapshot().clone()).unwrap_or_default();

@@ -13,10 +13,10 @@ use toolpost_store::store::{Store, StoreError};
 use toolpost_tool::executor::HttpClient;
 
 /// Maximum number of tools in one transaction, so that it stays within its timeout.
-const MOST_AT_ONCE: usize = 500;
+const MAX_CHUNK: usize = 500;
 
 /// Maximum number of attempts if the tools change concurrently.
-const MOST_TRIES: usize = 3;
+const MAX_TRIES: usize = 3;
 
 /// Options of an import.
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,7 +75,7 @@ pub async fn register(
     let ImportPlan { title, offered, refused, warnings } = imported;
     let mut report = Report { title, refused, warnings, ..Report::default() };
     registry.reload(store).await?;
-    for chunk in offered.chunks(MOST_AT_ONCE) {
+    for chunk in offered.chunks(MAX_CHUNK) {
         let part = register_chunk(registry, store, chunk, how).await?;
         report.created.extend(part.created);
         report.replaced.extend(part.replaced);
@@ -92,7 +92,7 @@ async fn register_chunk(
     offered: &[ImportedTool],
     how: ImportMode,
 ) -> Result<Report, StoreError> {
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_TRIES {
         let mut report = Report::default();
         let mut writes = Vec::new();
         for tool in offered {

@@ -18,7 +18,7 @@ use toolpost_tool::executor::secrets::is_valid_secret_name;
 /// Maximum length of the name of an argument with a preset, in characters.
 const LONGEST_NAME: usize = 128;
 /// Maximum number of presets of a tool.
-const MOST: usize = 100;
+const MAX_PRESETS: usize = 100;
 /// Keywords whose subschemas apply to the same object (JSON Schema 2020-12, core, section 10.2).
 const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "if", "then", "else"];
 
@@ -150,8 +150,8 @@ pub(super) fn check_and_hide(definition: &mut ToolDefinition, faults: &mut Vec<F
 /// Adds the faults of a tool's presets and of its full schema.
 fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
     let ToolDefinition { presets, input_schema, .. } = definition;
-    if presets.len() > MOST {
-        faults.push(Fault::at("/presets", format!("must be at most {MOST}")));
+    if presets.len() > MAX_PRESETS {
+        faults.push(Fault::at("/presets", format!("must be at most {MAX_PRESETS}")));
         return;
     }
     let whole = schema::compile(input_schema, Role::Input);

@@ -15,7 +15,7 @@ const LONGEST_DESCRIPTION: usize = 10_000;
 /// Maximum length of the part of a query that is used, in characters.
 const LONGEST_QUERY: usize = 1_000;
 /// Maximum number of words of a query.
-const MOST_WORDS: usize = 64;
+const MAX_WORDS: usize = 64;
 /// The usual parameters of BM25: how much repetitions of a word count, and how much the length of a text does.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
@@ -145,7 +145,7 @@ fn query_words(query: &str) -> Vec<String> {
     if query_words.iter().any(|word| !is_common(word)) {
         query_words.retain(|word| !is_common(word));
     }
-    query_words.truncate(MOST_WORDS);
+    query_words.truncate(MAX_WORDS);
     query_words
 }
 

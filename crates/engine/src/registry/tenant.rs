@@ -15,7 +15,7 @@ use toolpost_store::store::tools::{StoredTool, StoredVersion, ToolsCommit};
 use toolpost_store::store::{Store, StoreError};
 
 /// Maximum number of reads if the stored tools change meanwhile.
-const MOST_READS: u32 = 8;
+const MAX_READS: u32 = 8;
 
 /// Maximum number of definitions that are read at once.
 const PAGE: usize = 500;
@@ -168,7 +168,7 @@ impl Registry {
             }
             let (groups, presets) = (store.groups().await?, store.presets().await?);
             // Tools and groups of different versions could activate a tool that was never meant to be callable.
-            if reads == MOST_READS || store.tools_version().await? == version {
+            if reads == MAX_READS || store.tools_version().await? == version {
                 return Ok(StoredTenantTools { versions, changed, presets, groups, version });
             }
         }

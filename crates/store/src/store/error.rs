@@ -58,12 +58,12 @@ pub enum StoreError {
     #[error("database error: {0}")]
     Database(#[from] sqlx::Error),
     /// The quota of the tenant is reached.
-    #[error("the limit of {most} {} is reached", what.words())]
+    #[error("the limit of {max} {} is reached", what.words())]
     TooMany {
         /// The resource of the quota.
         what: QuotaResource,
         /// The maximum number.
-        most: u32,
+        max: u32,
     },
     /// A stored row cannot be read.
     #[error("a stored row cannot be read: {0}")]

@@ -21,12 +21,12 @@ impl Stores {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn commits_after(&self, after: i64, most: u32) -> Result<Vec<Commit>, StoreError> {
+    pub async fn commits_after(&self, after: i64, max: u32) -> Result<Vec<Commit>, StoreError> {
         const SQL: &str = "SELECT first_pos, last_pos, at, calls FROM commits \
             WHERE shard = $1 AND last_pos > $2 ORDER BY last_pos LIMIT $3";
         let shard = codec::shard_column(Shard::of_position(after));
         let rows: Vec<(i64, i64, Time, Vec<u8>)> =
-            self.db.read(SQL).bind(shard).bind(after).bind(i64::from(most)).all().await?;
+            self.db.read(SQL).bind(shard).bind(after).bind(i64::from(max)).all().await?;
         let commit = |(first_pos, last_pos, at, calls): (_, _, _, Vec<u8>)| Commit {
             first_pos,
             last_pos,

@@ -259,9 +259,9 @@ impl PageBuilder<'_> {
         let mut matching = self.matching(ids).await?;
         while !matching.is_empty() {
             let missing = self.limit + 1 - self.calls.len();
-            let most = if self.filter.is_checked_on_calls() { CHUNK } else { missing };
+            let max = if self.filter.is_checked_on_calls() { CHUNK } else { missing };
             let mut bytes = 0;
-            let fitting = matching.iter().take(most).take_while(|(_, size)| {
+            let fitting = matching.iter().take(max).take_while(|(_, size)| {
                 bytes += size;
                 bytes <= MAX_BYTES
             });

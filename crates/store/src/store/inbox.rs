@@ -52,12 +52,12 @@ impl Stores {
             FROM inbox AS i WHERE i.shard = $1 AND i.call_id = $2 AND i.kind = $4) < $6 \
             ON CONFLICT DO NOTHING RETURNING id";
         let Message { call, kind, body } = message;
-        let most = match kind.as_str() {
+        let max = match kind.as_str() {
             PROGRESS => REPORTS,
             CHUNK => CHUNKS,
             _ => 1,
         };
-        let insert = self.db.write(SQL).bind_call(*call).bind(id).bind(kind).bind(body).bind(most);
+        let insert = self.db.write(SQL).bind_call(*call).bind(id).bind(kind).bind(body).bind(max);
         // Counts the returned rows: Citus reports a wrong number of inserted ones.
         Ok(insert.optional::<(Uuid,)>().await?.is_some())
     }

@@ -326,8 +326,8 @@ impl Journal {
 
     /// Returns `true` if commits are slow and would overlap with a further shard, and this node has fewer than `most`.
     #[must_use]
-    pub fn is_short_of_shards(&self, most: usize) -> bool {
-        self.0.shard_writers.is_short(self.awaited(), most)
+    pub fn is_short_of_shards(&self, max: usize) -> bool {
+        self.0.shard_writers.is_short(self.awaited(), max)
     }
 
     /// Stops accepting changes. Queued changes are still written.

@@ -180,9 +180,9 @@ impl Stores {
     /// Adopts up to `most` orphaned calls of other nodes, running calls before waiting ones and older calls before newer ones.
     /// Each call is adopted by only one node. Returns the calls by priority, then by age, and an error if the database failed.
     /// After an error this node may have adopted further calls, because only the answer may be lost.
-    pub async fn adopt(&self, node: &str, most: usize) -> (Vec<Call>, Result<(), StoreError>) {
+    pub async fn adopt(&self, node: &str, max: usize) -> (Vec<Call>, Result<(), StoreError>) {
         let mut rows: Vec<CallRow> = Vec::new();
-        let done = self.adopt_rows(node, most, &mut rows).await;
+        let done = self.adopt_rows(node, max, &mut rows).await;
         let mut calls = Vec::with_capacity(rows.len());
         for row in rows {
             // These calls already belong to this node, so a corrupt row must not stop the others.
@@ -195,10 +195,10 @@ impl Stores {
         (calls, done)
     }
 
-    async fn adopt_rows(&self, node: &str, most: usize, rows: &mut Vec<CallRow>) -> Result<(), StoreError> {
-        let most = i64::try_from(most).unwrap_or(PAGE).min(PAGE);
+    async fn adopt_rows(&self, node: &str, max: usize, rows: &mut Vec<CallRow>) -> Result<(), StoreError> {
+        let max = i64::try_from(max).unwrap_or(PAGE).min(PAGE);
         let mut of_shards: BTreeMap<Shard, Vec<Uuid>> = BTreeMap::new();
-        for id in self.db.write(find_orphaned()).bind(node).bind(most).column().await? {
+        for id in self.db.write(find_orphaned()).bind(node).bind(max).column().await? {
             of_shards.entry(Shard::of_call(id)).or_default().push(id);
         }
         for mut ids in of_shards.into_values() {

@@ -68,12 +68,12 @@ impl Quotas {
     /// # Errors
     /// Returns [`StoreError::TooMany`] if the quota is exceeded, and another [`StoreError`] if the database fails.
     pub async fn check(&self, check: Query<'_>, tenant: &Tenant, what: QuotaResource) -> Result<(), StoreError> {
-        let rows = check.bind(tenant).bind(i64::from(self.limits.most(what))).execute().await?;
+        let rows = check.bind(tenant).bind(i64::from(self.limits.max_of(what))).execute().await?;
         if rows > 0 { Ok(()) } else { Err(self.too_many(what)) }
     }
 
     fn too_many(&self, what: QuotaResource) -> StoreError {
-        StoreError::TooMany { what, most: self.limits.most(what) }
+        StoreError::TooMany { what, max: self.limits.max_of(what) }
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<Tenant, SessionCount>> {

@@ -64,11 +64,11 @@ impl Stores {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails; then nothing is deleted.
-    pub async fn prune(&self, part: RetentionTarget, before: Time, most: u32) -> Result<Pruned, StoreError> {
+    pub async fn prune(&self, part: RetentionTarget, before: Time, max: u32) -> Result<Pruned, StoreError> {
         self.fold_stats().await?;
         let mut pruned = Pruned::default();
         for shard in self.db.read("SELECT shard FROM retention ORDER BY shard").column::<i16>().await? {
-            let step = self.prune_shard(shard, part, before, most).await?;
+            let step = self.prune_shard(shard, part, before, max).await?;
             pruned.calls += step.calls;
             pruned.events += step.events;
             pruned.is_unfinished |= step.is_unfinished;
@@ -81,7 +81,7 @@ impl Stores {
         shard: i16,
         part: RetentionTarget,
         before: Time,
-        most: u32,
+        max: u32,
     ) -> Result<Pruned, StoreError> {
         let hold = match &self.db {
             Db::Sqlite(_) => HOLD_SQLITE,
@@ -91,8 +91,8 @@ impl Stores {
             let held: Option<(i64, i64, i64)> = transaction.query(hold).bind(shard).optional().await?;
             let Some((calls_pos, events_pos, folded)) = held else { return Ok(None) };
             let from = if part == RetentionTarget::Calls { calls_pos } else { events_pos.max(calls_pos) };
-            let query = transaction.query(COMMITS).bind(shard).bind(from).bind(folded).bind(i64::from(most));
-            let mut range = CommitRange::of(query.all().await?, before, most as usize);
+            let query = transaction.query(COMMITS).bind(shard).bind(from).bind(folded).bind(i64::from(max));
+            let mut range = CommitRange::of(query.all().await?, before, max as usize);
             let ended = range.ended_calls(transaction, part).await?;
             let Some(until) = range.until() else { return Ok(None) };
             // A call that ended after this range is deleted with the commit that ended it.
@@ -153,15 +153,15 @@ struct CommitRange {
 }
 
 impl CommitRange {
-    fn of(read: Vec<(i64, Time, Vec<u8>)>, before: Time, most: usize) -> Self {
+    fn of(read: Vec<(i64, Time, Vec<u8>)>, before: Time, max: usize) -> Self {
         let (there, mut calls) = (read.len(), 0);
         let old = read.into_iter().take_while(|(_, at, ids)| {
-            let is_within_batch = calls < most;
+            let is_within_batch = calls < max;
             calls += ids.len() / 16;
             is_within_batch && *at < before
         });
         let commits: Vec<(i64, Vec<Uuid>)> = old.map(|(pos, _, ids)| (pos, codec::split_ids(&ids))).collect();
-        let may_have_more = !commits.is_empty() && (calls >= most || commits.len() == there);
+        let may_have_more = !commits.is_empty() && (calls >= max || commits.len() == there);
         Self { commits, may_have_more }
     }
 
@@ -203,11 +203,11 @@ impl CommitRange {
 
     /// Ends the range before the calls exceed `most` bytes, but after the first commit. `sizes` has the sizes of the
     /// calls.
-    fn end_within(&mut self, sizes: &HashMap<Uuid, i64>, most: i64) {
+    fn end_within(&mut self, sizes: &HashMap<Uuid, i64>, max: i64) {
         let mut bytes = 0;
         let index = self.commits.iter().position(|(_, ids)| {
             bytes += ids.iter().filter_map(|id| sizes.get(id)).sum::<i64>();
-            bytes > most
+            bytes > max
         });
         if let Some(index) = index.map(|index| index.max(1)).filter(|index| *index < self.commits.len()) {
             self.commits.truncate(index);

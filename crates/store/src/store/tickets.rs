@@ -7,7 +7,7 @@ use super::{StoreError, Stores};
 use toolpost_core::domain::{Tenant, Time};
 
 /// Maximum number of tickets of one tenant.
-pub const MOST_TICKETS: i64 = 100_000;
+pub const MAX_TICKETS: i64 = 100_000;
 
 /// A stored ticket. Only the hash of the ticket itself is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Stores {
             VALUES ($1, $2, $3, $4, $5, $6, $7)";
         let StoredTicket { hash, tenant, path, key, token, used_at, expires_at } = ticket;
         let (count,): (i64,) = self.db.read(COUNT).bind(tenant).one().await?;
-        if count >= MOST_TICKETS {
+        if count >= MAX_TICKETS {
             return Ok(false);
         }
         let insert = self.db.write(SQL).bind(&hash[..]).bind(tenant).bind(path).bind(key).bind(token);

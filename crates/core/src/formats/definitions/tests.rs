@@ -105,7 +105,7 @@ fn prompt_omits_missing_parts() {
     let least = tool(json!({"description": "", "input_schema": schema}));
     let head = "# Available Tools\n\nYou have access to the following 1 tool(s):\n\n## get_weather\n";
     assert_eq!(prompt_of(&least, None), head);
-    let most = tool(json!({
+    let full_tool = tool(json!({
         "title": "Weather", "category": "data", "description": "Returns the weather.\n\n## Not a heading",
         "input_schema": {"type": "object", "required": ["city"], "properties": {
             "city": {"type": "string", "description": "The\n city", "examples": ["Rome", "Paris"]},
@@ -117,7 +117,7 @@ fn prompt_omits_missing_parts() {
         data\nParameters:\n  - city: string (required) - The city\n    Examples: Rome, Paris\n  - unit: string \
         (optional)\n    Allowed values: c, f\n    Default: c\nExamples:\n  - {\"city\":\"Rome\"} → sunny and warm\n  - \
         {}\n";
-    assert_eq!(prompt_of(&most, None), format!("{head}{expected}"));
+    assert_eq!(prompt_of(&full_tool, None), format!("{head}{expected}"));
 }
 
 #[test]

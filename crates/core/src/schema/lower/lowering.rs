@@ -176,8 +176,8 @@ impl<'a, 'd> Lowering<'a, 'd> {
     pub(super) fn enter(&mut self, conj: &[Term<'a>]) -> Step<Visit<'a>> {
         self.nodes += 1;
         self.depth += 1;
-        let most = if self.recursive { self.unrolled.nodes } else { MAX_NODES };
-        if self.nodes > most || self.depth > MAX_DEPTH {
+        let max_nodes = if self.recursive { self.unrolled.nodes } else { MAX_NODES };
+        if self.nodes > max_nodes || self.depth > MAX_DEPTH {
             return Err(LowerError::TooLarge { recursive: self.recursive });
         }
         let flat: FlatConjunction = flatten(self.document, conj);

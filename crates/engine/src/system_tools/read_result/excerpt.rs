@@ -32,15 +32,15 @@ impl ExcerptRequest {
     pub fn lines(&self, whole: &str) -> Result<String, ToolError> {
         let total = lines(whole);
         let rest = self.rest(whole, total)?;
-        let (most_bytes, most_lines) = self.remaining();
-        let by_lines = match self.limit.min(most_lines) {
+        let (max_bytes, max_lines) = self.remaining();
+        let by_lines = match self.limit.min(max_lines) {
             0 => 0,
-            most => rest.match_indices('\n').nth(most - 1).map_or(rest.len(), |(at, _)| at + 1),
+            max => rest.match_indices('\n').nth(max - 1).map_or(rest.len(), |(at, _)| at + 1),
         };
-        let shown = if by_lines <= most_bytes {
+        let shown = if by_lines <= max_bytes {
             &rest[..by_lines]
         } else {
-            let by_bytes = rest.floor_char_boundary(most_bytes);
+            let by_bytes = rest.floor_char_boundary(max_bytes);
             let border = rest[..by_bytes].rfind('\n').map_or(0, |at| at + 1);
             // Return at least one character, so that reading makes progress.
             let first = rest.chars().next().map_or(0, char::len_utf8);
@@ -65,7 +65,7 @@ impl ExcerptRequest {
     pub fn matching(&self, whole: &str, pattern: &Regex, is_cancelled: impl Fn() -> bool) -> Result<String, ToolError> {
         let total = lines(whole);
         let rest = self.rest(whole, total)?;
-        let (most_bytes, most_lines) = self.remaining();
+        let (max_bytes, max_lines) = self.remaining();
         let (mut shown, mut count, mut next) = (String::new(), 0, None);
         for (index, line) in rest.lines().enumerate() {
             if is_cancelled() {
@@ -75,7 +75,7 @@ impl ExcerptRequest {
             let number = self.offset + index;
             let entry = format!("{number}: {}\n", excerpt(line, found.start()));
             let is_first = count == 0;
-            if count >= self.limit.min(most_lines) || (!is_first && shown.len() + entry.len() > most_bytes) {
+            if count >= self.limit.min(max_lines) || (!is_first && shown.len() + entry.len() > max_bytes) {
                 next = Some(number);
                 break;
             }

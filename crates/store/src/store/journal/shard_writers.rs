@@ -90,10 +90,10 @@ impl ShardWriters {
 
     /// Returns `true` if a further shard for new calls would let commits overlap, given the number of changes that
     /// callers wait for.
-    pub fn is_short(&self, awaited: usize, most: usize) -> bool {
+    pub fn is_short(&self, awaited: usize, max: usize) -> bool {
         let own = self.own.load();
         matches!(self.parts.db, Db::Postgres(_))
-            && own.len() < MAX_SHARD_WRITERS.min(most)
+            && own.len() < MAX_SHARD_WRITERS.min(max)
             && awaited > own.len()
             && own.iter().any(|writer| writer.pace.is_slow())
     }

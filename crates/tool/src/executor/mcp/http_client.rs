@@ -84,14 +84,14 @@ impl StreamableHttpClient for Client {
                 post::send(request, pending.id(), session_id.is_some(), reading).await
             }
             _ => {
-                let most = MAX_ANSWER_BYTES;
+                let max_bytes = MAX_ANSWER_BYTES;
                 let post = self.inner.post_message_with_max_sse_event_size(
                     uri,
                     message,
                     session_id,
                     auth_header,
                     headers,
-                    most,
+                    max_bytes,
                 );
                 post.await
             }
@@ -120,10 +120,10 @@ impl StreamableHttpClient for Client {
         auth_header: Option<String>,
         headers: Headers,
     ) -> Result<BoxedSseResponse, Error> {
-        let most = MAX_ANSWER_BYTES;
+        let max_bytes = MAX_ANSWER_BYTES;
         let events = self
             .inner
-            .get_stream_with_max_sse_event_size(uri, session_id, last_event_id, auth_header, headers, most)
+            .get_stream_with_max_sse_event_size(uri, session_id, last_event_id, auth_header, headers, max_bytes)
             .await?;
         let open = OpenStream::of(&self.streams);
         Ok(events.inspect(move |_| _ = &open).boxed())

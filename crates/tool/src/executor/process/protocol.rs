@@ -79,8 +79,8 @@ impl ExitKind {
             Self::Exited(code) => (format!("Command exited with code {code}"), json!({"exit_code": code})),
             Self::Killed(signal) => (format!("Command was killed by signal {signal}"), json!({"signal": signal})),
             Self::Stopped => ("Command was stopped".to_owned(), json!({"stopped": true})),
-            Self::TooManyProcesses(most) => {
-                (format!("Command was killed: it had more than {most} processes"), json!({"processes": most}))
+            Self::TooManyProcesses(max) => {
+                (format!("Command was killed: it had more than {max} processes"), json!({"processes": max}))
             }
             Self::Refused(reason) => (reason.clone(), json!({"started": false})),
         })

@@ -105,7 +105,7 @@ fn names(dir: &Dir) -> Vec<String> {
 fn find_elsewhere(workspace: &Workspace, path: &WorkspacePath) -> Option<WorkspacePath> {
     let wanted = path.name()?.to_str()?.to_lowercase();
     let mut found = None;
-    let scope = WalkOptions { most: MAX_ENTRIES, ..WalkOptions::default() };
+    let scope = WalkOptions { max_entries: MAX_ENTRIES, ..WalkOptions::default() };
     let end = walk(workspace, &WorkspacePath::default(), &scope, |seen| {
         if seen.kind == FileKind::File && seen.name.to_str().is_some_and(|name| name.to_lowercase() == wanted) {
             found = Some(seen.path.clone());

@@ -147,8 +147,8 @@ fn text(path: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run)
         } else {
             format!("line {line} alone is longer than that")
         };
-        let (bytes, most) = (grouped(total_bytes), grouped(MAX_BYTES));
-        text.push_str(&format!("{newline}[the file has {bytes} bytes, and one call reads at most {most}; {next}]\n"));
+        let (bytes, max) = (grouped(total_bytes), grouped(MAX_BYTES));
+        text.push_str(&format!("{newline}[the file has {bytes} bytes, and one call reads at most {max}; {next}]\n"));
     }
     Ok(Outcome { details, ..Outcome::text(text) })
 }

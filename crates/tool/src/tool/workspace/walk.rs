@@ -22,14 +22,14 @@ pub(super) struct WalkOptions {
     /// Maximum depth; 1 is the folder itself.
     pub depth: usize,
     /// Maximum number of visited entries.
-    pub most: usize,
+    pub max_entries: usize,
     /// Includes hidden and ignored entries.
     pub all: bool,
 }
 
 impl Default for WalkOptions {
     fn default() -> Self {
-        Self { depth: MAX_DEPTH, most: 200_000, all: false }
+        Self { depth: MAX_DEPTH, max_entries: 200_000, all: false }
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn walk(
             continue;
         };
         looked_at += 1;
-        if looked_at > scope.most {
+        if looked_at > scope.max_entries {
             return Ok(WalkEnd::TooMany);
         }
         let path = frame.path.join(&name);
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn walk_is_bounded_in_depth_and_entries() {
         let (_folder, workspace) = workspace(&[("a/b/c/d", ""), ("e", "")]);
-        let of = |depth, most| seen(&workspace, ".", &WalkOptions { depth, most, all: false });
+        let of = |depth, max_entries| seen(&workspace, ".", &WalkOptions { depth, max_entries, all: false });
         assert_eq!(of(1, 100), (vec!["a".into(), "e".into()], WalkEnd::Complete));
         assert_eq!(of(2, 100), (vec!["a".into(), "a/b".into(), "e".into()], WalkEnd::Complete));
         assert_eq!(of(9, 2), (vec!["a".into(), "a/b".into()], WalkEnd::TooMany));

@@ -28,7 +28,12 @@ pub enum Stop {
 ///
 /// # Errors
 /// Returns an error if reading fails.
-pub fn read_lines(mut reader: impl BufRead, start: usize, end: Option<usize>, most: usize) -> io::Result<ReadLines> {
+pub fn read_lines(
+    mut reader: impl BufRead,
+    start: usize,
+    end: Option<usize>,
+    max_bytes: usize,
+) -> io::Result<ReadLines> {
     let mut bytes = Vec::new();
     let mut line = start.max(1);
     for line in 1..line {
@@ -39,13 +44,13 @@ pub fn read_lines(mut reader: impl BufRead, start: usize, end: Option<usize>, mo
     loop {
         let before = bytes.len();
         // One more byte shows whether the line fits.
-        let limit = (most - before) as u64 + 1;
+        let limit = (max_bytes - before) as u64 + 1;
         if reader.by_ref().take(limit).read_until(b'\n', &mut bytes)? == 0 {
             return Ok(ReadLines { bytes, stop: Stop::EndOfFile, line: line - 1 });
         }
-        if bytes.len() > most {
+        if bytes.len() > max_bytes {
             // Cuts before the line, or within it if it is the first line.
-            bytes.truncate(if before > 0 { before } else { most });
+            bytes.truncate(if before > 0 { before } else { max_bytes });
             return Ok(ReadLines { bytes, stop: Stop::Full, line });
         }
         if end.is_some_and(|end| line >= end) && bytes.ends_with(b"\n") {
@@ -60,11 +65,11 @@ mod tests {
     use super::*;
     use std::io::BufReader;
 
-    fn of(text: &str, start: usize, end: Option<usize>, most: usize) -> (String, Stop, usize) {
+    fn of(text: &str, start: usize, end: Option<usize>, max_bytes: usize) -> (String, Stop, usize) {
         let mut all = Vec::new();
         for capacity in [1, 2, 3, 100] {
             let reader = BufReader::with_capacity(capacity, text.as_bytes());
-            let ReadLines { bytes, stop, line } = read_lines(reader, start, end, most).unwrap();
+            let ReadLines { bytes, stop, line } = read_lines(reader, start, end, max_bytes).unwrap();
             all.push((String::from_utf8(bytes).unwrap(), stop, line));
         }
         all.dedup();
