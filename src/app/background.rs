@@ -28,7 +28,7 @@ pub(super) fn manageable_groups(catalogs: &SharedCatalogs) -> system_tools::Mana
     let catalogs = Arc::downgrade(catalogs);
     Arc::new(move |tenant: &Tenant| {
         // A running call holds the catalog of its tenant, so the weak reference is valid.
-        let Some(catalog) = catalogs.upgrade().and_then(|catalogs| catalogs.of(tenant)) else { return Vec::new() };
+        let Some(catalog) = catalogs.upgrade().and_then(|catalogs| catalogs.get(tenant)) else { return Vec::new() };
         let snapshot = catalog.snapshot();
         let groups = snapshot.groups().values();
         groups.filter(|group| group.manageable).map(|group| group.name.clone()).collect()

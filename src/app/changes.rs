@@ -62,7 +62,7 @@ impl Changes {
         let (hooks, policies, budgets) = &self.rules;
         // A failed reload is retried the next time.
         if Some(version) != self.registry.version_of(&default) {
-            let _ = self.registry.reload(&self.stores.of(&default)).await;
+            let _ = self.registry.reload(&self.stores.for_tenant(&default)).await;
         }
         if version != self.loaded && self.reload_others().await.is_ok() {
             self.loaded = version;
@@ -92,7 +92,7 @@ impl Changes {
     async fn reload_others(&self) -> Result<(), StoreError> {
         for tenant in self.stores.changed_tenants(self.loaded).await? {
             if !tenant.is_default() && self.registry.is_in_use(&tenant) {
-                self.registry.reload(&self.stores.of(&tenant)).await?;
+                self.registry.reload(&self.stores.for_tenant(&tenant)).await?;
             }
         }
         Ok(())

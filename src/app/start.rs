@@ -77,7 +77,7 @@ impl Builder {
         let declarations = Declarations::read(&config.upstreams.0, &config.mcp_servers.file);
         let declarations = declarations.map_err(StartError::Upstreams)?;
         let parts = SharedParts::open(config, clock, ids, secrets, is_command_line).await?;
-        let store = parts.stores.of(&Tenant::default());
+        let store = parts.stores.for_tenant(&Tenant::default());
         let rules = parts.call_rules(hooks, &node)?;
         let (processes, servers) = (from_config::processes(&parts.config.process, &parts.secrets)?, Servers::default());
         let registry = parts.registry(tools, layers, &processes, &servers)?;
@@ -154,7 +154,7 @@ impl SharedParts {
             Some(file) if !is_command_line => Some(ServerLock::take(&file).await?),
             _ => None,
         };
-        let signing_key = signing::signing_key(given_secret, &stores.of(&Tenant::default())).await?;
+        let signing_key = signing::signing_key(given_secret, &stores.for_tenant(&Tenant::default())).await?;
         // A key derived from the signing secret is the fallback, so that values stored over the API are always
         // encrypted.
         let vault = Vault::parse(&config.secrets.encryption_keys.0).map_err(StartError::EncryptionKeys)?;
@@ -299,7 +299,7 @@ impl SharedParts {
         (hooks, policies, budgets): &CallRules,
         upstreams: &Upstreams,
     ) -> Result<Cursor, StartError> {
-        registry.reload(&self.stores.of(&Tenant::default())).await?;
+        registry.reload(&self.stores.for_tenant(&Tenant::default())).await?;
         hooks.reload(&self.stores).await?;
         policies.reload(&self.stores).await?;
         budgets.reload().await?;

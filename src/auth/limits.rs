@@ -127,17 +127,17 @@ impl LimitTable {
     /// Returns the limits of a key.
     pub fn of_key(&self, key: &StoredKey) -> Arc<Limits> {
         let Defaults { rate, concurrency, .. } = self.defaults;
-        self.of(&[key.id.as_bytes()], (key.rate.unwrap_or(rate), key.concurrency.unwrap_or(concurrency)))
+        self.get_or_insert(&[key.id.as_bytes()], (key.rate.unwrap_or(rate), key.concurrency.unwrap_or(concurrency)))
     }
 
     /// Returns the limits of the subject of an issuer's tokens, which belongs to a tenant and may have several tokens.
     /// Tokens of one subject with different limits are counted separately, so that alternating between them resets no
     /// count.
     pub fn of_subject(&self, tenant: &Tenant, subject: &str, bounds: Bounds) -> Arc<Limits> {
-        self.of(&[tenant.as_str().as_bytes(), subject.as_bytes()], bounds)
+        self.get_or_insert(&[tenant.as_str().as_bytes(), subject.as_bytes()], bounds)
     }
 
-    fn of(&self, caller: &[&[u8]], bounds: Bounds) -> Arc<Limits> {
+    fn get_or_insert(&self, caller: &[&[u8]], bounds: Bounds) -> Arc<Limits> {
         let (rate, concurrency) = (bounds.0.to_le_bytes(), bounds.1.to_le_bytes());
         let id = hash(&[caller, &[&rate[..], &concurrency[..]]].concat());
         let now = Instant::now();

@@ -59,7 +59,7 @@ pub async fn run(Args { command, tenant }: Args, options: &Options) -> Result<Ex
 
 async fn read(app: &App, access: &Access) -> Result<Vec<BudgetView>, CliError> {
     let mut budgets = Vec::new();
-    for budget in app.engine.budgets().of(access.tenant()).iter() {
+    for budget in app.engine.budgets().for_tenant(access.tenant()).iter() {
         let usage = app.engine.budgets().usage(budget).await;
         let usage = usage.map_err(|error| CliError::store(&error, &app.config.database_url()))?;
         budgets.push(BudgetView::new(budget, usage));

@@ -53,7 +53,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let mut target = Target::open(out.as_deref())?;
     // The store is enough: no tools are loaded, and nothing runs.
     let stores = Stores::open(&database).await.map_err(|error| CliError::store(&error, &database))?;
-    let store = stores.of(&tenant);
+    let store = stores.for_tenant(&tenant);
     let written = write(&store, filter, &mut target, &database).await;
     store.close().await;
     let ExportSummary { calls, unreadable, is_cut_off } = written?;

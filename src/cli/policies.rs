@@ -79,7 +79,7 @@ pub async fn run(Args { command, tenant }: Args, options: &Options) -> Result<Ex
 }
 
 fn list(app: &App, access: &Access, json: bool) -> Result<(), CliError> {
-    let policies = app.engine.policies().of(access.tenant());
+    let policies = app.engine.policies().for_tenant(access.tenant());
     if json {
         return print::json(&policies.iter().map(|policy| &**policy).collect::<Vec<_>>());
     }
@@ -95,7 +95,7 @@ fn list(app: &App, access: &Access, json: bool) -> Result<(), CliError> {
 
 async fn test(app: &App, access: &Access, args: &TestArgs) -> Result<(), CliError> {
     let TestArgs { file, since, until, name, limit, json } = args;
-    let policies = read(file, &app.engine.policies().of(access.tenant()))?;
+    let policies = read(file, &app.engine.policies().for_tenant(access.tenant()))?;
     let calls = CallFilter { name: name.clone(), since: Some(*since), until: *until, ..CallFilter::default() };
     let result = backtest(access, (policies.into(), app.engine.policies().bounds()), calls, *limit).await;
     let result = result.map_err(|error| CliError::store(&error, &app.config.database_url()))?;

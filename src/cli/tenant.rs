@@ -35,7 +35,7 @@ impl TenantArg {
         let stores = app.store.stores();
         let opened = async {
             let is_named_by_tokens = !app.config.auth.jwt.tenant_claim.is_empty();
-            if !is_named_by_tokens && !stores.of(tenant).has_anything().await? {
+            if !is_named_by_tokens && !stores.for_tenant(tenant).has_anything().await? {
                 return Ok(None);
             }
             let caller = Caller { tenant: tenant.clone(), ..Caller::operator() };

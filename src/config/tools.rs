@@ -144,23 +144,23 @@ mod tests {
         assert!(egress.has_web_fetch());
     }
 
-    fn of(value: Value) -> Result<Vec<u16>, String> {
+    fn read_ports(value: Value) -> Result<Vec<u16>, String> {
         ports(value).map_err(|error| error.to_string())
     }
 
     #[test]
     fn ports_are_read_as_files_and_the_environment_give_them() {
-        assert_eq!(of(json!([])), Ok(Vec::new()));
-        assert_eq!(of(json!([25, 6379])), Ok(vec![25, 6379]));
-        assert_eq!(of(json!(6379)), Ok(vec![6379]));
-        assert_eq!(of(json!(["25", " 6379"])), Ok(vec![25, 6379]));
+        assert_eq!(read_ports(json!([])), Ok(Vec::new()));
+        assert_eq!(read_ports(json!([25, 6379])), Ok(vec![25, 6379]));
+        assert_eq!(read_ports(json!(6379)), Ok(vec![6379]));
+        assert_eq!(read_ports(json!(["25", " 6379"])), Ok(vec![25, 6379]));
     }
 
     #[test]
     fn value_that_is_not_a_port_is_named() {
         for (value, shown) in [(json!([65536]), "65536"), (json!(-1), "-1"), (json!(["ssh"]), "\"ssh\"")] {
-            assert!(of(value).unwrap_err().ends_with(&format!("got {shown}")), "{shown}");
+            assert!(read_ports(value).unwrap_err().ends_with(&format!("got {shown}")), "{shown}");
         }
-        assert!(of(json!({})).is_err());
+        assert!(read_ports(json!({})).is_err());
     }
 }

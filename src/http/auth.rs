@@ -62,7 +62,7 @@ impl Gate {
     }
 
     fn need(&self, request: &Request) -> Requirement {
-        self.only.unwrap_or_else(|| self.needs.of(request))
+        self.only.unwrap_or_else(|| self.needs.requirement_of(request))
     }
 }
 

@@ -135,7 +135,7 @@ impl BudgetView {
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The budgets", body = BudgetList), Unavailable))]
 pub(super) async fn list(Api { state, access }: Api) -> HttpResult {
-    let all = state.engine.budgets().of(access.tenant());
+    let all = state.engine.budgets().for_tenant(access.tenant());
     let mut budgets = Vec::with_capacity(all.len());
     for budget in all.iter() {
         budgets.push(view(&state, budget).await?);
@@ -230,7 +230,7 @@ fn definition_of(mut value: Value) -> HttpResult<BudgetDefinition> {
 }
 
 fn find(state: &AppState, access: &Access, name: &str) -> HttpResult<Arc<Budget>> {
-    let all = state.engine.budgets().of(access.tenant());
+    let all = state.engine.budgets().for_tenant(access.tenant());
     all.iter().find(|budget| budget.definition.name == name).cloned().ok_or_else(|| Problem::unknown("budget", name))
 }
 

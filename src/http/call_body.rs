@@ -47,7 +47,7 @@ pub(super) enum IdLocation {
 
 impl IdLocation {
     /// Returns a JSON pointer (RFC 6901) to the id of the call at this index.
-    pub fn of(&self, index: usize) -> String {
+    pub fn pointer_to(&self, index: usize) -> String {
         match self {
             Self::Body => "/id".to_owned(),
             Self::Calls => format!("/calls/{index}/id"),
@@ -172,7 +172,7 @@ fn finish(
     if let Some(session) = options.dedupes_in() {
         let mut seen = HashSet::new();
         for (index, request) in requests.iter_mut().enumerate() {
-            let pointer = || id_location.of(index);
+            let pointer = || id_location.pointer_to(index);
             let Some(id) = &request.call_id else {
                 return Err(Problem::field(pointer(), "is missing; `dedupe` requires it"));
             };

@@ -20,7 +20,7 @@ pub(super) fn nothing() -> Response {
     reply::ok(&BatchAnswer::nothing())
 }
 
-fn of(
+fn build_response(
     status: StatusCode,
     batch_id: Option<Uuid>,
     is_batch: bool,
@@ -83,7 +83,7 @@ pub(super) fn as_they_are(
 ) -> Response {
     let goes_on = calls.iter().any(|call| !call.status.is_terminal());
     let status = if goes_on { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let mut response = of(status, batch_id, is_batch, calls, continuation);
+    let mut response = build_response(status, batch_id, is_batch, calls, continuation);
     if goes_on {
         let location = location(batch_id, calls.first().map(|call| call.id));
         if let Ok(location) = HeaderValue::from_str(&location) {

@@ -76,7 +76,7 @@ pub(super) async fn execute(
     request: Request,
 ) -> HttpResult {
     let (headers, value, footprint) = extract::json(request, &state, state.engine.room()).await?;
-    let once = idempotency::of(&headers, &value)?;
+    let once = idempotency::read_key(&headers, &value)?;
     let mut parsed = call_body::read(value, &access.snapshot(), state.config.server.max_batch_calls)?;
     let wants_events = prefers_events(&headers);
     let submission = &mut parsed.submission;

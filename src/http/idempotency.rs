@@ -24,7 +24,7 @@ pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 const MAX_KEY_CHARS: usize = 512;
 
 /// Returns the request's `Idempotency-Key`, if it has one.
-pub(super) fn of(headers: &HeaderMap, body: &Value) -> HttpResult<Option<IdempotencyKey>> {
+pub(super) fn read_key(headers: &HeaderMap, body: &Value) -> HttpResult<Option<IdempotencyKey>> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default().trim();
     if key.is_empty() || key.chars().count() > MAX_KEY_CHARS {
@@ -82,7 +82,7 @@ pub(super) async fn execute(
 pub(super) fn problem_of(error: KeyedError, id_location: &IdLocation) -> Problem {
     match error {
         KeyedError::Reused { call } => {
-            Problem::key_reused(&call.map(|index| id_location.of(index)).unwrap_or_default())
+            Problem::key_reused(&call.map(|index| id_location.pointer_to(index)).unwrap_or_default())
         }
         KeyedError::NotRecorded { batch_id, call } => call_response::not_recorded(false, batch_id, call),
         KeyedError::Refused(refusal) => refusal.into(),

@@ -30,7 +30,7 @@ pub(super) struct PolicyList<'a> {
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The policies", body = PolicyList), Unavailable))]
 pub(super) async fn list(Api { state, access }: Api) -> HttpResult {
-    let all = state.engine.policies().of(access.tenant());
+    let all = state.engine.policies().for_tenant(access.tenant());
     Ok(reply::ok(&PolicyList { total: all.len(), policies: all.iter().map(|policy| &**policy).collect() }))
 }
 
@@ -112,7 +112,7 @@ fn definition_of(mut value: Value) -> HttpResult<PolicyDefinition> {
 }
 
 fn find(state: &AppState, access: &Access, name: &str) -> HttpResult<Arc<Policy>> {
-    let all = state.engine.policies().of(access.tenant());
+    let all = state.engine.policies().for_tenant(access.tenant());
     all.iter().find(|policy| policy.definition.name == name).cloned().ok_or_else(|| Problem::unknown("policy", name))
 }
 

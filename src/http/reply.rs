@@ -67,7 +67,7 @@ pub(super) fn written(status: StatusCode, body: serde_json::Result<impl Into<Bod
 
 /// Creates a response from JSON rendered in chunks. `counted` is held until the body was sent.
 pub(super) fn pieces(status: StatusCode, body: serde_json::Result<Pieces>, counted: Counted) -> Response {
-    written(status, body.map(|pieces| PiecesBody::of(pieces, counted)))
+    written(status, body.map(|pieces| PiecesBody::build_body(pieces, counted)))
 }
 
 /// A body of consecutive chunks of JSON.
@@ -79,7 +79,7 @@ struct PiecesBody {
 
 impl PiecesBody {
     /// Creates the body. A single uncounted chunk becomes a plain body.
-    fn of(pieces: Pieces, counted: Counted) -> Body {
+    fn build_body(pieces: Pieces, counted: Counted) -> Body {
         let mut pieces = pieces.into_pieces();
         if pieces.len() == 1 && counted.0.is_none() {
             return pieces.pop().unwrap_or_default().into();

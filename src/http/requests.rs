@@ -190,7 +190,7 @@ pub(super) struct TrackedBody {
 
 impl TrackedBody {
     /// Wraps the body of the request that has just begun.
-    pub fn of(request: Request<Incoming>, tracker: &Arc<RequestTracker>) -> Request<Body> {
+    pub fn wrap_request(request: Request<Incoming>, tracker: &Arc<RequestTracker>) -> Request<Body> {
         if request.body().is_end_stream() {
             return request.map(|_| Body::empty());
         }

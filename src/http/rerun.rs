@@ -55,7 +55,7 @@ pub(super) async fn rerun(Api { state, access }: Api, Path(id): Path<String>, re
     let (headers, value, mut footprint) = extract::json_or_empty(request, &state, state.engine.room()).await?;
     let value = if value.is_null() { json!({}) } else { value };
     // The key covers the old call, too, because it is not part of the body.
-    let once = idempotency::of(&headers, &json!({"rerun_of": id, "body": value}))?;
+    let once = idempotency::read_key(&headers, &json!({"rerun_of": id, "body": value}))?;
     decode::expect_objects(&value, &[""])?;
     let RerunBody { arguments } = decode::read(value)?;
     let old = extract::find_call(&access, id).await?;

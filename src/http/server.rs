@@ -156,7 +156,7 @@ where
         let mut answer = service_fn(move |request: Request<Incoming>| {
             let request_guard = requests.begin();
             let allows_chunks = stream_writer::allows_chunks(&request);
-            let mut request = TrackedBody::of(request, &requests);
+            let mut request = TrackedBody::wrap_request(request, &requests);
             let client = self.proxies.client_of(peer.ip(), request.headers());
             self.proxies.remove_forged(peer.ip(), request.headers_mut());
             request.extensions_mut().insert(client);

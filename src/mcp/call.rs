@@ -206,7 +206,7 @@ fn response(call: &Call, promise: impl FnOnce() -> Promise) -> Result<CallToolRe
         Some(failure) if failure.code == Code::ToolNotFound => {
             Err(ErrorData::invalid_params(failure.text.clone(), None))
         }
-        _ => Ok(result::of(call, promise())),
+        _ => Ok(result::build_result(call, promise())),
     }
 }
 

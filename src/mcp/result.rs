@@ -24,7 +24,7 @@ pub(super) enum Promise {
 }
 
 /// Returns the result of a call.
-pub(super) fn of(call: &Call, promise: Promise) -> CallToolResult {
+pub(super) fn build_result(call: &Call, promise: Promise) -> CallToolResult {
     let mut meta = MetaObject::new();
     meta.0.insert(CALL_ID.to_owned(), call.id.to_string().into());
     let Some(outcome) = call.outcome.as_deref() else {
@@ -136,7 +136,7 @@ mod tests {
     /// Returns the result of a call. The members that are written without rmcp are the same.
     fn result(outcome: Outcome) -> Value {
         let call = ended(outcome);
-        let result = serde_json::to_value(of(&call, Promise::None)).unwrap();
+        let result = serde_json::to_value(build_result(&call, Promise::None)).unwrap();
         if let Some(members) = result_members(&call) {
             let members = String::from_utf8(members).unwrap();
             let written: Value = serde_json::from_str(&format!(r#"{{"resultType":"complete",{members}}}"#)).unwrap();
@@ -192,7 +192,7 @@ mod tests {
         let mut odd = ended(Outcome::data(Arc::new(json!({"n": "five"}))));
         let violation = json!({"pointer": "/n", "message": "must be an integer"});
         odd.extend_metadata([(OUTPUT_VIOLATIONS.to_owned(), json!([violation]))]);
-        let sent = serde_json::to_value(of(&odd, Promise::Checked)).unwrap();
+        let sent = serde_json::to_value(build_result(&odd, Promise::Checked)).unwrap();
         assert_eq!((&sent["isError"], sent.get("structuredContent")), (&json!(true), None));
         let expected = "The tool has run, but its result does not match its output schema (/n: must be an integer). The result is:";
         assert_eq!(
@@ -201,14 +201,14 @@ mod tests {
         );
         assert_eq!(sent["_meta"][ERROR_CODE], "RESULT_INVALID");
         // A client that does not see the schema gets the data.
-        let plain = serde_json::to_value(of(&odd, Promise::None)).unwrap();
+        let plain = serde_json::to_value(build_result(&odd, Promise::None)).unwrap();
         assert_eq!((&plain["isError"], &plain["structuredContent"]), (&json!(false), &json!({"n": "five"})));
         assert_eq!(result_members(&odd), None);
         let changed = ended(Outcome::data(Arc::new(json!({"n": 5}))));
-        assert_eq!(of(&changed, Promise::Checked).is_error, Some(false));
-        let result = serde_json::to_value(of(&changed, Promise::Broken)).unwrap();
+        assert_eq!(build_result(&changed, Promise::Checked).is_error, Some(false));
+        let result = serde_json::to_value(build_result(&changed, Promise::Broken)).unwrap();
         assert!(result["isError"] == true && result["content"][0]["text"].as_str().unwrap().contains("was changed"));
-        let text = serde_json::to_value(of(&ended(Outcome::text("plain")), Promise::Checked)).unwrap();
+        let text = serde_json::to_value(build_result(&ended(Outcome::text("plain")), Promise::Checked)).unwrap();
         assert!(text["isError"] == true && text["content"][0]["text"].as_str().unwrap().contains("not an object"));
     }
 

@@ -70,7 +70,7 @@ fn payload(call: &Call, promise: Promise) -> TaskPayload {
         }
         _ => {
             // The value came from JSON, so serialization cannot fail.
-            let result = serde_json::to_value(result::of(call, promise)).unwrap_or_default();
+            let result = serde_json::to_value(result::build_result(call, promise)).unwrap_or_default();
             TaskPayload::Completed { result: object(result) }
         }
     }

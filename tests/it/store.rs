@@ -151,7 +151,7 @@ impl Log {
 
     /// Returns the position of the newest event.
     async fn newest(&self) -> i64 {
-        self.store.newest().await.unwrap().of(Shard::default())
+        self.store.newest().await.unwrap().position_in(Shard::default())
     }
 
     /// Returns the stored events of one call.

@@ -93,7 +93,7 @@ const NODE_BYTES: usize = 4096;
 /// anything outside itself, or could take too long to evaluate.
 pub fn compile(schema: &Value, role: Role) -> Result<Compiled, SchemaError> {
     bounds::size(schema)?;
-    let draft = drafts::of(schema)?;
+    let draft = drafts::read_draft(schema)?;
     if role == Role::Input {
         check_root(schema)?;
     }

@@ -25,7 +25,7 @@ impl Access {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn open(caller: Caller, stores: &Stores, registry: &Registry) -> Result<Self, StoreError> {
-        let store = stores.of(&caller.tenant);
+        let store = stores.for_tenant(&caller.tenant);
         let catalog = registry.open(&store).await?;
         Ok(Self(Arc::new(Inner { caller, store, catalog })))
     }
@@ -33,7 +33,7 @@ impl Access {
     /// Returns the access of the operator: all tools of the default tenant.
     #[must_use]
     pub fn operator(stores: &Stores, registry: &Registry) -> Self {
-        let store = stores.of(&Tenant::default());
+        let store = stores.for_tenant(&Tenant::default());
         Self(Arc::new(Inner { caller: Caller::operator(), store, catalog: registry.default_catalog().clone() }))
     }
 

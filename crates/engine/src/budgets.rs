@@ -159,7 +159,7 @@ impl Budgets {
 
     /// Returns the budgets of a tenant by name.
     #[must_use]
-    pub fn of(&self, tenant: &Tenant) -> Ordered {
+    pub fn for_tenant(&self, tenant: &Tenant) -> Ordered {
         self.table.load().get(tenant).cloned().unwrap_or_default()
     }
 
@@ -224,7 +224,7 @@ impl Budgets {
 
     /// Returns the pool of a budget.
     fn pool(&self, tenant: &Tenant, budget: Uuid) -> Option<Arc<Pool>> {
-        let budgets = self.of(tenant);
+        let budgets = self.for_tenant(tenant);
         budgets.iter().find(|one| one.id == budget).map(|budget| budget.pool.clone())
     }
 

@@ -190,7 +190,7 @@ impl Policies {
 
     /// Returns the policies that apply to a tenant, in the order in which they are evaluated.
     #[must_use]
-    pub fn of(&self, tenant: &Tenant) -> Ordered {
+    pub fn for_tenant(&self, tenant: &Tenant) -> Ordered {
         let table = self.table.load();
         table.of.get(tenant).unwrap_or(&table.fixed).clone()
     }

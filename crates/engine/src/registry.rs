@@ -118,7 +118,7 @@ impl Registry {
     /// Returns the catalog of a tenant, or `None` if the tenant is not loaded.
     #[must_use]
     pub fn catalog(&self, tenant: &Tenant) -> Option<Arc<Catalog>> {
-        self.catalogs.of(tenant)
+        self.catalogs.get(tenant)
     }
 
     /// Returns the catalog of the default tenant, which is always loaded.
@@ -231,7 +231,7 @@ impl Registry {
         let mut layers = self.layers();
         let mut changed = ChangedNames::new();
         change(layers.own.entry(tenant.clone()).or_default(), &mut changed);
-        match self.catalogs.of(tenant) {
+        match self.catalogs.get(tenant) {
             Some(_) => self.publish(&mut layers, tenant, &changed),
             None => self.publish_new(&mut layers, tenant),
         }
@@ -247,7 +247,7 @@ impl Registry {
 
     /// Publishes a snapshot of a tenant after changes of these tools.
     fn publish(&self, layers: &mut Layers, tenant: &Tenant, changed: &ChangedNames) -> Arc<Catalog> {
-        let Some(catalog) = self.catalogs.of(tenant) else { return self.publish_new(layers, tenant) };
+        let Some(catalog) = self.catalogs.get(tenant) else { return self.publish_new(layers, tenant) };
         let before = catalog.snapshot().clone();
         self.publish_after(layers, tenant, &before, changed)
     }

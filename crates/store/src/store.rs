@@ -95,7 +95,7 @@ impl Store {
     /// # Errors
     /// Returns an error if the URL is invalid, the database is unreachable or a migration fails.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
-        Ok(Stores::open(url).await?.of(&Tenant::default()))
+        Ok(Stores::open(url).await?.for_tenant(&Tenant::default()))
     }
 
     /// Returns the tenant whose rows this store reads and writes.
@@ -150,7 +150,7 @@ impl Stores {
 
     /// Returns the store of one tenant.
     #[must_use]
-    pub fn of(&self, tenant: &Tenant) -> Store {
+    pub fn for_tenant(&self, tenant: &Tenant) -> Store {
         Store { stores: self.clone(), tenant: tenant.clone() }
     }
 

@@ -51,13 +51,13 @@ mod tests {
 
     use super::*;
 
-    fn of(report: &Report) -> Value {
+    fn body_json(report: &Report) -> Value {
         serde_json::from_slice(&body_of(report).unwrap()).unwrap()
     }
 
     #[test]
     fn reports_have_only_their_own_members() {
-        assert_eq!(of(&Report::Status(StatusUpdate::default())), json!({}));
+        assert_eq!(body_json(&Report::Status(StatusUpdate::default())), json!({}));
         let progress = Progress { current: 1.0, total: None, message: Some("one".into()) };
         let status = StatusUpdate {
             tip: Some("t".into()),
@@ -68,9 +68,9 @@ mod tests {
         };
         let progress = json!({"current": 1.0, "total": null, "message": "one"});
         let expected = json!({"tip": "t", "progress": progress, "params": {"p": 1}, "metadata": {"m": 2}});
-        assert_eq!(of(&Report::Status(status)), expected);
+        assert_eq!(body_json(&Report::Status(status)), expected);
         let emission = Emission { content: vec![ContentBlock::Text("x".into())], details: object([("d", 1)]) };
         let expected = json!({"content": [{"type": "text", "text": "x"}], "details": {"d": 1}});
-        assert_eq!(of(&Report::Emission(emission)), expected);
+        assert_eq!(body_json(&Report::Emission(emission)), expected);
     }
 }

@@ -91,7 +91,7 @@ impl RequirementTable {
     }
 
     /// Returns the requirement of a request after routing.
-    pub fn of(&self, request: &Request) -> Requirement {
+    pub fn requirement_of(&self, request: &Request) -> Requirement {
         // No route matched, so the response is a 404.
         let Some(path) = request.extensions().get::<MatchedPath>() else { return Requirement::Public };
         self.of_route(path.as_str(), request.method())

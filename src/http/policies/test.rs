@@ -59,7 +59,7 @@ pub(in crate::http) async fn test(Api { state, access }: Api, mut body: JsonBody
     require_all_tools(&access)?;
     let body: TestBody = body.read()?;
     let now = state.clock.now();
-    let policies = policies_of(&body, &state.engine.policies().of(access.tenant()), now)?;
+    let policies = policies_of(&body, &state.engine.policies().for_tenant(access.tenant()), now)?;
     let max = body.limit.unwrap_or(USUAL);
     if !(1..=MAX).contains(&max) {
         return Err(Problem::field("/limit", format!("must be 1 to {MAX}")));

@@ -31,7 +31,7 @@ enum Outage {
 }
 
 impl Outage {
-    async fn of(backend: Backend) -> (Database, Self) {
+    async fn start(backend: Backend) -> (Database, Self) {
         match backend {
             Backend::Sqlite => {
                 let database = Database::fresh(backend).await;
@@ -74,7 +74,7 @@ impl Outage {
 
 on_both_databases!(
     async fn a_callback_is_delivered_although_the_database_was_away_three_times(backend: Backend) {
-        let (database, outage) = Outage::of(backend).await;
+        let (database, outage) = Outage::start(backend).await;
         let service = Service::on(database, Clock::manual(Time(1_767_225_600_123_456)), &["127.0.0.1"]).await;
         let gate = HttpTool::answering(Answer::AfterGate(Box::new(Answer::status(500, "text/plain", "no")))).await;
         let call = service.call(&gate.url("/x")).await;

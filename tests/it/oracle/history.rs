@@ -124,5 +124,5 @@ fn brief(events: &[Event]) -> Vec<Brief<'_>> {
 /// stream has seen something else.
 fn position(event: &Event) -> i64 {
     let seen: Cursor = event.id.parse().expect("a cursor");
-    seen.of(text(&event.data, "id").parse().map(Shard::of_call).unwrap_or_default())
+    seen.position_in(text(&event.data, "id").parse().map(Shard::of_call).unwrap_or_default())
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::calls::with;
-use crate::support::instances::{Diary, alias, of};
+use crate::support::instances::{Diary, alias, filter_entries};
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{App, Backend, Options};
 
@@ -28,7 +28,7 @@ on_both_databases!(
         assert_eq!(succeeded(&call(&app, "per_call", Some("a"), json!({})).await), "2");
         diary.has("per_call 2 disposed").await;
         let expected = ["per_call 1 made for nobody", "per_call 2 made for a"];
-        assert_eq!(of(&diary.entries(), "made"), expected);
+        assert_eq!(filter_entries(&diary.entries(), "made"), expected);
     }
 );
 
@@ -41,7 +41,7 @@ async fn a_session_keeps_its_own_over_its_calls() {
     }
     assert_eq!(outputs, ["1", "2", "1", "3"]);
     diary.has("per_session 3 disposed").await;
-    assert_eq!(of(&diary.entries(), "disposed").len(), 1, "{:?}", diary.entries());
+    assert_eq!(filter_entries(&diary.entries(), "disposed").len(), 1, "{:?}", diary.entries());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,8 +54,8 @@ async fn calls_at_once_share_one_that_is_made_once() {
     for call in calls {
         assert_eq!(succeeded(&call.await.unwrap().ok()), "1");
     }
-    assert_eq!(of(&diary.entries(), "begun").len(), 1);
-    assert_eq!(of(&diary.entries(), "disposed").len(), 0);
+    assert_eq!(filter_entries(&diary.entries(), "begun").len(), 1);
+    assert_eq!(filter_entries(&diary.entries(), "disposed").len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +66,7 @@ async fn one_that_cannot_be_made_is_that_calls_failure_and_the_next_one_tries_ag
         assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains(expected), "{call:#}");
     }
     assert_eq!(succeeded(&call(&app, "shared", None, json!({})).await), "1");
-    assert_eq!(of(&diary.entries(), "begun").len(), 3);
+    assert_eq!(filter_entries(&diary.entries(), "begun").len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +97,7 @@ async fn a_replaced_tool_lets_go_of_its_own_once_its_last_call_has_ended() {
     diary.has("shared 1 called").await;
     app.put("/tools/mine", &alias("mine", "shared", "two")).await.ok();
     assert_eq!(succeeded(&call(&app, "mine", None, json!({})).await), "2");
-    assert_eq!(of(&diary.entries(), "disposed").len(), 0);
+    assert_eq!(filter_entries(&diary.entries(), "disposed").len(), 0);
     diary.open();
     assert_eq!(succeeded(&running.await.unwrap().ok()), "1");
     diary.has("shared 1 disposed").await;
@@ -113,7 +113,7 @@ on_both_databases!(
             call(&app, "per_session", Some(session), json!({})).await;
         }
         let app = app.restart().await;
-        let gone = of(&diary.entries(), "disposed");
+        let gone = filter_entries(&diary.entries(), "disposed");
         assert_eq!(gone.len(), 3, "{gone:?}");
         assert_eq!(gone.last().unwrap(), "shared 1 disposed");
         assert_eq!(succeeded(&call(&app, "shared", None, json!({})).await), "2");
@@ -131,7 +131,7 @@ async fn a_session_that_does_nothing_loses_its_own_but_never_while_it_runs() {
     diary.has("per_session 1 called").await;
     call(&app, "per_session", Some("idle"), json!({})).await;
     diary.has("per_session 2 disposed").await;
-    assert_eq!(of(&diary.entries(), "disposed"), ["per_session 2 disposed"]);
+    assert_eq!(filter_entries(&diary.entries(), "disposed"), ["per_session 2 disposed"]);
     diary.open();
     assert_eq!(succeeded(&busy.await.unwrap().ok()), "1");
     diary.has("per_session 1 disposed").await;

@@ -94,7 +94,7 @@ async fn partition_is_dropped_when_all_its_calls_have_expired() {
     assert!(!log.has(&old).await && log.has(&young).await);
     assert_eq!(log.drop_partitions(hour(2)).await, 0);
     assert_eq!(log.counts("t").await, (2, 2, 0), "the stats stay");
-    assert!(log.store.forgotten_until().await.unwrap().of(Shard::default()) > 0);
+    assert!(log.store.forgotten_until().await.unwrap().position_in(Shard::default()) > 0);
     // A call of that time can still be stored.
     log.write(&ended(&old, Outcome::text("again"), 3), WHOLE).await.unwrap();
     assert!(log.has(&old).await);

@@ -74,7 +74,7 @@ on_both_databases!(
         let next = log.whole_call("t").await;
         assert_eq!(log.counts("t").await, (3, 3, 0));
         assert_eq!(log.read_back(0, 10).await, log.events_of(&next).await);
-        assert_eq!(log.store.forgotten_until().await.unwrap().of(Shard::default()), log.newest().await - 5);
+        assert_eq!(log.store.forgotten_until().await.unwrap().position_in(Shard::default()), log.newest().await - 5);
     }
 );
 
@@ -89,7 +89,7 @@ on_both_databases!(
         );
         log.write(&theirs, WHOLE).await.unwrap();
         let ours = log.whole_call("t").await;
-        let store = log.store.stores().of(&one);
+        let store = log.store.stores().for_tenant(&one);
         assert!(store.call(theirs.id).await.unwrap().is_some() && log.is_there(&ours).await);
         assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 2);
         assert!(store.call(theirs.id).await.unwrap().is_none() && !log.is_there(&ours).await);

@@ -240,7 +240,7 @@ async fn follow(logs: &[Log], plan: &[Step]) {
 async fn a_session_has_its_own_calls_of_every_shard() {
     requires_postgres!();
     let logs = logs([0, 5]).await;
-    let store = logs[0].store.stores().of(&Tenant::default());
+    let store = logs[0].store.stores().for_tenant(&Tenant::default());
     let session = |id: &str| toolpost::domain::Session {
         id: id.into(),
         created_at: Time(1),

@@ -31,7 +31,7 @@ on_both_databases!(
         assert!(log.together(changes).await.iter().all(Result::is_ok));
         assert_eq!(log.commits().await - before, 2, "one before, and one for all of them");
         for (index, tenant) in tenants.iter().enumerate() {
-            let store = log.store.stores().of(tenant);
+            let store = log.store.stores().for_tenant(tenant);
             for call in &calls {
                 let found = store.call(call.id).await.unwrap();
                 assert_eq!(found.is_some(), call.tenant == *tenant);
@@ -86,7 +86,7 @@ on_both_databases!(
         }
         assert!(log.together(changes).await.iter().all(Result::is_ok));
         for call in [&one, &other] {
-            let store = log.store.stores().of(&call.tenant);
+            let store = log.store.stores().for_tenant(&call.tenant);
             assert!(store.call(call.id).await.unwrap().unwrap().status.is_terminal());
             assert_eq!(store.events_of(call.id).await.unwrap().unwrap().len(), 6);
             assert_eq!(store.stats(Some("t")).await.unwrap()[0].success_count, 1);

@@ -128,7 +128,7 @@ impl<const SCOPE: u8> ToolFactory for Maker<SCOPE> {
 }
 
 /// Returns the entries that contain `what`.
-pub fn of(entries: &[String], what: &str) -> Vec<String> {
+pub fn filter_entries(entries: &[String], what: &str) -> Vec<String> {
     entries.iter().filter(|entry| entry.contains(what)).cloned().collect()
 }
 

@@ -14,7 +14,7 @@ async fn refused(app: &App, schema: Value) {
     app.get("/tools/mine").await.problem(404);
 }
 
-fn of(property: Value) -> Value {
+fn object_with(property: Value) -> Value {
     json!({"type": "object", "properties": {"a": property}})
 }
 
@@ -26,11 +26,11 @@ fn nested(levels: usize) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schema_that_does_not_compile_is_refused_with_its_place() {
     let app = App::on_sqlite().await;
-    let problem = app.post("/tools", &echo_tool("mine", of(json!({"type": "nonsense"})))).await.problem(422);
+    let problem = app.post("/tools", &echo_tool("mine", object_with(json!({"type": "nonsense"})))).await.problem(422);
     points_at(&problem, "/input_schema/properties/a");
-    refused(&app, of(json!({"minimum": "five"}))).await;
-    refused(&app, of(json!({"$ref": "#/$defs/missing"}))).await;
-    refused(&app, of(json!({"pattern": "("}))).await;
+    refused(&app, object_with(json!({"minimum": "five"}))).await;
+    refused(&app, object_with(json!({"$ref": "#/$defs/missing"}))).await;
+    refused(&app, object_with(json!({"pattern": "("}))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn a_schema_with_one_plain_meaning_is_corrected_if_the_caller_wants_it() {
     succeeded(&app.call("sloppy", json!({"id": "x"})).await);
     let replaced = app.put("/tools/sloppy?mend=true", &sloppy).await.ok();
     assert_eq!(replaced["input_schema"], schema);
-    let hopeless = echo_tool("mine", of(json!({"type": "banana"})));
+    let hopeless = echo_tool("mine", object_with(json!({"type": "banana"})));
     points_at(&app.post("/tools?mend=true", &hopeless).await.problem(422), "/input_schema/properties/a");
 }
 
@@ -73,7 +73,7 @@ async fn a_bad_output_schema_is_refused_at_its_own_place() {
 async fn a_schema_refers_to_nothing_outside_itself() {
     let app = App::on_sqlite().await;
     for target in ["https://example.com/a.json", "file:///etc/passwd", "other.json#/a", "/etc/passwd", "urn:x:y"] {
-        refused(&app, of(json!({"$ref": target}))).await;
+        refused(&app, object_with(json!({"$ref": target}))).await;
     }
     refused(&app, json!({"type": "object", "$defs": {"unused": {"$ref": "https://example.com/a.json"}}})).await;
 }
@@ -123,7 +123,8 @@ async fn references_inside_a_schema_are_resolved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bound_beyond_64_bits_is_replaced_with_a_warning() {
     let app = App::on_sqlite().await;
-    let tool = |schema: Value| echo_tool("mine", of(schema)).to_string().replace("\"BOUND\"", "-9223372036854776000");
+    let tool =
+        |schema: Value| echo_tool("mine", object_with(schema)).to_string().replace("\"BOUND\"", "-9223372036854776000");
     let text = tool(json!({"type": "integer", "minimum": "BOUND", "maxLength": "BOUND"}));
     let text = text.replace("\"maxLength\":-9223372036854776000", "\"maxLength\":99999999999999999999");
     let made = app.post_raw("/tools", text.clone()).await;
@@ -157,7 +158,7 @@ async fn bound_beyond_64_bits_is_replaced_with_a_warning() {
 async fn nothing_is_ever_fetched_for_a_schema() {
     let app = App::with_egress(crate::support::Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::json(&json!({"type": "string"}))).await;
-    refused(&app, of(json!({"$ref": server.url("/schema.json")}))).await;
+    refused(&app, object_with(json!({"$ref": server.url("/schema.json")}))).await;
     refused(&app, json!({"$schema": server.url("/meta.json"), "type": "object"})).await;
     assert_eq!(server.connections(), 0);
 }
@@ -165,15 +166,15 @@ async fn nothing_is_ever_fetched_for_a_schema() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schema_over_256_kib_is_refused() {
     let app = App::on_sqlite().await;
-    refused(&app, of(json!({"description": "d".repeat(257 * 1024)}))).await;
-    app.echo_with("mine", of(json!({"description": "d".repeat(250 * 1024)}))).await;
+    refused(&app, object_with(json!({"description": "d".repeat(257 * 1024)}))).await;
+    app.echo_with("mine", object_with(json!({"description": "d".repeat(250 * 1024)}))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schema_over_64_levels_is_refused() {
     let app = App::on_sqlite().await;
-    refused(&app, of(nested(70))).await;
-    app.echo_with("mine", of(nested(55))).await;
+    refused(&app, object_with(nested(70))).await;
+    app.echo_with("mine", object_with(nested(55))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,7 +224,7 @@ async fn a_tree_may_refer_to_itself_through_its_branches() {
 async fn patterns_that_could_blow_up_are_refused() {
     let app = App::on_sqlite().await;
     for pattern in ["(a{1000}){1000}", "((a{100}){100}){100}", "(?=a)(a{1000}){1000}", "(?<!a"] {
-        refused(&app, of(json!({"type": "string", "pattern": pattern}))).await;
+        refused(&app, object_with(json!({"type": "string", "pattern": pattern}))).await;
     }
     refused(&app, json!({"type": "object", "patternProperties": {"^(?=a": {}}})).await;
 }
@@ -231,7 +232,7 @@ async fn patterns_that_could_blow_up_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nested_repetition_is_refused_or_harmless() {
     let app = App::on_sqlite().await;
-    let tool = echo_tool("mine", of(json!({"type": "string", "pattern": "^(a+)+$"})));
+    let tool = echo_tool("mine", object_with(json!({"type": "string", "pattern": "^(a+)+$"})));
     let answer = app.post("/tools", &tool).await;
     if answer.status == 201 {
         let evil = format!("{}!", "a".repeat(50_000));
@@ -245,13 +246,13 @@ async fn nested_repetition_is_refused_or_harmless() {
 async fn the_dialect_is_2020_12_unless_the_schema_says_otherwise() {
     let app = App::on_sqlite().await;
     let pair = json!([{"type": "string"}, {"type": "integer"}]);
-    let mut old = of(json!({"type": "array", "items": pair}));
+    let mut old = object_with(json!({"type": "array", "items": pair}));
     old["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     app.echo_with("old", old).await;
-    app.echo_with("new", of(json!({"type": "array", "prefixItems": pair}))).await;
+    app.echo_with("new", object_with(json!({"type": "array", "prefixItems": pair}))).await;
     for name in ["old", "new"] {
         succeeded(&app.call(name, json!({"a": ["x", 1]})).await);
         assert_eq!(app.call(name, json!({"a": ["x", {}]})).await["error"]["code"], "TOOL_VALIDATION_ERROR", "{name}");
     }
-    refused(&app, of(json!({"type": "array", "items": pair}))).await;
+    refused(&app, object_with(json!({"type": "array", "items": pair}))).await;
 }

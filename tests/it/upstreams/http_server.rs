@@ -108,13 +108,13 @@ impl ServerHandler for Handler {
     }
 }
 
-fn of(request: &Request, name: &str) -> String {
+fn read_header(request: &Request, name: &str) -> String {
     let value = request.headers().get(name).and_then(|value| value.to_str().ok());
     value.unwrap_or_default().to_owned()
 }
 
 async fn note(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    let (version, password) = (of(&request, "mcp-protocol-version"), of(&request, "authorization"));
+    let (version, password) = (read_header(&request, "mcp-protocol-version"), read_header(&request, "authorization"));
     shared.seen.lock().unwrap().push((version, password.clone()));
     if shared.password.as_ref().is_some_and(|wanted| *wanted != password) {
         return (StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")]).into_response();

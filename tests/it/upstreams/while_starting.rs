@@ -58,7 +58,7 @@ async fn a_tool_that_is_deleted_while_a_service_starts_does_not_run() {
     let delete = async {
         bounded("the start", closed.requested.cancelled()).await;
         let stores = Stores::open(&database).await.unwrap();
-        stores.of(&Tenant::default()).delete_tool("gone", None).await.unwrap().unwrap();
+        stores.for_tenant(&Tenant::default()).delete_tool("gone", None).await.unwrap().unwrap();
         stores.close().await;
         closed.open.cancel();
     };

@@ -200,21 +200,21 @@ mod tests {
 
     use super::*;
 
-    fn of(value: Value) -> Outcome {
+    fn convert_json(value: Value) -> Outcome {
         outcome_of("t", ToolOutput::Json(value))
     }
 
     fn failed(value: Value) -> Option<String> {
-        of(value).error.map(|failure| failure.message)
+        convert_json(value).error.map(|failure| failure.message)
     }
 
     #[test]
     fn string_is_used_as_text() {
         for text in ["plain", "", "\"quoted\"", "a\nb\u{0}😀", "{\"error\":1}"] {
-            assert_eq!(of(json!(text)), Outcome::text(text));
+            assert_eq!(convert_json(json!(text)), Outcome::text(text));
             assert_eq!(outcome_of("t", ToolOutput::Text(text.into())), Outcome::text(text));
         }
-        assert_eq!(of(json!("x")).structured, None);
+        assert_eq!(convert_json(json!("x")).structured, None);
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
             (json!([1, "a", null]), "[1,\"a\",null]"),
             (json!({"b": 1, "a": {"c": "é"}}), "{\"b\":1,\"a\":{\"c\":\"é\"}}"),
         ] {
-            let outcome = of(value.clone());
+            let outcome = convert_json(value.clone());
             assert_eq!(outcome.output, text);
             assert_eq!(outcome.content, [ContentBlock::Text(text.into())]);
             assert_eq!(outcome.structured.as_deref(), Some(&value));
@@ -246,13 +246,14 @@ mod tests {
 
     #[test]
     fn output_or_typed_content_is_used_as_given() {
-        let outcome = of(json!({"output": "shown", "details": {"d": 1}, "structured": [1], "metadata": {"m": 2}}));
+        let outcome =
+            convert_json(json!({"output": "shown", "details": {"d": 1}, "structured": [1], "metadata": {"m": 2}}));
         assert_eq!((outcome.output.as_str(), outcome.content.len()), ("shown", 1));
         assert_eq!(Value::Object(outcome.details), json!({"d": 1}));
         assert_eq!(Value::Object(outcome.metadata), json!({"m": 2}));
         assert_eq!(outcome.structured.as_deref(), Some(&json!([1])));
 
-        let outcome = of(json!({"content": [
+        let outcome = convert_json(json!({"content": [
             {"type": "text", "text": "a"}, {"type": "image", "data": "AA==", "mime_type": "image/png"},
             {"type": "text", "text": "b"}, {"type": "resource", "uri": "x:y"}]}));
         assert_eq!((outcome.output.as_str(), outcome.content.len()), ("a\nb", 4));
@@ -261,10 +262,10 @@ mod tests {
 
     #[test]
     fn content_takes_precedence_if_it_has_blocks() {
-        let both = of(json!({"output": "o", "content": [{"type": "text", "text": "c"}]}));
+        let both = convert_json(json!({"output": "o", "content": [{"type": "text", "text": "c"}]}));
         assert_eq!(both, Outcome::text("c"));
-        assert_eq!(of(json!({"output": "o", "content": [1]})), Outcome::text("o"));
-        assert_eq!(of(json!({"output": "o", "content": []})), Outcome::text("o"));
+        assert_eq!(convert_json(json!({"output": "o", "content": [1]})), Outcome::text("o"));
+        assert_eq!(convert_json(json!({"output": "o", "content": []})), Outcome::text("o"));
     }
 
     #[test]
@@ -275,17 +276,17 @@ mod tests {
             json!({"output": 5}),
             json!({"content": [], "total": 0}),
         ] {
-            let outcome = of(value.clone());
+            let outcome = convert_json(value.clone());
             assert_eq!((outcome.output.as_str(), outcome.is_error()), (value.to_string().as_str(), false));
             assert_eq!(outcome.structured.as_deref(), Some(&value));
         }
-        assert_eq!(of(json!({"content": []})), Outcome::default());
+        assert_eq!(convert_json(json!({"content": []})), Outcome::default());
     }
 
     #[test]
     fn given_error_keeps_blocks_data_and_details() {
         let image = json!({"type": "image", "data": "AA==", "mime_type": "image/png"});
-        let outcome = of(json!({"is_error": true, "content": [{"type": "text", "text": "no ink"}, image],
+        let outcome = convert_json(json!({"is_error": true, "content": [{"type": "text", "text": "no ink"}, image],
             "structured": {"ink": 0}, "details": {"d": 1}}));
         let text = "Error executing tool \"t\": no ink";
         assert_eq!(outcome.output, text);
@@ -295,9 +296,9 @@ mod tests {
         assert_eq!(Value::Object(outcome.details), json!({"d": 1}));
         assert_eq!(outcome.error.unwrap().message, "no ink");
 
-        assert!(!of(json!({"output": "x", "is_error": false})).is_error());
+        assert!(!convert_json(json!({"output": "x", "is_error": false})).is_error());
         assert!(
-            !of(json!({"output": "x", "success": false})).is_error(),
+            !convert_json(json!({"output": "x", "success": false})).is_error(),
             "an outcome reports errors in `is_error` only"
         );
         assert_eq!(failed(json!({"output": "", "is_error": true, "message": "m"})).as_deref(), Some("m"));
@@ -317,7 +318,7 @@ mod tests {
             (json!({"error": 1}), "{\"error\":1}"),
             (json!({"success": true, "error": ["x"]}), "{\"success\":true,\"error\":[\"x\"]}"),
         ] {
-            let outcome = of(value.clone());
+            let outcome = convert_json(value.clone());
             assert_eq!(outcome.output, format!("Error executing tool \"t\": {message}"));
             assert_eq!(outcome.error.unwrap().message, message);
             assert_eq!(outcome.structured.as_deref(), Some(&value));

@@ -95,14 +95,14 @@ impl Cursor {
 
     /// Returns the position up to which the events of a shard are seen.
     #[must_use]
-    pub fn of(&self, shard: Shard) -> i64 {
+    pub fn position_in(&self, shard: Shard) -> i64 {
         self.find(shard).map_or_else(|_| shard.start(), |index| self.positions[index])
     }
 
     /// Returns `true` if the event at this position is seen.
     #[must_use]
     pub fn covers(&self, pos: i64) -> bool {
-        pos <= self.of(Shard::of_position(pos))
+        pos <= self.position_in(Shard::of_position(pos))
     }
 
     /// Marks all events of the position's shard as seen, up to this position. Never moves backwards.
@@ -123,7 +123,7 @@ impl Cursor {
     /// Returns what both cursors have seen.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
-        Self::at(self.positions.iter().map(|pos| (*pos).min(other.of(Shard::of_position(*pos)))))
+        Self::at(self.positions.iter().map(|pos| (*pos).min(other.position_in(Shard::of_position(*pos)))))
     }
 
     /// Returns `true` if `other` has seen nothing else.

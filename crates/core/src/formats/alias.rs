@@ -129,7 +129,7 @@ mod tests {
 
     const REFUSED: [&str; 5] = ["files.read", "9lives", "-x", "a.b", "a_b.c-d"];
 
-    fn of<'a>(names: &[&'a str]) -> HashMap<&'a str, String> {
+    fn aliases_of<'a>(names: &[&'a str]) -> HashMap<&'a str, String> {
         aliases(names.iter().copied())
     }
 
@@ -152,33 +152,33 @@ mod tests {
     fn alias_is_accepted_by_every_vendor_and_readable() {
         let long = "x.".repeat(64);
         for name in REFUSED.into_iter().chain([long.as_str()]) {
-            let alias = &of(&[name])[name];
+            let alias = &aliases_of(&[name])[name];
             for vendor in [Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini] {
                 assert!(is_taken_by(vendor, alias), "{alias}");
             }
         }
-        assert_eq!(of(&["files.read"])["files.read"], "files_read_601e4eb6");
-        assert!(of(&["9lives"])["9lives"].starts_with("_9lives_"));
-        assert!(of(&["plain"]).is_empty());
+        assert_eq!(aliases_of(&["files.read"])["files.read"], "files_read_601e4eb6");
+        assert!(aliases_of(&["9lives"])["9lives"].starts_with("_9lives_"));
+        assert!(aliases_of(&["plain"]).is_empty());
     }
 
     #[test]
     fn an_alias_does_not_depend_on_other_tools() {
-        let alone = of(&["files.read"]);
-        let among = of(&["a.b", "files.read", "files_read", "z.z"]);
+        let alone = aliases_of(&["files.read"]);
+        let among = aliases_of(&["a.b", "files.read", "files_read", "z.z"]);
         assert_eq!(alone["files.read"], among["files.read"]);
     }
 
     #[test]
     fn names_that_clean_to_the_same_text_have_distinct_aliases() {
         let (one, other) = ("a.".repeat(60), "a_".repeat(60));
-        let found = of(&[&one, &other, "a.b", "a..b"]);
+        let found = aliases_of(&[&one, &other, "a.b", "a..b"]);
         let different: HashSet<&String> = found.values().collect();
         assert_eq!((found.len(), different.len()), (4, 4));
     }
 
     fn shown_over_mcp(names: &[&str]) -> HashMap<String, String> {
-        let found = over_mcp(names.iter().copied(), &of(names), "__");
+        let found = over_mcp(names.iter().copied(), &aliases_of(names), "__");
         found.into_iter().map(|(name, shown)| (name.to_owned(), shown)).collect()
     }
 
@@ -191,31 +191,31 @@ mod tests {
             let shown = &shown_over_mcp(&[name])[name];
             assert!(is_taken_by(Vendor::Gemini, shown), "{shown}");
         }
-        assert_eq!(shown_over_mcp(&[&long])[&long], of(&[&long])[&*long]);
+        assert_eq!(shown_over_mcp(&[&long])[&long], aliases_of(&[&long])[&*long]);
     }
 
     #[test]
     fn names_over_mcp_are_unambiguous() {
-        let alias = of(&["files.read"])["files.read"].clone();
+        let alias = aliases_of(&["files.read"])["files.read"].clone();
         let reads_like_it = alias.replacen('_', ".", 1);
         let clashes: [&[&str]; 3] = [&["a.b", "a__b"], &["a._b", "a_.b", "x"], &["files.read", &reads_like_it]];
         for names in clashes {
-            let shown = over_mcp(names.iter().copied(), &of(names), if names.len() == 2 { "_" } else { "__" });
+            let shown = over_mcp(names.iter().copied(), &aliases_of(names), if names.len() == 2 { "_" } else { "__" });
             let own = names.iter().filter(|name| !shown.contains_key(*name)).map(|name| (*name).to_owned());
             let all: HashSet<String> = shown.values().cloned().chain(own).collect();
             assert_eq!(all.len(), names.len(), "{shown:?}");
         }
         let both = shown_over_mcp(&["a._b", "a_.b"]);
         assert!(both.values().all(|shown| shown != "a___b"), "{both:?}");
-        assert_eq!(shown_over_mcp(&["a.b", "a__b"])["a.b"], of(&["a.b"])["a.b"]);
+        assert_eq!(shown_over_mcp(&["a.b", "a__b"])["a.b"], aliases_of(&["a.b"])["a.b"]);
     }
 
     #[test]
     fn an_alias_that_is_a_real_name_gets_longer() {
-        let usual = of(&["files.read"])["files.read"].clone();
-        let longer = of(&["files.read", &usual])["files.read"].clone();
+        let usual = aliases_of(&["files.read"])["files.read"].clone();
+        let longer = aliases_of(&["files.read", &usual])["files.read"].clone();
         assert!(longer.len() == usual.len() + 8 && longer.starts_with(&usual), "{longer}");
-        let longest = of(&["files.read", &usual, &longer])["files.read"].clone();
+        let longest = aliases_of(&["files.read", &usual, &longer])["files.read"].clone();
         assert!(longest.starts_with(&longer) && longest.len() <= 64, "{longest}");
     }
 }

@@ -125,7 +125,12 @@ mod tests {
 
     use super::*;
 
-    fn of(version: Version, document: Value, operation: Value, from: Option<&str>) -> Result<String, OperationError> {
+    fn resolve_base(
+        version: Version,
+        document: Value,
+        operation: Value,
+        from: Option<&str>,
+    ) -> Result<String, OperationError> {
         let path = json!({"servers": document["path_servers"]});
         let objects = [&document, &path, &operation].map(|value| value.as_object().unwrap());
         let from = from.map(|url| Url::parse(url).unwrap());
@@ -150,7 +155,7 @@ mod tests {
                 "https://h:8443/v2",
             ),
         ] {
-            assert_eq!(of(Version::V31, document, operation, from).as_deref(), Ok(url));
+            assert_eq!(resolve_base(Version::V31, document, operation, from).as_deref(), Ok(url));
         }
         for (document, from, url) in [
             (json!({"host": "h:81", "basePath": "/v1", "schemes": ["http", "https"]}), None, "https://h:81/v1"),
@@ -158,7 +163,7 @@ mod tests {
             (json!({"host": "h", "basePath": "v"}), None, "https://h/v"),
             (json!({"basePath": "/v"}), Some("http://h:81/x/swagger.json"), "http://h:81/v"),
         ] {
-            assert_eq!(of(Version::V2, document, json!({}), from).as_deref(), Ok(url));
+            assert_eq!(resolve_base(Version::V2, document, json!({}), from).as_deref(), Ok(url));
         }
     }
 
@@ -169,13 +174,13 @@ mod tests {
             (Version::V31, json!({"servers": [{"url": "/v1"}]})),
             (Version::V2, json!({"basePath": "/v1"})),
         ] {
-            let Err(OperationError::NoServer(message)) = of(version, document, json!({}), None) else {
+            let Err(OperationError::NoServer(message)) = resolve_base(version, document, json!({}), None) else {
                 panic!("expected an error")
             };
             assert!(message.contains("--server URL"), "{message}");
         }
         for url in ["ftp://h", "https://u:p@h", "https://h?x=1", "https://{h}", "https://h/{x", "http://"] {
-            let found = of(Version::V31, json!({"servers": [{"url": url}]}), json!({}), None);
+            let found = resolve_base(Version::V31, json!({"servers": [{"url": url}]}), json!({}), None);
             assert!(matches!(found, Err(OperationError::Refused(_))), "{url}: {found:?}");
         }
     }

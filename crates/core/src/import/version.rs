@@ -21,7 +21,7 @@ impl Version {
     ///
     /// # Errors
     /// Returns an [`ImportError`] if it is not an OpenAPI document or its version is not supported.
-    pub fn of(document: &Value) -> Result<(Self, &Map<String, Value>), ImportError> {
+    pub fn detect(document: &Value) -> Result<(Self, &Map<String, Value>), ImportError> {
         let Value::Object(members) = document else {
             let found = json::type_name(document);
             return Err(ImportError::new("", format!("an OpenAPI document must be an object, not {found}")));
@@ -69,7 +69,7 @@ mod tests {
             (json!({"openapi": "3.1.0"}), Version::V31),
             (json!({"openapi": 3.1}), Version::V31),
         ] {
-            assert_eq!(Version::of(&document).unwrap().0, version);
+            assert_eq!(Version::detect(&document).unwrap().0, version);
         }
         for (document, pointer) in [
             (json!([]), ""),
@@ -79,7 +79,7 @@ mod tests {
             (json!({"openapi": "4.0.0"}), "/openapi"),
             (json!({"openapi": "2.0"}), "/openapi"),
         ] {
-            assert_eq!(Version::of(&document).unwrap_err().pointer, pointer, "{document}");
+            assert_eq!(Version::detect(&document).unwrap_err().pointer, pointer, "{document}");
         }
     }
 }

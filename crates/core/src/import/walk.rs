@@ -29,11 +29,11 @@ const MAX_PREFIX_LENGTH: usize = 64;
 /// Returns an [`ImportError`] if nothing can be imported: the document is invalid or names no server, or the options do
 /// not match it.
 pub fn openapi(document: &Value, options: &Options) -> Result<ImportPlan, ImportError> {
-    let (version, _) = Version::of(document)?;
+    let (version, _) = Version::detect(document)?;
     // Only 3.1 schemas have identities and anchors.
     let local = if version == Version::V31 { schema::localize_document(document) } else { None };
     let document = local.as_ref().unwrap_or(document);
-    let (version, members) = Version::of(document)?;
+    let (version, members) = Version::detect(document)?;
     let prefix = checked_prefix(options)?;
     let server = servers::from_options(options)?;
     let mut imported = ImportPlan { title: document_title(members, 200), ..ImportPlan::default() };

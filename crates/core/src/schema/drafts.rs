@@ -9,7 +9,7 @@ use super::{SchemaError, display};
 ///
 /// # Errors
 /// Returns a [`SchemaError`] if `$schema` is unknown.
-pub(super) fn of(schema: &Value) -> Result<Draft, SchemaError> {
+pub(super) fn read_draft(schema: &Value) -> Result<Draft, SchemaError> {
     declared("", schema).map(|draft| draft.unwrap_or(Draft::Draft202012))
 }
 

@@ -109,7 +109,7 @@ impl Explainer<'_> {
             },
             Kind::PropertyNames { error: inner } => {
                 let name = inner.instance().as_str().unwrap_or_default();
-                let message = format!("property name {} {}", display::text(name), wording::of(inner));
+                let message = format!("property name {} {}", display::text(name), wording::describe_error(inner));
                 vec![Violation { property: Some(name.to_owned()), ..self.violation(error, message) }]
             }
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
@@ -117,17 +117,18 @@ impl Explainer<'_> {
                 vec![Violation { expected: forms, ..self.violation(error, message) }]
             }
             Kind::OneOfMultipleValid { context } => {
-                let message = required::ambiguous(*self, error, context).unwrap_or_else(|| wording::of(error));
+                let message =
+                    required::ambiguous(*self, error, context).unwrap_or_else(|| wording::describe_error(error));
                 vec![self.violation(error, message)]
             }
             Kind::Not { schema } => {
-                let message = required::forbidden(schema).unwrap_or_else(|| wording::of(error));
+                let message = required::forbidden(schema).unwrap_or_else(|| wording::describe_error(error));
                 vec![self.violation(error, message)]
             }
             Kind::Type { kind } => {
                 vec![self.violation(error, wording::of_type(&self.type_names(error, kind), error.instance()))]
             }
-            _ => vec![self.violation(error, wording::of(error))],
+            _ => vec![self.violation(error, wording::describe_error(error))],
         }
     }
 

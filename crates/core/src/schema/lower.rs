@@ -93,7 +93,7 @@ pub(super) fn has_aliases(schema: &Value, target: Target) -> bool {
 /// Returns [`Unlowerable`] if the schema exceeds the limits of the subset, or if no arguments are valid.
 pub fn lower(schema: &Value, target: Target) -> Result<Lowered, Unlowerable> {
     // `compile` has rejected unknown drafts.
-    let draft = super::drafts::of(schema).unwrap_or(jsonschema::Draft::Draft202012);
+    let draft = super::drafts::read_draft(schema).unwrap_or(jsonschema::Draft::Draft202012);
     // `compile` has rejected references without a target.
     let local = super::references::localize(schema, draft).ok().flatten();
     let document = Document::new(local.as_ref().map_or(schema, |local| &local.schema), draft);

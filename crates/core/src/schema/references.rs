@@ -271,7 +271,7 @@ impl Names {
             self.resources.insert(base.to_string(), String::new());
         }
         if !is_root && let Some(declared) = keywords.get("$schema") {
-            let declared = drafts::of(&json!({ "$schema": declared }));
+            let declared = drafts::read_draft(&json!({ "$schema": declared }));
             self.mixes_drafts |= declared.is_ok_and(|declared| declared != self.draft);
         }
         let text = |keyword: &str| keywords.get(keyword).and_then(Value::as_str).map(str::to_owned);

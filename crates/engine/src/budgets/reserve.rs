@@ -79,7 +79,7 @@ impl Budgets {
     /// Returns a [`ReserveError`] if a budget has no room, or if that cannot be found out.
     pub async fn reserve(self: &Arc<Self>, call: &Call, cost: i64) -> Result<Reservation<'_>, ReserveError> {
         let mut reservation = Reservation { budgets: self, tenant: call.tenant.clone(), holds: Vec::new() };
-        let (budgets, amount) = (self.of(&call.tenant), Amount::of_call(cost));
+        let (budgets, amount) = (self.for_tenant(&call.tenant), Amount::of_call(cost));
         for budget in budgets.iter().filter(|budget| budget.counts(call)) {
             let allotment = match self.try_reserve(budget, amount) {
                 Some(allotment) => allotment,

@@ -209,7 +209,7 @@ impl Approvals<'_> {
         let changed = digest(&row.tool, &checked.arguments, entry.made.revision.unsigned_abs());
         let tool = Some((&entry.definition, entry.made.source));
         let input = Input::new(call, tool, &checked.arguments, self.clock.now());
-        let verdict = decide(self.policies.of(&row.tenant), input, self.policies.bounds()).await;
+        let verdict = decide(self.policies.for_tenant(&row.tenant), input, self.policies.bounds()).await;
         if let Some(Verdict { policy, effect: PolicyEffect::Deny, reason, error }) = verdict {
             return Err(DecideError::Denied(
                 Failure::policy_denied(&row.tool, &policy, reason.as_deref(), error.as_deref()).message,
@@ -234,7 +234,7 @@ impl Approvals<'_> {
     }
 
     async fn entry(&self, row: &StoredApproval) -> Result<Arc<Entry>, DecideError> {
-        let store = self.stores.of(&row.tenant);
+        let store = self.stores.for_tenant(&row.tenant);
         let catalog = self.registry.open(&store).await?;
         let snapshot = catalog.snapshot();
         let tool = snapshot.get(&row.tool).or_else(|| snapshot.system(&row.tool)).ok_or(DecideError::NoTool)?;

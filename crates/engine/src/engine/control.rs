@@ -235,7 +235,7 @@ impl ControlPlane<'_> {
 
     /// Returns `true` if the tool of the call is known and matches the predicate.
     pub(super) async fn has_tool(&self, call: &Call, is_so: impl Fn(&Entry) -> bool) -> Result<bool, StoreError> {
-        let store = self.stores.of(&call.tenant);
+        let store = self.stores.for_tenant(&call.tenant);
         let catalog = self.registry.open(&store).await?;
         let matches = || {
             let snapshot = catalog.snapshot();

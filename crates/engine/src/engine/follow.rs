@@ -87,7 +87,7 @@ async fn end_sessions(engine: &Engine, hint: Hint<SessionKey>) -> Result<(), Sto
         if calls.is_empty() {
             continue;
         }
-        let session = engine.stores.of(&key.0).session(&key.1).await?;
+        let session = engine.stores.for_tenant(&key.0).session(&key.1).await?;
         // A session is aborted before it is deleted.
         let is_over = session.map_or(is_named, |session| session.state == SessionState::Aborted);
         if is_over {

@@ -275,7 +275,7 @@ impl Recovery<'_> {
         let mut sessions = HashMap::new();
         for (tenant, ids) in of_tenants {
             let ids: Vec<&str> = ids.into_iter().collect();
-            let store = self.engine.stores.of(tenant);
+            let store = self.engine.stores.for_tenant(tenant);
             for page in ids.chunks(PAGE) {
                 for session in store.sessions_named(page).await? {
                     sessions.insert((tenant.clone(), session.id.clone()), Arc::new(session));

@@ -189,7 +189,7 @@ impl Sessions<'_> {
         let now = self.clock.now();
         let cutoff = Time(now.0.saturating_sub(micros));
         for tenant in self.stores.tenants_of_idle_sessions(cutoff).await? {
-            let store = self.stores.of(&tenant);
+            let store = self.stores.for_tenant(&tenant);
             loop {
                 let idle = store.idle_sessions(cutoff, STEP).await?;
                 let is_last = idle.len() < STEP as usize;

@@ -59,7 +59,7 @@ impl Catalogs {
 
     /// Returns the catalog of a tenant, if it is loaded. A catalog that is held is never removed.
     #[must_use]
-    pub fn of(&self, tenant: &Tenant) -> Option<Arc<Catalog>> {
+    pub fn get(&self, tenant: &Tenant) -> Option<Arc<Catalog>> {
         if tenant.is_default() { Some(self.default.clone()) } else { self.others().get(tenant).cloned() }
     }
 
@@ -105,7 +105,7 @@ mod tests {
         assert!(catalogs.clear().is_empty(), "the maximum is not exceeded");
         let _ = catalogs.publish(&tenant(MAX_IDLE), Arc::default());
         assert_eq!(catalogs.clear().len(), MAX_IDLE);
-        assert!(Arc::ptr_eq(&catalogs.of(&tenant(0)).unwrap(), &held) && catalogs.of(&tenant(1)).is_none());
-        assert!(catalogs.of(&Tenant::default()).is_some());
+        assert!(Arc::ptr_eq(&catalogs.get(&tenant(0)).unwrap(), &held) && catalogs.get(&tenant(1)).is_none());
+        assert!(catalogs.get(&Tenant::default()).is_some());
     }
 }

@@ -70,7 +70,7 @@ fn found(catalogs: &Weak<Catalogs>, invocation: &Invocation) -> Value {
     let query = arguments["query"].as_str().unwrap_or_default();
     let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MAX_RESULTS);
     // The call holds the catalog of its tenant, so it is loaded.
-    let catalog = catalogs.upgrade().and_then(|catalogs| catalogs.of(tenant));
+    let catalog = catalogs.upgrade().and_then(|catalogs| catalogs.get(tenant));
     let snapshot = catalog.map(|catalog| catalog.snapshot().clone()).unwrap_or_default();
     let view = View::new(&snapshot, conversation.as_deref(), allowed.as_deref());
     let found = view.search(query).into_iter().filter(|(tool, _)| tool.role.is_none());

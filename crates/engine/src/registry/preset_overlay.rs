@@ -50,7 +50,7 @@ impl PresetOverlays {
     }
 
     /// Returns the stored presets of a tool.
-    pub fn of(&self, tool: &str) -> Option<&BTreeMap<String, Preset>> {
+    pub fn get(&self, tool: &str) -> Option<&BTreeMap<String, Preset>> {
         self.stored.get(tool).map(|stored| &stored.presets)
     }
 

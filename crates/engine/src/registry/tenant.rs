@@ -71,7 +71,7 @@ impl Registry {
     /// # Errors
     /// Returns an error if the database fails.
     pub async fn open(&self, store: &Store) -> Result<Arc<Catalog>, StoreError> {
-        if let Some(catalog) = self.catalogs.of(store.tenant()) {
+        if let Some(catalog) = self.catalogs.get(store.tenant()) {
             return Ok(catalog);
         }
         // A change that is committed during the read is read by the follower of changes, because the tenant is in use.
@@ -95,7 +95,7 @@ impl Registry {
     /// Returns `true` if the catalog of a tenant is loaded or is being loaded.
     #[must_use]
     pub fn is_in_use(&self, tenant: &Tenant) -> bool {
-        self.loading().contains_key(tenant) || self.catalogs.of(tenant).is_some()
+        self.loading().contains_key(tenant) || self.catalogs.get(tenant).is_some()
     }
 
     /// Marks a tenant as being loaded.
@@ -135,7 +135,7 @@ impl Registry {
         if own.version.is_some_and(|published| published >= commit.version) {
             return true;
         }
-        let has_presets = commit.deleted.iter().any(|name| own.overlays.of(name).is_some());
+        let has_presets = commit.deleted.iter().any(|name| own.overlays.get(name).is_some());
         if own.version != Some(commit.before) || has_presets {
             return false;
         }
@@ -254,6 +254,6 @@ impl Registry {
         tool: &str,
     ) -> BTreeMap<String, toolpost_core::domain::Preset> {
         let layers = self.layers();
-        layers.own.get(tenant).and_then(|own| own.overlays.of(tool)).cloned().unwrap_or_default()
+        layers.own.get(tenant).and_then(|own| own.overlays.get(tool)).cloned().unwrap_or_default()
     }
 }

@@ -43,7 +43,7 @@ impl Tool for AttemptCompletion {
     }
 
     async fn call(&self, CompletionArgs { result }: CompletionArgs, run: Run) -> Result<String, ToolError> {
-        let store = self.stores.of(run.tenant());
+        let store = self.stores.for_tenant(run.tenant());
         let session = session_of(&store, run.session()).await?;
         let completion = Completion { success: true, summary: result.clone(), error: None };
         let ended = store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());

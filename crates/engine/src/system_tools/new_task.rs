@@ -59,7 +59,7 @@ impl NewTask {
     /// Creates the session, unless an earlier run of this call created it.
     async fn create_session(&self, invocation: &Invocation) -> Result<(), ToolError> {
         let TaskArgs { agent_name, task_name, input } = TaskArgs::deserialize(&*invocation.arguments)?;
-        let store = self.stores.of(&invocation.tenant);
+        let store = self.stores.for_tenant(&invocation.tenant);
         let parent = session_of(&store, invocation.session.as_deref()).await?;
         let child = Session {
             parent: Some(parent.id.to_string()),

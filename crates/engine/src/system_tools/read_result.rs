@@ -67,7 +67,7 @@ impl ReadResult {
             ))
         };
         let id: Uuid = requested_id.trim().parse().map_err(|_| nothing())?;
-        let store = self.0.of(run.tenant());
+        let store = self.0.for_tenant(run.tenant());
         let found = match run.session() {
             None => store.call(id).await.map(|call| call.filter(|call| call.session.is_none())),
             Some(session) => call_of(&store, session, id).await,

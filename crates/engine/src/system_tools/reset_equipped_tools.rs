@@ -56,7 +56,7 @@ impl Tool for ResetEquippedTools {
             );
             return Err(ToolError::new(message).with_details(details));
         }
-        let store = self.stores.of(run.tenant());
+        let store = self.stores.for_tenant(run.tenant());
         let session = session_of(&store, run.session()).await?;
         let switches = manageable.iter().map(|group| (group.clone(), wanted.contains(group))).collect();
         if !store.switch_session_groups(&session.id, &switches).await.map_err(store_error)? {

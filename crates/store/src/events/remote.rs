@@ -76,8 +76,8 @@ impl RemoteCommits<'_> {
             let shard = Shard::of_position(*pos);
             // Commits of this node are published by its journal, shortly after they are stored. What is not published
             // until the next reading is of another node, which has adopted a call of this shard.
-            let until = if self.journal.owns(shard) { self.newest.of(shard) } else { *pos };
-            let mut after = published.of(shard);
+            let until = if self.journal.owns(shard) { self.newest.position_in(shard) } else { *pos };
+            let mut after = published.position_in(shard);
             while after < until {
                 after = self.publish_page(after, until).await?;
             }

@@ -68,7 +68,7 @@ pub async fn of_call(
     closing: CancellationToken,
 ) -> Result<Option<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static>, StoreError> {
     let (reader, gaps) = (bus.subscribe(vec![id]), bus.gaps());
-    let mut follower = Follower::after(after.of(Shard::of_call(id)));
+    let mut follower = Follower::after(after.position_in(Shard::of_call(id)));
     let Some(stored) = follower.read_back(store, id).await? else { return Ok(None) };
     let ended = stored.has_ended;
     let mut opening = vec![frame::OPENING];
@@ -295,7 +295,7 @@ impl GlobalStream {
 
     /// Returns `true` if events before this commit, or its own, must be read from the store.
     fn misses_events(&self, chunk: &CommitFrames) -> bool {
-        let last = self.last.of(Shard::of_position(chunk.last_pos));
+        let last = self.last.position_in(Shard::of_position(chunk.last_pos));
         chunk.first_pos > last + 1 || (chunk.events.is_empty() && chunk.last_pos > last)
     }
 

@@ -118,7 +118,7 @@ impl Store {
         let mut until = after.clone();
         let mut pages = Vec::new();
         for newest in self.newest().await?.positions().iter().filter(|newest| !after.covers(**newest)) {
-            pages.push(self.commits_after(after.of(Shard::of_position(*newest)), commits).await?);
+            pages.push(self.commits_after(after.position_in(Shard::of_position(*newest)), commits).await?);
         }
         let commits = merge_by_time(pages);
         let fitting = self.fitting_calls(commits.iter().map(|commit| commit.calls.clone())).await?;

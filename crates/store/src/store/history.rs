@@ -140,7 +140,7 @@ impl Store {
     ) -> Result<HistoryPage, StoreError> {
         let limit = filter.calls.limit as usize;
         let (since, mut before) = filter.range();
-        let paths = IndexPath::of(filter, self.tenant());
+        let paths = IndexPath::paths_for(filter, self.tenant());
         let is_exact = paths.len() == 1 && paths[0].is_exact(filter) && allowed.is_none();
         let window = if is_exact { limit + 1 } else { WINDOW };
         let mut page = PageBuilder { store: self, filter, allowed, limit, bytes: 0, calls: Vec::new() };
@@ -204,7 +204,7 @@ impl Store {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn history_plans(&self, filter: &HistoryFilter) -> Result<Vec<String>, StoreError> {
         let mut plans = Vec::new();
-        for path in IndexPath::of(filter, self.tenant()) {
+        for path in IndexPath::paths_for(filter, self.tenant()) {
             let query = match path {
                 IndexPath::Word(word) => search::rows(self, word, Uuid::max(), 1..=4),
                 _ => path.query(self, filter.range(), WINDOW),

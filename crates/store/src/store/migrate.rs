@@ -68,14 +68,14 @@ fn migrator(folder: &str) -> Migrator {
         let sql = String::from_utf8(Files::get(&path)?.data.into_owned()).ok()?;
         Some(migration(number.parse().ok()?, name, sql))
     });
-    of(found.collect())
+    build_migrator(found.collect())
 }
 
 fn migration(number: i64, name: &str, sql: String) -> Migration {
     Migration::new(number, name.to_owned().into(), MigrationType::Simple, AssertSqlSafe(sql).into_sql_str(), false)
 }
 
-fn of(migrations: Vec<Migration>) -> Migrator {
+fn build_migrator(migrations: Vec<Migration>) -> Migrator {
     let mut migrator = Migrator::with_migrations(migrations);
     // A newer version may have used the database; its migrations remain compatible with this version.
     migrator.set_ignore_missing(true);
@@ -103,16 +103,16 @@ mod tests {
         let insert = async |id: i64| {
             db.write("INSERT INTO notes (id) VALUES ($1)").bind(id).execute().await.unwrap();
         };
-        apply(&db, &of(vec![old()])).await.unwrap();
+        apply(&db, &build_migrator(vec![old()])).await.unwrap();
         insert(1).await;
-        apply(&db, &of(vec![old(), new()])).await.unwrap();
+        apply(&db, &build_migrator(vec![old(), new()])).await.unwrap();
         // A node of the old version still writes.
         insert(2).await;
         let rows: Vec<(i64, String)> = db.write("SELECT id, text FROM notes ORDER BY id").all().await.unwrap();
         assert_eq!(rows, [(1, "-".to_owned()), (2, "-".to_owned())]);
-        apply(&db, &of(vec![old()])).await.expect("the old version starts again");
+        apply(&db, &build_migrator(vec![old()])).await.expect("the old version starts again");
         let other = migration(1, "other", "CREATE TABLE letters (id INTEGER PRIMARY KEY)".to_owned());
-        let error = apply(&db, &of(vec![other])).await.unwrap_err().to_string();
+        let error = apply(&db, &build_migrator(vec![other])).await.unwrap_err().to_string();
         assert!(error.contains("migration 1 was previously applied but has been modified"), "{error}");
     }
 }

@@ -47,7 +47,7 @@ mod tests {
     use super::super::outcome_of;
     use super::*;
 
-    fn of(value: Value) -> Option<Failure> {
+    fn failure_in(value: Value) -> Option<Failure> {
         stated_failure("t", &ToolOutput::Json(value))
     }
 
@@ -57,21 +57,21 @@ mod tests {
         let stated = json!({"output": "busy", "is_error": true, "error": error});
         let expected = Failure { details: Some(json!({"queue": 3})), ..Failure::execution("t", "busy") };
         let expected = expected.retryable(Some(500));
-        assert_eq!(of(stated.clone()), Some(expected.clone()));
+        assert_eq!(failure_in(stated.clone()), Some(expected.clone()));
         assert_eq!(outcome_of("t", ToolOutput::Json(stated)).error, Some(expected));
         let plain = json!({"output": "no", "is_error": true, "error": {}});
-        assert_eq!(of(plain), Some(Failure::execution("t", "no")));
+        assert_eq!(failure_in(plain), Some(Failure::execution("t", "no")));
     }
 
     #[test]
     fn invalid_arguments_are_a_validation_failure() {
         let details = json!({"validation_errors": [{"pointer": "/n", "message": "must be even"}]});
         let error = json!({"code": "TOOL_VALIDATION_ERROR", "details": details});
-        let failure = of(json!({"output": "invalid", "is_error": true, "error": error})).unwrap();
+        let failure = failure_in(json!({"output": "invalid", "is_error": true, "error": error})).unwrap();
         assert_eq!(failure, Failure::validation("t", [("/n", "must be even")], details));
         for details in [json!(null), json!({}), json!({"validation_errors": []}), json!({"validation_errors": [1]})] {
             let error = json!({"code": "TOOL_VALIDATION_ERROR", "details": details});
-            let failure = of(json!({"output": "invalid", "is_error": true, "error": error})).unwrap();
+            let failure = failure_in(json!({"output": "invalid", "is_error": true, "error": error})).unwrap();
             assert_eq!((failure.code, &*failure.message), (Code::ToolExecutionError, "invalid"));
         }
     }
@@ -87,7 +87,7 @@ mod tests {
             json!({"output": " ", "is_error": true, "error": error}),
             json!({"content": [], "is_error": true, "error": error}),
         ] {
-            assert_eq!(of(value.clone()), None, "{value}");
+            assert_eq!(failure_in(value.clone()), None, "{value}");
         }
         assert_eq!(stated_failure("t", &ToolOutput::Text("x".into())), None);
     }

@@ -15,7 +15,7 @@ fn tool(more: Value) -> ToolDefinition {
     serde_json::from_value(definition).unwrap()
 }
 
-fn of(format: Format, tool: &ToolDefinition) -> (Value, Vec<Loss>) {
+fn render_definition(format: Format, tool: &ToolDefinition) -> (Value, Vec<Loss>) {
     definition(
         format,
         &PresentedTool { name: "shown_as", definition: tool, schema: &tool.input_schema, is_strict: true },
@@ -39,9 +39,9 @@ fn formats_are_called_the_same_everywhere() {
 #[test]
 fn responses_are_not_strict_and_strict_is() {
     let tool = tool(json!({}));
-    assert_eq!(of(Format::OpenAiResponses, &tool).0["strict"], false);
-    assert_eq!(of(Format::OpenAiStrict, &tool).0["function"]["strict"], true);
-    assert_eq!(of(Format::OpenAi, &tool).0["function"].get("strict"), None);
+    assert_eq!(render_definition(Format::OpenAiResponses, &tool).0["strict"], false);
+    assert_eq!(render_definition(Format::OpenAiStrict, &tool).0["function"]["strict"], true);
+    assert_eq!(render_definition(Format::OpenAi, &tool).0["function"].get("strict"), None);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn long_description_for_openai_is_truncated_with_a_loss() {
     let (fits, too_long) = ("é".repeat(1024), "é".repeat(1025));
     for format in [Format::OpenAi, Format::OpenAiStrict, Format::OpenAiResponses] {
         let shown = |description: &str| {
-            let (value, losses) = of(format, &tool(json!({ "description": description })));
+            let (value, losses) = render_definition(format, &tool(json!({ "description": description })));
             let text = value.pointer("/function/description").unwrap_or(&value["description"]).clone();
             (text.as_str().unwrap().to_owned(), losses)
         };
@@ -58,7 +58,10 @@ fn long_description_for_openai_is_truncated_with_a_loss() {
         assert_eq!((text.chars().count(), text.chars().last()), (1024, Some('…')));
         assert_eq!((losses.len(), losses[0].pointer.as_str()), (1, "/description"));
     }
-    assert_eq!(of(Format::Anthropic, &tool(json!({ "description": too_long }))).0["description"], too_long);
+    assert_eq!(
+        render_definition(Format::Anthropic, &tool(json!({ "description": too_long }))).0["description"],
+        too_long
+    );
 }
 
 #[test]
@@ -67,7 +70,7 @@ fn a_tool_without_a_description_is_described_by_its_title() {
         [(json!({"description": " ", "title": "Weather"}), "Weather"), (json!({"description": ""}), "get_weather")]
     {
         for format in [Format::Anthropic, Format::Gemini, Format::Mcp] {
-            assert_eq!(of(format, &tool(more.clone())).0["description"], expected);
+            assert_eq!(render_definition(format, &tool(more.clone())).0["description"], expected);
         }
     }
 }
@@ -75,9 +78,12 @@ fn a_tool_without_a_description_is_described_by_its_title() {
 #[test]
 fn a_tool_without_arguments_has_no_parameters_for_gemini() {
     for schema in [json!({"type": "object"}), json!({"type": "object", "properties": {}})] {
-        assert_eq!(of(Format::Gemini, &tool(json!({ "input_schema": schema }))).0.get("parameters"), None);
+        assert_eq!(
+            render_definition(Format::Gemini, &tool(json!({ "input_schema": schema }))).0.get("parameters"),
+            None
+        );
     }
-    assert!(of(Format::Gemini, &tool(json!({}))).0["parameters"].is_object());
+    assert!(render_definition(Format::Gemini, &tool(json!({}))).0["parameters"].is_object());
     let wrapped = |definitions: &[Value]| {
         let definitions = definitions.iter().map(|definition| to_raw_value(definition).unwrap()).collect();
         serde_json::to_value(tools(Format::Gemini, definitions)).unwrap()
@@ -88,9 +94,9 @@ fn a_tool_without_arguments_has_no_parameters_for_gemini() {
 
 #[test]
 fn non_object_result_has_no_output_schema_for_mcp() {
-    let (listed, losses) = of(Format::Mcp, &tool(json!({"output_schema": {"type": "object"}})));
+    let (listed, losses) = render_definition(Format::Mcp, &tool(json!({"output_schema": {"type": "object"}})));
     assert_eq!((&listed["outputSchema"], losses), (&json!({"type": "object"}), Vec::new()));
-    let (listed, losses) = of(Format::Mcp, &tool(json!({"output_schema": {"type": "string"}})));
+    let (listed, losses) = render_definition(Format::Mcp, &tool(json!({"output_schema": {"type": "string"}})));
     assert_eq!((listed.get("outputSchema"), losses[0].pointer.as_str()), (None, "/output_schema"));
 }
 

@@ -11,7 +11,7 @@ fn bundled(document: &Value, version: Version, direction: Direction, schema: &Va
     Ok(made)
 }
 
-fn of(version: Version, schema: Value) -> Value {
+fn convert_schema(version: Version, schema: Value) -> Value {
     bundled(&json!({}), version, Direction::Request, &schema).unwrap()
 }
 
@@ -46,10 +46,10 @@ fn openapi_3_0_keywords_are_converted_to_2020_12() {
             json!({"type": "string"}),
         ),
     ] {
-        assert_eq!(of(Version::V30, old.clone()), new, "{old}");
+        assert_eq!(convert_schema(Version::V30, old.clone()), new, "{old}");
     }
     let modern = json!({"type": ["string", "null"], "exclusiveMinimum": 1, "examples": ["x"], "const": "x", "prefixItems": [true]});
-    assert_eq!(of(Version::V31, modern.clone()), modern);
+    assert_eq!(convert_schema(Version::V31, modern.clone()), modern);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn default_is_described_and_not_sent() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "string", "description": "An a.", "default": "x"},
         "b": {"type": "integer", "default": 5}}});
     assert_eq!(
-        of(Version::V30, schema),
+        convert_schema(Version::V30, schema),
         json!({"type": "object", "properties": {"a": {"type": "string", "description": "An a. Default: \"x\"."},
             "b": {"type": "integer", "description": "Default: 5."}}})
     );

@@ -304,5 +304,5 @@ impl Corrector<'_> {
 }
 
 fn is_known_draft(schema: &Value) -> bool {
-    crate::schema::drafts::of(&json!({ "$schema": schema })).is_ok()
+    crate::schema::drafts::read_draft(&json!({ "$schema": schema })).is_ok()
 }

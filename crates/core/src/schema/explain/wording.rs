@@ -3,7 +3,7 @@
 use super::{Kind, ValidationError, Value, display, nearest, type_names};
 
 /// Describes an error, as a predicate whose subject is the value.
-pub(super) fn of(error: &ValidationError<'_>) -> String {
+pub(super) fn describe_error(error: &ValidationError<'_>) -> String {
     let value = error.instance().as_ref();
     let got = display::value(value);
     match error.kind() {

@@ -235,7 +235,7 @@ impl CallLog {
     /// Replies to the caller with the stored call, because another node has adopted it or it has already ended.
     pub async fn reply_with_stored(&mut self, call: &Call) {
         tracing::warn!(id = %call.id, "the call was taken over by another node; this run's result is discarded");
-        match self.stores.of(&call.tenant).call(call.id).await {
+        match self.stores.for_tenant(&call.tenant).call(call.id).await {
             Ok(Some(stored)) if stored.status.is_terminal() => self.reply(Ok(Arc::new(stored))),
             _ => self.leave(),
         }

@@ -24,7 +24,7 @@ impl PolicyCheck<'_> {
     /// # Errors
     /// Returns `POLICY_DENIED` if a policy forbids the call or cannot be evaluated.
     pub async fn check(&self, run: &mut CallRun, entry: &Entry) -> Result<Option<Requirement>, Box<Failure>> {
-        let policies = self.policies.of(&run.call().tenant);
+        let policies = self.policies.for_tenant(&run.call().tenant);
         let arguments = run.call().effective_arguments.clone().unwrap_or_default();
         let tool = Some((&entry.definition, entry.made.source));
         let input = Input::new(run.call(), tool, &arguments, self.clock.now());

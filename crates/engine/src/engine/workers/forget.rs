@@ -42,7 +42,7 @@ pub(super) async fn forget_tools(engine: &Arc<Engine>, forget_ms: u64) -> Result
 }
 
 async fn forget(engine: &Engine, gone: &OfferedTool) -> Result<(), StoreError> {
-    let store = engine.stores.of(&gone.tenant);
+    let store = engine.stores.for_tenant(&gone.tenant);
     engine.registry.open(&store).await?;
     engine.registry.reload(&store).await?;
     if let Some(registered) = engine.registry.registered(&gone.tenant, &gone.tool)

@@ -109,7 +109,7 @@ async fn commit_after_an_unknown_change_reads_all_tools() {
 #[tokio::test]
 async fn a_change_during_the_first_read_of_a_tenant_is_not_lost() {
     let app = tools(0).await;
-    let (registry, store) = (&app.registry, app.store.stores().of(&Tenant::stored("t")));
+    let (registry, store) = (&app.registry, app.store.stores().for_tenant(&Tenant::stored("t")));
     let loading = registry.load(store.tenant());
     let read = registry.read(&store).await.unwrap();
     store.put_tools(vec![write("a", 1)], Time(1)).await.unwrap().unwrap();

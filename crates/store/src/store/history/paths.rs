@@ -34,7 +34,7 @@ pub(super) enum IndexPath {
 
 impl IndexPath {
     /// Returns the indexes of all conditions of a filter, at least one.
-    pub fn of(filter: &HistoryFilter, tenant: &Tenant) -> Vec<Self> {
+    pub fn paths_for(filter: &HistoryFilter, tenant: &Tenant) -> Vec<Self> {
         let calls = &filter.calls;
         let mut paths = Vec::new();
         paths.extend(calls.batch_id.map(Self::Batch));

@@ -70,7 +70,7 @@ impl Store {
             .iter()
             .map(|newest| {
                 let shard = Shard::of_position(*newest);
-                [session.since.of(shard), after.of(shard), *newest]
+                [session.since.position_in(shard), after.position_in(shard), *newest]
             })
             .collect();
         if shards.is_empty() {

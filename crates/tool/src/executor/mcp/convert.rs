@@ -72,7 +72,7 @@ fn shown(block: Value) -> ContentBlock {
 mod tests {
     use super::*;
 
-    fn of(result: Value) -> Outcome {
+    fn convert_result(result: Value) -> Outcome {
         outcome("s.t", serde_json::from_value(result).unwrap())
     }
 
@@ -84,7 +84,7 @@ mod tests {
         let audio = json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"});
         let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
         let text = json!({"type": "text", "text": "one\u{0}😀"});
-        let outcome = of(json!({"content": [text, image, audio, link, resource]}));
+        let outcome = convert_result(json!({"content": [text, image, audio, link, resource]}));
         assert_eq!((outcome.output.as_str(), outcome.is_error(), &outcome.structured), ("one\u{0}😀", false, &None));
         let ours = json!({"type": "image", "data": "AA==", "mime_type": "image/png"});
         assert_eq!(json!(outcome.content), json!([text, ours, audio, link, resource]));
@@ -93,29 +93,32 @@ mod tests {
     #[test]
     fn structured_data_is_the_text_of_an_empty_content() {
         let data = json!({"n": 1});
-        let both = of(json!({"content": [{"type": "text", "text": "one"}], "structuredContent": data}));
+        let both = convert_result(json!({"content": [{"type": "text", "text": "one"}], "structuredContent": data}));
         assert_eq!((both.output.as_str(), both.structured.as_deref()), ("one\n{\"n\":1}", Some(&data)));
         for (text, data) in [("42", json!({"result": 42})), ("fine", json!({"result": "fine"}))] {
-            let same = of(json!({"content": [{"type": "text", "text": text}], "structuredContent": data}));
+            let same = convert_result(json!({"content": [{"type": "text", "text": text}], "structuredContent": data}));
             assert_eq!((same.output.as_str(), same.structured.as_deref()), (text, Some(&data)));
         }
         let text = "{ \"n\": 1 }";
-        let same = of(json!({"content": [{"type": "text", "text": text}], "structuredContent": data}));
+        let same = convert_result(json!({"content": [{"type": "text", "text": text}], "structuredContent": data}));
         assert_eq!((same.output.as_str(), same.structured.as_deref()), (text, Some(&data)));
-        let alone = of(json!({"structuredContent": data}));
+        let alone = convert_result(json!({"structuredContent": data}));
         assert_eq!((alone.output.as_str(), alone.structured.as_deref()), ("{\"n\":1}", Some(&data)));
         let nothing = json!({"content": [], "structuredContent": null});
-        assert_eq!((of(nothing.clone()).output.as_str(), of(json!({"content": []})).output.as_str()), ("Done", "Done"));
+        assert_eq!(
+            (convert_result(nothing.clone()).output.as_str(), convert_result(json!({"content": []})).output.as_str()),
+            ("Done", "Done")
+        );
         assert_eq!(lenient("s.t", nothing).unwrap().output, "Done");
     }
 
     #[test]
     fn an_error_keeps_its_message() {
-        let failed = of(json!({"content": [{"type": "text", "text": "no such city"}], "isError": true}));
+        let failed = convert_result(json!({"content": [{"type": "text", "text": "no such city"}], "isError": true}));
         assert_eq!(failed.output, "Error executing tool \"s.t\": no such city");
         assert_eq!(failed.error.unwrap().message, "no such city");
-        assert!(of(json!({"content": [], "isError": true})).is_error());
-        let broken = of(json!({"content": [{"type": "image", "data": "!", "mimeType": "image/png"}]}));
+        assert!(convert_result(json!({"content": [], "isError": true})).is_error());
+        let broken = convert_result(json!({"content": [{"type": "image", "data": "!", "mimeType": "image/png"}]}));
         assert_eq!(broken.output, "[Image left out: its data is not base64]");
     }
 

@@ -128,7 +128,7 @@ fn outcome(
                 Some(_) => outcome_of(name, output.answer()).output.into_bytes(),
                 None => output.plain,
             };
-            let written = tail::of(&written, redaction, stream_bounds);
+            let written = tail::render_tail(&written, redaction, stream_bounds);
             let parts = [written.trim_end(), stderr.trim_end(), &end];
             let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
             Outcome::failed(Failure::execution(name, parts.join("\n\n")).with_details(details))
@@ -156,7 +156,7 @@ mod tests {
     use super::super::protocol::ExitKind;
     use super::*;
 
-    fn of(end: ExitKind, stdout: &str, stderr: &str) -> Outcome {
+    fn convert_end(end: ExitKind, stdout: &str, stderr: &str) -> Outcome {
         let (mut output, mut tail) = (Output::default(), Tail::default());
         let mut rest = stdout.as_bytes();
         while let Some(line) = output.next(&mut rest).unwrap().or_else(|| output.finish()) {
@@ -175,24 +175,24 @@ mod tests {
 
     #[test]
     fn success_returns_the_output() {
-        let outcome = of(ExitKind::Exited(0), "{\"a\":1}\n", "a warning");
+        let outcome = convert_end(ExitKind::Exited(0), "{\"a\":1}\n", "a warning");
         assert_eq!((outcome.output.as_str(), outcome.is_error()), ("{\"a\":1}", false));
         assert_eq!(outcome.details["stderr"], "a warning");
-        assert_eq!(of(ExitKind::Exited(0), "", "").output, "Done");
-        assert!(of(ExitKind::Exited(0), "{\"error\":\"e\"}", "").is_error());
+        assert_eq!(convert_end(ExitKind::Exited(0), "", "").output, "Done");
+        assert!(convert_end(ExitKind::Exited(0), "{\"error\":\"e\"}", "").is_error());
     }
 
     #[test]
     fn a_failure_has_the_output_and_the_exit_status() {
-        let outcome = of(ExitKind::Exited(3), "out\n", "err\n");
+        let outcome = convert_end(ExitKind::Exited(3), "out\n", "err\n");
         assert_eq!(outcome.output, "Error executing tool \"t\": out\n\nerr\n\nCommand exited with code 3");
         assert_eq!(outcome.error.unwrap().details, Some(json!({"exit_code": 3})));
-        assert!(of(ExitKind::Killed(9), "", "").output.ends_with(": Command was killed by signal 9"));
-        let result = of(ExitKind::Exited(1), "{\"event\":\"result\",\"output\":\"o\"}\n", "");
+        assert!(convert_end(ExitKind::Killed(9), "", "").output.ends_with(": Command was killed by signal 9"));
+        let result = convert_end(ExitKind::Exited(1), "{\"event\":\"result\",\"output\":\"o\"}\n", "");
         assert!(result.output.contains("o\n\nCommand exited with code 1"), "{}", result.output);
-        let long = of(ExitKind::Exited(1), &"y\n".repeat(1_000_000), &"z\n".repeat(1_000_000)).output;
+        let long = convert_end(ExitKind::Exited(1), &"y\n".repeat(1_000_000), &"z\n".repeat(1_000_000)).output;
         assert!(long.len() < 51_200 && long.lines().count() < 2000 && long.ends_with("code 1"), "{}", long.len());
-        assert!(of(ExitKind::TooManyProcesses(4), "", "").output.contains("more than 4 processes"));
-        assert!(of(ExitKind::Refused("no".into()), "", "").output.ends_with(": no"));
+        assert!(convert_end(ExitKind::TooManyProcesses(4), "", "").output.contains("more than 4 processes"));
+        assert!(convert_end(ExitKind::Refused("no".into()), "", "").output.ends_with(": no"));
     }
 }

@@ -52,7 +52,7 @@ impl Tail {
 
 /// Returns the redacted end of a complete text within the given bounds.
 #[must_use]
-pub fn of(text: &[u8], redaction: Option<&Redaction>, bounds: Bounds) -> String {
+pub fn render_tail(text: &[u8], redaction: Option<&Redaction>, bounds: Bounds) -> String {
     let mut tail = Tail::default();
     tail.push(text);
     tail.text(redaction, bounds)
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str, redaction: Option<&Redaction>) -> String {
-        of(text.as_bytes(), redaction, Bounds::default())
+        render_tail(text.as_bytes(), redaction, Bounds::default())
     }
 
     #[test]
@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn the_bounds_are_respected() {
         let bounds = |bytes, lines| Bounds { bytes, lines, ..Bounds::default() };
-        assert_eq!(of(b"a\nb\nc\n", None, bounds(100, 2)), "…b\nc\n");
-        assert_eq!(of(b"a\nb\nc", None, bounds(100, 3)), "a\nb\nc");
-        assert_eq!(of("aé\nb".as_bytes(), None, bounds(3, 3)), "…\nb");
-        assert_eq!(of(b"abc", None, bounds(0, 0)), "…");
+        assert_eq!(render_tail(b"a\nb\nc\n", None, bounds(100, 2)), "…b\nc\n");
+        assert_eq!(render_tail(b"a\nb\nc", None, bounds(100, 3)), "a\nb\nc");
+        assert_eq!(render_tail("aé\nb".as_bytes(), None, bounds(3, 3)), "…\nb");
+        assert_eq!(render_tail(b"abc", None, bounds(0, 0)), "…");
     }
 
     #[test]

@@ -184,20 +184,20 @@ fn outcome(name: &str, text: String, ended: ExitReport, late: Option<u64>) -> Ou
 mod tests {
     use super::*;
 
-    fn of(text: &str, end: ExitKind, late: Option<u64>) -> Outcome {
+    fn outcome_with(text: &str, end: ExitKind, late: Option<u64>) -> Outcome {
         outcome("bash", text.to_owned(), ExitReport { end, ..ExitReport::default() }, late)
     }
 
     #[test]
     fn success_returns_the_output_unchanged() {
-        let good = of("a\n", ExitKind::Exited(0), None);
+        let good = outcome_with("a\n", ExitKind::Exited(0), None);
         assert_eq!((good.output.as_str(), good.is_error(), &good.details["exit_code"]), ("a\n", false, &json!(0)));
-        assert_eq!(of("", ExitKind::Exited(0), None).output, "Done");
+        assert_eq!(outcome_with("", ExitKind::Exited(0), None).output, "Done");
     }
 
     #[test]
     fn failure_returns_the_output_and_the_reason() {
-        let bad = of("oh\n", ExitKind::Exited(3), None);
+        let bad = outcome_with("oh\n", ExitKind::Exited(3), None);
         assert_eq!(bad.output, "Error executing tool \"bash\": oh\n\nCommand exited with code 3");
         let error = bad.error.unwrap();
         assert_eq!(
@@ -205,8 +205,8 @@ mod tests {
             ("Command exited with code 3", Some(json!({"exit_code": 3})))
         );
         assert_eq!(error.text, bad.output);
-        assert!(of("", ExitKind::Killed(9), None).output.ends_with("\": Command was killed by signal 9"));
-        let late = of("half", ExitKind::Killed(15), Some(500)).output;
+        assert!(outcome_with("", ExitKind::Killed(9), None).output.ends_with("\": Command was killed by signal 9"));
+        let late = outcome_with("half", ExitKind::Killed(15), Some(500)).output;
         assert!(late.ends_with("half\n\nCommand timed out after 500 ms and was stopped"), "{late}");
     }
 }

@@ -147,7 +147,7 @@ fn search(
         .heap_limit(Some(MAX_LINE_BYTES))
         .build();
     let mut search_file = |path: &WorkspacePath, file| {
-        let mut sink = hits.of(path, &matcher);
+        let mut sink = hits.start_file(path, &matcher);
         let searched = searcher.search_reader(&matcher, CancellableReader { file, run }, &mut sink);
         let is_full = sink.end(searched.is_err());
         if is_full || run.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

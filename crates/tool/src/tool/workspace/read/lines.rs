@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use std::io::BufReader;
 
-    fn of(text: &str, start: usize, end: Option<usize>, max_bytes: usize) -> (String, Stop, usize) {
+    fn read_text(text: &str, start: usize, end: Option<usize>, max_bytes: usize) -> (String, Stop, usize) {
         let mut all = Vec::new();
         for capacity in [1, 2, 3, 100] {
             let reader = BufReader::with_capacity(capacity, text.as_bytes());
@@ -80,20 +80,20 @@ mod tests {
     #[test]
     fn lines_keep_their_endings() {
         let text = "a\nbb\r\nccc";
-        assert_eq!(of(text, 1, None, 99), (text.into(), Stop::EndOfFile, 3));
-        assert_eq!(of(text, 2, Some(2), 99), ("bb\r\n".into(), Stop::LastLine, 2));
-        assert_eq!(of(text, 2, Some(9), 99), ("bb\r\nccc".into(), Stop::EndOfFile, 3));
-        assert_eq!(of(text, 4, None, 99), (String::new(), Stop::EndOfFile, 3));
-        assert_eq!(of("a\n", 2, None, 99), (String::new(), Stop::EndOfFile, 1));
-        assert_eq!(of("", 1, None, 99), (String::new(), Stop::EndOfFile, 0));
-        assert_eq!(of("\n\n", 2, None, 99), ("\n".into(), Stop::EndOfFile, 2));
+        assert_eq!(read_text(text, 1, None, 99), (text.into(), Stop::EndOfFile, 3));
+        assert_eq!(read_text(text, 2, Some(2), 99), ("bb\r\n".into(), Stop::LastLine, 2));
+        assert_eq!(read_text(text, 2, Some(9), 99), ("bb\r\nccc".into(), Stop::EndOfFile, 3));
+        assert_eq!(read_text(text, 4, None, 99), (String::new(), Stop::EndOfFile, 3));
+        assert_eq!(read_text("a\n", 2, None, 99), (String::new(), Stop::EndOfFile, 1));
+        assert_eq!(read_text("", 1, None, 99), (String::new(), Stop::EndOfFile, 0));
+        assert_eq!(read_text("\n\n", 2, None, 99), ("\n".into(), Stop::EndOfFile, 2));
     }
 
     #[test]
     fn excess_is_cut_at_a_line_ending_if_possible() {
-        assert_eq!(of("aa\nbb\ncc\n", 1, None, 7), ("aa\nbb\n".into(), Stop::Full, 3));
-        assert_eq!(of("aa\nbb\ncc\n", 2, None, 3), ("bb\n".into(), Stop::Full, 3));
-        assert_eq!(of("aaaaaa\n", 1, None, 4), ("aaaa".into(), Stop::Full, 1));
-        assert_eq!(of("aa\nbb\n", 1, None, 6), ("aa\nbb\n".into(), Stop::EndOfFile, 2));
+        assert_eq!(read_text("aa\nbb\ncc\n", 1, None, 7), ("aa\nbb\n".into(), Stop::Full, 3));
+        assert_eq!(read_text("aa\nbb\ncc\n", 2, None, 3), ("bb\n".into(), Stop::Full, 3));
+        assert_eq!(read_text("aaaaaa\n", 1, None, 4), ("aaaa".into(), Stop::Full, 1));
+        assert_eq!(read_text("aa\nbb\n", 1, None, 6), ("aa\nbb\n".into(), Stop::EndOfFile, 2));
     }
 }

@@ -34,7 +34,7 @@ pub struct Hits {
 
 impl Hits {
     /// Starts the next file.
-    pub fn of<'h>(&'h mut self, file: &WorkspacePath, matcher: &'h RegexMatcher) -> FileHits<'h> {
+    pub fn start_file<'h>(&'h mut self, file: &WorkspacePath, matcher: &'h RegexMatcher) -> FileHits<'h> {
         let (path, before, lines_before) = (file.to_string(), self.text.len(), self.lines);
         FileHits { path, before, lines_before, is_binary: false, is_full: false, matcher, hits: self }
     }
