@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_keys_that_may_have_been_revoked_are_looked_up() {
+    fn only_possibly_revoked_keys_are_looked_up() {
         let credentials = Credentials::default();
         let [one, other] = [1, 2].map(|id| credentials.of_key(Uuid::from_u128(id), None, 7));
         drop(credentials.of_key(Uuid::from_u128(3), None, 7));

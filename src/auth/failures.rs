@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_with_ten_failures_is_refused_until_its_minute_has_passed() {
+    fn address_with_ten_failures_is_rejected_for_a_minute() {
         let (failures, clock) = failures();
         let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
         for _ in 0..10 {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_one_network_count_together() {
+    fn addresses_of_one_network_count_together() {
         let (failures, _) = failures();
         for last in 0..10 {
             failures.record(address(&format!("2001:db8::{last}")));

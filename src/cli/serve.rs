@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn exposed_service_without_keys_is_refused() {
+    async fn exposed_service_without_keys_is_rejected() {
         assert!(!refused(&["127.0.0.1:0", "[::1]:0", "127.9.9.9:1", "[::ffff:127.0.0.1]:0"], false).await);
         for address in ["0.0.0.0:0", "[::]:0", "192.168.1.2:80", "[::ffff:10.0.0.1]:0"] {
             assert!(refused(&["127.0.0.1:0", address], false).await, "{address}");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn address_without_a_port_is_refused_with_a_hint() {
+    async fn address_without_a_port_is_rejected_with_a_hint() {
         let error = resolve("127.0.0.1").await.unwrap_err().to_string();
         assert!(error.contains("\"127.0.0.1\"") && error.contains("127.0.0.1:8080"), "{error}");
     }

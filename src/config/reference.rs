@@ -196,7 +196,7 @@ mod tests {
         #     [c.d]\n#     e = 1\n# and more.\n\n# Hooks.\n#\n# [[h]]\n# # One.\n# e = 1";
 
     #[test]
-    fn what_stands_above_a_setting_is_what_it_means() {
+    fn comment_above_a_setting_is_its_meaning() {
         let found = sections(TEXT);
         let names: Vec<&str> = found.iter().map(|section| section.name.as_str()).collect();
         assert_eq!(names, ["a", "a.b", "c", "[[h]]"]);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_a_cidr_or_one_address() {
+    fn network_is_a_cidr_or_one_address() {
         for (given, meant) in [
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("10.1.2.3/8", "10.0.0.0/8"),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_embedded_defaults_are_complete() {
+fn embedded_defaults_are_complete() {
     let config = Config::default();
     assert_eq!(config.limits.timeout_ms, 30_000);
     assert!(config.database_url().ends_with("toolpost/toolpost.db"));

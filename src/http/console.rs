@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_file_is_the_source_and_so_is_its_compressed_form() {
+    fn each_file_equals_its_source_in_both_forms() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("console");
         for file in FILES {
             let source = std::fs::read(root.join(file.path)).unwrap();

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_large_request_runs_on_another_thread_until_its_client_leaves() {
+    async fn large_request_runs_on_another_thread_until_its_client_leaves() {
         let large = LargeRequests::default();
         let own = std::thread::current().id();
         assert_ne!(large.run(async { std::thread::current().id() }).await, Some(own));
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_large_by_the_size_that_they_may_have() {
+    fn request_is_large_by_its_possible_size() {
         let of = |body: axum::body::Body| is_large(&Request::new(body));
         assert!(!of(axum::body::Body::empty()));
         assert!(!of("x".repeat(64 * 1024 - 1).into()));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_are_taken_only_while_few_bytes_are_unsent() {
+    async fn frames_are_read_only_while_few_bytes_are_unsent() {
         let (mut wire, _client) = tokio::io::duplex(16);
         let taken = std::cell::Cell::new(0);
         let frames = stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from(vec![b'x'; MAX_UNSENT / 4])));

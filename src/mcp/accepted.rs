@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_specific_range_decides() {
+    fn most_specific_range_decides() {
         for (accept, json, events) in [
             (&[][..], true, true),
             (&[""], true, true),

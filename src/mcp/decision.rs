@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_read_as_it_was_written_and_no_other_is() {
+    fn state_is_read_as_written_and_invalid_states_are_rejected() {
         let state = DecisionState { call: Uuid::from_u128(7), digest: DIGEST.to_owned() };
         let mut request = CallToolRequestParams::new("pay");
         assert_eq!(DecisionState::read(&request).unwrap(), None);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_and_the_action_of_a_user_are_a_decision() {
+    fn choice_and_action_of_a_user_are_a_decision() {
         let accept = |content: Value| decision(json!({"action": "accept", "content": content}));
         let approved = accept(json!({"decision": "approve", "reason": "Invoice 17"})).unwrap();
         assert_eq!(approved, Some((Decision::Approve, Some("Invoice 17".to_owned()))));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn call_of_a_client_that_resumed_elsewhere_goes_on_until_that_stream_breaks() {
+    async fn call_of_a_client_that_resumed_elsewhere_runs_until_that_stream_breaks() {
         let clients = Arc::new(Clients::default());
         break_off(&clients, 0);
         clients.resumed.store(1, Ordering::SeqCst);

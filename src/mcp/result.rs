@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_does_not_match_its_schema_is_a_readable_error() {
+    fn result_that_does_not_match_its_schema_is_a_readable_error() {
         let mut odd = ended(Outcome::data(Arc::new(json!({"n": "five"}))));
         let violation = json!({"pointer": "/n", "message": "must be an integer"});
         odd.extend_metadata([(OUTPUT_VIOLATIONS.to_owned(), json!([violation]))]);

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_ids_are_told_apart_and_restored() {
+    fn equal_ids_are_distinguished_and_restored() {
         let (requests, session) = (Arc::<RunningRequests>::default(), SessionId::from("s"));
         let mut messages = [call(&json!(1)), call(&json!(1)), call(&json!("1"))];
         let given = messages.each_mut().map(|message| requests.begin(&session, message, None).unwrap());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancellation_means_the_only_request_with_its_id() {
+    fn cancellation_selects_the_only_request_with_its_id() {
         let (requests, session, other) =
             (Arc::<RunningRequests>::default(), SessionId::from("s"), SessionId::from("t"));
         let mut messages = [call(&json!(1)), call(&json!(1)), call(&json!("1")), call(&json!(1))];

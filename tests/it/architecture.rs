@@ -239,7 +239,7 @@ fn children_of_a_module_import_each_other_without_a_cycle() {
 }
 
 #[test]
-fn sql_stands_in_the_store_only() {
+fn sql_is_only_in_the_store() {
     // The types of columns are in the crate of the types.
     let is_allowed = |source: &Source| source.module == "store" || source.relative == Path::new("domain/stored");
     for source in all_sources().iter().filter(|source| !is_allowed(source)) {
@@ -251,7 +251,7 @@ fn sql_stands_in_the_store_only() {
 }
 
 #[test]
-fn a_worker_compiles_neither_the_service_nor_its_database() {
+fn worker_compiles_neither_the_service_nor_its_database() {
     let mut tree = Command::new(env!("CARGO"));
     tree.args([
         "tree",
@@ -289,7 +289,7 @@ fn all_crates_have_one_version() {
 static NAMED_FUNCTION: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"`(?:\w+::)*(\w+)::([a-z_]+)`").unwrap());
 
 #[test]
-fn the_model_names_functions_that_exist() {
+fn model_names_existing_functions() {
     let code: String = all_sources().into_iter().flat_map(|source| source.code).collect::<Vec<_>>().join("\n");
     let mut rules = Vec::new();
     collect(&project_file("tests/model/src"), &mut rules);
@@ -356,7 +356,7 @@ fn siblings_are_found_in_every_form() {
 }
 
 #[test]
-fn only_modules_in_cycles_are_left() {
+fn only_modules_in_cycles_are_found() {
     let graph = |imports: &[(&str, &str)]| -> Graph {
         let all = |names: &str| names.split(' ').map(str::to_owned).collect();
         imports.iter().map(|(name, names)| ((*name).to_owned(), all(names))).collect()

@@ -12,7 +12,7 @@ async fn app_with_tool() -> App {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_and_its_text_are_the_same() {
+async fn object_and_its_text_are_equal() {
     let app = App::on_sqlite().await;
     let object = json!({"city": "Rome", "days": [1, 2.5, null]});
     let from_object = app.call("echo", object.clone()).await;
@@ -22,7 +22,7 @@ async fn an_object_and_its_text_are_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_arguments_are_an_empty_object() {
+async fn missing_arguments_are_an_empty_object() {
     let app = App::on_sqlite().await;
     let absent = app.call_with(json!({"name": "echo"})).await;
     assert_eq!(succeeded(&absent), "{}");
@@ -34,7 +34,7 @@ async fn no_arguments_are_an_empty_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_may_have_blanks_around_it() {
+async fn text_may_have_surrounding_blanks() {
     let app = App::on_sqlite().await;
     assert_eq!(succeeded(&app.call("echo", json!(" \n{ \"a\" : 1 }\n ")).await), r#"{"a":1}"#);
 }
@@ -47,7 +47,7 @@ fn line_and_column(output: &str) -> (usize, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_that_is_no_json_is_malformed_and_says_where() {
+async fn invalid_json_text_is_malformed_with_its_position() {
     let app = App::on_sqlite().await;
     for text in
         ["{\"a\":", "{'a':1}", "{\"a\":1,}", "{\"a\":1} and more", "hello", "{\"a\":NaN}", "{\"a\":\"b}", "{a:1}"]
@@ -60,14 +60,14 @@ async fn a_text_that_is_no_json_is_malformed_and_says_where() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_line_of_malformed_json_is_counted() {
+async fn line_of_malformed_json_is_counted() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!("{\n  \"a\": 1,\n  \"b\" 2\n}")).await;
     assert_eq!(line_and_column(failed(&call, "ARGUMENTS_MALFORMED")).0, 3);
 }
 
 on_both_databases!(
-    async fn a_tool_never_runs_on_malformed_arguments(backend: Backend) {
+    async fn tool_never_runs_on_malformed_arguments(backend: Backend) {
         let app = App::start(backend).await;
         let call = app.call("echo", json!("{\"a\":")).await;
         assert_eq!((&call["attempts"], &call["started_at"]), (&json!(0), &Value::Null));
@@ -78,7 +78,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_root_that_is_no_object_is_invalid() {
+async fn non_object_root_is_invalid() {
     let app = App::on_sqlite().await;
     for root in [json!("[1,2]"), json!("5"), json!("true"), json!([1, 2]), json!(5), json!(true)] {
         let call = app.call("echo", root).await;
@@ -88,7 +88,7 @@ async fn a_root_that_is_no_object_is_invalid() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_stay_as_given_beside_what_the_tool_gets() {
+async fn sent_arguments_are_kept_next_to_the_effective_ones() {
     let app = app_with_tool().await;
     let call = app.call("t", json!({"a": 1})).await;
     assert_eq!(call["arguments"], json!({"a": 1}));
@@ -108,7 +108,7 @@ async fn integers_of_64_bits_keep_every_digit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_integer_beyond_both_is_refused_and_never_rounded() {
+async fn integer_beyond_both_ranges_is_rejected_and_never_rounded() {
     let app = App::on_sqlite().await;
     let text = "{\"n\":123456789012345678901234567891}";
     let call = app.call("echo", json!(text)).await;
@@ -129,7 +129,7 @@ async fn doubles_keep_their_value() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_duplicate_keys_the_last_wins() {
+async fn last_duplicate_key_wins() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!("{\"a\":1,\"a\":3}")).await;
     assert_eq!(call["structured"], json!({"a": 3}));
@@ -151,7 +151,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_arguments_within_the_limit_are_taken_whole() {
+async fn large_arguments_within_the_limit_are_accepted() {
     let app = App::on_sqlite().await;
     let text = "é".repeat(1_000_000);
     let call = app.call("echo", json!({"text": text})).await;

@@ -32,7 +32,7 @@ fn outcomes(results: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_has_an_id_that_its_calls_know() {
+async fn batch_id_is_shown_by_its_calls() {
     let app = App::on_sqlite().await;
     let body = json!({"calls": [{"name": "echo", "id": "x"}, {"name": "echo", "id": "y"}]});
     let answer = app.post("/tool-calls", &body).await.ok();
@@ -62,7 +62,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn one_failure_never_touches_another_call(backend: Backend) {
+    async fn failure_affects_no_other_call(backend: Backend) {
         let app = App::start(backend).await;
         app.echo_with("strict", json!({"type": "object", "required": ["a"]})).await;
         for mode in ["auto", "parallel", "serial"] {
@@ -82,7 +82,7 @@ async fn auto_runs_neighbouring_safe_calls_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_only_tool_is_safe_unless_it_says_otherwise() {
+async fn read_only_tool_is_safe_unless_declared_otherwise() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, server().await);
     for (name, concurrency_safe) in [("pair", Value::Null), ("alone", json!(false))] {
         let mut definition = http_tool(name, json!({"url": server.url(&format!("/{name}"))}));
@@ -96,7 +96,7 @@ async fn a_read_only_tool_is_safe_unless_it_says_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn auto_runs_any_other_call_alone_and_in_its_turn() {
+async fn auto_runs_any_other_call_alone_and_in_order() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, server().await);
     tool(&app, &server, "pair", json!(true)).await;
     tool(&app, &server, "alone", Value::Null).await;
@@ -127,14 +127,14 @@ async fn serial_runs_one_after_another_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_mode_is_pointed_at() {
+async fn unknown_mode_is_named() {
     let app = App::on_sqlite().await;
     let problem = app.post("/tool-calls", &json!({"calls": calls(&["echo"]), "mode": "random"})).await.problem(422);
     points_at(&problem, "/mode");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_id_is_a_422_and_nothing_runs() {
+async fn duplicate_id_is_a_422_and_nothing_runs() {
     let app = App::on_sqlite().await;
     let calls = json!([{"name": "echo", "id": "a"}, {"name": "echo", "id": "b"}, {"name": "echo", "id": "a"}]);
     let problem = app.post("/tool-calls", &json!({"calls": calls})).await.problem(422);
@@ -143,7 +143,7 @@ async fn a_repeated_id_is_a_422_and_nothing_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_field_inside_a_batch_is_named_with_its_place() {
+async fn unknown_field_inside_a_batch_has_its_pointer() {
     let app = App::on_sqlite().await;
     let body = json!({"calls": [{"name": "echo"}, {"name": "echo", "argumnts": {}}]});
     let problem = app.post("/tool-calls", &body).await.problem(422);
@@ -155,7 +155,7 @@ async fn an_unknown_field_inside_a_batch_is_named_with_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_beside_the_calls_hold_for_each() {
+async fn limits_next_to_the_calls_apply_to_each() {
     let app = App::on_sqlite().await;
     let nap = json!({"name": "wait", "arguments": {"ms": 60_000}});
     let body = json!({"calls": [nap, {"name": "echo"}, nap], "limits": {"timeout_ms": 50}, "mode": "parallel"});
@@ -165,7 +165,7 @@ async fn limits_beside_the_calls_hold_for_each() {
 }
 
 on_both_databases!(
-    async fn the_calls_of_a_batch_are_found_by_it(backend: Backend) {
+    async fn calls_are_found_by_their_batch(backend: Backend) {
         let app = App::start(backend).await;
         app.call("echo", json!({})).await;
         let answer = app.post("/tool-calls", &json!({"calls": calls(&["echo", "nobody", "echo"])})).await.ok();
@@ -179,7 +179,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_off_answer_runs_none_of_its_calls() {
+async fn truncated_answer_runs_none_of_its_calls() {
     let app = App::on_sqlite().await;
     let results = app.batch(json!({"calls": calls(&["echo", "echo"]), "stop_reason": "length"})).await;
     assert!(results.iter().all(|call| call["error"]["code"] == "ARGUMENTS_TRUNCATED"));

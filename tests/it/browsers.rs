@@ -20,7 +20,7 @@ async fn preflight(app: &App, origin: &str) -> Response {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_says_to_browsers_what_it_is() {
+async fn every_response_states_its_media_type() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!({"a": 1})).await;
     let output = format!("/tool-calls/{}/output", call["id"].as_str().unwrap());
@@ -57,7 +57,7 @@ async fn every_answer_says_to_browsers_what_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_tool_made_is_shown_in_a_sandbox() {
+async fn tool_output_is_shown_in_a_sandbox() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!({"a": "<script>"})).await;
     let answer = app.get(&format!("/tool-calls/{}/output", call["id"].as_str().unwrap())).await;
@@ -65,7 +65,7 @@ async fn what_a_tool_made_is_shown_in_a_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documents_page_loads_nothing_that_its_policy_forbids() {
+async fn documentation_page_obeys_its_content_policy() {
     let app = App::on_sqlite().await;
     let page = app.get("/docs/").await;
     let policy = page.header("content-security-policy").to_owned();
@@ -77,7 +77,7 @@ async fn the_documents_page_loads_nothing_that_its_policy_forbids() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_page_of_another_origin_may_read_anything_unless_it_is_named() {
+async fn unlisted_origin_cannot_read() {
     let app = App::on_sqlite().await;
     let answer = preflight(&app, PAGE).await;
     assert_eq!((answer.status, answer.header("access-control-allow-origin")), (405, ""));
@@ -90,7 +90,7 @@ async fn no_page_of_another_origin_may_read_anything_unless_it_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_named_page_may_call_and_read_and_resume() {
+async fn listed_origin_can_call_read_and_resume() {
     let app = open_to_a_page().await;
     let answer = preflight(&app, PAGE).await;
     assert_eq!((answer.status, answer.header("access-control-allow-origin")), (204, PAGE));
@@ -111,7 +111,7 @@ async fn a_named_page_may_call_and_read_and_resume() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_page_cannot_have_a_browser_change_anything() {
+async fn cross_origin_page_cannot_make_a_browser_change_anything() {
     let app = open_to_a_page().await;
     for from in ["cross-site", "same-site"] {
         let resume = app.request(Method::POST, "/tools/echo/resume").header("sec-fetch-site", from);
@@ -127,7 +127,7 @@ async fn a_foreign_page_cannot_have_a_browser_change_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_browser_s_question_needs_no_key_and_refusals_can_be_read() {
+async fn preflight_needs_no_key_and_rejections_are_readable() {
     let app = open_to_a_page().await;
     app.key(json!({"scopes": ["admin"]})).await;
     let answer = preflight(&app, PAGE).await;

@@ -25,7 +25,7 @@ const GOOD: &str =
     r#"{"name": "shout", "description": "Says it loud.", "executor": {"type": "builtin", "name": "echo"}}"#;
 
 #[test]
-fn a_call_shows_its_way_on_stderr_and_its_result_on_stdout() {
+fn call_shows_progress_on_stderr_and_its_result_on_stdout() {
     let home = Home::new();
     let ended = home.run(&["call", "wait", r#"{"ms": "1", "steps": 2}"#]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "Waited 1 ms\n"), "{ended:?}");
@@ -37,7 +37,7 @@ fn a_call_shows_its_way_on_stderr_and_its_result_on_stdout() {
 }
 
 #[test]
-fn a_call_that_fails_is_exit_code_1_with_the_text_for_the_model() {
+fn failed_call_is_exit_code_1_with_the_text_for_the_model() {
     let home = Home::new();
     for (words, code, output) in [
         (["wait", r#"{"ms": "soon"}"#], "TOOL_VALIDATION_ERROR", "Error: Invalid parameters for tool \"wait\"\n- /ms"),
@@ -52,7 +52,7 @@ fn a_call_that_fails_is_exit_code_1_with_the_text_for_the_model() {
 }
 
 #[test]
-fn a_call_for_programs_is_one_line_of_json_and_nothing_else() {
+fn json_call_prints_one_line_of_json() {
     let home = Home::new();
     let ended = home.run(&["call", "calculate", r#"{"expression": "6 * 7"}"#, "--json"]);
     let call = ended.json();
@@ -64,7 +64,7 @@ fn a_call_for_programs_is_one_line_of_json_and_nothing_else() {
 }
 
 #[test]
-fn arguments_come_from_standard_input_or_are_none() {
+fn arguments_are_read_from_standard_input() {
     let home = Home::new();
     let ended = home.run_with_input(&["call", "echo", "-"], "{\"a\": \"北\"}\n");
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "{\"a\":\"北\"}\n"), "{ended:?}");
@@ -73,7 +73,7 @@ fn arguments_come_from_standard_input_or_are_none() {
 }
 
 #[test]
-fn an_interrupted_call_is_settled_and_says_by_its_exit_code_what_stopped_it() {
+fn interrupted_call_is_settled_with_the_exit_code_of_its_signal() {
     let home = Home::new();
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let mut program = Program::start(&mut home.command(&["call", "wait", r#"{"ms": 300000}"#]));
@@ -167,7 +167,7 @@ fn definition_files_are_checked_without_a_database() {
 }
 
 #[test]
-fn stats_count_what_was_called() {
+fn stats_count_the_calls() {
     let home = Home::new();
     home.run(&["call", "echo"]);
     home.run(&["call", "echo", r#"{"a": 1}"#]);
@@ -189,7 +189,7 @@ fn stats_count_what_was_called() {
 }
 
 #[test]
-fn a_database_that_cannot_be_used_is_exit_code_3_with_the_way_out() {
+fn unusable_database_is_exit_code_3_with_a_hint() {
     let home = Home::new();
     let ended = home.run(&["call", "echo", "--database-url", "mysql://root:secret@h/d"]);
     assert_eq!(ended.code, Some(3), "{ended:?}");
@@ -218,7 +218,7 @@ fn bad_settings_are_exit_code_2() {
 }
 
 #[test]
-fn the_service_says_where_it_listens_and_stops_at_sigterm() {
+fn service_prints_its_address_and_stops_at_sigterm() {
     let home = Home::new();
     let mut service = Program::start(&mut home.command(&["serve", "--listen", "127.0.0.1:0"]));
     let line = service.out("toolpost listening on http://127.0.0.1:");
@@ -230,7 +230,7 @@ fn the_service_says_where_it_listens_and_stops_at_sigterm() {
 }
 
 #[test]
-fn a_call_works_on_the_database_of_a_running_service() {
+fn call_works_on_the_database_of_a_running_service() {
     let home = Home::new();
     let mut service = Program::start(home.command(&["serve"]).env("TOOLPOST_LISTEN", "127.0.0.1:0"));
     service.out("toolpost listening on ");
@@ -241,7 +241,7 @@ fn a_call_works_on_the_database_of_a_running_service() {
 }
 
 #[test]
-fn a_port_in_use_is_said_before_the_database_is_touched() {
+fn port_in_use_is_reported_before_the_database_is_opened() {
     let home = Home::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -255,7 +255,7 @@ fn a_port_in_use_is_said_before_the_database_is_touched() {
 }
 
 #[test]
-fn without_keys_only_this_machine_may_reach_the_service() {
+fn service_without_keys_is_local_only() {
     let home = Home::new();
     let ended = home.run(&["serve", "--listen", "0.0.0.0:0"]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{ended:?}");

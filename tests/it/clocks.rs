@@ -25,7 +25,7 @@ async fn silent(backend: Backend) -> (App, HttpTool) {
 }
 
 on_both_databases!(
-    async fn the_error_says_which_clock_fired(backend: Backend) {
+    async fn error_names_the_timeout(backend: Backend) {
         let (app, _server) = silent(backend).await;
         for (limits, after_ms, clock) in [
             (json!({"timeout_ms": 60}), 60, "timeout_ms"),
@@ -74,7 +74,7 @@ async fn silence_after_a_sign_of_life_is_silence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_is_the_calls_or_the_tools_or_the_servers_each_by_itself() {
+async fn each_timeout_is_taken_from_call_tool_or_server() {
     let app = App::tuned(Backend::Sqlite, |config| {
         config.limits.timeout_ms = 1001;
         config.limits.idle_timeout_ms = 1002;
@@ -100,7 +100,7 @@ async fn a_clock_is_the_calls_or_the_tools_or_the_servers_each_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_of_a_batch_has_its_own_clocks_before_those_of_the_batch() {
+async fn timeouts_of_a_call_precede_those_of_its_batch() {
     let app = App::on_sqlite().await;
     let calls = json!([{"name": "echo", "limits": {"timeout_ms": 1001}}, {"name": "echo"}]);
     let body = json!({"calls": calls, "limits": {"timeout_ms": 2001, "idle_timeout_ms": 2002}});
@@ -111,7 +111,7 @@ async fn a_call_of_a_batch_has_its_own_clocks_before_those_of_the_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_gets_more_time_than_the_server_allows() {
+async fn timeout_is_capped_by_the_server() {
     let app = App::on_sqlite().await;
     let long = json!({"timeout_ms": 10_000_000});
     let echo = json!({"type": "builtin", "name": "echo"});
@@ -121,7 +121,7 @@ async fn nobody_gets_more_time_than_the_server_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_async_tool_has_ten_minutes() {
+async fn async_tool_has_ten_minutes() {
     let app = App::on_sqlite().await;
     app.register(json!({"name": "job", "async": true, "executor": {"type": "builtin", "name": "echo"}})).await;
     assert_eq!(limits(&app, json!({"name": "job", "wait": "result"})).await["timeout_ms"], 600_000);
@@ -129,7 +129,7 @@ async fn an_async_tool_has_ten_minutes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_attempt_has_its_own_time() {
+async fn each_attempt_has_its_own_timeout() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::start("127.0.0.1", |request| match request.json()["attempt"].as_u64() {
         Some(3) => Answer::text("at last"),
@@ -160,7 +160,7 @@ async fn time_in_the_queue_is_no_time_of_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_is_none_is_refused() {
+async fn invalid_timeout_is_rejected() {
     let app = App::on_sqlite().await;
     for (clock, value) in
         [("idle_timeout_ms", json!(0)), ("queue_timeout_ms", json!("5")), ("idle_timeout_ms", json!(-1))]

@@ -18,7 +18,7 @@ async fn converted(answer: Answer) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_string_is_the_text_as_it_is() {
+async fn string_is_the_text_unchanged() {
     for text in ["plain", "", " \"quoted\" ", HARD_TEXT, "line\nline"] {
         assert_eq!(succeeded(&converted(Answer::json(&json!(text))).await), text);
     }
@@ -41,14 +41,14 @@ async fn numbers_booleans_and_arrays_are_compact_json_and_structured() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn null_is_the_word_null_and_an_empty_body_is_done() {
+async fn null_is_null_and_an_empty_body_is_done() {
     let null = converted(Answer::json(&Value::Null)).await;
     assert_eq!((succeeded(&null), &null["structured"]), ("null", &Value::Null));
     assert_eq!(succeeded(&converted(Answer::status(204, "application/json", "")).await), "Done");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_is_compact_json_in_its_own_order() {
+async fn object_is_compact_json_in_its_order() {
     let call = converted(Answer::body("application/json", "{ \"z\": 1,\n \"a\": { \"y\" : [ ] } }")).await;
     assert_eq!(succeeded(&call), r#"{"z":1,"a":{"y":[]}}"#);
     assert_eq!(call["structured"], json!({"z": 1, "a": {"y": []}}));
@@ -94,7 +94,7 @@ async fn null_is_the_word_null() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_body_is_done() {
+async fn missing_body_is_done() {
     let nothing = |status| Answer::Whole { status, headers: Vec::new(), body: Vec::new() };
     for status in [200, 201, 204] {
         assert_eq!(succeeded(&converted(nothing(status)).await), "Done", "{status}");
@@ -102,7 +102,7 @@ async fn no_body_is_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_with_an_output_is_taken_as_given() {
+async fn object_with_an_output_is_used_unchanged() {
     let answer =
         json!({"output": "It rains.", "structured": {"mm": 3}, "details": {"icon": "rain"}, "metadata": {"m": 1}});
     let call = converted(Answer::json(&answer)).await;
@@ -112,7 +112,7 @@ async fn an_object_with_an_output_is_taken_as_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn typed_content_is_taken_as_given_and_its_texts_are_the_output() {
+async fn typed_content_is_used_unchanged_and_its_texts_are_the_output() {
     let image = json!({"type": "image", "data": PIXEL, "mime_type": "image/png"});
     let content = json!([{"type": "text", "text": "one"}, image, {"type": "text", "text": "two"}]);
     let call = converted(Answer::json(&json!({"content": content}))).await;
@@ -121,20 +121,20 @@ async fn typed_content_is_taken_as_given_and_its_texts_are_the_output() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_is_not_typed_is_an_ordinary_object() {
+async fn untyped_content_is_an_ordinary_object() {
     for object in [json!({"content": [1, 2]}), json!({"content": "text"}), json!({"output": 5})] {
         assert_eq!(succeeded(&converted(Answer::json(&object)).await), object.to_string());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_given_error_is_an_error() {
+async fn output_with_is_error_is_an_error() {
     let call = converted(Answer::json(&json!({"output": "no such city", "is_error": true}))).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("no such city"), "{call:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_says_it_failed_is_an_error() {
+async fn object_that_reports_a_failure_is_an_error() {
     let answers = [
         json!({"success": false, "message": "no such city"}),
         json!({"status": "error", "message": "no such city"}),
@@ -150,7 +150,7 @@ async fn an_object_that_says_it_failed_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_with_a_false_error_is_no_error() {
+async fn object_with_a_false_error_is_no_error() {
     for answer in [
         json!({"error": null, "a": 1}),
         json!({"error": false}),
@@ -164,7 +164,7 @@ async fn an_object_with_a_false_error_is_no_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_is_an_image_block() {
+async fn image_is_an_image_block() {
     let bytes = base64::engine::general_purpose::STANDARD.decode(PIXEL).unwrap();
     let call = converted(Answer::body("image/png", bytes)).await;
     succeeded(&call);
@@ -172,7 +172,7 @@ async fn an_image_is_an_image_block() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_in_chunks_is_read_whole() {
+async fn chunked_answer_is_read_completely() {
     let chunks = ["{\"a\":", "[1,", "2]}"].map(|chunk| chunk.as_bytes().to_vec()).to_vec();
     let call = converted(Answer::Chunked { media_type: "application/json".into(), chunks }).await;
     assert_eq!(succeeded(&call), r#"{"a":[1,2]}"#);
@@ -192,7 +192,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_of_15_mib_is_taken_and_one_over_16_mib_is_an_error() {
+async fn answer_of_15_mib_is_accepted_and_one_over_16_mib_is_an_error() {
     let app = App::with_egress(Backend::Sqlite).await;
     let answers = [Answer::Stream(17 << 20), Answer::body("text/plain", vec![b'x'; 17 << 20])];
     for (n, answer) in answers.into_iter().enumerate() {

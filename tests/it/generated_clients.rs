@@ -37,7 +37,7 @@ fn has_worked(printed: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_generated_python_client_calls_tools() {
+async fn generated_python_client_calls_tools() {
     let app = App::on_sqlite().await;
     let folder = tempfile::tempdir().unwrap();
     let files = project_file("tests/clients/generated");
@@ -57,7 +57,7 @@ async fn a_generated_python_client_calls_tools() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_generated_typescript_client_is_strict_and_calls_tools() {
+async fn generated_typescript_client_is_strict_and_calls_tools() {
     let app = App::on_sqlite().await;
     let folder = tempfile::tempdir().unwrap();
     let clients = project_file("tests/clients");

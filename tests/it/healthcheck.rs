@@ -14,7 +14,7 @@ async fn check(arguments: &[&str], listen: Option<&str>) -> ProgramOutput {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_answers_is_healthy() {
+async fn responding_service_is_healthy() {
     let app = App::on_sqlite().await;
     let authority = app.url("").trim_start_matches("http://").to_owned();
     for (arguments, listen) in [
@@ -30,7 +30,7 @@ async fn a_service_that_answers_is_healthy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_answers_otherwise_or_not_at_all_is_not() {
+async fn other_or_missing_responses_are_unhealthy() {
     let app = App::on_sqlite().await;
     let ended = check(&["--url", &app.url("/nowhere")], None).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -48,7 +48,7 @@ async fn whoever_answers_otherwise_or_not_at_all_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_asked_is_wrong_usage() {
+async fn invalid_address_is_wrong_usage() {
     for (arguments, listen) in [
         (&["--url", "nowhere"][..], None),
         (&["--url", ""], None),

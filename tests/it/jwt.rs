@@ -93,7 +93,7 @@ async fn knowing(jwks_url: &str, configure: fn(&mut Config)) -> (Client, DropGua
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_of_the_issuer_is_a_caller_of_its_tenant() {
+async fn token_of_the_issuer_is_a_caller_of_its_tenant() {
     let service = service(|_| json!({"keys": [public_key(1, "k1"), {"kty": "unknown", "kid": "x"}]})).await;
     let rejected = service.client.get("/tools").await;
     assert_eq!(rejected.problem(401)["code"], "UNAUTHORIZED");
@@ -117,7 +117,7 @@ async fn expired_token_ends_its_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ticket_ends_with_the_token_that_asked_for_it() {
+async fn ticket_ends_with_the_token_that_created_it() {
     let service = tuned(|config| config.auth.jwt.leeway_s = 0).await;
     let client = service.client.with_key(&token(1, "k1", json!({"exp": now() + 4})));
     let ticket = client.post("/events/ticket", &json!({"path": "/events"})).await.ok();
@@ -130,7 +130,7 @@ async fn ticket_ends_with_the_token_that_asked_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_console_that_has_signed_in_with_a_token_has_its_permissions() {
+async fn console_session_of_a_token_has_its_permissions() {
     let service = tuned(|_| {}).await;
     let login = json!({"key": token(1, "k1", json!({"sub": "me"}))});
     let answer = service.client.post("/console/login", &login).await;
@@ -151,7 +151,7 @@ async fn a_console_that_has_signed_in_with_a_token_has_its_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_the_issuers_for_this_service_and_now_does_not_count() {
+async fn foreign_or_expired_tokens_are_rejected() {
     let service = service(|_| json!({"keys": [public_key(1, "k1")]})).await;
     let refused = async |token: String| {
         let problem = service.client.with_key(&token).get("/tools").await.problem(401);
@@ -188,7 +188,7 @@ async fn what_is_not_the_issuers_for_this_service_and_now_does_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_with_an_unknown_key_has_the_issuer_asked_again_but_not_at_every_token() {
+async fn unknown_key_refetches_the_issuer_but_not_for_every_token() {
     // The issuer changes its keys after the first request.
     let keys = |fetch| if fetch == 0 { public_key(1, "k1") } else { public_key(2, "k2") };
     let service = service(move |fetch| json!({"keys": [keys(fetch)]})).await;
@@ -202,7 +202,7 @@ async fn a_token_with_an_unknown_key_has_the_issuer_asked_again_but_not_at_every
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_issuer_that_cannot_be_asked_is_no_fault_of_the_token() {
+async fn unreachable_issuer_is_not_blamed_on_the_token() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let (client, _stop) = knowing(&format!("http://{free}/keys"), |_| {}).await;
     let answer = client.with_key(&token(1, "k1", json!({}))).get("/tools").await;
@@ -211,7 +211,7 @@ async fn an_issuer_that_cannot_be_asked_is_no_fault_of_the_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_that_would_let_everybody_in_are_refused_at_start() {
+async fn settings_that_would_admit_everyone_are_rejected_at_start() {
     let start = async |change: fn(&mut Config)| {
         let mut config = Config::default();
         config.store.database_url = "sqlite::memory:".into();
@@ -228,7 +228,7 @@ async fn settings_that_would_let_everybody_in_are_refused_at_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subject_is_counted_whatever_token_it_shows_and_apart_from_others() {
+async fn subject_is_counted_across_its_tokens() {
     let service = tuned(|config| config.auth.jwt.rate = 2).await;
     let status = async |change: Value| {
         let client = service.client.with_key(&token(1, "k1", change));
@@ -254,7 +254,7 @@ async fn a_subject_is_counted_whatever_token_it_shows_and_apart_from_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_says_the_bounds_of_its_subject_where_the_settings_name_the_claims() {
+async fn token_claims_set_the_limits_of_its_subject() {
     let service = tuned(|config| {
         let jwt = &mut config.auth.jwt;
         (jwt.rate, jwt.rate_claim) = (1, "tp_rate".into());

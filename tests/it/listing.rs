@@ -29,14 +29,14 @@ async fn walked(app: &App, query: &str) -> (Vec<String>, usize) {
 }
 
 on_both_databases!(
-    async fn nothing_called_is_an_empty_list(backend: Backend) {
+    async fn uncalled_service_has_an_empty_list(backend: Backend) {
         let app = App::start(backend).await;
         assert_eq!(app.get("/tool-calls").await.ok(), json!({"tool_calls": [], "next_cursor": null}));
     }
 );
 
 on_both_databases!(
-    async fn the_newest_call_comes_first(backend: Backend) {
+    async fn newest_call_comes_first(backend: Backend) {
         let app = App::start(backend).await;
         let mut expected = Vec::new();
         for name in ["echo", "nobody", "calculate", "echo"] {
@@ -89,7 +89,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_made_between_two_pages_disturbs_neither(backend: Backend) {
+    async fn call_made_between_two_pages_disturbs_neither(backend: Backend) {
         let app = App::start(backend).await;
         for _ in 0..4 {
             called(&app, "echo").await;
@@ -103,7 +103,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_list_survives_a_restart(backend: Backend) {
+    async fn list_survives_a_restart(backend: Backend) {
         let app = App::start(backend).await;
         app.batch(json!({"calls": [{"name": "echo"}, {"name": "nobody"}, {"name": "calculate"}]})).await;
         let before = app.get("/tool-calls").await.ok();
@@ -123,7 +123,7 @@ async fn another_node_sees_the_same_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_is_none_is_refused() {
+async fn invalid_query_is_rejected() {
     let app = App::on_sqlite().await;
     for query in ["limit=many", "limit=-1", "status=LOST", "since=yesterday", "until=x", "cursor=nonsense"] {
         app.get(&format!("/tool-calls?{query}")).await.client_problem();
@@ -131,7 +131,7 @@ async fn a_question_that_is_none_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_there_is_not_is_a_404() {
+async fn unknown_call_is_a_404() {
     let app = App::on_sqlite().await;
     app.get(NO_SUCH_CALL).await.problem(404);
     app.get(&format!("{NO_SUCH_CALL}?wait_ms=5")).await.problem(404);
@@ -139,7 +139,7 @@ async fn a_call_that_there_is_not_is_a_404() {
 }
 
 on_both_databases!(
-    async fn a_long_poll_answers_at_the_end_of_the_call(backend: Backend) {
+    async fn long_poll_answers_at_the_end_of_the_call(backend: Backend) {
         let app = App::with_egress(backend).await;
         let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("late")))).await;
         app.http_tool("slow", &server).await;
@@ -160,7 +160,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_poll_of_an_ended_call_answers_at_once() {
+async fn long_poll_of_an_ended_call_answers_immediately() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!({})).await;
     let path = format!("/tool-calls/{}?wait_ms=60000", call["id"].as_str().unwrap());
@@ -168,7 +168,7 @@ async fn a_long_poll_of_an_ended_call_answers_at_once() {
 }
 
 on_both_databases!(
-    async fn page_of_large_calls_ends_early_and_goes_on(backend: Backend) {
+    async fn page_of_large_calls_ends_early_and_continues(backend: Backend) {
         let app = App::start(backend).await;
         let mut expected = Vec::new();
         for _ in 0..7 {

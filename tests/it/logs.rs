@@ -34,7 +34,7 @@ async fn lines_of(node: Node) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_is_no_terminals_has_no_colours() {
+async fn log_without_a_terminal_has_no_colours() {
     let node = node("text").await;
     node.call("echo", json!({})).await;
     let log = log_of(node).await;
@@ -83,7 +83,7 @@ async fn each_line_is_an_object_that_names_its_request_and_its_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_callers_send_cannot_forge_a_line() {
+async fn callers_cannot_forge_a_line() {
     let node = node("json").await;
     node.call_with(json!({"name": "echo", "id": "a\n{\"level\":\"ERROR\"}\u{1b}[31m"})).await;
     let lines = lines_of(node).await;

@@ -189,7 +189,7 @@ fn tool_of_ten_strings(number: usize) -> ToolDefinition {
 }
 
 on_both_databases!(
-    async fn three_thousand_tools_take_at_most_four_times_their_json(backend: Backend) {
+    async fn three_thousand_tools_use_at_most_four_times_their_json(backend: Backend) {
         const TOOLS: usize = 3000;
         let empty = Node::start(backend, &[]).await;
         let database = Database::fresh(backend).await;
@@ -210,7 +210,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_service_has_little_memory_of_its_own() {
+async fn idle_service_uses_little_memory() {
     let node = Node::start(Backend::Sqlite, &[]).await;
     // The OpenAPI document, built and dropped, would leave 8 MiB more.
     let own = memory(&node, "RssAnon:");

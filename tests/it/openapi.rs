@@ -70,7 +70,7 @@ fn all_values<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_document_is_openapi_3_1() {
+async fn document_is_openapi_3_1() {
     let document = document().await;
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     assert!(document["info"]["title"].is_string() && document["info"]["version"].is_string());
@@ -98,7 +98,7 @@ async fn every_operation_has_an_id_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn problems_are_described_where_they_occur() {
+async fn problems_are_described_in_their_operations() {
     let document = document().await;
     let cases = [
         ("post", "/tools", vec!["400", "409", "413", "415", "422"]),
@@ -122,7 +122,7 @@ async fn problems_are_described_where_they_occur() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_requests_say_in_headers_is_described() {
+async fn request_headers_are_described() {
     let document = document().await;
     let cases = [
         ("post", "/tool-calls", vec!["Idempotency-Key", "Prefer", "traceparent"]),
@@ -145,7 +145,7 @@ async fn what_requests_say_in_headers_is_described() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_answers_say_in_headers_is_described() {
+async fn response_headers_are_described() {
     let document = document().await;
     let cases = [
         ("post", "/tool-calls", "200", vec!["Preference-Applied", "Idempotency-Replayed"]),
@@ -179,7 +179,7 @@ async fn event_streams_are_described_as_such() {
 
 /// Checks that the first entry decides; the other entries are alternatives.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_the_answers_to_one_question_the_first_is_read_and_described() {
+async fn first_candidate_is_read_and_described() {
     let app = App::on_sqlite().await;
     let document = app.get("/openapi.json").await.ok();
     let body_schema = json!({"$ref": "#/components/schemas/CallBody", "components": document["components"]});
@@ -197,7 +197,7 @@ async fn of_the_answers_to_one_question_the_first_is_read_and_described() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_reference_stays_within_the_document_and_leads_somewhere() {
+async fn every_reference_resolves_within_the_document() {
     let document = document().await;
     let mut values = Vec::new();
     all_values(&document, &mut values);
@@ -210,7 +210,7 @@ async fn every_reference_stays_within_the_document_and_leads_somewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_described_get_without_parameters_is_there() {
+async fn every_described_get_without_parameters_exists() {
     let app = App::on_sqlite().await;
     let document = app.get("/openapi.json").await.ok();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -223,7 +223,7 @@ async fn every_described_get_without_parameters_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_of_the_service_answers() {
+async fn every_route_responds() {
     let app = App::on_sqlite().await;
     for (method, path) in ROUTES {
         let path = path.replace("/tools/{}", "/tools/echo").replace("{}", "0197a1b2-0000-7000-8000-000000000000");

@@ -125,7 +125,7 @@ async fn execute(app: &App, operation: &Operation, id: Option<&str>, media_type:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_example_of_a_body_fits_its_schema_and_works_when_it_is_executed() {
+async fn every_example_body_fits_its_schema_and_works() {
     let document = service().await.get("/openapi.json").await.ok();
     for operation in operations(&document) {
         let Some(contents) = operation.description["requestBody"]["content"].as_object() else { continue };
@@ -167,7 +167,7 @@ async fn names_in_paths_have_examples_and_generated_ids_have_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_come_first_in_the_order_of_groups() {
+async fn calls_come_first_in_the_group_order() {
     let document = service().await.get("/openapi.json").await.ok();
     let tags: Vec<&str> =
         document["tags"].as_array().unwrap().iter().map(|tag| tag["name"].as_str().unwrap()).collect();
@@ -192,7 +192,7 @@ async fn summaries_and_titles_are_plain_text() {
 /// Checks the request interceptor, without which the page sends one media type only and the protocol rejects the
 /// request.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_asks_for_both_media_types_of_mcp() {
+async fn page_requests_both_media_types_of_mcp() {
     let answer = service().await.get("/docs/swagger-initializer.js").await;
     assert_eq!((answer.status, answer.header("content-type")), (200, "text/javascript; charset=utf-8"));
     assert!(answer.header("content-security-policy").contains("default-src 'self'"));

@@ -34,14 +34,14 @@ fn operations(document: &Value) -> Vec<(&'static str, String, &Value)> {
 }
 
 #[test]
-fn the_file_says_what_the_service_says() {
+fn file_equals_the_generated_document() {
     let text = serde_json::to_string_pretty(&toolpost::http::openapi()).unwrap() + "\n";
     let how = "`just openapi`, or `cargo run -- openapi > openapi/openapi.json`";
     fixture::same_as_file("openapi/openapi.json", &text, how);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_service_serves_the_document_of_the_file() {
+async fn served_document_equals_the_file() {
     let app = App::on_sqlite().await;
     let mut file = document();
     let mut served = app.get("/openapi.json").await.ok();
@@ -56,7 +56,7 @@ async fn the_service_serves_the_document_of_the_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_described_operation_is_there_and_no_other_method_of_its_path() {
+async fn every_described_operation_exists_and_no_other_method() {
     let app = App::on_sqlite().await;
     let document = document();
     let described = operations(&document);
@@ -82,7 +82,7 @@ async fn every_described_operation_is_there_and_no_other_method_of_its_path() {
 }
 
 #[test]
-fn every_failure_is_a_problem_and_every_operation_that_can_fail_says_so() {
+fn every_failure_is_a_problem_and_is_described() {
     let document = document();
     for (method, path, operation) in operations(&document) {
         let responses = operation["responses"].as_object().unwrap();
@@ -97,7 +97,7 @@ fn every_failure_is_a_problem_and_every_operation_that_can_fail_says_so() {
 }
 
 #[test]
-fn only_media_types_that_are_sent_are_described() {
+fn only_sent_media_types_are_described() {
     let document = document();
     for (method, path, operation) in operations(&document) {
         for (status, response) in operation["responses"].as_object().unwrap() {
@@ -109,7 +109,7 @@ fn only_media_types_that_are_sent_are_described() {
 }
 
 #[test]
-fn what_takes_a_body_says_how_a_body_is_refused() {
+fn body_operations_describe_rejected_bodies() {
     let document = document();
     for (method, path, operation) in operations(&document) {
         // A stream is rejected within its response.
@@ -142,9 +142,9 @@ const PROSE: [&str; 3] = ["description", "summary", "title"];
 
 /// Checks that only descriptions in the document change.
 #[test]
-fn the_shape_of_the_document_stays() {
+fn shape_of_the_document_is_stable() {
     let found = shape(&document());
-    let how = "UPDATE_FIXTURES=1 cargo test --test it the_shape_of_the_document_stays";
+    let how = "UPDATE_FIXTURES=1 cargo test --test it shape_of_the_document_is_stable";
     fixture::same_as_file("tests/fixtures/openapi_shape.json", &found, how);
 }
 

@@ -7,7 +7,7 @@ use crate::support::shapes::succeeded;
 use crate::support::{Answer, App, Backend, Client, HttpTool, bounded, eventually};
 
 on_both_databases!(
-    async fn a_service_that_runs_is_alive_and_ready(backend: Backend) {
+    async fn running_service_is_alive_and_ready(backend: Backend) {
         let app = App::start(backend).await;
         assert_eq!(app.get("/healthz").await.status, 200);
         assert_eq!(app.get("/readyz").await.status, 200);
@@ -34,7 +34,7 @@ async fn page(client: &Client, path: &str) -> (Url, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documentation_asks_nothing_of_the_outside() {
+async fn documentation_loads_nothing_external() {
     let app = App::on_sqlite().await;
     let (_, html) = page(&app, "/docs").await;
     for reference in references(&html) {
@@ -47,7 +47,7 @@ async fn the_documentation_asks_nothing_of_the_outside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_the_documentation_needs_is_there() {
+async fn documentation_assets_exist() {
     let app = App::on_sqlite().await;
     let (base, html) = page(&app, "/docs").await;
     for reference in references(&html).into_iter().filter(|r| !r.starts_with('#') && !r.starts_with("data:")) {
@@ -57,7 +57,7 @@ async fn all_that_the_documentation_needs_is_there() {
 }
 
 on_both_databases!(
-    async fn a_running_call_ends_well_while_the_service_stops(backend: Backend) {
+    async fn running_call_ends_while_the_service_stops(backend: Backend) {
         let app = App::with_egress(backend).await;
         let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("in time")))).await;
         app.http_tool("slow", &server).await;
@@ -87,7 +87,7 @@ async fn accepts(client: &Client) -> bool {
 }
 
 on_both_databases!(
-    async fn an_open_event_stream_does_not_keep_the_service_from_stopping(backend: Backend) {
+    async fn open_event_stream_does_not_delay_the_stop(backend: Backend) {
         let app = App::start(backend).await;
         let mut stream = app.events("/events").await;
         app.call("echo", json!({})).await;
@@ -98,7 +98,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_restarted_service_has_its_tools_its_calls_and_its_counts(backend: Backend) {
+    async fn restarted_service_has_its_tools_calls_and_counts(backend: Backend) {
         let app = App::start(backend).await;
         app.echo_of("mine", json!({})).await;
         app.call("mine", json!({"a": 1})).await;
@@ -120,7 +120,7 @@ async fn two_services_do_not_see_each_others_databases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_service_lets_go_of_everything() {
+async fn stopped_service_releases_everything() {
     let mut config = toolpost::config::Config::default();
     config.store.database_url = "sqlite::memory:".to_owned();
     config.tools.discovery = true;

@@ -20,7 +20,7 @@ fn links(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_page_is_in_the_index_and_every_link_leads_somewhere() {
+fn every_page_is_in_the_index_and_every_link_resolves() {
     let folder = project_file("docs/operations");
     let pages: BTreeSet<String> = std::fs::read_dir(&folder)
         .unwrap()

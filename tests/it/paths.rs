@@ -26,7 +26,7 @@ async fn status(app: &Client, method: &Method, path: &str) -> StatusCode {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_means_the_same_with_needless_slashes() {
+async fn duplicate_slashes_do_not_change_a_route() {
     let app = App::on_sqlite().await;
     let routes = routes(&app).await;
     assert!(routes.len() > 80, "{}", routes.len());
@@ -79,7 +79,7 @@ async fn mcp_and_calls_are_served_with_a_trailing_slash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_case_of_a_path_counts_and_the_problem_says_so() {
+async fn path_is_case_sensitive_and_the_problem_says_so() {
     let app = App::on_sqlite().await;
     for path in ["/MCP", "/Tools/echo", "/TOOL-CALLS/"] {
         let problem = app.get(path).await.problem(404);

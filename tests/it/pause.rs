@@ -62,7 +62,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_paused_tool_shows_it_until_it_is_resumed(backend: Backend) {
+    async fn paused_tool_is_shown_until_it_is_resumed(backend: Backend) {
         let (app, server) = service(backend).await;
         times_out(&app, "t", 3).await;
         assert_ne!(paused(&app, "t").await, Value::Null);
@@ -78,7 +78,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resumed_tool_has_its_three_again() {
+async fn resumed_tool_is_paused_after_three_more_timeouts() {
     let (app, _server) = service(Backend::Sqlite).await;
     times_out(&app, "t", 3).await;
     resume(&app, "t").await;
@@ -87,7 +87,7 @@ async fn a_resumed_tool_has_its_three_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resuming_a_tool_that_runs_changes_nothing_and_one_that_there_is_not_is_a_404() {
+async fn resuming_a_running_tool_changes_nothing_and_an_unknown_one_is_a_404() {
     let (app, _server) = service(Backend::Sqlite).await;
     assert!((200..300).contains(&resume(&app, "t").await));
     assert_eq!(succeeded(&answers(&app, "t").await), "well");
@@ -95,7 +95,7 @@ async fn resuming_a_tool_that_runs_changes_nothing_and_one_that_there_is_not_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_success_begins_the_count_anew() {
+async fn success_resets_the_count() {
     let (app, _server) = service(Backend::Sqlite).await;
     for _ in 0..3 {
         times_out(&app, "t", 2).await;
@@ -105,7 +105,7 @@ async fn a_success_begins_the_count_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_that_are_no_timeouts_pause_nothing() {
+async fn other_failures_do_not_pause() {
     let (app, server) = service(Backend::Sqlite).await;
     let limits = json!({"timeout_ms": 15_000});
     for _ in 0..5 {
@@ -130,7 +130,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_tool_works_again_after_its_rest() {
+async fn paused_tool_works_again_after_its_pause() {
     let app = App::tuned(Backend::Sqlite, |config| config.pause.cooldown_ms = 50).await;
     let server = server().await;
     app.tool("t", &server, json!({"limits": {"timeout_ms": 150}})).await;
@@ -147,7 +147,7 @@ async fn a_paused_tool_works_again_after_its_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_timeouts_of_async_calls_count_as_well() {
+async fn timeouts_of_async_calls_count() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, server().await);
     app.tool("t", &server, json!({"async": true, "limits": {"timeout_ms": 150}})).await;
     for _ in 0..3 {
@@ -169,7 +169,7 @@ async fn silence_is_a_timeout_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_never_ran_is_neither_a_timeout_nor_a_success() {
+async fn call_that_never_ran_does_not_change_the_count() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, server().await);
     let schema = json!({"type": "object", "properties": {"answer": {"type": "string"}}});
     app.tool("t", &server, json!({"limits": {"timeout_ms": 150}, "input_schema": schema})).await;

@@ -22,7 +22,7 @@ fn post_head(length: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_no_json_is_a_400() {
+async fn invalid_json_body_is_a_400() {
     let app = App::on_sqlite().await;
     for body in ["", "{", "{'name':'echo'}", "{\"name\":\"echo\"} x", "name=echo", "{\"name\":\"echo\",}"] {
         for path in ["/tool-calls", "/tools", "/tools/echo/validate"] {
@@ -32,7 +32,7 @@ async fn a_body_that_is_no_json_is_a_400() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_no_utf_8_is_a_400() {
+async fn invalid_utf_8_body_is_a_400() {
     let app = App::on_sqlite().await;
     app.post_raw("/tool-calls", b"{\"name\":\"\xff\"}".as_slice()).await.problem(400);
 }
@@ -49,7 +49,7 @@ async fn json_of_128_levels_is_read_and_deeper_json_is_a_400() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_route_that_there_is_not_is_a_404() {
+async fn unknown_route_is_a_404() {
     let app = App::on_sqlite().await;
     for path in ["/nowhere", "/tools/echo/nowhere", "/tool-calls/x/y/z", "/%00"] {
         app.get(path).await.problem(404);
@@ -57,7 +57,7 @@ async fn a_route_that_there_is_not_is_a_404() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_method_that_there_is_not_is_a_405_that_names_the_others() {
+async fn unknown_method_is_a_405_with_the_allowed_ones() {
     let app = App::on_sqlite().await;
     let cases = [
         (Method::DELETE, "/tools", vec!["GET", "POST"]),
@@ -78,7 +78,7 @@ async fn a_method_that_there_is_not_is_a_405_that_names_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_of_another_type_is_a_415() {
+async fn body_of_another_type_is_a_415() {
     let app = App::on_sqlite().await;
     let body = json!({"name": "echo"}).to_string();
     for path in ["/tool-calls", "/tools", "/tools/echo/validate"] {
@@ -91,7 +91,7 @@ async fn a_body_of_another_type_is_a_415() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_with_a_content_coding_is_a_415_that_names_the_coding() {
+async fn body_with_a_content_coding_is_a_415_that_names_the_coding() {
     let app = App::on_sqlite().await;
     app.register(json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}})).await;
     let id = app.sent(json!({"name": "ask", "wait": "accepted"})).await;
@@ -129,7 +129,7 @@ async fn json_may_name_its_charset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_over_4_mib_is_a_413_whether_its_length_is_told_or_not() {
+async fn body_over_4_mib_is_a_413_with_and_without_a_length() {
     let app = App::on_sqlite().await;
     let body = json!({"name": "echo", "arguments": {"a": "x".repeat(5 << 20)}}).to_string();
     let declared = raw::exchange(&app, &post_head(body.len()), body.as_bytes()).await;
@@ -144,7 +144,7 @@ async fn a_body_over_4_mib_is_a_413_whether_its_length_is_told_or_not() {
 
 /// Covers clients that read nothing before they have sent the full body, as many do.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_reaches_whoever_sends_a_whole_large_body_first() {
+async fn rejection_reaches_a_client_that_sends_its_large_body_first() {
     let app = App::on_sqlite().await;
     let length = 12 << 20;
     for (head, status) in [
@@ -167,7 +167,7 @@ async fn a_refusal_reaches_whoever_sends_a_whole_large_body_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_just_within_4_mib_is_taken() {
+async fn body_just_within_4_mib_is_accepted() {
     let app = App::on_sqlite().await;
     let empty = json!({"name": "echo", "arguments": {"a": ""}}).to_string().len();
     let body = json!({"name": "echo", "arguments": {"a": "x".repeat((4 << 20) - empty)}}).to_string();
@@ -198,7 +198,7 @@ async fn several_mistakes_of_one_request_are_pointed_at() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_problem_survives_hard_texts_and_stays_short() {
+async fn problem_with_difficult_texts_is_valid_and_short() {
     let app = App::on_sqlite().await;
     let problem = app.post("/tool-calls", &json!({"name": "echo", HARD_TEXT: 1})).await.problem(422);
     names_field(&problem, "😀");
@@ -209,7 +209,7 @@ async fn a_problem_survives_hard_texts_and_stays_short() {
 }
 
 on_both_databases!(
-    async fn no_secret_of_the_house_is_in_a_problem(backend: Backend) {
+    async fn problems_contain_no_secret(backend: Backend) {
         let app = App::start(backend).await;
         for path in [
             "/tools/%00",
@@ -228,7 +228,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_tool_keeps_hard_texts_wherever_a_text_may_be(backend: Backend) {
+    async fn difficult_texts_of_a_tool_are_kept(backend: Backend) {
         let app = App::start(backend).await;
         let properties = json!({HARD_TEXT: {"type": "string", "enum": [HARD_TEXT], "description": HARD_TEXT}});
         let tool = json!({
@@ -250,7 +250,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn what_has_u_0000_in_its_name_is_looked_for_in_vain(backend: Backend) {
+    async fn name_with_u_0000_is_not_found(backend: Backend) {
         let app = App::start(backend).await;
         app.call("echo", json!({})).await;
         for path in ["/tools/a%00b", "/tools/a%00b/stats", "/tools/a%00b/stats?window=1h"] {
@@ -263,7 +263,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_array_is_not_taken_for_an_object_nor_an_object_for_a_word() {
+async fn arrays_objects_and_strings_are_not_confused() {
     let app = App::on_sqlite().await;
     let tool =
         json!({"name": "t", "input_schema": {"type": "object"}, "executor": {"type": "builtin", "name": "echo"}});
@@ -287,7 +287,7 @@ async fn an_array_is_not_taken_for_an_object_nor_an_object_for_a_word() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_framework_refuses_is_a_problem_too() {
+async fn framework_rejections_are_problems() {
     let app = App::on_sqlite().await;
     app.get("/tools/%FF").await.problem(400);
     app.get("/docs/nothing-here").await.problem(404);

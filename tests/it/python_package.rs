@@ -24,12 +24,12 @@ async fn run(module: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn the_package_is_strictly_typed() {
+async fn package_is_strictly_typed() {
     run("mypy").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn the_package_passes_its_tests() {
+async fn package_passes_its_tests() {
     run("pytest").await;
 }

@@ -36,7 +36,7 @@ fn is_result_of(event: &Event, call_id: &str) -> bool {
 }
 
 on_both_databases!(
-    async fn a_reader_that_sleeps_is_cut_off_and_resumes_while_others_and_calls_go_on(backend: Backend) {
+    async fn sleeping_reader_is_cut_off_and_resumes_without_delaying_others(backend: Backend) {
         // Disables the write timeout, so that only the lag disconnects the subscriber.
         let configure: fn(&mut toolpost::config::Config) = |config| config.server.write_timeout_ms = 0;
         let app = App::start_with(backend, Options { configure: Some(configure), ..Options::default() }).await;
@@ -85,7 +85,7 @@ async fn bytes_until(mut answer: reqwest::Response, call_id: &str) -> String {
 }
 
 on_both_databases!(
-    async fn fifty_readers_see_the_same_bytes_and_so_does_a_late_one(backend: Backend) {
+    async fn fifty_readers_and_a_late_one_see_the_same_bytes(backend: Backend) {
         let app = App::start(backend).await;
         let open =
             async |path: &str| bounded("a stream", app.request(reqwest::Method::GET, path).send()).await.unwrap();

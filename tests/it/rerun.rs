@@ -29,7 +29,7 @@ async fn rerun_id(client: &Client, id: &str, body: Value) -> String {
 }
 
 on_both_databases!(
-    async fn a_new_call_has_the_same_tool_and_arguments(backend: Backend) {
+    async fn new_call_has_the_same_tool_and_arguments(backend: Backend) {
         let (app, server) = service(backend).await;
         let old = app
             .call_with(json!({"name": "act", "id": "call_1", "arguments": {"a": "x\u{0}y"}, "session": "s",
@@ -52,7 +52,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn other_arguments_are_checked_like_those_of_any_call(backend: Backend) {
+    async fn other_arguments_are_checked_as_usual(backend: Backend) {
         let (app, _server) = service(backend).await;
         app.echo_of("typed", json!({"n": {"type": "integer"}})).await;
         let old = app.call("typed", json!({"n": 1})).await;
@@ -67,7 +67,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_repeated_request_with_a_key_runs_nothing_twice(backend: Backend) {
+    async fn repeated_request_with_a_key_runs_nothing_twice(backend: Backend) {
         let (app, server) = service(backend).await;
         let old = id_of(&app.call("act", json!({"a": 1})).await);
         let path = format!("/tool-calls/{old}/rerun");
@@ -114,7 +114,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_has_not_ended_is_not_run_again() {
+async fn unfinished_call_is_not_run_again() {
     let (app, server) = service(Backend::Sqlite).await;
     let blocked = HttpTool::answering(Answer::Never).await;
     app.tool("job", &blocked, json!({"async": true})).await;
@@ -127,7 +127,7 @@ async fn a_call_that_has_not_ended_is_not_run_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_that_never_arrived_completely_are_not_run() {
+async fn incomplete_arguments_are_not_run() {
     let (app, server) = service(Backend::Sqlite).await;
     let cut = app.call_with(json!({"name": "act", "arguments": {"a": 1}, "stop_reason": "max_tokens"})).await;
     failed(&cut, "ARGUMENTS_TRUNCATED");
@@ -161,7 +161,7 @@ async fn arguments_of_a_vendor_keep_their_meaning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cached_result_is_not_used() {
+async fn cached_result_is_not_used() {
     let (app, server) = service(Backend::Sqlite).await;
     let cache = json!({"annotations": {"idempotent": true}, "cache": {"ttl_ms": 60000, "scope": "global"}});
     app.tool("kept", &server, cache).await;
@@ -172,7 +172,7 @@ async fn a_cached_result_is_not_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_callers_that_may_use_the_tool_run_it_again() {
+async fn only_callers_that_can_use_the_tool_run_it_again() {
     let (app, server) = service(Backend::Sqlite).await;
     let (admin, _) = app.key(json!({"scopes": ["admin"]})).await;
     let admin = app.with_key(&admin);
@@ -191,7 +191,7 @@ async fn only_callers_that_may_use_the_tool_run_it_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_is_optional_and_checked() {
+async fn body_is_optional_and_checked() {
     let (app, _server) = service(Backend::Sqlite).await;
     let id = id_of(&app.call("echo", json!({"a": 1})).await);
     let answer = app.post_empty(&format!("/tool-calls/{id}/rerun")).await;

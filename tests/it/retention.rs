@@ -22,7 +22,7 @@ async fn age(app: &App) {
 }
 
 on_both_databases!(
-    async fn old_calls_are_forgotten_while_their_stats_and_newer_events_stay(backend: Backend) {
+    async fn old_calls_are_deleted_while_their_stats_and_newer_events_stay(backend: Backend) {
         let app = App::start_with(backend, for_an_hour()).await;
         let old = app.call("echo", json!({"text": "old"})).await;
         age(&app).await;
@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn nothing_is_forgotten_unless_it_is_asked_for(backend: Backend) {
+    async fn nothing_is_deleted_by_default(backend: Backend) {
         let app = App::start(backend).await;
         let old = app.call("echo", json!({"text": "old"})).await;
         age(&app).await;

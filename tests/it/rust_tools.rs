@@ -13,7 +13,7 @@ async fn app_on(backend: Backend) -> App {
 }
 
 on_both_databases!(
-    async fn a_panic_is_that_calls_failure_and_nothing_elses(backend: Backend) {
+    async fn panic_fails_only_its_call(backend: Backend) {
         let app = app_on(backend).await;
         let calls = json!([{"name": "echo"}, {"name": "panics"}, {"name": "blocks", "arguments": {"text": "x"}}]);
         let results = app.batch(json!({"calls": calls, "mode": "parallel"})).await;
@@ -27,7 +27,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tools_own_error_is_told_to_the_letter() {
+async fn error_of_the_tool_is_returned_unchanged() {
     let app = app_on(Backend::Sqlite).await;
     let call = app.call("fails", json!({})).await;
     assert_eq!(failed(&call, "TOOL_EXECUTION_ERROR"), "Error executing tool \"fails\": no such city");
@@ -35,7 +35,7 @@ async fn a_tools_own_error_is_told_to_the_letter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_may_check_what_its_schema_cannot() {
+async fn tool_can_reject_arguments_that_its_schema_accepts() {
     let app = app_on(Backend::Sqlite).await;
     assert_eq!(succeeded(&app.call("picky", json!({"n": 4})).await), "4");
     let call = app.call("picky", json!({"n": 5})).await;
@@ -45,7 +45,7 @@ async fn a_tool_may_check_what_its_schema_cannot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_schema_of_typed_arguments_is_generated() {
+async fn schema_of_typed_arguments_is_generated() {
     let app = app_on(Backend::Sqlite).await;
     let schema = app.get("/tools/typed").await.ok()["input_schema"].clone();
     assert_eq!((&schema["type"], &schema["required"]), (&json!("object"), &json!(["city"])));
@@ -56,7 +56,7 @@ async fn the_schema_of_typed_arguments_is_generated() {
 }
 
 on_both_databases!(
-    async fn what_a_tool_reports_adds_up_over_the_whole_call(backend: Backend) {
+    async fn reports_of_a_tool_accumulate_over_the_call(backend: Backend) {
         let app = app_on(backend).await;
         let call = app.call("reports", json!({})).await;
         assert_eq!(succeeded(&call), "reported");
@@ -71,7 +71,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_tool_emits_is_told_in_its_place_and_is_no_output() {
+async fn emissions_are_reported_in_order_and_are_no_output() {
     let app = app_on(Backend::Sqlite).await;
     let events = app.call_streamed(&json!({"name": "reports"})).await.rest().await;
     let at = events.iter().position(|event| event.event == "progress").unwrap();
@@ -84,7 +84,7 @@ async fn what_a_tool_emits_is_told_in_its_place_and_is_no_output() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blocking_tool_keeps_nobody_from_working() {
+async fn blocking_tool_blocks_no_other() {
     let app = app_on(Backend::Sqlite).await;
     let calls: Vec<Value> = (0..20).map(|n| json!({"name": "blocks", "arguments": {"text": format!("{n}")}})).collect();
     let results = app.batch(json!({"calls": calls, "mode": "parallel"})).await;

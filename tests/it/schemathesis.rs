@@ -113,7 +113,7 @@ parts! {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_service_without_keys_is_as_described() {
+async fn service_without_keys_matches_the_description() {
     let node = service().await;
     // The first key would enable authentication. The other tests try sequences of requests.
     let chosen =
@@ -134,7 +134,7 @@ async fn every_path_belongs_to_one_part() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_served_document_says_whether_keys_are_asked_for() {
+async fn served_document_states_whether_keys_are_required() {
     let node = service().await;
     let security = |document: &Value| document["paths"]["/tools"]["get"]["security"].clone();
     assert_eq!(security(&node.get("/openapi.json").await.ok()), json!([]));

@@ -12,7 +12,7 @@ async fn app(configure: fn(&mut Config)) -> App {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn headers_that_never_end_are_a_408() {
+async fn endless_headers_are_a_408() {
     let app = app(|config| config.server.header_timeout_ms = 50).await;
     let mut stream = connect(&app).await;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ").await.unwrap();
@@ -23,7 +23,7 @@ async fn headers_that_never_end_are_a_408() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_asks_nothing_is_closed_without_a_word() {
+async fn idle_connection_is_closed_silently() {
     // Long enough to send a request on any machine.
     let app = app(|config| config.server.idle_timeout_ms = 1000).await;
     let mut fresh = connect(&app).await;
@@ -35,7 +35,7 @@ async fn a_connection_that_asks_nothing_is_closed_without_a_word() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_takes_longer_than_all_clocks_is_answered() {
+async fn call_longer_than_all_connection_timeouts_is_answered() {
     let app = app(|config| {
         config.server.idle_timeout_ms = 500;
         config.server.header_timeout_ms = 500;
@@ -47,7 +47,7 @@ async fn a_call_that_takes_longer_than_all_clocks_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_never_reads_loses_its_connection() {
+async fn stalled_reader_loses_its_connection() {
     let app = app(|config| config.server.write_timeout_ms = 1000).await;
     let mut sleeping = connect(&app).await;
     sleeping.write_all(b"GET /events HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -66,7 +66,7 @@ async fn a_reader_that_never_reads_loses_its_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_that_is_too_large_is_a_431_or_a_414() {
+async fn oversized_head_is_a_431_or_a_414() {
     let app = app(|config| config.server.max_header_bytes = 8192).await;
     let large = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx-large: {}\r\n\r\n", "x".repeat(9000));
     let answer = exchange(&app, &large, b"").await;
@@ -79,7 +79,7 @@ async fn a_head_that_is_too_large_is_a_431_or_a_414() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_is_too_long_and_what_is_no_http_are_problems() {
+async fn oversized_path_and_invalid_http_are_problems() {
     let app = app(|config| config.server.max_header_bytes = 120_000).await;
     let long = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(70_000));
     let answer = exchange(&app, &long, b"").await;
@@ -89,7 +89,7 @@ async fn an_address_that_is_too_long_and_what_is_no_http_are_problems() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_connections_than_there_is_room_for_are_a_503_until_there_is() {
+async fn connections_above_the_limit_are_a_503() {
     let app = app(|config| config.server.max_connections = 2).await;
     let held = [connect(&app).await, connect(&app).await];
     // Connections are accepted in order, so both are accepted before the third.

@@ -78,7 +78,7 @@ async fn half_closed_client_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_closed_client_whose_body_is_cut_short_is_told_so() {
+async fn half_closed_client_with_a_truncated_body_gets_an_error() {
     let app = App::on_sqlite().await;
     let mut stream = connect(&app).await;
     let whole = post("", &json!({"name": "echo"}));

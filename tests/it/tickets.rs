@@ -168,7 +168,7 @@ async fn ticket_is_valid_on_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn open_service_takes_tickets_until_it_has_a_key() {
+async fn open_service_accepts_tickets_until_it_has_a_key() {
     let app = App::on_sqlite().await;
     let ticket = ticket(&app, "/events").await;
     app.events(&with_ticket("/events", &ticket)).await;

@@ -91,7 +91,7 @@ fn named<'s>(spans: &'s [Span], name: &str) -> &'s Span {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn spans_of_request_call_and_attempt_continue_the_callers_trace_down_to_the_tool() {
+async fn spans_continue_the_trace_of_the_caller_to_the_tool() {
     let collector = Collector::start().await;
     let node = collector.node().await;
     let server = HttpTool::answering(Answer::text("done")).await;
@@ -121,7 +121,7 @@ async fn spans_of_request_call_and_attempt_continue_the_callers_trace_down_to_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_call_is_a_failed_span_and_an_invented_name_is_no_spans_name() {
+async fn failed_call_is_a_failed_span_and_an_unknown_name_is_no_span_name() {
     const ERROR: i32 = 2;
     let collector = Collector::start().await;
     let mut node = collector.node().await;
@@ -141,7 +141,7 @@ async fn a_failed_call_is_a_failed_span_and_an_invented_name_is_no_spans_name() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_want_a_trace_has_none_and_its_id_is_passed_on() {
+async fn unsampled_trace_is_not_recorded_and_its_id_is_passed_on() {
     let collector = Collector::start().await;
     let mut node = collector.node().await;
     let server = HttpTool::answering(Answer::text("done")).await;
@@ -157,7 +157,7 @@ async fn who_does_not_want_a_trace_has_none_and_its_id_is_passed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_run_while_the_collector_is_away_and_the_log_says_so_once() {
+async fn calls_run_without_the_collector_and_one_warning_is_logged() {
     let collector = Collector::start().await;
     // The collector no longer listens.
     let url = collector.url.clone();

@@ -11,7 +11,7 @@ const RUN_TIMEOUT: Duration = Duration::from_secs(600);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn the_package_compiles_strictly_and_passes_its_tests() {
+async fn package_compiles_strictly_and_passes_its_tests() {
     let mut command = Command::new("npm");
     command.args(["run", "--silent", "test"]).current_dir(project_file("clients/typescript"));
     command.env("TOOLPOST_BIN", env!("CARGO_BIN_EXE_toolpost")).kill_on_drop(true);

@@ -49,7 +49,7 @@ async fn refusals(app: &App) -> Vec<(&'static str, String, u16)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connection_outlives_a_body_that_arrives_after_its_answer() {
+async fn connection_survives_a_body_after_its_response() {
     let app = App::on_sqlite().await;
     let mut stream = connect(&app).await;
     // All requests share a connection, so each needs a usable connection after the previous one.
@@ -65,7 +65,7 @@ async fn connection_outlives_a_body_that_arrives_after_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connection_outlives_a_body_that_arrives_with_its_head() {
+async fn connection_survives_a_body_with_its_head() {
     let app = App::on_sqlite().await;
     let mut stream = connect(&app).await;
     for (method, path, status) in refusals(&app).await {
@@ -98,7 +98,7 @@ async fn connection_outlives_a_401_and_a_429() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answer_to_a_large_or_unbounded_body_says_that_the_connection_closes() {
+async fn response_to_a_large_or_unbounded_body_closes_the_connection() {
     let app = App::on_sqlite().await;
     let chunked = "POST /nowhere HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
     for head in [head("POST", "/nowhere", "", 12 << 20), chunked.to_owned()] {
@@ -115,7 +115,7 @@ async fn answer_to_a_large_or_unbounded_body_says_that_the_connection_closes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn body_that_does_not_arrive_in_time_ends_the_connection_with_a_word() {
+async fn late_body_closes_the_connection_with_a_problem() {
     let options = Options { configure: Some(|config| config.server.body_timeout_ms = 50), ..Options::default() };
     let app = App::start_with(Backend::Sqlite, options).await;
     let mut stream = connect(&app).await;
@@ -125,7 +125,7 @@ async fn body_that_does_not_arrive_in_time_ends_the_connection_with_a_word() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_expectation_is_answered_without_asking_for_the_body() {
+async fn rejected_expectation_is_answered_without_the_body() {
     let app = App::on_sqlite().await;
     let expects = "expect: 100-continue\r\n";
     let mut refused = connect(&app).await;

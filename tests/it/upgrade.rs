@@ -57,7 +57,7 @@ async fn migrate(backend: Backend, url: &str, migrations: Vec<(i64, String, Stri
 }
 
 on_both_databases!(
-    async fn a_service_goes_on_and_starts_again_after_a_newer_version_has_brought_the_schema_up(backend: Backend) {
+    async fn old_service_keeps_working_and_restarts_on_a_newer_schema(backend: Backend) {
         let app = App::start(backend).await;
         let call = async |app: &App| app.call("echo", json!({"n": 1})).await["id"].as_str().unwrap().to_owned();
         let before = call(&app).await;
@@ -80,7 +80,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_schema_of_another_build_is_refused_and_named(backend: Backend) {
+    async fn schema_of_another_build_is_rejected_by_name(backend: Backend) {
         let database = Database::empty(backend).await;
         let other = vec![(1, "calls".to_owned(), "CREATE TABLE tool_calls (id BIGINT)".to_owned())];
         migrate(backend, &database.url, other).await;

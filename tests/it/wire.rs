@@ -58,7 +58,7 @@ async fn stream(client: &Client, method: Method, path: &str, body: Option<Value>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_went_well_and_its_stats() {
+async fn wire_form_of_a_successful_call_and_its_stats() {
     let app = service().await;
     app.register(weather()).await;
     let body = json!({"name": "get_weather", "id": "call_abc", "session": "chat", "arguments": {"city": "北京\u{0}", "days": "3"}});
@@ -68,7 +68,7 @@ async fn a_call_that_went_well_and_its_stats() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_refused() {
+async fn wire_form_of_a_rejected_call() {
     let app = service().await;
     app.register(weather()).await;
     let call = app.call("get_weather", json!({"town": "北京", "days": "soon"})).await;
@@ -76,7 +76,7 @@ async fn a_call_that_was_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_runs() {
+async fn wire_form_of_a_running_call() {
     let app = service().await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("done")))).await;
     app.http_tool("ask", &server).await;
@@ -92,7 +92,7 @@ async fn a_call_that_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch() {
+async fn wire_form_of_a_batch() {
     let app = service().await;
     let calls = json!([{"name": "echo", "id": "a", "arguments": {"n": 1}}, {"name": "fails", "id": "b"}]);
     let answer = app.post("/tool-calls", &json!({"calls": calls, "session": "chat"})).await.ok();
@@ -100,7 +100,7 @@ async fn a_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_problem() {
+async fn wire_form_of_a_problem() {
     let app = service().await;
     let answer = app.post("/tool-calls", &json!({"name": "echo", "limits": {"timout_ms": 1}})).await;
     assert_eq!(answer.header("content-type"), "application/problem+json");
@@ -108,7 +108,7 @@ async fn a_problem() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_in_the_list() {
+async fn wire_form_of_a_listed_tool() {
     let app = service().await;
     let made = app.register(weather()).await;
     let list = app.get("/tools").await.ok();
@@ -118,7 +118,7 @@ async fn a_tool_in_the_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_events_of_a_call_that_reports() {
+async fn wire_form_of_reported_events() {
     let app = service().await;
     let call = app.call("reports", json!({})).await;
     let path = format!("/tool-calls/{}/events", call["id"].as_str().unwrap());
@@ -126,7 +126,7 @@ async fn the_events_of_a_call_that_reports() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_events_of_a_call_that_fails() {
+async fn wire_form_of_failed_events() {
     let app = service().await;
     let call = app.call("fails", json!({})).await;
     let path = format!("/tool-calls/{}/events", call["id"].as_str().unwrap());
@@ -134,7 +134,7 @@ async fn the_events_of_a_call_that_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_stream_that_answers_a_batch() {
+async fn wire_form_of_a_streamed_batch() {
     let app = service().await;
     let body = json!({"calls": [{"name": "echo", "id": "a", "arguments": {"text": "a\nb"}}], "session": "chat"});
     let text = stream(&app, Method::POST, "/tool-calls", Some(body)).await;

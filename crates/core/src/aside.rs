@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn other_tasks_run_meanwhile() {
+    async fn other_tasks_run_during_blocking_work() {
         let (sender, receiver) = std::sync::mpsc::channel();
         // The work waits for a task of the same runtime, whose only thread it occupies.
         let other = tokio::spawn(async move {
@@ -28,7 +28,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_runs_in_place_if_there_is_one_thread() {
+    async fn work_runs_directly_if_there_is_one_thread() {
         assert_eq!(aside(|| 1), 1);
     }
 }

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_place_unblocks_the_calls_behind_it() {
+    fn dropped_entry_unblocks_the_calls_behind_it() {
         let slots = Slots::new(10);
         let mut first = slots.queue(wanted("a", None, 0));
         let _running = is_served(&mut first).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_place_is_skipped_and_leaves_no_state() {
+    fn dropped_entry_is_skipped_and_leaves_no_state() {
         let slots = Slots::new(1);
         let mut one = slots.queue(wanted("a", None, 0));
         let slot = is_served(&mut one).unwrap();

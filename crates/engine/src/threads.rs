@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_thread_has_not_returned_a_release_until_it_has_nothing_to_do() {
+    fn busy_thread_returns_memory_once_it_is_idle() {
         let releases = Releases::new();
         let worker = releases.add_worker();
         let first = releases.note();

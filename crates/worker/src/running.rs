@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_attempt_replaces_the_earlier_one() {
+    async fn new_attempt_replaces_the_earlier_one() {
         let running = Running::default();
         let first = running.add(ID, 1, Duration::from_secs(30));
         let second = running.add(ID, 2, Duration::from_secs(30));

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stopped_worker_ends_although_the_service_is_unavailable() {
+    async fn stopped_worker_ends_although_the_service_is_unavailable() {
         // Nothing listens on this port.
         let worker = Worker::new("http://127.0.0.1:1").tool(tool("a"));
         assert_eq!(worker.run(std::future::ready(())).await, Ok(()));

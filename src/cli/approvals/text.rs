@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn difference_names_what_changed() {
+    fn difference_names_the_changed_members() {
         let old = json!({"a": 1, "b": {"c": [1], "d": true}, "e": "same"});
         let new = json!({"a": 2, "b": {"c": [1, 2], "x": null}, "e": "same"});
         let lines = difference("", Some(&old), Some(&new));

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_uses_every_tool() {
+    fn conversation_uses_every_tool() {
         let names: std::collections::BTreeSet<String> =
             (0..48).map(|number| call(number)["name"].as_str().unwrap().to_owned()).collect();
         for name in [

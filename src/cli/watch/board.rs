@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn number_of_kept_calls_is_bounded_and_ended_calls_go_first() {
+    fn kept_calls_are_bounded_and_ended_calls_are_evicted_first() {
         let mut board = Board::new("http://h".into());
         apply(&mut board, "status", 1, json!({"status": "DOING"}));
         for number in 2..=1100 {

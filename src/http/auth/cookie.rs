@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_needs_the_origin_of_the_service() {
+    fn change_needs_the_origin_of_the_service() {
         let own = |list: &[(HeaderName, &str)]| {
             let mut list = list.to_vec();
             list.extend([(COOKIE, "a=b; toolpost_session=tpt_1"), (HOST, "tools.test:8080")]);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cookie_is_limited_to_the_path_of_the_service() {
+    fn cookie_is_limited_to_the_path_of_the_service() {
         let of = |list: &[(HeaderName, &str)]| of_session("tpt_1", &headers(list));
         assert_eq!(of(&[]), "toolpost_session=tpt_1; Path=/; HttpOnly; SameSite=Strict");
         let page = "https://a.test/toolpost/console/login";

@@ -30,7 +30,7 @@ async fn chunks_at_different_nodes_form_one_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_node_numbers_the_chunks_alike() {
+async fn every_node_numbers_chunks_equally() {
     requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "{").await;
@@ -49,7 +49,7 @@ async fn every_node_numbers_the_chunks_alike() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chunk_that_is_sent_to_all_nodes_at_once_is_appended_once() {
+async fn chunk_sent_to_all_nodes_at_once_is_appended_once() {
     requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "{\"a\":\"").await;
@@ -81,7 +81,7 @@ async fn limits_hold_at_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn late_chunks_and_unknown_calls_are_refused_at_every_node() {
+async fn late_chunks_and_unknown_calls_are_rejected_at_every_node() {
     requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "{}").await;
@@ -109,7 +109,7 @@ async fn any_node_waits_for_the_end_of_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parameters_that_another_node_received_are_shown() {
+async fn parameters_received_by_another_node_are_shown() {
     requires_postgres!();
     let (one, other) = two().await;
     let id = open(&one, "echo", "").await;

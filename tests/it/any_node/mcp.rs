@@ -63,7 +63,7 @@ async fn session_outlives_its_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn session_that_ends_at_one_node_ends_at_all() {
+async fn session_ended_at_one_node_ends_at_all() {
     requires_postgres!();
     let server = HttpTool::answering(Answer::Never).await;
     let (one, other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;
@@ -103,7 +103,7 @@ async fn request_is_cancelled_from_any_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_with_equal_ids_at_two_nodes_are_told_apart() {
+async fn requests_with_equal_ids_at_two_nodes_are_distinguished() {
     requires_postgres!();
     let server = HttpTool::answering(Answer::Never).await;
     let (one, other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;

@@ -47,7 +47,7 @@ async fn report(node: &Client, id: &str, current: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn response_is_resumed_at_any_node_with_the_progress_that_follows() {
+async fn response_is_resumed_at_any_node_with_later_progress() {
     requires_postgres!();
     let (one, other) = two().await;
     external(&one).await;
@@ -83,7 +83,7 @@ async fn response_is_resumed_at_any_node_with_the_progress_that_follows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn response_of_a_call_that_was_not_stored_when_it_started_is_resumed_elsewhere() {
+async fn response_of_a_call_stored_later_is_resumed_elsewhere() {
     requires_postgres!();
     let server = gated("seen").await;
     let (one, other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;

@@ -74,7 +74,7 @@ async fn aborted_session_ends_its_calls_on_every_node() {
 
 /// A call that is not stored yet is known only to its node.
 #[tokio::test(flavor = "multi_thread")]
-async fn notice_of_an_aborted_session_ends_calls_that_another_node_cannot_find() {
+async fn notice_of_an_aborted_session_ends_unstored_calls() {
     requires_postgres!();
     let server = HttpTool::answering(Answer::Never).await;
     let (one, _other) = two_with(&server, "look", json!({"annotations": {"read_only": true}})).await;
@@ -94,7 +94,7 @@ async fn notice_of_an_aborted_session_ends_calls_that_another_node_cannot_find()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notice_that_a_frozen_node_does_not_read_is_withdrawn() {
+async fn notice_unread_by_a_frozen_node_is_withdrawn() {
     requires_postgres!();
     let (one, _other) = two().await;
     one.call_with(json!({"name": "echo", "session": "s"})).await;
@@ -104,7 +104,7 @@ async fn notice_that_a_frozen_node_does_not_read_is_withdrawn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn session_that_was_aborted_elsewhere_accepts_new_calls_at_once() {
+async fn session_aborted_elsewhere_accepts_new_calls_immediately() {
     requires_postgres!();
     let (one, other) = two().await;
     for _ in 0..3 {

@@ -37,7 +37,7 @@ struct Called {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn subscribers_that_move_from_node_to_node_behind_a_gateway_receive_every_event_once() {
+async fn subscribers_behind_a_gateway_receive_every_event_once() {
     let cluster = cluster().await;
     let mut chance = Seeded::new(SEED);
     let gateway = cluster.nginx.client().without_reuse();

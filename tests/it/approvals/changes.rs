@@ -25,7 +25,7 @@ async fn new_request(client: &Client, call: &Value) -> Value {
 }
 
 on_both_databases!(
-    async fn the_digest_is_the_hash_of_arguments_name_and_revision(backend: Backend) {
+    async fn digest_is_the_hash_of_arguments_name_and_revision(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let revision = app.get("/tools/pay").await.ok()["revision"].clone();
@@ -38,7 +38,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_change_voids_the_approvals_so_far(backend: Backend) {
+    async fn change_voids_earlier_approvals(backend: Backend) {
         let Service { _app, admin, caller, approver } = Service::start(backend).await;
         let (second, _) = key(&admin, json!({"scopes": ["approve"]})).await;
         gated(&caller, "pay", json!({"min_approvals": 2})).await;
@@ -59,7 +59,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn edited_arguments_of_a_changed_tool_are_those_that_its_digest_names(backend: Backend) {
+    async fn edited_arguments_of_a_changed_tool_match_its_digest(backend: Backend) {
         let Service { _app, admin, caller, approver } = Service::start(backend).await;
         let (editor, _) = key(&admin, json!({"scopes": ["approve"]})).await;
         gated(&caller, "pay", json!({"min_approvals": 2})).await;
@@ -76,7 +76,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_approval_right_after_a_change_is_stale(backend: Backend) {
+    async fn approval_right_after_a_change_is_stale(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         for amount in 0..5 {
@@ -92,7 +92,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_change_while_no_node_runs_asks_again(backend: Backend) {
+    async fn change_while_no_node_runs_requests_a_new_approval(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let call = waiting(&app, "pay", json!({"amount": 5})).await;
@@ -106,7 +106,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_on_another_node_asks_again() {
+async fn change_on_another_node_requests_a_new_approval() {
     requires_postgres!();
     let one = open(Backend::Postgres).await;
     let other = one.second().await;
@@ -121,7 +121,7 @@ async fn a_change_on_another_node_asks_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_no_longer_requires_approval_still_asks_for_the_waiting_call() {
+async fn waiting_call_is_requested_again_even_if_the_changed_tool_needs_no_approval() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let call = waiting(&app, "pay", json!({"amount": 5})).await;
@@ -135,7 +135,7 @@ async fn a_change_that_no_longer_requires_approval_still_asks_for_the_waiting_ca
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn decisions_of_another_shape_are_refused() {
+async fn decisions_of_another_shape_are_rejected() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let call = waiting(&app, "pay", json!({"amount": 5})).await;

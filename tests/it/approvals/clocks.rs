@@ -18,7 +18,7 @@ async fn frozen(backend: Backend) -> (App, Clock) {
 }
 
 on_both_databases!(
-    async fn an_approval_can_be_decided_until_the_moment_of_its_expiry(backend: Backend) {
+    async fn approval_can_be_decided_until_its_expiry(backend: Backend) {
         let (app, clock) = frozen(backend).await;
         gated(&app, "pay", json!({})).await;
         let (early, late) = (waiting(&app, "pay", json!({})).await, waiting(&app, "pay", json!({})).await);
@@ -34,7 +34,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_ends_when_the_clock_reaches_its_expiry(backend: Backend) {
+    async fn call_ends_at_its_expiry(backend: Backend) {
         let (app, clock) = frozen(backend).await;
         gated(&app, "soon", json!({"expires_ms": 30})).await;
         let call = waiting(&app, "soon", json!({})).await;
@@ -52,7 +52,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_approval_expires_while_no_node_runs(backend: Backend) {
+    async fn approval_expires_while_no_node_runs(backend: Backend) {
         let (app, clock) = frozen(backend).await;
         gated(&app, "pay", json!({})).await;
         let (open, over) = (waiting(&app, "pay", json!({})).await, waiting(&app, "pay", json!({})).await);
@@ -67,7 +67,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_node_expires_what_a_stopped_node_has_left() {
+async fn another_node_expires_approvals_of_a_stopped_node() {
     requires_postgres!();
     let (app, clock) = frozen(Backend::Postgres).await;
     gated(&app, "pay", json!({})).await;
@@ -80,7 +80,7 @@ async fn another_node_expires_what_a_stopped_node_has_left() {
 }
 
 on_both_databases!(
-    async fn no_other_clock_runs_while_a_call_waits(backend: Backend) {
+    async fn other_timeouts_are_suspended_while_a_call_waits(backend: Backend) {
         let (app, clock) = frozen(backend).await;
         gated(&app, "pay", json!({})).await;
         let limits = json!({"timeout_ms": 1000, "idle_timeout_ms": 1000, "queue_timeout_ms": 1000});
@@ -92,7 +92,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_remembered_decision_does_not_use_up_the_queue_timeout() {
+async fn old_remembered_decision_does_not_consume_the_queue_timeout() {
     let (app, clock) = frozen(Backend::Sqlite).await;
     let limits = json!({"queue_timeout_ms": 60_000, "max_concurrency": 1});
     let definition = json!({"name": "slow", "description": "", "input_schema": {"type": "object"}, "limits": limits,

@@ -29,7 +29,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_rejection_ends_the_call_with_its_reason(backend: Backend) {
+    async fn rejection_ends_the_call_with_its_reason(backend: Backend) {
         let Service { _app, caller, approver, .. } = Service::start(backend).await;
         gated(&caller, "pay", json!({"min_approvals": 3})).await;
         let call = waiting(&caller, "pay", json!({})).await;
@@ -64,7 +64,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_scope_approve_is_required_and_the_caller_cannot_approve_itself() {
+async fn approve_scope_is_required_and_self_approval_is_rejected() {
     let Service { _app, admin, caller, approver } = Service::start(Backend::Sqlite).await;
     gated(&caller, "pay", json!({})).await;
     let call = waiting(&caller, "pay", json!({})).await;
@@ -77,7 +77,7 @@ async fn the_scope_approve_is_required_and_the_caller_cannot_approve_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_approves_itself_where_the_settings_allow_it() {
+async fn self_approval_is_allowed_by_a_setting() {
     let options = Options { configure: Some(|config| config.approvals.allow_self = true), ..Options::default() };
     let app = App::start_with(Backend::Sqlite, options).await;
     let (both, _) = key(&app, json!({"scopes": ["admin"]})).await;
@@ -88,7 +88,7 @@ async fn a_caller_approves_itself_where_the_settings_allow_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_was_seen_is_approved() {
+async fn only_the_seen_digest_is_approved() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let (call, other) = (waiting(&app, "pay", json!({"amount": 1})).await, waiting(&app, "pay", json!({})).await);
@@ -105,7 +105,7 @@ async fn only_what_was_seen_is_approved() {
 }
 
 on_both_databases!(
-    async fn a_remembered_approval_counts_in_its_session_for_the_same_digest(backend: Backend) {
+    async fn remembered_approval_counts_in_its_session_for_the_same_digest(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let body = |session: &str, amount| json!({"name": "pay", "arguments": {"amount": amount}, "session": session});
@@ -126,7 +126,7 @@ on_both_databases!(
 const NEIGHBOURS: [u64; 2] = [9_007_199_254_740_992, 9_007_199_254_740_993];
 
 on_both_databases!(
-    async fn a_remembered_approval_does_not_count_for_a_neighbour_beyond_doubles(backend: Backend) {
+    async fn remembered_approval_distinguishes_numbers_beyond_doubles(backend: Backend) {
         let app = open(backend).await;
         app.register(with(echo_tool("send", json!({"type": "object"})), json!({"approval": {"required": true}}))).await;
         let body = |account| json!({"name": "send", "arguments": {"account": account}, "session": "a"});
@@ -143,7 +143,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_complete_approval_of_others_is_remembered() {
+async fn only_a_complete_approval_by_others_is_remembered() {
     let Service { _app, admin, caller, approver } = Service::start(Backend::Sqlite).await;
     let (both, _) = key(&admin, json!({"scopes": ["call", "approve"]})).await;
     gated(&caller, "pay", json!({"min_approvals": 2})).await;
@@ -164,7 +164,7 @@ async fn only_a_complete_approval_of_others_is_remembered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_on_another_node_reaches_the_call() {
+async fn decision_on_another_node_reaches_the_call() {
     requires_postgres!();
     let one = open(Backend::Postgres).await;
     let other = one.second().await;

@@ -6,7 +6,7 @@ use crate::support::shapes::points_at;
 use crate::support::{App, Backend};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_members_are_checked_and_shown() {
+async fn approval_members_are_checked_and_shown() {
     let app = App::start(Backend::Sqlite).await;
     let tool = |approval| {
         json!({"name": "t", "description": "", "input_schema": {"type": "object"},

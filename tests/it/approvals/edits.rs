@@ -8,7 +8,7 @@ use crate::support::shapes::{failed, points_at, succeeded};
 use crate::support::{Backend, eventually};
 
 on_both_databases!(
-    async fn an_approver_replaces_the_arguments(backend: Backend) {
+    async fn approver_replaces_the_arguments(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let call = waiting(&app, "pay", json!({"amount": 90})).await;
@@ -29,7 +29,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_edit_counts_as_one_approval_and_the_others_approve_the_new_digest(backend: Backend) {
+    async fn edit_is_one_approval_and_others_approve_the_new_digest(backend: Backend) {
         let Service { _app, admin, caller, approver: first } = Service::start(backend).await;
         let (editor, _) = key(&admin, json!({"scopes": ["approve", "read"]})).await;
         gated(&caller, "pay", json!({"min_approvals": 2})).await;
@@ -46,7 +46,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_changed_definition_asks_again(backend: Backend) {
+    async fn changed_definition_requests_a_new_approval(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let call = waiting(&app, "pay", json!({"amount": 5})).await;
@@ -70,7 +70,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_of_a_removed_tool_ends() {
+async fn call_of_a_removed_tool_ends() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let call = waiting(&app, "pay", json!({})).await;

@@ -39,7 +39,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_sees_only_approvals_of_its_tools() {
+async fn key_sees_only_approvals_of_its_tools() {
     let app = open(Backend::Sqlite).await;
     for name in ["pay", "mail"] {
         gated(&app, name, json!({})).await;
@@ -52,7 +52,7 @@ async fn a_key_sees_only_approvals_of_its_tools() {
 }
 
 on_both_databases!(
-    async fn the_stream_of_approvals_is_filtered_and_resumes(backend: Backend) {
+    async fn stream_of_approvals_is_filtered_and_resumes(backend: Backend) {
         let app = open(backend).await;
         for name in ["pay", "mail"] {
             gated(&app, name, json!({})).await;

@@ -23,7 +23,7 @@ async fn notifications(receiver: &HttpTool, count: usize) -> Vec<Value> {
 }
 
 on_both_databases!(
-    async fn a_request_and_its_decision_are_sent(backend: Backend) {
+    async fn request_and_decision_are_sent(backend: Backend) {
         let app = App::with_egress(backend).await;
         let receiver = HttpTool::answering(Answer::status(204, "text/plain", "")).await;
         gated(&app, "pay", json!({"notify_url": receiver.url("/approvals")})).await;
@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_notification_that_failed_is_sent_again(backend: Backend) {
+    async fn failed_notification_is_sent_again(backend: Backend) {
         let app = App::with_egress(backend).await;
         let receiver =
             crate::retries::answers(vec![Answer::status(500, "text/plain", ""), Answer::text("thanks")]).await;
@@ -57,7 +57,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expiry_and_a_new_digest_are_told() {
+async fn expiry_and_new_digest_are_notified() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::status(204, "text/plain", "")).await;
     gated(&app, "soon", json!({"expires_ms": 1, "notify_url": receiver.url("/")})).await;
@@ -76,7 +76,7 @@ async fn an_expiry_and_a_new_digest_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_url_of_the_settings_receives_what_tools_without_a_url_ask() {
+async fn configured_url_receives_requests_of_tools_without_a_url() {
     static URL: OnceLock<String> = OnceLock::new();
     let thanks = || HttpTool::answering(Answer::status(204, "text/plain", ""));
     let (general, own) = (thanks().await, thanks().await);

@@ -20,7 +20,7 @@ fn pay(amount: u32) -> Value {
 }
 
 on_both_databases!(
-    async fn how_long_a_caller_waits_is_its_choice(backend: Backend) {
+    async fn caller_chooses_how_long_it_waits(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         for (headers, body) in [
@@ -49,7 +49,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_reads_events_sees_the_approval_and_the_end() {
+async fn event_reader_sees_the_approval_and_the_end() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let mut events = app.call_streamed(&pay(5)).await;
@@ -62,7 +62,7 @@ async fn a_caller_that_reads_events_sees_the_approval_and_the_end() {
 }
 
 on_both_databases!(
-    async fn calls_of_a_batch_that_may_run_next_to_a_waiting_call_do(backend: Backend) {
+    async fn batch_calls_that_can_run_next_to_a_waiting_call_run(backend: Backend) {
         let app = open(backend).await;
         let look = json!({"name": "look", "description": "", "input_schema": {"type": "object"}, "approval": {},
             "annotations": {"read_only": true}, "executor": {"type": "builtin", "name": "echo"}});
@@ -84,7 +84,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn all_calls_of_a_parallel_batch_wait_at_once(backend: Backend) {
+    async fn calls_of_a_parallel_batch_wait_concurrently(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let calls: Vec<Value> = (0..3).map(pay).collect();
@@ -102,7 +102,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_result_that_a_model_is_owed_follows_after_the_decision(backend: Backend) {
+    async fn result_for_the_model_follows_after_the_decision(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let call =
@@ -123,7 +123,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_with_streamed_arguments_waits_once_they_are_complete() {
+async fn call_with_streamed_arguments_waits_once_they_are_complete() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let opened = app.post("/tool-calls", &json!({"name": "pay", "partial": true, "arguments": "{\"amou"})).await;
@@ -140,7 +140,7 @@ async fn a_call_with_streamed_arguments_waits_once_they_are_complete() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_of_a_piped_stream_waits_for_its_approval() {
+async fn call_of_a_piped_stream_waits_for_its_approval() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let event = |data: Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
@@ -162,7 +162,7 @@ async fn a_call_of_a_piped_stream_waits_for_its_approval() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiting_call_ends_with_its_session() {
+async fn waiting_call_ends_with_its_session() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let call = waiting_with(&app, with(pay(1), json!({"session": "s"}))).await;

@@ -35,7 +35,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_approver_and_a_cancel_agree_on_one_winner(backend: Backend) {
+    async fn approval_and_cancellation_have_one_winner(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         for call in many(&app, "pay").await {
@@ -55,7 +55,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_acknowledged_rejection_is_not_replaced_by_a_cancel(backend: Backend) {
+    async fn acknowledged_rejection_is_not_replaced_by_a_cancellation(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         for call in many(&app, "pay").await {
@@ -75,7 +75,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_approver_and_the_expiry_agree_on_one_winner(backend: Backend) {
+    async fn approval_and_expiry_have_one_winner(backend: Backend) {
         let clock = Clock::manual(Time(1_767_225_600_000_000));
         let app = App::start_with(backend, Options { clock: Some(clock.clone()), ..Options::default() }).await;
         gated(&app, "pay", json!({"expires_ms": 40})).await;

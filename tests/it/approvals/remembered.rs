@@ -28,7 +28,7 @@ async fn runs_at_once(client: &Client) -> Value {
 }
 
 on_both_databases!(
-    async fn a_remembered_approval_survives_a_restart(backend: Backend) {
+    async fn remembered_approval_survives_a_restart(backend: Backend) {
         let (app, first) = approved(backend).await;
         let app = app.restart().await;
         let again = runs_at_once(&app).await;
@@ -39,7 +39,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_remembered_approval_ends_with_a_change_of_the_tool(backend: Backend) {
+    async fn remembered_approval_ends_with_a_change_of_the_tool(backend: Backend) {
         let (app, _) = approved(backend).await;
         runs_at_once(&app).await;
         let mut changed = app.get("/tools/pay").await.ok();
@@ -50,7 +50,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_remembered_approval_ends_with_its_session(backend: Backend) {
+    async fn remembered_approval_ends_with_its_session(backend: Backend) {
         let (app, _) = approved(backend).await;
         runs_at_once(&app).await;
         assert_eq!(app.delete("/sessions/s").await.status, 204);
@@ -59,7 +59,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_with_a_remembered_approval_is_decided(backend: Backend) {
+    async fn call_with_a_remembered_approval_is_decided(backend: Backend) {
         let (app, _) = approved(backend).await;
         let call = runs_at_once(&app).await;
         let late = decide(&app, &call, "approve", json!({})).await.problem(409);
@@ -68,7 +68,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_approval_without_remember_counts_once(backend: Backend) {
+    async fn approval_without_remember_counts_once(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let call = waiting_with(&app, body(1)).await;
@@ -79,7 +79,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_remembered_edit_counts_for_the_new_arguments(backend: Backend) {
+    async fn remembered_edit_counts_for_the_new_arguments(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let call = waiting_with(&app, body(2)).await;

@@ -128,7 +128,7 @@ fn shown(message: &Received) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_press_of_approve_runs_the_call_with_the_shown_arguments() {
+async fn approve_button_runs_the_call_with_the_shown_arguments() {
     let scene = Scene::start().await;
     let call = waiting(&scene.caller, "pay", json!({"amount": 5})).await;
     let message = scene.message(1).await;
@@ -148,7 +148,7 @@ async fn a_press_of_approve_runs_the_call_with_the_shown_arguments() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_press_of_reject_ends_the_call() {
+async fn reject_button_ends_the_call() {
     let scene = Scene::start().await;
     let call = waiting(&scene.caller, "pay", json!({"amount": 50})).await;
     let message = scene.message(1).await;
@@ -183,7 +183,7 @@ async fn forged_requests_decide_nothing_and_show_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_message_with_a_stale_digest_no_longer_decides() {
+async fn message_with_a_stale_digest_decides_nothing() {
     let scene = Scene::start().await;
     let call = waiting(&scene.caller, "pay", json!({"amount": 5})).await;
     let old = scene.message(1).await;
@@ -202,7 +202,7 @@ async fn a_message_with_a_stale_digest_no_longer_decides() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_message_about_a_decided_call_says_so() {
+async fn message_of_a_decided_call_shows_the_decision() {
     let scene = Scene::start().await;
     let call = waiting(&scene.caller, "pay", json!({})).await;
     let message = scene.message(1).await;
@@ -214,7 +214,7 @@ async fn a_message_about_a_decided_call_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn arguments_that_slack_cannot_show_get_no_buttons() {
+async fn arguments_too_long_for_slack_get_no_buttons() {
     let scene = Scene::start().await;
     waiting(&scene.caller, "pay", json!({"note": "x".repeat(4000)})).await;
     let message = scene.message(1).await;
@@ -224,7 +224,7 @@ async fn arguments_that_slack_cannot_show_get_no_buttons() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_message_that_slack_refuses_is_sent_again() {
+async fn message_rejected_by_slack_is_sent_again() {
     let refused = json!({"ok": false, "error": "ratelimited"});
     let slack = crate::retries::answers(vec![Answer::json(&refused), Answer::json(&posted())]).await;
     let scene = Scene::start_with(slack).await;

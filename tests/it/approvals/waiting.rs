@@ -9,7 +9,7 @@ use crate::support::sse::statuses;
 use crate::support::{Backend, eventually};
 
 on_both_databases!(
-    async fn a_call_waits_for_its_approval_and_then_runs(backend: Backend) {
+    async fn call_waits_for_its_approval_and_then_runs(backend: Backend) {
         let Service { _app, caller, approver, .. } = Service::start(backend).await;
         gated(&caller, "pay", json!({"required": true})).await;
         let response = caller.post("/tool-calls", &json!({"name": "pay", "arguments": {"amount": "5"}})).await;
@@ -34,7 +34,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_waiting_call_survives_a_restart_and_a_decision_meanwhile_counts(backend: Backend) {
+    async fn waiting_call_survives_a_restart_with_a_decision(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let (one, other) = (waiting(&app, "pay", json!({})).await, waiting(&app, "pay", json!({})).await);
@@ -50,7 +50,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn only_the_expiry_runs_while_a_call_waits(backend: Backend) {
+    async fn only_the_expiry_applies_while_a_call_waits(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({"expires_ms": 60_000})).await;
         gated(&app, "soon", json!({"expires_ms": 1})).await;
@@ -67,7 +67,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_cancelled_call_cannot_be_approved(backend: Backend) {
+    async fn cancelled_call_cannot_be_approved(backend: Backend) {
         let app = open(backend).await;
         gated(&app, "pay", json!({})).await;
         let call = waiting(&app, "pay", json!({})).await;
@@ -80,7 +80,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_waits_gets_the_result() {
+async fn waiting_caller_gets_the_result() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let posted = app.posted(json!({"name": "pay", "wait": "result"}));
@@ -98,7 +98,7 @@ async fn a_caller_that_waits_gets_the_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_batch_the_call_keeps_its_turn() {
+async fn call_keeps_its_position_in_a_batch() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let calls = json!([{"name": "calculate", "arguments": {"expression": "1+1"}}, {"name": "pay"},
@@ -170,7 +170,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_request_finds_the_call_that_waits() {
+async fn repeated_request_finds_the_waiting_call() {
     let app = open(Backend::Sqlite).await;
     gated(&app, "pay", json!({})).await;
     let body = json!({"name": "pay"});

@@ -8,7 +8,7 @@ use crate::support::sse::{count, statuses};
 use crate::support::{Answer, App, Backend, HttpTool};
 
 on_both_databases!(
-    async fn an_async_call_is_answered_before_its_end_and_goes_on(backend: Backend) {
+    async fn async_call_is_answered_before_its_end(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, gated("late").await);
         app.tool("job", &server, json!({"async": true})).await;
         let answer = app.post("/tool-calls", &json!({"name": "job", "arguments": {"a": 1}, "id": "call_1"})).await;
@@ -29,7 +29,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_async_call_has_the_events_of_every_other(backend: Backend) {
+    async fn async_call_has_the_usual_events(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, HttpTool::answering(Answer::text("ok")).await);
         app.tool("job", &server, json!({"async": true})).await;
         let id = app.sent(json!({"name": "job"})).await;
@@ -40,7 +40,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_async_call_fails_as_any_other_does() {
+async fn async_call_fails_like_any_other() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::status(400, "text/plain", "no such city")).await;
     app.tool("job", &server, json!({"async": true})).await;
@@ -51,7 +51,7 @@ async fn an_async_call_fails_as_any_other_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_built_in_can_be_made_async() {
+async fn builtin_can_be_async() {
     let app = App::on_sqlite().await;
     let executor = json!({"type": "builtin", "name": "wait"});
     app.register(json!({"name": "nap", "async": true, "executor": executor})).await;
@@ -61,7 +61,7 @@ async fn a_built_in_can_be_made_async() {
 }
 
 on_both_databases!(
-    async fn arguments_that_an_async_tool_does_not_take_are_told_at_once(backend: Backend) {
+    async fn invalid_arguments_of_an_async_tool_are_reported_immediately(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, gated("never").await);
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
         app.tool("job", &server, json!({"async": true, "input_schema": schema})).await;
@@ -78,7 +78,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_async_call_of_an_answer_that_was_cut_off_never_runs() {
+async fn truncated_async_call_never_runs() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, gated("never").await);
     app.tool("job", &server, json!({"async": true})).await;
     failed(&app.call_with(json!({"name": "job", "stop_reason": "length"})).await, "ARGUMENTS_TRUNCATED");
@@ -86,7 +86,7 @@ async fn an_async_call_of_an_answer_that_was_cut_off_never_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_async_call_finishes_with_the_definition_that_it_started_with() {
+async fn async_call_finishes_with_its_initial_definition() {
     let (app, first) = (App::with_egress(Backend::Sqlite).await, gated("first").await);
     let second = HttpTool::answering(Answer::text("second")).await;
     app.tool("job", &first, json!({"async": true})).await;

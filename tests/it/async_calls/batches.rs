@@ -34,7 +34,7 @@ fn calls(names: &[&str]) -> Value {
 }
 
 on_both_databases!(
-    async fn a_batch_of_async_calls_is_answered_before_its_end(backend: Backend) {
+    async fn batch_of_async_calls_is_answered_before_its_end(backend: Backend) {
         let (app, slow, _quick) = service(backend).await;
         let body = json!({"calls": [{"name": "job", "id": "a"}, {"name": "job", "id": "b"}], "mode": "parallel"});
         let results = unfinished(&app, app.post("/tool-calls", &body).await).await;
@@ -48,7 +48,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_mixed_batch_waits_for_its_synchronous_calls_only(backend: Backend) {
+    async fn mixed_batch_waits_for_its_synchronous_calls_only(backend: Backend) {
         let (app, slow, quick) = service(backend).await;
         for (round, names) in [["act", "job"], ["job", "act"]].into_iter().enumerate() {
             let answer = app.post("/tool-calls", &json!({"calls": calls(&names)})).await;
@@ -67,7 +67,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_is_a_200_if_all_its_calls_have_settled() {
+async fn settled_batch_is_a_200() {
     let (app, slow, _quick) = service(Backend::Sqlite).await;
     let schema = json!({"type": "object", "required": ["n"]});
     app.tool("strict", &slow, json!({"async": true, "input_schema": schema})).await;
@@ -80,7 +80,7 @@ async fn a_batch_is_a_200_if_all_its_calls_have_settled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_may_wait_for_the_results_of_a_whole_batch() {
+async fn caller_can_wait_for_a_batch() {
     let (app, slow, _quick) = service(Backend::Sqlite).await;
     slow.open();
     let results = app.batch(json!({"calls": calls(&["job", "act"]), "wait": "result"})).await;
@@ -88,7 +88,7 @@ async fn a_caller_may_wait_for_the_results_of_a_whole_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_need_not_wait_for_a_batch() {
+async fn caller_can_submit_a_batch_without_waiting() {
     let (app, slow, _quick) = service(Backend::Sqlite).await;
     app.tool("slow", &slow, json!({})).await;
     let body = json!({"calls": [{"name": "slow", "id": "a"}, {"name": "slow", "id": "b"}], "mode": "serial"});
@@ -105,7 +105,7 @@ async fn a_caller_need_not_wait_for_a_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_serial_batch_keeps_its_order_also_when_nobody_waits() {
+async fn serial_batch_keeps_its_order_without_a_waiting_caller() {
     let (app, slow, _quick) = service(Backend::Sqlite).await;
     app.tool("slow", &slow, json!({})).await;
     let numbered: Vec<Value> = (0..5).map(|n| json!({"name": "slow", "arguments": {"n": n}})).collect();

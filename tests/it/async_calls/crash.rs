@@ -30,7 +30,7 @@ async fn crash(node: &mut Node, server: &HttpTool) {
 }
 
 on_both_databases!(
-    async fn a_call_that_waits_runs_after_a_crash(backend: Backend) {
+    async fn waiting_call_runs_after_a_crash(backend: Backend) {
         let limits = json!({"max_concurrency": 1});
         let (mut node, server) = node(backend, json!({"async": true, "limits": limits})).await;
         let running = node.accepted(json!({"name": "job"})).await;
@@ -57,7 +57,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_ran_and_may_be_repeated_is_run_again(backend: Backend) {
+    async fn repeatable_call_runs_again_after_a_crash(backend: Backend) {
         for (round, annotations) in [idempotent(), json!({"read_only": true})].into_iter().enumerate() {
             let (mut node, server) = node(backend, json!({"async": true, "annotations": annotations})).await;
             let id = node.accepted(json!({"name": "job", "arguments": {"round": round}})).await;
@@ -77,7 +77,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_read_only_call_that_is_lost_as_soon_as_it_runs_counts_both_runs(backend: Backend) {
+    async fn lost_read_only_call_counts_both_runs(backend: Backend) {
         for (wait, key) in [("accepted", "one"), ("result", "two")] {
             let (mut node, server) = node(backend, json!({"annotations": {"read_only": true}})).await;
             let client = (*node).clone();
@@ -117,7 +117,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_end_outlives_the_crash_as_it_was(backend: Backend) {
+    async fn end_survives_a_crash_unchanged(backend: Backend) {
         let (mut node, server) = node(backend, json!({"async": true})).await;
         server.open();
         let id = node.sent(json!({"name": "job"})).await;
@@ -128,7 +128,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_second_crash_is_one_more_attempt(backend: Backend) {
+    async fn second_crash_is_one_more_attempt(backend: Backend) {
         let (mut node, server) = node(backend, json!({"async": true, "annotations": idempotent()})).await;
         let id = node.accepted(json!({"name": "job"})).await;
         for crashes in 1..=2 {
@@ -150,7 +150,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_batch_goes_on_after_a_crash_whatever_its_priorities(backend: Backend) {
+    async fn batch_continues_after_a_crash_despite_priorities(backend: Backend) {
         let limits = json!({"max_concurrency": 1});
         let (mut node, server) = node(backend, json!({"limits": limits})).await;
         let calls: Vec<Value> = (0..4).map(|n| json!({"name": "job", "arguments": {"n": n}, "priority": n})).collect();
@@ -171,7 +171,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn many_calls_that_wait_all_run_once_after_a_crash(backend: Backend) {
+    async fn many_waiting_calls_run_once_after_a_crash(backend: Backend) {
         let (mut node, server) = node(backend, json!({"async": true, "limits": {"max_concurrency": 1}})).await;
         let mut ids = Vec::new();
         for n in 0..300 {
@@ -209,7 +209,7 @@ async fn another_node_sees_to_the_calls_of_a_lost_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_starts_leaves_the_calls_of_those_that_live_alone() {
+async fn starting_node_leaves_calls_of_live_nodes_alone() {
     requires_postgres!();
     let (app, server) = (App::with_egress(Backend::Postgres).await, gated("done").await);
     app.tool("job", &server, json!({"async": true})).await;
@@ -233,7 +233,7 @@ async fn serial(node: &Node, server: &HttpTool, calls: Value) -> Vec<String> {
 }
 
 on_both_databases!(
-    async fn calls_of_a_batch_that_share_one_slot_all_end_after_a_crash(backend: Backend) {
+    async fn batch_calls_sharing_one_slot_end_after_a_crash(backend: Backend) {
         let (mut node, server) = node(backend, json!({"limits": {"max_concurrency": 1}})).await;
         let calls = json!([{"name": "job"}, {"name": "job"}, {"name": "job", "priority": 9}]);
         let ids = serial(&node, &server, calls).await;
@@ -246,7 +246,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_batch_keeps_its_order_when_its_running_call_is_run_again(backend: Backend) {
+    async fn batch_keeps_its_order_when_its_running_call_is_repeated(backend: Backend) {
         let mut node = Node::start(backend, &[]).await;
         // Call `a` gets no answer in the first run of the service. Otherwise the server answers once it is opened.
         let server = HttpTool::start("127.0.0.1", |request| match request.json()["call_id"] == "a" {

@@ -14,7 +14,7 @@ async fn service(backend: Backend) -> (App, HttpTool) {
 }
 
 on_both_databases!(
-    async fn a_long_poll_is_answered_with_the_end(backend: Backend) {
+    async fn long_poll_is_answered_with_the_end(backend: Backend) {
         let (app, server) = service(backend).await;
         let id = app.accepted(json!({"name": "job"})).await;
         let path = format!("/tool-calls/{id}?wait_ms=19000");
@@ -38,7 +38,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_poll_of_what_there_is_not_is_refused() {
+async fn long_poll_of_an_unknown_call_is_rejected() {
     let (app, server) = service(Backend::Sqlite).await;
     let nobody = "00000000-0000-7000-8000-000000000000";
     app.get(&format!("/tool-calls/{nobody}?wait_ms=10")).await.problem(404);
@@ -50,7 +50,7 @@ async fn a_long_poll_of_what_there_is_not_is_refused() {
 }
 
 on_both_databases!(
-    async fn who_asks_for_events_sees_an_async_call_to_its_end(backend: Backend) {
+    async fn event_request_follows_an_async_call_to_its_end(backend: Backend) {
         let (app, server) = service(backend).await;
         let mut stream = app.call_streamed(&json!({"name": "job"})).await;
         let mut events = stream.until(|event| event.is_status("DOING")).await;
@@ -64,7 +64,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_the_events_of_an_async_call_does_not_stop_it() {
+async fn closing_the_event_stream_does_not_stop_an_async_call() {
     let (app, server) = service(Backend::Sqlite).await;
     let mut stream = app.call_streamed(&json!({"name": "job"})).await;
     let events = stream.until(|event| event.is_status("DOING")).await;

@@ -24,7 +24,7 @@ fn applied(answer: &Response) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_prefers_an_early_answer_gets_it_from_every_tool() {
+async fn respond_async_returns_early_for_every_tool() {
     let server = gated("late").await;
     let app = service(&server).await;
     for prefer in ["respond-async", "Respond-Async", "handling=lenient, respond-async", "respond-async; x=1"] {
@@ -40,7 +40,7 @@ async fn who_prefers_an_early_answer_gets_it_from_every_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_prefers_to_wait_gets_the_result_of_an_async_tool() {
+async fn wait_preference_returns_the_result_of_an_async_tool() {
     let server = HttpTool::answering(Answer::text("done")).await;
     let app = service(&server).await;
     for (name, prefer) in
@@ -53,7 +53,7 @@ async fn who_prefers_to_wait_gets_the_result_of_an_async_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_prefers_to_wait_does_so_for_seconds_and_no_longer() {
+async fn wait_preference_is_limited_to_its_seconds() {
     let server = gated("late").await;
     let app = service(&server).await;
     for (name, prefer) in [("act", "wait=1"), ("act", "wait=0"), ("job", "wait=1")] {
@@ -64,7 +64,7 @@ async fn who_prefers_to_wait_does_so_for_seconds_and_no_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_body_says_wins() {
+async fn body_takes_precedence_over_the_preference() {
     let server = gated("late").await;
     let app = service(&server).await;
     let body = json!({"name": "act", "wait": "accepted"});
@@ -78,7 +78,7 @@ async fn what_the_body_says_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_preference_that_nobody_knows_changes_nothing() {
+async fn unknown_preference_is_ignored() {
     let server = HttpTool::answering(Answer::text("done")).await;
     let app = service(&server).await;
     for prefer in ["return=minimal", "wait=soon", "wait", "", "handling=\"strict, respond-async\""] {

@@ -15,7 +15,7 @@ async fn service(backend: Backend, server: &HttpTool) -> App {
 }
 
 on_both_databases!(
-    async fn a_caller_may_wait_for_the_result_of_an_async_tool(backend: Backend) {
+    async fn caller_can_wait_for_the_result_of_an_async_tool(backend: Backend) {
         let server = HttpTool::answering(Answer::text("done")).await;
         let app = service(backend, &server).await;
         let call = app.call_with(json!({"name": "job", "wait": "result"})).await;
@@ -24,7 +24,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_caller_need_not_wait_for_any_tool(backend: Backend) {
+    async fn caller_can_submit_any_tool_without_waiting(backend: Backend) {
         let server = gated("late").await;
         let app = service(backend, &server).await;
         for (name, wait) in [("act", json!("accepted")), ("act", json!(30)), ("act", json!(0)), ("job", json!(30))] {
@@ -40,7 +40,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_time_gets_what_has_ended_within_it() {
+async fn timed_wait_returns_what_ended_within_it() {
     let server = HttpTool::answering(Answer::text("done")).await;
     let app = service(Backend::Sqlite, &server).await;
     for name in ["job", "act"] {
@@ -51,7 +51,7 @@ async fn who_waits_for_a_time_gets_what_has_ended_within_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_waits_for_the_result_is_not_answered_before() {
+async fn waiting_for_the_result_blocks_until_the_end() {
     let server = gated("late").await;
     let app = service(Backend::Sqlite, &server).await;
     let waiting = app.posted(json!({"name": "job", "wait": "result"}));
@@ -64,7 +64,7 @@ async fn a_caller_that_waits_for_the_result_is_not_answered_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_that_is_none_is_refused_and_nothing_runs() {
+async fn invalid_wait_is_rejected_and_nothing_runs() {
     let server = HttpTool::answering(Answer::text("done")).await;
     let app = service(Backend::Sqlite, &server).await;
     for wait in [json!("later"), json!(-1), json!(1.5), json!("50"), json!({}), json!([1]), json!(true)] {
@@ -75,7 +75,7 @@ async fn a_wait_that_is_none_is_refused_and_nothing_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_wait_is_the_tools_own_way() {
+async fn missing_wait_uses_the_default_of_the_tool() {
     let server = gated("late").await;
     let app = service(Backend::Sqlite, &server).await;
     app.accepted(json!({"name": "job", "wait": null})).await;

@@ -9,7 +9,7 @@ use crate::support::shapes::{failed, is_time, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool, Options};
 
 on_both_databases!(
-    async fn a_call_beyond_the_budget_is_rejected(backend: Backend) {
+    async fn call_beyond_the_budget_is_rejected(backend: Backend) {
         let app = App::start(backend).await;
         budget(&app, "two", json!({"match": {"tools": ["ec*"]}, "max_calls": 2})).await;
         for n in 0..2 {
@@ -49,7 +49,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_running_call_reserves_and_an_ended_one_uses(backend: Backend) {
+    async fn running_call_reserves_and_an_ended_one_uses(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, gated("done").await);
         app.tool("slow", &server, json!({})).await;
         budget(&app, "one", json!({"match": {"tools": ["slow"]}, "max_calls": 1})).await;
@@ -69,7 +69,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_never_ran_uses_nothing(backend: Backend) {
+    async fn call_that_never_ran_uses_nothing(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, gated("done").await);
         app.tool("slow", &server, json!({"async": true, "limits": {"max_concurrency": 1}})).await;
         budget(&app, "two", json!({"match": {"tools": ["slow"]}, "max_calls": 2})).await;
@@ -128,7 +128,7 @@ async fn cached_results_and_invalid_calls_use_nothing() {
 }
 
 on_both_databases!(
-    async fn the_cost_of_the_definition_counts_unless_the_tool_reports_another(backend: Backend) {
+    async fn cost_of_the_definition_counts_unless_the_tool_reports_another(backend: Backend) {
         let reports = HttpTool::answering(Answer::json(&json!({"output": "ok", "details": {"cost": 0.05}}))).await;
         let app = App::with_egress(backend).await;
         app.tool("cheap", &reports, json!({"cost": 0.3})).await;
@@ -168,7 +168,7 @@ async fn sessions_and_keys_select_the_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_needs_room_in_every_budget_that_counts_it() {
+async fn call_must_fit_every_budget_that_counts_it() {
     let app = App::on_sqlite().await;
     budget(&app, "a", json!({"max_calls": 5})).await;
     budget(&app, "b", json!({"max_calls": 1})).await;

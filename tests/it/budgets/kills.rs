@@ -93,7 +93,7 @@ async fn prepare(client: &Client, server: &HttpTool) {
 }
 
 on_both_databases!(
-    async fn nothing_is_exceeded_or_leaked_when_a_service_dies_between_its_writes(backend: Backend) {
+    async fn budget_is_exact_when_a_service_dies_between_its_writes(backend: Backend) {
         let (database, server) = (Database::fresh(backend).await, HttpTool::answering(Answer::text("ok")).await);
         let mut service = node(&database);
         service.start().await;
@@ -112,7 +112,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_uses_what_a_killed_one_held() {
+async fn node_uses_the_share_of_a_killed_one() {
     requires_postgres!();
     let (database, server) = (Database::fresh(Backend::Postgres).await, HttpTool::answering(Answer::text("ok")).await);
     let (mut one, mut other) = (node(&database), node(&database));

@@ -33,7 +33,7 @@ async fn concurrent_calls_at_two_nodes_use_exactly_the_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_uses_what_another_one_holds_and_does_not_need() {
+async fn node_uses_the_unneeded_share_of_another_one() {
     requires_postgres!();
     let (one, other) = two(json!({"max_calls": 100})).await;
     // This node is prepared for further calls.

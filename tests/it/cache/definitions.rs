@@ -12,7 +12,7 @@ fn definition(more: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cache_is_for_idempotent_tools_only() {
+async fn cache_is_for_idempotent_tools_only() {
     let app = App::on_sqlite().await;
     for annotations in [json!({}), json!({"read_only": true}), json!({"idempotent": false})] {
         let body = definition(json!({"annotations": annotations, "cache": {"ttl_ms": 1000}}));
@@ -22,7 +22,7 @@ async fn a_cache_is_for_idempotent_tools_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_members_are_checked() {
+async fn cache_members_are_checked() {
     let app = App::on_sqlite().await;
     for (cache, pointer) in [
         (json!({"ttl_ms": 0}), "/cache/ttl_ms"),
@@ -39,7 +39,7 @@ async fn its_members_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_shown_as_it_was_given() {
+async fn cache_is_shown_as_declared() {
     let app = App::on_sqlite().await;
     let cache = json!({"ttl_ms": 1000, "scope": "global"});
     app.register(definition(json!({"annotations": idempotent(), "cache": cache}))).await;

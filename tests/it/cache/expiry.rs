@@ -9,7 +9,7 @@ use crate::support::shapes::succeeded;
 use crate::support::{App, Backend, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_time_ends() {
+async fn cached_result_expires() {
     let server = numbered().await;
     let app = App::with_egress(Backend::Sqlite).await;
     let cache = json!({"ttl_ms": 1, "scope": "global"});
@@ -22,7 +22,7 @@ async fn its_time_ends() {
 }
 
 on_both_databases!(
-    async fn a_changed_definition_never_gives_old_results(backend: Backend) {
+    async fn changed_definition_ignores_old_results(backend: Backend) {
         let server = numbered().await;
         let app = app_with(backend, &server).await;
         assert_eq!(succeeded(&call(&app, json!({})).await), "run 1");
@@ -39,7 +39,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_forgets() {
+async fn restart_clears_the_cache() {
     let server = numbered().await;
     let app = app_with(Backend::Sqlite, &server).await;
     assert_eq!(succeeded(&call(&app, json!({})).await), "run 1");
@@ -48,7 +48,7 @@ async fn a_restart_forgets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_the_cache_has_no_room_every_call_runs() {
+async fn every_call_runs_if_the_cache_has_no_memory() {
     let server = numbered().await;
     let app = App::tuned(Backend::Sqlite, |config| config.cache.max_mib = 0).await;
     app.tool("t", &server, global()).await;

@@ -46,7 +46,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_of_one_batch_are_one_run_too() {
+async fn equal_calls_of_a_batch_share_one_run() {
     let server = HttpTool::answering(Answer::text("done")).await;
     let app = app_with(Backend::Sqlite, &server).await;
     let results = app.batch(json!({"calls": vec![body(json!({})); 10], "mode": "parallel"})).await;
@@ -55,7 +55,7 @@ async fn those_of_one_batch_are_one_run_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn if_the_one_fails_each_goes_on_by_itself() {
+async fn failed_leader_lets_each_follower_run() {
     let runs = std::sync::atomic::AtomicUsize::new(0);
     let server = HttpTool::start("127.0.0.1", move |_| {
         let then = match runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
@@ -81,7 +81,7 @@ async fn if_the_one_fails_each_goes_on_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_waits_is_cancelled_by_itself() {
+async fn waiting_follower_is_cancelled_alone() {
     let server = gated("done").await;
     let app = app_with(Backend::Sqlite, &server).await;
     let calls = [app.posted(body(json!({}))), app.posted(body(json!({})))];
@@ -97,7 +97,7 @@ async fn one_that_waits_is_cancelled_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn if_the_one_is_cancelled_the_other_runs() {
+async fn cancelled_leader_lets_the_follower_run() {
     let server = gated("done").await;
     let app = app_with(Backend::Sqlite, &server).await;
     let calls = [app.posted(body(json!({}))), app.posted(body(json!({})))];
@@ -115,7 +115,7 @@ async fn if_the_one_is_cancelled_the_other_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_does_so_within_its_own_clocks() {
+async fn follower_waits_within_its_own_timeouts() {
     let server = gated("done").await;
     let app = app_with(Backend::Sqlite, &server).await;
     let leader = app.posted(body(json!({})));
@@ -134,7 +134,7 @@ async fn whoever_waits_does_so_within_its_own_clocks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_waits_does_not_take_the_place_of_the_one_that_runs() {
+async fn waiting_follower_takes_no_slot() {
     let (server, blocker) = (gated("done").await, gated("blocked").await);
     let app = App::tuned(Backend::Sqlite, |config| config.queue.max_running = 1).await;
     app.tool("t", &server, global()).await;

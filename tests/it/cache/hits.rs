@@ -8,7 +8,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool};
 
 on_both_databases!(
-    async fn an_equal_call_gets_the_kept_result_and_nothing_runs(backend: Backend) {
+    async fn equal_call_gets_the_cached_result_and_nothing_runs(backend: Backend) {
         let server = numbered().await;
         let app = app_with(backend, &server).await;
         let first = call(&app, json!({})).await;
@@ -23,7 +23,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_hit_has_a_history_of_its_own(backend: Backend) {
+    async fn hit_has_its_own_history(backend: Backend) {
         let server = numbered().await;
         let app = app_with(backend, &server).await;
         call(&app, json!({})).await;
@@ -64,7 +64,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hit_is_the_whole_result() {
+async fn hit_has_the_full_result() {
     let answer = json!({
         "content": [{"type": "text", "text": "two"}, {"type": "image", "data": "AAAA", "mime_type": "image/png"}],
         "structured": {"n": 2}, "details": {"rows": 3}, "metadata": {"m": 1},
@@ -95,7 +95,7 @@ async fn arguments_are_compared_as_the_tool_gets_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_is_not_kept() {
+async fn failure_is_not_cached() {
     let server = HttpTool::start("127.0.0.1", {
         let runs = std::sync::atomic::AtomicUsize::new(0);
         move |_| match runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
@@ -119,7 +119,7 @@ async fn a_failure_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_cache_asks_anew_and_keeps_the_answer() {
+async fn no_cache_runs_and_stores_the_result() {
     let server = numbered().await;
     let app = app_with(Backend::Sqlite, &server).await;
     assert_eq!(succeeded(&call_with(&app, &[]).await), "run 1");
@@ -129,7 +129,7 @@ async fn no_cache_asks_anew_and_keeps_the_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_store_asks_anew_and_keeps_nothing() {
+async fn no_store_runs_and_stores_nothing() {
     let server = numbered().await;
     let app = app_with(Backend::Sqlite, &server).await;
     assert_eq!(succeeded(&call_with(&app, &[("cache-control", "no-store")]).await), "run 1");
@@ -139,7 +139,7 @@ async fn no_store_asks_anew_and_keeps_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_without_a_cache_runs_every_time() {
+async fn tool_without_a_cache_runs_every_time() {
     let server = numbered().await;
     let app = App::with_egress(Backend::Sqlite).await;
     app.tool("t", &server, json!({"annotations": {"idempotent": true}})).await;

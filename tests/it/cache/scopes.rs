@@ -21,7 +21,7 @@ async fn sessions_never_see_each_others_results() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_session_there_is_nobody_to_share_with() {
+async fn call_without_a_session_shares_no_session_cache() {
     let server = numbered().await;
     let app = App::with_egress(Backend::Sqlite).await;
     let cache = json!({"ttl_ms": 3_600_000, "scope": "session"});
@@ -32,7 +32,7 @@ async fn without_a_session_there_is_nobody_to_share_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_global_result_is_everybodys() {
+async fn global_result_is_shared_by_all_callers() {
     let server = numbered().await;
     let app = app_with(Backend::Sqlite, &server).await;
     for more in [json!({"session": "a"}), json!({"session": "b"}), json!({})] {

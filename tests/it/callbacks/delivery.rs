@@ -26,7 +26,7 @@ fn signature(secret: &str, request: &Received) -> String {
 }
 
 on_both_databases!(
-    async fn the_whole_call_is_posted_and_signed(backend: Backend) {
+    async fn full_call_is_posted_and_signed(backend: Backend) {
         let service = Service::start(backend).await;
         let receiver = HttpTool::answering(Answer::status(204, "text/plain", "")).await;
         let call = service.call(&receiver.url("/ends?of=calls")).await;
@@ -51,7 +51,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_failed_call_is_told_too() {
+async fn end_of_a_failed_call_is_delivered() {
     let service = Service::start(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::text("thanks")).await;
     let call = (*service.ended(&receiver.url("/")).await).clone();
@@ -74,7 +74,7 @@ async fn the_end_of_a_failed_call_is_told_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_of_any_length_is_as_good_as_its_status() {
+async fn response_body_of_any_length_is_ignored() {
     let service = Service::start(Backend::Sqlite).await;
     let receiver = HttpTool::start("127.0.0.1", |request: &Received| match request.target.as_str() {
         "/large" => Answer::Stream(64 * 1024 * 1024),
@@ -90,7 +90,7 @@ async fn an_answer_of_any_length_is_as_good_as_its_status() {
 }
 
 on_both_databases!(
-    async fn many_ends_are_all_told_once(backend: Backend) {
+    async fn many_ends_are_delivered_once(backend: Backend) {
         let service = Service::start(backend).await;
         // On Postgres, a second node competes for the same callbacks. SQLite allows one node only.
         let other = if backend == Backend::Postgres { Some(service.another().await) } else { None };

@@ -9,7 +9,7 @@ use crate::support::{Answer, Backend, Database, HttpTool, Received};
 use toolpost::domain::{Clock, Time};
 
 on_both_databases!(
-    async fn a_failed_try_is_repeated_in_its_time_with_the_same_event_id(backend: Backend) {
+    async fn failed_try_is_repeated_on_schedule_with_the_same_event_id(backend: Backend) {
         let service = Service::start(backend).await;
         let tries = AtomicUsize::new(0);
         let receiver = HttpTool::start("127.0.0.1", move |_: &Received| match tries.fetch_add(1, Ordering::SeqCst) {
@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn after_the_last_try_it_is_given_up_and_that_is_seen(backend: Backend) {
+    async fn delivery_is_abandoned_visibly_after_the_last_try(backend: Backend) {
         let service = Service::start(backend).await;
         let receiver = HttpTool::answering(Answer::status(503, "text/plain", "secret")).await;
         let call = service.call(&receiver.url("/x")).await;
@@ -69,7 +69,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_is_not_followed() {
+async fn redirect_is_not_followed() {
     let service = Service::start(Backend::Sqlite).await;
     let target = HttpTool::answering(Answer::text("ok")).await;
     let location = target.url("/");
@@ -81,7 +81,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_is_refused_is_a_failed_try_that_says_why() {
+async fn rejected_address_is_a_failed_try_with_a_reason() {
     let database = Database::fresh(Backend::Sqlite).await;
     let service = Service::on(database, Clock::manual(Time(0)), &[]).await;
     let receiver = HttpTool::answering(Answer::text("ok")).await;
@@ -97,7 +97,7 @@ async fn an_address_that_is_refused_is_a_failed_try_that_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_is_not_there_or_breaks_off_is_a_failed_try() {
+async fn unreachable_receiver_is_a_failed_try() {
     let service = Service::start(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::CloseEarly).await;
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();

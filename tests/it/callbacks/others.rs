@@ -4,7 +4,7 @@ use super::Service;
 use crate::support::{Answer, Backend, HttpTool, Received};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_url_that_hangs_delays_neither_its_host_nor_another() {
+async fn hanging_url_delays_no_other_delivery() {
     let service = Service::start(Backend::Sqlite).await;
     let receiver = HttpTool::start("127.0.0.1", |request: &Received| match request.target.as_str() {
         "/hangs" => Answer::AfterGate(Box::new(Answer::text("at last"))),
@@ -32,7 +32,7 @@ async fn a_url_that_hangs_delays_neither_its_host_nor_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retries_that_hang_leave_room_for_first_tries() {
+async fn hanging_retries_do_not_block_first_tries() {
     let service = Service::start(Backend::Sqlite).await;
     // Each URL fails at once on the first request and hangs on later ones.
     let receivers = futures_util::future::join_all((0..10).map(|_| async {

@@ -73,7 +73,7 @@ impl Outage {
 }
 
 on_both_databases!(
-    async fn a_callback_is_delivered_although_the_database_was_away_three_times(backend: Backend) {
+    async fn callback_is_delivered_despite_three_outages(backend: Backend) {
         let (database, outage) = Outage::start(backend).await;
         let service = Service::on(database, Clock::manual(Time(1_767_225_600_123_456)), &["127.0.0.1"]).await;
         let gate = HttpTool::answering(Answer::AfterGate(Box::new(Answer::status(500, "text/plain", "no")))).await;
@@ -100,7 +100,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn tries_that_were_lost_use_up_no_step_of_the_schedule(backend: Backend) {
+    async fn lost_tries_use_up_no_step_of_the_schedule(backend: Backend) {
         let service = Service::start(backend).await;
         let (receiver, has_recovered) = receiver().await;
         let call = service.call(&receiver.url("/x")).await;
@@ -134,7 +134,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_clock_that_was_ahead_holds_up_no_callback(backend: Backend) {
+    async fn clock_that_was_ahead_delays_no_callback(backend: Backend) {
         const YEARS_MS: i64 = 20 * 365 * 24 * 3600 * 1000;
         let service = Service::start(backend).await;
         let (receiver, has_recovered) = receiver().await;

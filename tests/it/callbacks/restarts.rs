@@ -19,7 +19,7 @@ async fn as_if_nothing_was_sent(store: &Store) {
 }
 
 on_both_databases!(
-    async fn a_try_that_a_stop_interrupts_is_made_again(backend: Backend) {
+    async fn try_interrupted_by_a_stop_is_repeated(backend: Backend) {
         let service = Service::start(backend).await;
         let tries = std::sync::atomic::AtomicUsize::new(0);
         let receiver = HttpTool::start("127.0.0.1", move |_: &Received| {
@@ -44,7 +44,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_try_that_a_crash_took_is_made_again_once_its_lease_is_over(backend: Backend) {
+    async fn try_lost_in_a_crash_is_repeated_after_its_lease(backend: Backend) {
         let service = Service::start(backend).await;
         let receiver = HttpTool::answering(Answer::text("ok")).await;
         let call = service.ended(&receiver.url("/x")).await;
@@ -73,7 +73,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_is_read_over_http_shows_what_became_of_its_callback(backend: Backend) {
+    async fn call_shows_the_outcome_of_its_callback(backend: Backend) {
         let service = Service::start(backend).await;
         let receiver = HttpTool::answering(Answer::text("ok")).await;
         let call = service.ended(&receiver.url("/x")).await;

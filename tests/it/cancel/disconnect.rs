@@ -16,7 +16,7 @@ async fn gone(app: &App, server: &HttpTool, running: usize, body: Value) {
 }
 
 on_both_databases!(
-    async fn who_goes_away_stops_the_call_if_it_said_so(backend: Backend) {
+    async fn disconnect_cancels_a_call_that_requests_it(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, HttpTool::answering(Answer::Never).await);
         app.http_tool("act", &server).await;
         gone(&app, &server, 1, json!({"name": "act", "on_disconnect": "cancel"})).await;
@@ -27,7 +27,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn who_goes_away_from_its_events_stops_the_call_if_it_said_so(backend: Backend) {
+    async fn closed_event_stream_cancels_a_call_that_requests_it(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, HttpTool::answering(Answer::Never).await);
         app.http_tool("act", &server).await;
         let mut stream = app.call_streamed(&json!({"name": "act", "on_disconnect": "cancel"})).await;
@@ -40,7 +40,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_calls_of_a_batch_stop_also_those_that_wait() {
+async fn disconnect_cancels_running_and_waiting_calls_of_a_batch() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, HttpTool::answering(Answer::Never).await);
     app.http_tool("act", &server).await;
     let calls = json!([{"name": "act", "id": "a"}, {"name": "act", "id": "b"}]);
@@ -56,7 +56,7 @@ async fn all_calls_of_a_batch_stop_also_those_that_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_it_the_call_goes_on() {
+async fn call_continues_without_the_option() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, gated("done").await);
     app.http_tool("act", &server).await;
     gone(&app, &server, 1, json!({"name": "act"})).await;
@@ -66,7 +66,7 @@ async fn without_it_the_call_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_was_answered_has_not_gone_away() {
+async fn disconnect_after_the_response_cancels_nothing() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, gated("done").await);
     app.tool("job", &server, json!({"async": true})).await;
     let accepted = app.accepted(json!({"name": "job", "on_disconnect": "cancel"})).await;
@@ -79,7 +79,7 @@ async fn a_caller_that_was_answered_has_not_gone_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_only_watches_may_go() {
+async fn disconnect_of_a_watcher_cancels_nothing() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, gated("done").await);
     app.http_tool("act", &server).await;
     let caller = app.posted(json!({"name": "act", "on_disconnect": "cancel"}));
@@ -92,7 +92,7 @@ async fn who_only_watches_may_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_wish_is_refused() {
+async fn unknown_disconnect_option_is_rejected() {
     let app = App::on_sqlite().await;
     for wish in [json!("stop"), json!(true)] {
         let body = json!({"name": "echo", "on_disconnect": wish});

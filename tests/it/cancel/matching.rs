@@ -24,7 +24,7 @@ async fn accepted(app: &App, more: Value) -> String {
 }
 
 on_both_databases!(
-    async fn exactly_the_calls_that_match_every_member_end(backend: Backend) {
+    async fn calls_that_match_every_member_end(backend: Backend) {
         let (app, _server) = service(backend).await;
         let in_session = accepted(&app, json!({"session": "s"})).await;
         let other_tool = accepted(&app, json!({"name": "other", "session": "s"})).await;
@@ -79,7 +79,7 @@ async fn calls_of_another_node_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_ends_only_calls_of_its_tools() {
+async fn key_ends_only_calls_of_its_tools() {
     let (app, _server) = service(Backend::Sqlite).await;
     let (admin, _) = app.key(json!({"scopes": ["admin"]})).await;
     let admin = app.with_key(&admin);
@@ -94,7 +94,7 @@ async fn a_key_ends_only_calls_of_its_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_matches_everything_is_rejected() {
+async fn request_that_matches_everything_is_rejected() {
     let (app, _server) = service(Backend::Sqlite).await;
     let id = accepted(&app, json!({})).await;
     for body in [json!({}), json!({"session": null})] {

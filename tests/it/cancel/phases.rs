@@ -16,7 +16,7 @@ async fn history(client: &Client, id: &str) -> Vec<String> {
 }
 
 on_both_databases!(
-    async fn a_call_that_waits_ends_at_once_and_never_runs(backend: Backend) {
+    async fn waiting_call_ends_immediately_and_never_runs(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, gated("done").await);
         app.tool("job", &server, json!({"async": true, "limits": {"max_concurrency": 1}})).await;
         let running = app.accepted(json!({"name": "job"})).await;
@@ -39,7 +39,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_runs_is_stopped_and_its_connection_closed(backend: Backend) {
+    async fn running_call_is_stopped_and_its_connection_closed(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, HttpTool::answering(Answer::Never).await);
         app.tool("job", &server, json!({"async": true})).await;
         let id = app.accepted(json!({"name": "job"})).await;
@@ -56,7 +56,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_caller_that_waits_for_it_is_answered(backend: Backend) {
+    async fn waiting_caller_is_answered(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, HttpTool::answering(Answer::Never).await);
         app.http_tool("act", &server).await;
         let waiting = app.posted(json!({"name": "act"}));
@@ -71,7 +71,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_between_two_attempts_makes_no_other(backend: Backend) {
+    async fn call_between_attempts_makes_no_other(backend: Backend) {
         let busy = Answer::status(503, "text/plain", "busy");
         let (app, server) = (App::with_egress(backend).await, HttpTool::answering(busy).await);
         let retry = json!({"max_attempts": 9, "initial_backoff_ms": 600_000, "max_backoff_ms": 600_000});
@@ -87,7 +87,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_whose_work_is_done_outside_ends(backend: Backend) {
+    async fn external_call_ends(backend: Backend) {
         let app = App::start(backend).await;
         app.register(json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}}))
             .await;
@@ -103,7 +103,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_built_in_is_stopped() {
+async fn builtin_is_stopped() {
     let app = App::on_sqlite().await;
     let id = app.accepted(json!({"name": "wait", "arguments": {"ms": 300_000}, "wait": 1})).await;
     app.in_phase(&id, "running").await;
@@ -112,7 +112,7 @@ async fn a_built_in_is_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_turn_in_its_batch_has_not_come_never_runs() {
+async fn call_waiting_for_its_batch_never_runs() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, gated("done").await);
     app.http_tool("act", &server).await;
     let calls: Vec<Value> = ["a", "b", "c"].iter().map(|id| json!({"name": "act", "id": id})).collect();
@@ -131,7 +131,7 @@ async fn a_call_whose_turn_in_its_batch_has_not_come_never_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_of_another_node_can_be_cancelled() {
+async fn call_of_another_node_can_be_cancelled() {
     requires_postgres!();
     let (app, server) = (App::with_egress(Backend::Postgres).await, HttpTool::answering(Answer::Never).await);
     app.tool("job", &server, json!({"async": true, "limits": {"max_concurrency": 1}})).await;

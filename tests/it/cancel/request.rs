@@ -27,7 +27,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_has_ended_is_left_as_it_is(backend: Backend) {
+    async fn ended_call_is_unchanged(backend: Backend) {
         let app = App::start(backend).await;
         for name in ["echo", "nobody"] {
             let call = app.call(name, json!({})).await;
@@ -43,14 +43,14 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_there_is_not_is_a_404() {
+async fn unknown_call_is_a_404() {
     let app = App::on_sqlite().await;
     app.post_empty("/tool-calls/00000000-0000-7000-8000-000000000000/cancel").await.problem(404);
     app.post_empty("/tool-calls/call_abc/cancel").await.client_problem();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_object_is_as_good_as_no_body() {
+async fn empty_object_equals_no_body() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, HttpTool::answering(Answer::Never).await);
     app.tool("job", &server, json!({"async": true})).await;
     let id = app.accepted(json!({"name": "job"})).await;

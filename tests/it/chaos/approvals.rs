@@ -56,7 +56,7 @@ async fn close(mut scene: Scene) {
 }
 
 on_both_databases!(
-    async fn decisions_stay_in_force_when_the_service_dies_between_its_writes(backend: Backend) {
+    async fn decisions_survive_a_service_that_dies_between_its_writes(backend: Backend) {
         let database = Database::fresh(backend).await;
         let mut scene = open(&format!("approvals on {backend:?}"), &database, 1).await;
         scene.more(20..21).await;
@@ -74,7 +74,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn decisions_at_any_node_stay_in_force_when_nodes_are_lost() {
+async fn decisions_stay_in_force_when_nodes_are_lost() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let mut scene = open("approvals and lost nodes", &database, 2).await;

@@ -47,7 +47,7 @@ async fn losses_of(url: &str, node: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_far_from_its_database_keeps_its_lease_while_it_adopts_calls_of_many_sessions() {
+async fn distant_node_keeps_its_lease_while_it_adopts_calls_of_many_sessions() {
     requires_postgres!();
     let (database, counter) = (Database::fresh(Backend::Postgres).await, Counter::start());
     let proxy = PgProxy::slow(&database.url, WAY);

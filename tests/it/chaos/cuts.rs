@@ -22,7 +22,7 @@ enum Failure {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_lost_doubled_or_miscounted_when_nodes_of_three_are_lost_or_cut_off() {
+async fn calls_survive_losing_or_cutting_off_nodes_of_three() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let networks = [(); NODES].map(|()| Network::whole());

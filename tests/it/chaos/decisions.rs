@@ -84,7 +84,7 @@ async fn is_in_force(client: &Client, what: &Decision) {
 }
 
 on_both_databases!(
-    async fn decision_acknowledged_right_before_a_kill_is_in_force_after_it(backend: Backend) {
+    async fn decision_acknowledged_before_a_kill_is_in_force(backend: Backend) {
         let database = Database::fresh(backend).await;
         let mut chance = chance();
         let mut node = service(&database.url);

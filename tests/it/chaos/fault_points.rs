@@ -6,7 +6,7 @@ use crate::support::Backend;
 const POINTS: [&str; 6] = ["BeforeAccept", "AfterAccept", "BeforeRun", "AfterRun", "BeforeSettle", "AfterSettle"];
 
 on_both_databases!(
-    async fn no_call_is_lost_doubled_or_miscounted_when_the_service_dies_between_its_writes(backend: Backend) {
+    async fn calls_survive_a_service_that_dies_between_its_writes(backend: Backend) {
         let (mut scene, _database) = Scene::open(&format!("points on {backend:?}"), backend).await;
         scene.more(20..21).await;
         scene.kill(0).await;

@@ -14,7 +14,7 @@ async fn declare(client: &Client) {
 }
 
 on_both_databases!(
-    async fn no_call_is_lost_or_doubled_when_policies_exceed_their_bounds(backend: Backend) {
+    async fn calls_survive_policies_beyond_their_limits(backend: Backend) {
         let (mut scene, _database) = Scene::open(&format!("policies on {backend:?}"), backend).await;
         declare(&scene.nodes[0].client()).await;
         scene.load.also_judged(JUDGED, &mut scene.chance);

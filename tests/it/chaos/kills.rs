@@ -4,7 +4,7 @@ use super::{Scene, times};
 use crate::support::Backend;
 
 on_both_databases!(
-    async fn no_call_is_lost_doubled_or_miscounted_when_the_service_is_killed(backend: Backend) {
+    async fn calls_survive_kills_of_the_service(backend: Backend) {
         let (mut scene, _database) = Scene::open(&format!("kills on {backend:?}"), backend).await;
         for round in 0..times(6, 40) {
             // Some kills happen while the service still recovers from the previous one.

@@ -15,7 +15,7 @@ const LIFE: Duration = Duration::from_millis(700);
 const LIVES: usize = 20;
 
 on_both_databases!(
-    async fn calls_of_a_service_that_crashes_faster_than_its_lease_are_seen_to(backend: Backend) {
+    async fn calls_of_a_service_that_crashes_within_its_lease_are_adopted(backend: Backend) {
         let database = Database::fresh(backend).await;
         let mut node = service(&database.url);
         node.start().await;

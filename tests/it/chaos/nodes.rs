@@ -15,7 +15,7 @@ use crate::support::shapes::succeeded;
 use crate::support::{Backend, Database, bounded, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_lost_doubled_or_miscounted_when_one_node_of_two_is_lost() {
+async fn calls_survive_losing_one_node_of_two() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let mut scene = Scene::open_at("losses of one node of two", &database.url, 2).await;
@@ -40,7 +40,7 @@ async fn no_call_is_lost_doubled_or_miscounted_when_one_node_of_two_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_were_cut_off_together_do_not_take_each_other_for_lost() {
+async fn nodes_cut_off_together_do_not_adopt_each_other() {
     requires_postgres!();
     let made = tokio::task::spawn_blocking(|| {
         let cluster = PgCluster::start();

@@ -94,7 +94,7 @@ async fn shows(client: &Client, id: &str, kind: Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_frozen_node_acknowledges_when_it_goes_on_is_not_lost() {
+async fn result_acknowledged_by_a_thawed_node_is_kept() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let mut chance = chance();
@@ -137,7 +137,7 @@ async fn what_a_frozen_node_acknowledges_when_it_goes_on_is_not_lost() {
 }
 
 on_both_databases!(
-    async fn a_call_that_was_accepted_right_before_a_kill_is_still_awaited(backend: Backend) {
+    async fn call_accepted_before_a_kill_is_still_awaited(backend: Backend) {
         let (_database, mut node, client) = one_service(backend).await;
         let mut chance = chance();
         for _ in 0..times(3, 30) {
@@ -164,7 +164,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn what_was_acknowledged_right_before_a_kill_is_not_lost(backend: Backend) {
+    async fn result_acknowledged_before_a_kill_is_kept(backend: Backend) {
         let (_database, mut node, client) = one_service(backend).await;
         let mut chance = chance();
         for _ in 0..times(3, 30) {
@@ -210,7 +210,7 @@ async fn receipt(client: Client, id: String, result: &'static str) -> Option<Rec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn receipts_of_two_nodes_are_true_when_one_of_them_freezes() {
+async fn receipts_of_two_nodes_are_true_when_one_freezes() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let mut chance = chance();
@@ -254,7 +254,7 @@ async fn receipts_of_two_nodes_are_true_when_one_of_them_freezes() {
 
 #[cfg(feature = "fault-points")]
 on_both_databases!(
-    async fn a_call_is_awaited_whose_phase_never_came_to_disk(backend: Backend) {
+    async fn call_without_a_recorded_phase_is_awaited(backend: Backend) {
         let (_database, mut node, client) = one_service(backend).await;
         node.kill().await;
         // At this fault point, the start of the call is on disk, but the call has not been handed out.

@@ -28,7 +28,7 @@ async fn with(cluster: &Arc<PgCluster>, work: impl FnOnce(&PgCluster) + Send + '
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_lost_doubled_or_miscounted_when_the_database_server_crashes() {
+async fn calls_survive_crashes_of_the_database_server() {
     requires_postgres!();
     let (mut scene, cluster) = scene("crashes of the server").await;
     for _ in 0..times(2, 10) {
@@ -47,7 +47,7 @@ async fn no_call_is_lost_doubled_or_miscounted_when_the_database_server_crashes(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_lost_doubled_or_miscounted_when_the_database_server_stands_still() {
+async fn calls_survive_freezes_of_the_database_server() {
     requires_postgres!();
     let (mut scene, cluster) = scene("freezes of the server").await;
     let still = Duration::from_secs(times(3, 10) as u64);
@@ -66,7 +66,7 @@ async fn no_call_is_lost_doubled_or_miscounted_when_the_database_server_stands_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_lost_doubled_or_miscounted_when_the_service_dies_before_a_server_that_stands_still() {
+async fn calls_survive_a_service_that_dies_before_a_frozen_server() {
     requires_postgres!();
     let (mut scene, cluster) = scene("kills before a server that stands still").await;
     for _ in 0..times(3, 20) {
@@ -85,7 +85,7 @@ async fn no_call_is_lost_doubled_or_miscounted_when_the_service_dies_before_a_se
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_lost_doubled_or_miscounted_when_answers_of_the_database_are_lost() {
+async fn calls_survive_lost_acknowledgements_of_the_database() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     // The long form loses one response in a hundred; the short form loses more, because it has fewer commits.

@@ -19,7 +19,7 @@ const CALLS: usize = 1_000;
 const RUNNING: usize = 16;
 
 on_both_databases!(
-    async fn a_thousand_unfinished_calls_all_end_after_a_kill(backend: Backend) {
+    async fn thousand_unfinished_calls_end_after_a_kill(backend: Backend) {
         let name = format!("a thousand unfinished calls on {backend:?}");
         let database = Database::fresh(backend).await;
         let counter = Counter::start();

@@ -200,7 +200,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_lost_doubled_or_miscounted_when_workers_of_one_node_are_lost() {
+async fn calls_survive_losing_workers_of_one_node() {
     let database = Database::fresh(Backend::Sqlite).await;
     let mut scene = Scene::open_with_workers("losses of workers on Sqlite", &[&database.url], CALLERS, WORKERS).await;
     for _ in 0..times(1, 8) {
@@ -214,7 +214,7 @@ async fn no_call_is_lost_doubled_or_miscounted_when_workers_of_one_node_are_lost
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_lost_doubled_or_miscounted_when_workers_of_two_nodes_are_lost_or_cut_off() {
+async fn calls_survive_losing_workers_of_two_nodes() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let networks = [(); 2].map(|()| Network::whole());

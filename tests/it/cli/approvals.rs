@@ -8,7 +8,7 @@ use crate::support::calls::id_of;
 use crate::support::shapes::{failed, succeeded};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_decides_about_calls_of_a_running_service() {
+async fn person_decides_about_calls_of_a_running_service() {
     let home = Home::new();
     let mut service = Program::start(&mut home.command(&["serve", "--listen", "127.0.0.1:0"]));
     let line = service.out("toolpost listening on ");

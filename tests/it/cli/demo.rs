@@ -13,7 +13,7 @@ async fn read(client: &Client, path: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demo_makes_calls_of_its_tools_and_leaves_nothing_behind() {
+async fn demo_makes_calls_of_its_tools_and_leaves_nothing_behind() {
     let home = Home::new();
     let mut demo = Program::start(&mut home.command(&["demo", "--listen", "127.0.0.1:0", "--rate", "50"]));
     let client = Client::new(demo.out("toolpost listening on ").trim_start_matches("toolpost listening on "));
@@ -52,7 +52,7 @@ async fn the_demo_makes_calls_of_its_tools_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_demo_is_not_offered_to_other_machines() {
+fn demo_is_local_only() {
     let ended = Home::new().run(&["demo", "--listen", "0.0.0.0:0"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.err.contains("reachable from other machines"), "{ended:?}");

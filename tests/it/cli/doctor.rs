@@ -31,7 +31,7 @@ fn doctor(home: &Home, more: &[&str], settings: &[(&str, &str)]) -> ProgramOutpu
 }
 
 #[test]
-fn a_good_set_up_is_told_line_by_line_and_nothing_is_left_behind() {
+fn healthy_setup_is_listed_without_leftovers() {
     let home = Home::new();
     let ended = home.run(&["doctor", "--listen", "127.0.0.1:0"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -53,7 +53,7 @@ fn a_good_set_up_is_told_line_by_line_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn what_is_wrong_is_a_fault_with_what_to_do_and_exit_code_1() {
+fn fault_has_a_hint_and_exit_code_1() {
     let home = Home::new();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
@@ -106,7 +106,7 @@ fn what_is_wrong_is_a_fault_with_what_to_do_and_exit_code_1() {
 }
 
 on_both_databases!(
-    async fn a_database_is_looked_at_before_during_and_after_a_service(backend: Backend) {
+    async fn database_is_inspected_before_during_and_after_a_service(backend: Backend) {
         let database = Database::empty(backend).await;
         let look = async || {
             let url = database.url.clone();
@@ -132,7 +132,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_only_reads_is_a_fault() {
+async fn read_only_database_is_a_fault() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let separator = if database.url.contains('?') { '&' } else { '?' };
@@ -143,7 +143,7 @@ async fn a_database_that_only_reads_is_a_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_listens_already_is_no_fault() {
+async fn running_service_is_no_fault() {
     let node = Node::start(Backend::Sqlite, &[]).await;
     let address = node.url("").trim_start_matches("http://").to_owned();
     let home = Home::new();
@@ -153,7 +153,7 @@ async fn a_service_that_listens_already_is_no_fault() {
 }
 
 #[test]
-fn an_address_that_others_reach_needs_keys_and_the_first_one_is_enough() {
+fn exposed_address_needs_keys_until_the_first_exists() {
     let home = Home::new();
     let url = format!("sqlite://{}", home.file("t.db", "").as_str());
     let look = |more: &[&str]| {
@@ -172,7 +172,7 @@ fn an_address_that_others_reach_needs_keys_and_the_first_one_is_enough() {
 }
 
 #[test]
-fn the_workspace_is_a_line_with_its_folder() {
+fn workspace_is_listed_with_its_folder() {
     let (home, folder) = (Home::new(), tempfile::tempdir().unwrap());
     let report = doctor(&home, &["--workspace", folder.path().to_str().unwrap()], &[]).json();
     assert_eq!(status(&report, "workspace"), "OK");

@@ -10,7 +10,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn calls_are_written_a_line_each_oldest_first_as_the_api_shows_them() {
+fn calls_are_exported_oldest_first_in_the_form_of_the_api() {
     let home = Home::new();
     let calls: Vec<Value> =
         (0..3).map(|n| home.run(&["call", "echo", &json!({"n": n}).to_string(), "--json"]).json()).collect();
@@ -24,7 +24,7 @@ fn calls_are_written_a_line_each_oldest_first_as_the_api_shows_them() {
 }
 
 #[test]
-fn a_file_is_there_once_it_is_whole_and_a_running_service_is_not_in_the_way() {
+fn exported_file_appears_when_complete_next_to_a_running_service() {
     let home = Home::new();
     home.run(&["call", "echo"]);
     let mut service = Program::start(&mut home.command(&["serve", "--listen", "127.0.0.1:0"]));
@@ -39,7 +39,7 @@ fn a_file_is_there_once_it_is_whole_and_a_running_service_is_not_in_the_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_tenant_s_calls_are_written_by_themselves() {
+async fn calls_of_each_tenant_are_exported_separately() {
     let home = Home::new();
     let made = home.run(&["keys", "create", "--scope", "call", "--tenant", "one"]);
     let key = made.out.lines().last().unwrap();
@@ -60,7 +60,7 @@ async fn each_tenant_s_calls_are_written_by_themselves() {
 }
 
 #[test]
-fn what_cannot_be_written_or_understood_is_said_at_once() {
+fn export_rejects_invalid_arguments_immediately() {
     let home = Home::new();
     let ended = home.run(&["export", "--out", "no/such/folder.ndjson"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");

@@ -3,7 +3,7 @@
 use super::program::Home;
 
 #[test]
-fn tools_are_listed_as_a_model_is_told_of_them() {
+fn tools_are_listed_in_the_format_of_a_model() {
     let home = Home::new();
     let list = home.run(&["tools", "list", "--format", "anthropic", "--discovery"]).json();
     let named = |name: &str| list["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == name);
@@ -13,7 +13,7 @@ fn tools_are_listed_as_a_model_is_told_of_them() {
 }
 
 #[test]
-fn a_format_that_there_is_not_is_wrong_usage() {
+fn unknown_format_is_wrong_usage() {
     let home = Home::new();
     for words in [&["--format", "klingon"][..], &["--format", "mcp", "--json"]] {
         assert_eq!(home.run(&[&["tools", "list"], words].concat()).code, Some(2), "{words:?}");

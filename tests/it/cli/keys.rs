@@ -7,7 +7,7 @@ use super::program::{Home, Program};
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 #[test]
-fn the_signing_secret_is_made_once_and_shown_on_the_last_line() {
+fn signing_secret_is_created_once_and_printed_last() {
     let home = Home::new();
     let shown = home.run(&["keys", "signing-secret"]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
@@ -20,7 +20,7 @@ fn the_signing_secret_is_made_once_and_shown_on_the_last_line() {
 }
 
 #[test]
-fn a_signing_secret_of_the_environment_comes_first_and_is_not_kept() {
+fn signing_secret_of_the_environment_takes_precedence_and_is_not_stored() {
     let home = Home::new();
     let words = ["keys", "signing-secret"];
     let given = Program::start(home.command(&words).env("TOOLPOST_SIGNING_SECRET", SECRET)).end();
@@ -30,7 +30,7 @@ fn a_signing_secret_of_the_environment_comes_first_and_is_not_kept() {
 }
 
 #[test]
-fn a_signing_secret_that_is_none_ends_the_start_by_its_name() {
+fn invalid_signing_secret_fails_the_start() {
     let home = Home::new();
     for words in [&["serve", "--listen", "127.0.0.1:0"][..], &["tools", "list"], &["keys", "signing-secret"]] {
         let ended = Program::start(home.command(words).env("TOOLPOST_SIGNING_SECRET", "whsec_c2hvcnQ=")).end();

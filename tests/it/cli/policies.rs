@@ -6,7 +6,7 @@ use super::program::{Home, Program};
 use crate::support::Client;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_is_tried_on_stored_calls_and_budgets_show_their_use() {
+async fn policy_is_tested_on_stored_calls_and_budgets_show_usage() {
     let home = Home::new();
     let mut service = Program::start(&mut home.command(&["serve", "--listen", "127.0.0.1:0"]));
     let line = service.out("toolpost listening on ");
@@ -43,7 +43,7 @@ async fn a_policy_is_tried_on_stored_calls_and_budgets_show_their_use() {
 }
 
 #[test]
-fn what_is_wrong_with_a_policy_or_a_budget_is_named() {
+fn faults_of_a_policy_or_budget_are_named() {
     let home = Home::new();
     for (policy, named) in [
         (json!({"name": "a b", "when": "true", "effect": "deny"}), "/name"),

@@ -41,7 +41,7 @@ async fn ask_tool(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn call_runs_in_the_service_with_the_same_output_as_without() {
+async fn remote_call_prints_the_same_output_as_a_local_one() {
     let remote = Remote::start().await;
     let ended = remote.good(&["call", "wait", r#"{"ms": "1", "steps": 2}"#]);
     assert_eq!(ended.out, "Waited 1 ms\n", "{ended:?}");

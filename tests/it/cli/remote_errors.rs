@@ -64,7 +64,7 @@ async fn unreachable_service_is_exit_code_3() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_that_is_not_toolpost_is_an_error_and_not_a_crash() {
+async fn foreign_server_is_an_error() {
     let app = App::on_sqlite().await;
     let home = Home::new();
     let wrong = app.url("/wrong");
@@ -75,7 +75,7 @@ async fn server_that_is_not_toolpost_is_an_error_and_not_a_crash() {
 }
 
 #[test]
-fn command_without_a_service_says_how_to_name_one() {
+fn missing_service_has_a_hint() {
     let home = Home::new();
     for words in [
         &["tools", "add", "x.json"][..],

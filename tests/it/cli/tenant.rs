@@ -28,7 +28,7 @@ async fn two_tenants() -> Home {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_has_its_own_tools_calls_and_counts() {
+async fn tenant_has_its_own_tools_calls_and_counts() {
     let home = two_tenants().await;
     let described = |words: &[&str]| {
         let shown = home.run(&[&["tools", "show", "shout", "--json"][..], words].concat());
@@ -54,7 +54,7 @@ async fn a_tenant_has_its_own_tools_calls_and_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_that_there_is_not_or_cannot_be_is_refused_with_the_way_out() {
+async fn unknown_or_invalid_tenant_is_rejected_with_a_hint() {
     let home = two_tenants().await;
     for words in [&["call", "echo"][..], &["tools", "list"], &["tools", "show", "echo"], &["stats"], &["stats", "echo"]]
     {
@@ -72,7 +72,7 @@ async fn a_tenant_that_there_is_not_or_cannot_be_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn a_tenant_that_only_tokens_name_may_be_new() {
+fn tenant_named_by_tokens_only_may_be_new() {
     let home = Home::new();
     let mut command = home.command(&["stats", "--json", "--tenant", "new"]);
     for (name, value) in [

@@ -115,7 +115,7 @@ fn each_file_runs() {
 
 #[tokio::test]
 #[ignore = "surfaces"]
-async fn the_modules_are_strictly_typed_and_pass_their_tests() {
+async fn modules_are_strictly_typed_and_pass_their_tests() {
     run(&["npm", "run", "--silent", "check"], &[]).await;
     run(&["npm", "run", "--silent", "unit"], &[]).await;
 }

@@ -20,7 +20,7 @@ async fn opened(client: &Client, path: &str) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_page_leads_browsers_to_the_console_and_programs_nowhere() {
+async fn root_redirects_browsers_to_the_console() {
     let app = App::on_sqlite().await;
     assert_eq!(opened(&app, "/").await, (302, "console/".to_owned()));
     app.get("/").await.problem(404);
@@ -33,7 +33,7 @@ async fn the_first_page_leads_browsers_to_the_console_and_programs_nowhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn each_screen_has_a_path_from_which_its_files_are_found() {
+async fn each_screen_has_a_path_that_finds_its_files() {
     let app = App::on_sqlite().await;
     let nginx = Nginx::before(&app).await;
     let client = nginx.client();
@@ -60,7 +60,7 @@ async fn each_screen_has_a_path_from_which_its_files_are_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_may_load_only_files_of_the_service() {
+async fn page_may_load_only_files_of_the_service() {
     let app = App::on_sqlite().await;
     for path in ["/console/", "/console/app.js", "/console/style.css"] {
         let policy = app.get(path).await.header("content-security-policy").to_owned();
@@ -70,7 +70,7 @@ async fn the_page_may_load_only_files_of_the_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_sent_as_it_is_in_the_source_compressed_and_only_if_it_has_changed() {
+async fn file_is_sent_as_in_the_source_compressed_and_cached() {
     let app = App::on_sqlite().await;
     let plain = app.get("/console/app.js").await;
     let request = || app.request(Method::GET, "/console/app.js");

@@ -43,7 +43,7 @@ async fn login(app: &App, key: &str) -> Response {
 }
 
 on_both_databases!(
-    async fn the_cookie_counts_as_its_key(backend: Backend) {
+    async fn cookie_has_the_permissions_of_its_key(backend: Backend) {
         let console = SignedIn::start(backend).await;
         let me = send(console.request(Method::GET, "/whoami")).await.ok();
         assert_eq!((&me["name"], &me["open"], &me["key_id"]), (&json!("me"), &json!(false), &json!(console.key_id)));
@@ -59,7 +59,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_another_origin_changes_nothing_with_the_cookie() {
+async fn cross_origin_page_changes_nothing_with_the_cookie() {
     let console = SignedIn::start(Backend::Sqlite).await;
     let call = json!({"name": "echo", "arguments": {}});
     let post = || console.request(Method::POST, "/tool-calls").json(&call);
@@ -81,7 +81,7 @@ async fn a_page_of_another_origin_changes_nothing_with_the_cookie() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_key_signs_nobody_in() {
+async fn invalid_key_does_not_sign_in() {
     let console = SignedIn::start(Backend::Sqlite).await;
     for key in ["tp_wrong", "x"] {
         let answer = login(&console.app, key).await;
@@ -93,7 +93,7 @@ async fn a_wrong_key_signs_nobody_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cookie_contains_no_key_and_no_other_value_is_one() {
+async fn cookie_contains_no_key_and_other_values_are_rejected() {
     let console = SignedIn::start(Backend::Sqlite).await;
     let (name, session) = console.cookie.split_once('=').unwrap();
     assert!(name == "toolpost_session" && !console.cookie.contains(&console.key[3..]), "{}", console.cookie);
@@ -112,7 +112,7 @@ async fn the_cookie_contains_no_key_and_no_other_value_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_over_https_belongs_to_one_host() {
+async fn https_session_is_bound_to_one_host() {
     let console = SignedIn::start(Backend::Sqlite).await;
     let login = console.app.request(Method::POST, "/console/login").header("sec-fetch-site", "same-origin");
     let answer = send(login.header("origin", "https://tools.test").json(&json!({"key": console.key}))).await;
@@ -124,7 +124,7 @@ async fn a_session_over_https_belongs_to_one_host() {
 }
 
 on_both_databases!(
-    async fn signing_out_ends_the_session_and_leaves_the_key_and_its_other_sessions(backend: Backend) {
+    async fn sign_out_ends_one_session_of_the_key(backend: Backend) {
         let console = SignedIn::start(backend).await;
         let other = login(&console.app, &console.key).await.header("set-cookie").to_owned();
         let other = other.split(';').next().unwrap();
@@ -146,7 +146,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn signing_out_ends_the_streams_of_the_session_on_each_node(backend: Backend) {
+    async fn sign_out_ends_the_streams_of_the_session_on_each_node(backend: Backend) {
         let console = SignedIn::start(backend).await;
         // SQLite has one node.
         let second = match backend {
@@ -176,7 +176,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_tries_wrong_keys_is_refused() {
+async fn address_that_tries_invalid_keys_is_rejected() {
     let console = SignedIn::start(Backend::Sqlite).await;
     let (unused, _) = console.operator.key(json!({"scopes": ["read"]})).await;
     assert_eq!(console.operator.get("/tools").await.status, 200);
@@ -203,7 +203,7 @@ async fn an_address_that_tries_wrong_keys_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_service_says_so() {
+async fn open_service_says_so() {
     let app = App::on_sqlite().await;
     let me = app.get("/whoami").await.ok();
     assert_eq!((&me["open"], &me["key_id"]), (&json!(true), &Value::Null));

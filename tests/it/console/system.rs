@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{App, Backend, Options};
 
 on_both_databases!(
-    async fn the_nodes_are_shown_with_their_calls(backend: Backend) {
+    async fn nodes_are_shown_with_their_calls(backend: Backend) {
         let app = App::start(backend).await;
         let call = app.accepted(json!({"name": "wait", "arguments": {"ms": 60_000}, "wait": "accepted"})).await;
         let system = crate::support::eventually("the call runs", || async {
@@ -44,7 +44,7 @@ async fn settings_are_shown_without_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_system_is_for_the_operator_only() {
+async fn system_page_is_for_the_operator_only() {
     let app = App::on_sqlite().await;
     let (admin, _) = app.key(json!({"scopes": ["admin"]})).await;
     let operator = app.with_key(&admin);

@@ -32,7 +32,7 @@ fn named<'a>(definitions: &'a [Value], name: &str) -> &'a Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_vendor_has_its_own_place_for_the_schema() {
+async fn each_vendor_has_its_own_member_for_the_schema() {
     let app = App::on_sqlite().await;
     app.echo_with("weather", schema()).await;
     for (format, member) in [
@@ -51,7 +51,7 @@ async fn each_vendor_has_its_own_place_for_the_schema() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_tool_is_told_in_the_order_of_the_native_list() {
+async fn every_tool_is_listed_in_the_native_order() {
     let app = App::on_sqlite().await;
     for name in ["m", "z", "a", "Z", "k_1"] {
         app.echo_with(name, schema()).await;
@@ -67,7 +67,7 @@ async fn every_tool_is_told_in_the_order_of_the_native_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mcp_is_told_schemas_names_and_hints_as_they_are() {
+async fn mcp_lists_schemas_names_and_hints_unchanged() {
     let app = App::on_sqlite().await;
     let mut tool =
         echo_tool("files.read", json!({"type": "object", "properties": {"a": {"const": 1}}, "minProperties": 1}));
@@ -87,7 +87,7 @@ async fn mcp_is_told_schemas_names_and_hints_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_a_vendor_refuses_is_an_alias_under_which_the_tool_is_called() {
+async fn name_that_a_vendor_rejects_gets_a_callable_alias() {
     let app = App::on_sqlite().await;
     let long = "x".repeat(100);
     for name in ["files.read", &long] {
@@ -109,7 +109,7 @@ async fn a_name_that_a_vendor_refuses_is_an_alias_under_which_the_tool_is_called
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_alias_is_the_same_after_a_restart_and_beside_other_tools() {
+async fn alias_survives_a_restart_and_other_tools() {
     let app = App::on_sqlite().await;
     app.echo_with("files.read", schema()).await;
     let alias = |list: Value| {
@@ -125,7 +125,7 @@ async fn an_alias_is_the_same_after_a_restart_and_beside_other_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn losses_are_told_when_they_are_asked_for() {
+async fn losses_are_listed_on_request() {
     let app = App::on_sqlite().await;
     let mut tool = echo_tool("talkative", schema());
     tool["description"] = "long ".repeat(300).into();
@@ -151,7 +151,7 @@ fn named_at<'a>(losses: &'a Value, pointer: &str) -> &'a Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_strict_is_offered_without_strict_unless_only_strict_tools_are_wanted() {
+async fn tool_that_cannot_be_strict_is_marked_unless_excluded() {
     let app = App::on_sqlite().await;
     let deep = (0..12).fold(schema(), |inner, _| json!({"type": "object", "properties": {"inner": inner}}));
     app.echo_with("deep", deep).await;
@@ -176,7 +176,7 @@ async fn what_cannot_be_strict_is_offered_without_strict_unless_only_strict_tool
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_vendor_cannot_say_of_a_schema_is_told_and_what_it_cannot_say_at_all_is_left_out() {
+async fn unsupported_schema_parts_are_described_or_omitted() {
     let app = App::on_sqlite().await;
     let endless = json!({
         "type": "object", "required": ["node"], "properties": {"node": {"$ref": "#/$defs/node"}},

@@ -34,7 +34,7 @@ fn tools() -> Vec<ToolDefinition> {
 }
 
 #[test]
-fn the_tools_of_each_format_are_as_they_were_looked_at() {
+fn tools_of_each_format_match_the_golden_file() {
     let tools = tools();
     for format in Format::ALL.into_iter().filter(|format| !matches!(format, Format::Native | Format::Prompt)) {
         let definitions = tools.iter().map(|tool| {
@@ -50,7 +50,7 @@ fn the_tools_of_each_format_are_as_they_were_looked_at() {
 }
 
 #[test]
-fn the_prompt_is_as_it_was_looked_at() {
+fn prompt_matches_the_golden_file() {
     let text = prompt::render(tools().iter(), &HashMap::new());
     same_as_file("tests/fixtures/definitions/prompt.md", &text, HOW);
 }

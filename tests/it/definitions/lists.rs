@@ -16,7 +16,7 @@ async fn get_unless(app: &App, path: &str, etag: &str) -> Response {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_list_has_a_tag_of_its_own_that_changes_with_its_tools() {
+async fn each_list_has_its_own_etag() {
     let app = App::on_sqlite().await;
     app.echo_of("one", json!({})).await;
     let mut tags = Vec::new();
@@ -60,7 +60,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_tool_is_seen_in_a_list_that_was_asked_for_before() {
+async fn paused_tool_is_shown_in_a_cached_list() {
     let app = App::tuned(Backend::Sqlite, |config| config.pause.after_timeouts = 1).await;
     let server = HttpTool::answering(Answer::Never).await;
     app.register(tool("t", &server, json!({"limits": {"timeout_ms": 50}}))).await;
@@ -78,7 +78,7 @@ async fn a_paused_tool_is_seen_in_a_list_that_was_asked_for_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_means_nothing_is_refused() {
+async fn meaningless_parameters_are_rejected() {
     let app = App::on_sqlite().await;
     for query in
         ["format=openapi", "format=OpenAI", "losses=maybe", "limit=10001", "q=x&limit=0", "q=x&limit=-1", "querry=x"]

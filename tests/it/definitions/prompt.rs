@@ -8,7 +8,7 @@ use crate::support::{App, Backend, Options};
 const FAILS: &str = "Note: this tool often fails (5 of 5 calls).";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prompt_is_markdown_with_every_tool() {
+async fn prompt_is_markdown_with_every_tool() {
     let app = App::on_sqlite().await;
     app.echo_of("a.tool", json!({"city": {"type": "string", "description": "Where"}})).await;
     let answer = app.get("/tools?format=prompt").await;
@@ -25,7 +25,7 @@ async fn a_prompt_is_markdown_with_every_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prompt_of_a_search_has_what_fits_and_is_empty_where_nothing_does() {
+async fn prompt_of_a_search_has_the_matches_only() {
     let app = App::on_sqlite().await;
     let text = app.get("/tools?format=prompt&q=arithmetic").await.text();
     assert!(text.contains("following 1 tool(s)") && text.contains("\n## calculate\n"), "{text}");
@@ -35,7 +35,7 @@ async fn a_prompt_of_a_search_has_what_fits_and_is_empty_where_nothing_does() {
 }
 
 on_both_databases!(
-    async fn a_prompt_warns_of_a_tool_that_fails_if_it_is_asked_to(backend: Backend) {
+    async fn prompt_warns_of_failing_tools_on_request(backend: Backend) {
         let options = Options { extra: rust_tools(), ..Options::default() };
         let app = App::start_with(backend, options).await;
         for _ in 0..4 {

@@ -40,7 +40,7 @@ fn message(format: &str, name: &str, arguments: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_under_an_alias_with_arguments_for_the_schema_that_was_shown_runs_the_tool() {
+async fn call_under_an_alias_with_lowered_arguments_runs_the_tool() {
     let app = service().await;
     for (format, arguments) in [
         ("openai", json!({"city": "Rome"})),
@@ -58,7 +58,7 @@ async fn a_call_under_an_alias_with_arguments_for_the_schema_that_was_shown_runs
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_asks_for_an_unknown_tool_is_told_the_aliases_that_it_knows() {
+async fn unknown_tool_error_lists_aliases() {
     let app = service().await;
     for format in ["openai", "openai-responses", "anthropic", "gemini"] {
         let alias = alias(&app, format).await;
@@ -69,7 +69,7 @@ async fn a_model_that_asks_for_an_unknown_tool_is_told_the_aliases_that_it_knows
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_way_back_is_taken_although_the_tool_would_take_anything() {
+async fn arguments_are_restored_even_for_a_permissive_tool() {
     let app = App::on_sqlite().await;
     let executor = json!({"type": "builtin", "name": "echo"});
     let named = json!({"type": "object", "properties": {"城市": {"type": "string"}}});
@@ -99,7 +99,7 @@ async fn a_way_back_is_taken_although_the_tool_would_take_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn our_own_shape_with_a_format_is_answered_under_the_vendors_names() {
+async fn native_body_with_a_format_is_answered_in_vendor_names() {
     let app = service().await;
     let body = json!({"format": "gemini", "calls": [{"name": "9.weather", "arguments": {"city": "Rome"}}]});
     let answer = app.post("/tool-calls", &body).await.ok();

@@ -11,7 +11,7 @@ fn services() -> Value {
 }
 
 #[test]
-fn the_service_is_confined_and_has_the_time_to_drain() {
+fn service_is_confined_and_has_the_time_to_drain() {
     let services = services();
     let service = &services["toolpost"];
     assert_eq!((at(service, "/read_only"), at(service, "/cap_drop")), (&json!(true), &json!(["ALL"])));
@@ -27,7 +27,7 @@ fn the_service_is_confined_and_has_the_time_to_drain() {
 }
 
 #[test]
-fn it_starts_once_the_database_is_there() {
+fn service_starts_after_the_database() {
     let services = services();
     assert_eq!(at(&services, "/toolpost/depends_on/postgres/condition"), "service_healthy");
     assert!(at(&services, "/postgres/healthcheck/test/1").as_str().unwrap().starts_with("pg_isready"));
@@ -36,7 +36,7 @@ fn it_starts_once_the_database_is_there() {
 }
 
 #[test]
-fn secrets_stand_in_files_that_are_not_committed() {
+fn secrets_are_in_uncommitted_files() {
     let services = services();
     for name in ["toolpost", "postgres"] {
         let file = at(&services[name], "/env_file").as_str().unwrap();

@@ -26,7 +26,7 @@ fn one(stage: &[String], instruction: &str) -> String {
 }
 
 #[test]
-fn the_image_needs_no_root_and_no_shell() {
+fn image_needs_no_root_and_no_shell() {
     let stage = last_stage();
     assert_eq!(one(&stage, "USER"), "65532:65532");
     assert!(!stage.iter().any(|line| line.starts_with("RUN ")), "{stage:#?}");
@@ -60,7 +60,7 @@ fn dependencies_are_built_before_the_source_is_there() {
 }
 
 #[test]
-fn the_image_says_what_it_is() {
+fn image_is_labelled() {
     let labels = one(&last_stage(), "LABEL");
     let version = env!("CARGO_PKG_VERSION");
     assert!(labels.contains(&format!("org.opencontainers.image.version=\"{version}\"")), "{labels}");
@@ -72,7 +72,7 @@ fn the_image_says_what_it_is() {
 }
 
 #[test]
-fn the_manifest_of_each_member_of_the_workspace_is_copied() {
+fn manifest_of_each_workspace_member_is_copied() {
     let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
     for member in manifest["workspace"]["members"].as_array().unwrap() {
         let member = member.as_str().unwrap();
@@ -82,7 +82,7 @@ fn the_manifest_of_each_member_of_the_workspace_is_copied() {
 }
 
 #[test]
-fn only_what_the_image_is_made_of_is_sent_to_the_builder() {
+fn only_build_inputs_are_sent_to_the_builder() {
     let ignored = text(".dockerignore");
     let sent: Vec<&str> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
     assert!(ignored.lines().any(|line| line == "*"));

@@ -29,7 +29,7 @@ fn pods() -> [Value; 2] {
 }
 
 #[test]
-fn every_object_says_what_it_is() {
+fn every_object_is_labelled() {
     let objects = objects();
     for object in &objects {
         for pointer in ["/apiVersion", "/kind", "/metadata/name"] {
@@ -56,7 +56,7 @@ fn every_object_says_what_it_is() {
 /// Validates the manifests against the JSON Schemas of Kubernetes, without unknown fields.
 #[tokio::test]
 #[ignore = "surfaces"]
-async fn every_object_is_one_of_kubernetes() {
+async fn every_object_is_valid_for_kubernetes() {
     const HINT: &str = "scripts/test installs it";
     let program = project_file("tests/clients/python/.venv/bin/kubernetes-validate");
     let mut command = Command::new(&program);
@@ -118,7 +118,7 @@ fn workers_are_scaled_by_their_queue() {
 }
 
 #[test]
-fn pods_run_as_nobody_in_particular_on_a_root_that_is_read_only() {
+fn pods_run_unprivileged_on_a_read_only_root() {
     for pod in pods() {
         assert_eq!(at(&pod, "/securityContext/runAsNonRoot"), true);
         assert_eq!(at(&pod, "/securityContext/runAsUser"), 65532, "the image's user");
@@ -138,7 +138,7 @@ fn pods_run_as_nobody_in_particular_on_a_root_that_is_read_only() {
 }
 
 #[test]
-fn probes_ask_what_there_is_and_only_readiness_depends_on_the_database() {
+fn probe_paths_exist_and_only_readiness_depends_on_the_database() {
     let container = at(&object("Deployment"), "/spec/template/spec/containers/0").clone();
     let document = toolpost::http::openapi();
     for (probe, path) in [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
@@ -150,7 +150,7 @@ fn probes_ask_what_there_is_and_only_readiness_depends_on_the_database() {
 }
 
 #[test]
-fn a_pod_has_the_time_to_drain_before_it_is_killed() {
+fn pod_has_time_to_drain() {
     let pod = at(&object("Deployment"), "/spec/template/spec").clone();
     let rest = at(&pod, "/containers/0/lifecycle/preStop/sleep/seconds").as_u64().unwrap();
     let grace = at(&pod, "/terminationGracePeriodSeconds").as_u64().unwrap();
@@ -158,7 +158,7 @@ fn a_pod_has_the_time_to_drain_before_it_is_killed() {
 }
 
 #[test]
-fn what_selects_the_pods_are_their_labels() {
+fn selectors_match_pod_labels() {
     let deployment = object("Deployment");
     let labels = at(&deployment, "/spec/template/metadata/labels");
     assert_eq!(at(&deployment, "/spec/selector/matchLabels"), labels);
@@ -175,7 +175,7 @@ fn what_selects_the_pods_are_their_labels() {
 }
 
 #[test]
-fn volumes_and_settings_are_those_that_there_are() {
+fn volumes_and_settings_exist() {
     let pod = at(&object("Deployment"), "/spec/template/spec").clone();
     let names = |list: &Value| -> Vec<String> {
         let mut names: Vec<_> =

@@ -61,7 +61,7 @@ pages! {
 const ELSEWHERE: [&str; 2] = ["docs/operations/backup.md", "CONTRIBUTING.md"];
 
 #[test]
-fn every_page_with_commands_is_run() {
+fn every_page_with_commands_is_executed() {
     let known: BTreeSet<&str> = PAGES.iter().copied().chain(ELSEWHERE).collect();
     for path in documents() {
         let text = std::fs::read_to_string(&path).unwrap();

@@ -42,7 +42,7 @@ fn anchors(path: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn links_lead_to_files_and_headings_that_exist() {
+fn links_lead_to_existing_files_and_headings() {
     for path in documents() {
         for target in targets(&prose(&path)) {
             let (file, heading) = target.split_once('#').unwrap_or((target, ""));
@@ -56,7 +56,7 @@ fn links_lead_to_files_and_headings_that_exist() {
 }
 
 #[test]
-fn every_page_is_in_an_index_once() {
+fn every_page_is_in_one_index() {
     let folder = project_file("docs");
     let summary = std::fs::read_to_string(folder.join("SUMMARY.md")).unwrap();
     let listed = targets(&summary);

@@ -31,7 +31,7 @@ async fn moody() -> HttpTool {
 }
 
 on_both_databases!(
-    async fn an_accepted_call_that_waits_at_the_signal_runs_after_the_next_start(backend: Backend) {
+    async fn accepted_waiting_call_runs_after_the_next_start(backend: Backend) {
         let (mut node, server) = (node(backend, "300").await, server().await);
         node.tool("job", &server, one_slot()).await;
         let running = node.accepted(json!({"name": "job", "id": "first"})).await;
@@ -58,7 +58,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_accepted_batch_whose_turn_has_not_come_goes_on_after_the_next_start(backend: Backend) {
+    async fn accepted_batch_continues_after_the_next_start(backend: Backend) {
         let (mut node, server) = (node(backend, "300").await, server().await);
         node.http_tool("act", &server).await;
         let calls: Vec<Value> = ["first", "b", "c"].iter().map(|id| json!({"name": "act", "id": id})).collect();
@@ -81,7 +81,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn no_turn_of_an_accepted_batch_comes_after_the_signal(backend: Backend) {
+    async fn accepted_batch_starts_no_call_after_the_signal(backend: Backend) {
         let (mut node, server) = (node(backend, "60000").await, gated("done").await);
         node.http_tool("act", &server).await;
         let calls: Vec<Value> = ["first", "b"].iter().map(|id| json!({"name": "act", "id": id})).collect();
@@ -101,7 +101,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_accepted_call_between_two_attempts_goes_on_after_the_next_start(backend: Backend) {
+    async fn accepted_call_between_attempts_continues_after_the_next_start(backend: Backend) {
         let (mut node, server) = (node(backend, "60000").await, moody().await);
         let retry = json!({"max_attempts": 2, "initial_backoff_ms": 3_000, "max_backoff_ms": 3_000});
         node.tool("job", &server, json!({"async": true, "annotations": idempotent(), "retry": retry})).await;
@@ -117,7 +117,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_accepted_call_whose_result_is_awaited_awaits_it_after_the_next_start(backend: Backend) {
+    async fn accepted_external_call_is_awaited_after_the_next_start(backend: Backend) {
         let mut node = node(backend, "100").await;
         let definition = json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}});
         node.register(definition).await;
@@ -134,7 +134,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_caller_that_waits_for_a_turn_is_told_at_the_end(backend: Backend) {
+    async fn caller_of_a_waiting_batch_is_answered_at_the_end(backend: Backend) {
         let limits = json!({"limits": {"max_concurrency": 1}});
         let (mut node, server, first) = busy(backend, "300", limits).await;
         let second = node.posted(json!({"name": "act", "id": "second"}));
@@ -153,7 +153,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_postgres_another_node_takes_over_what_waited() {
+async fn another_node_on_postgres_adopts_waiting_calls() {
     requires_postgres!();
     let (mut node, server) = (node(Backend::Postgres, "300").await, server().await);
     node.tool("job", &server, one_slot()).await;
@@ -167,7 +167,7 @@ async fn on_postgres_another_node_takes_over_what_waited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_scheduled_keeps_its_order_across_a_restart() {
+async fn scheduled_calls_keep_their_order_across_a_restart() {
     let (mut node, server) = (node(Backend::Sqlite, "100").await, gated("done").await);
     node.tool("job", &server, one_slot()).await;
     node.accepted(json!({"name": "job", "id": "first"})).await;
@@ -188,7 +188,7 @@ async fn what_was_scheduled_keeps_its_order_across_a_restart() {
 }
 
 on_both_databases!(
-    async fn a_cancel_while_the_service_stops_is_not_lost(backend: Backend) {
+    async fn cancellation_during_the_stop_is_kept(backend: Backend) {
         let (mut node, server) = (node(backend, "60000").await, gated("done").await);
         node.tool("job", &server, one_slot()).await;
         let running = node.accepted(json!({"name": "job"})).await;
@@ -206,7 +206,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_waits_for_its_turn_in_a_batch_runs_after_the_next_start(backend: Backend) {
+    async fn waiting_call_of_a_batch_runs_after_the_next_start(backend: Backend) {
         let (mut node, server) = (node(backend, "300").await, server().await);
         node.tool("job", &server, json!({})).await;
         let calls = json!([{"name": "job", "id": "first"}, {"name": "job", "id": "second"}]);

@@ -9,7 +9,7 @@ use crate::support::sse::{count, statuses};
 use crate::support::{Answer, Backend, HttpTool};
 
 on_both_databases!(
-    async fn a_running_call_ends_well_and_no_new_one_begins(backend: Backend) {
+    async fn running_call_ends_and_no_new_one_begins(backend: Backend) {
         let (mut node, server, waiting) = busy(backend, "60000", json!({})).await;
         terminate(&node).await;
         turned_away(node.post("/tool-calls", &json!({"name": "echo"})).await);
@@ -29,7 +29,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_does_not_end_is_settled_at_the_deadline(backend: Backend) {
+    async fn unfinished_call_is_settled_at_the_deadline(backend: Backend) {
         let (mut node, server, waiting) = busy(backend, "300", json!({})).await;
         let accepted = node.accepted(json!({"name": "act", "wait": "accepted"})).await;
         server.received(2).await;
@@ -49,7 +49,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_stream_of_calls_has_its_end(backend: Backend) {
+    async fn stream_of_calls_has_its_end(backend: Backend) {
         let (mut node, server) = (node(backend, "60000").await, gated("in time").await);
         node.http_tool("act", &server).await;
         let mut stream = node.call_streamed(&json!({"name": "act"})).await;
@@ -65,7 +65,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_stream_of_calls_that_do_not_end_says_so(backend: Backend) {
+    async fn stream_of_unfinished_calls_says_so(backend: Backend) {
         let (mut node, server) = (node(backend, "300").await, HttpTool::answering(Answer::Never).await);
         node.http_tool("act", &server).await;
         let mut stream = node.call_streamed(&json!({"name": "act"})).await;
@@ -81,7 +81,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_signal_stops_at_once() {
+async fn second_signal_stops_immediately() {
     for second in ["TERM", "INT"] {
         let (mut node, _server, waiting) = busy(Backend::Sqlite, "60000", json!({})).await;
         terminate(&node).await;
@@ -96,7 +96,7 @@ async fn a_second_signal_stops_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_with_nothing_to_do_ends_at_once() {
+async fn idle_service_stops_immediately() {
     for signal in ["TERM", "INT"] {
         let mut node = node(Backend::Sqlite, "60000").await;
         node.signal(signal);
@@ -105,7 +105,7 @@ async fn a_service_with_nothing_to_do_ends_at_once() {
 }
 
 on_both_databases!(
-    async fn who_waits_for_the_next_attempt_is_told_that_there_is_none(backend: Backend) {
+    async fn caller_waiting_for_a_retry_learns_that_there_is_none(backend: Backend) {
         let busy = Answer::status(503, "text/plain", "busy");
         let (mut node, server) = (node(backend, "300").await, HttpTool::answering(busy).await);
         let retry = json!({"max_attempts": 9, "initial_backoff_ms": 600_000, "max_backoff_ms": 600_000});

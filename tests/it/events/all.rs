@@ -7,7 +7,7 @@ use crate::support::sse::{count, statuses};
 use crate::support::{App, Backend, Event, raw};
 
 on_both_databases!(
-    async fn a_subscriber_of_all_sees_every_call(backend: Backend) {
+    async fn subscriber_of_all_sees_every_call(backend: Backend) {
         let app = App::start(backend).await;
         let mut stream = app.events("/events").await;
         let names = ["echo", "nobody", "calculate"];
@@ -24,7 +24,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscriber_of_one_tool_sees_its_calls_only() {
+async fn subscriber_of_one_tool_sees_only_its_calls() {
     let app = App::on_sqlite().await;
     app.echo_of("wanted", json!({})).await;
     let mut stream = app.events("/events?name=wanted").await;
@@ -37,7 +37,7 @@ async fn a_subscriber_of_one_tool_sees_its_calls_only() {
 }
 
 on_both_databases!(
-    async fn many_parallel_calls_are_told_once_each_and_each_in_order(backend: Backend) {
+    async fn events_of_parallel_calls_are_sent_once_in_order(backend: Backend) {
         let app = App::start(backend).await;
         let mut stream = app.events("/events").await;
         let calls: Vec<_> = (0..100).map(|n| json!({"name": "echo", "id": format!("{n}")})).collect();
@@ -60,7 +60,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_does_not_read_slows_nobody() {
+async fn stalled_reader_slows_no_other() {
     let app = App::on_sqlite().await;
     let mut sleeper = raw::connect(&app).await;
     sleeper.write_all(b"GET /events HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\n\r\n").await.unwrap();
@@ -75,7 +75,7 @@ async fn a_reader_that_does_not_read_slows_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_position_that_there_is_not_yet_is_now() {
+async fn future_position_means_now() {
     let app = App::on_sqlite().await;
     let mut stream = app.events("/events?after=99999999").await;
     app.call_with(json!({"name": "echo", "id": "heard"})).await;
@@ -84,7 +84,7 @@ async fn a_position_that_there_is_not_yet_is_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_text_in_any_event_is_longer_than_eight_thousand_characters() {
+async fn event_texts_are_limited_to_8000_characters() {
     fn longest(value: &serde_json::Value) -> usize {
         match value {
             serde_json::Value::String(text) => text.chars().count(),

@@ -113,7 +113,7 @@ fn seqs(events: &[Event]) -> Vec<u64> {
 }
 
 on_both_databases!(
-    async fn events_that_another_node_wrote_come_before_later_ones(backend: Backend) {
+    async fn events_of_another_node_precede_later_ones(backend: Backend) {
         let desk = Desk::open(backend).await;
         let mut call = desk.running().await;
         let mut stream = desk.stream(&call).await;
@@ -136,7 +136,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_gap_that_cannot_be_read_back_yet_holds_back_later_events(backend: Backend) {
+    async fn unreadable_gap_holds_back_later_events(backend: Backend) {
         let desk = Desk::open(backend).await;
         let mut call = desk.running().await;
         let mut pieces = desk.pieces(&call).await;
@@ -156,7 +156,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn streamed_answer_sends_what_another_node_wrote_before_later_events(backend: Backend) {
+    async fn streamed_answer_sends_events_of_another_node_before_later_ones(backend: Backend) {
         let desk = Desk::open(backend).await;
         let mut call = desk.running().await;
         let mut reader = desk.bus.subscribe(vec![call.id]);
@@ -177,7 +177,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn streamed_answer_sends_no_event_whose_predecessors_cannot_be_read(backend: Backend) {
+    async fn streamed_answer_sends_no_event_after_an_unreadable_gap(backend: Backend) {
         let desk = Desk::open(backend).await;
         let mut call = desk.running().await;
         let mut reader = desk.bus.subscribe(vec![call.id]);
@@ -195,7 +195,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_on_another_node_loses_no_event_when_the_node_of_the_call_is_lost() {
+async fn watcher_loses_no_event_when_the_node_of_the_call_is_lost() {
     requires_postgres!();
     let mut lost = Node::start(Backend::Postgres, &[]).await;
     let heir = lost.second().await;

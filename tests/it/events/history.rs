@@ -11,7 +11,7 @@ async fn events_of(app: &App, call: &Value) -> Vec<Event> {
 }
 
 on_both_databases!(
-    async fn a_late_subscriber_gets_the_whole_history_and_then_the_end(backend: Backend) {
+    async fn late_subscriber_gets_the_full_history_and_the_end(backend: Backend) {
         let app = App::start(backend).await;
         let call = app.call("echo", json!({"a": 1})).await;
         let events = events_of(&app, &call).await;
@@ -22,7 +22,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_never_ran_goes_from_wait_to_error() {
+async fn call_that_never_ran_goes_from_wait_to_error() {
     let app = App::on_sqlite().await;
     for (name, arguments) in [("nobody", json!({})), ("echo", json!("{")), ("echo", json!([]))] {
         let call = app.call(name, arguments).await;
@@ -33,7 +33,7 @@ async fn a_call_that_never_ran_goes_from_wait_to_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_failed_in_its_run_has_exactly_one_result() {
+async fn failed_call_has_exactly_one_result() {
     let app = App::on_sqlite().await;
     let call = app.call_with(json!({"name": "wait", "arguments": {"ms": 60_000}, "limits": {"timeout_ms": 30}})).await;
     let events = events_of(&app, &call).await;
@@ -45,7 +45,7 @@ async fn a_call_that_failed_in_its_run_has_exactly_one_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_event_has_an_id_of_its_own_and_names_its_call() {
+async fn every_event_has_its_own_id_and_names_its_call() {
     let app = App::on_sqlite().await;
     let body = json!({"calls": [{"name": "wait", "id": "mine", "arguments": {"ms": 6, "steps": 3}}]});
     let call = app.batch(body).await.remove(0);
@@ -62,7 +62,7 @@ async fn every_event_has_an_id_of_its_own_and_names_its_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_event_tells_what_was_asked_for() {
+async fn first_event_shows_the_request() {
     let app = App::on_sqlite().await;
     let call = app.call_with(json!({"name": "echo", "id": "c1", "arguments": {"a": 1}})).await;
     let first = events_of(&app, &call).await.remove(0);
@@ -72,7 +72,7 @@ async fn the_first_event_tells_what_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_status_tells_the_whole_state() {
+async fn last_status_shows_the_full_state() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!({"a": 1})).await;
     let events = events_of(&app, &call).await;
@@ -84,7 +84,7 @@ async fn the_last_status_tells_the_whole_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_result_tells_what_the_answer_told() {
+async fn result_event_equals_the_response() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!({"a": 1})).await;
     let events = events_of(&app, &call).await;
@@ -95,7 +95,7 @@ async fn the_result_tells_what_the_answer_told() {
 }
 
 on_both_databases!(
-    async fn steps_are_told_in_order_and_stay_until_they_are_replaced(backend: Backend) {
+    async fn steps_are_sent_in_order_and_stay_until_replaced(backend: Backend) {
         let app = App::start(backend).await;
         let call = app.call("wait", json!({"ms": 9, "steps": 3})).await;
         let events = events_of(&app, &call).await;
@@ -122,7 +122,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_there_is_not_is_a_404() {
+async fn unknown_call_is_a_404() {
     let app = App::on_sqlite().await;
     app.get("/tool-calls/0197a1b2-0000-7000-8000-000000000000/events").await.problem(404);
 }

@@ -18,7 +18,7 @@ async fn running(backend: Backend) -> (App, HttpTool, String) {
 }
 
 on_both_databases!(
-    async fn a_running_call_tells_its_past_then_its_future_then_ends(backend: Backend) {
+    async fn stream_of_a_running_call_has_its_past_and_future_and_ends(backend: Backend) {
         let (app, server, path) = running(backend).await;
         let mut stream = app.events(&path).await;
         let mut events = stream.until(|event| event.is_status("DOING")).await;
@@ -31,7 +31,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn all_subscribers_of_a_call_are_told_the_same(backend: Backend) {
+    async fn all_subscribers_of_a_call_see_the_same(backend: Backend) {
         let (app, server, path) = running(backend).await;
         let mut early = app.events(&path).await;
         let mut events = early.until(|event| event.is_status("DOING")).await;
@@ -46,7 +46,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscriber_that_leaves_takes_nothing_from_the_call() {
+async fn leaving_subscriber_does_not_affect_the_call() {
     let (app, server, path) = running(Backend::Sqlite).await;
     drop(app.events(&path).await);
     let mut stream = app.events(&path).await;
@@ -55,7 +55,7 @@ async fn a_subscriber_that_leaves_takes_nothing_from_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quiet_stream_has_comments() {
+async fn quiet_stream_has_comments() {
     let app = App::on_sqlite().await;
     app.events("/events").await.comment().await;
 }

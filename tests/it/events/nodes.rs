@@ -57,7 +57,7 @@ fn check_calls(events: &[Event], calls: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_stream_of_all_has_the_events_of_every_node_at_once() {
+async fn stream_of_all_has_the_events_of_every_node() {
     requires_postgres!();
     let nodes = nodes().await;
     let mut streams = Vec::new();
@@ -73,7 +73,7 @@ async fn the_stream_of_all_has_the_events_of_every_node_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_stream_of_a_call_on_another_node_is_live_and_ends_with_it() {
+async fn stream_of_a_call_on_another_node_is_live_and_ends() {
     requires_postgres!();
     let one = Node::start(Backend::Postgres, &[]).await;
     let two = one.second().await;
@@ -89,7 +89,7 @@ async fn the_stream_of_a_call_on_another_node_is_live_and_ends_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_moves_from_node_to_node_has_every_event_once() {
+async fn stream_moved_between_nodes_has_every_event_once() {
     requires_postgres!();
     let nodes = nodes().await;
     let calls: Vec<String> = (0..18).map(|call| call.to_string()).collect();
@@ -116,7 +116,7 @@ async fn a_stream_that_moves_from_node_to_node_has_every_event_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_stream_of_a_session_has_the_events_of_every_node_at_once() {
+async fn session_stream_has_the_events_of_every_node() {
     requires_postgres!();
     let nodes = nodes().await;
     let call = |id: &str| with(json!({"name": "echo", "id": id}), json!({"session": "s"}));
@@ -157,7 +157,7 @@ async fn events_arrive_without_a_connection_for_signals() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_id_of_an_event_covers_the_events_of_all_nodes() {
+async fn event_id_covers_the_events_of_all_nodes() {
     requires_postgres!();
     let [one, two, _] = nodes().await;
     let mut stream = one.events("/events").await;

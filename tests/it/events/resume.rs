@@ -20,7 +20,7 @@ async fn call_with_steps(app: &App) -> (Value, Vec<Event>) {
 }
 
 on_both_databases!(
-    async fn a_stream_resumes_behind_every_one_of_its_events(backend: Backend) {
+    async fn stream_resumes_after_each_of_its_events(backend: Backend) {
         let app = App::start(backend).await;
         let (call, events) = call_with_steps(&app).await;
         for (index, event) in events.iter().enumerate() {
@@ -33,7 +33,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_stream_resumes_across_a_restart(backend: Backend) {
+    async fn stream_resumes_across_a_restart(backend: Backend) {
         let app = App::start(backend).await;
         let (call, events) = call_with_steps(&app).await;
         let app = app.restart().await;
@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_resumes_on_another_node() {
+async fn stream_resumes_on_another_node() {
     requires_postgres!();
     let app = App::start(Backend::Postgres).await;
     let other = app.second().await;
@@ -53,7 +53,7 @@ async fn a_stream_resumes_on_another_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_stream_of_a_request_tells_what_the_calls_own_stream_tells() {
+async fn request_stream_equals_the_stream_of_the_call() {
     let app = App::on_sqlite().await;
     let mut streamed = app.call_streamed(&json!({"name": "echo", "arguments": {"a": 1}})).await.rest().await;
     assert_eq!(streamed.pop().unwrap().event, "batch");
@@ -63,7 +63,7 @@ async fn the_stream_of_a_request_tells_what_the_calls_own_stream_tells() {
 }
 
 on_both_databases!(
-    async fn the_stream_of_all_resumes_behind_every_one_of_its_events(backend: Backend) {
+    async fn stream_of_all_resumes_after_each_of_its_events(backend: Backend) {
         let app = App::start(backend).await;
         let mut stream = app.events("/events").await;
         for n in 0..4 {
@@ -81,7 +81,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_stream_of_all_resumes_across_a_restart(backend: Backend) {
+    async fn stream_of_all_resumes_across_a_restart(backend: Backend) {
         let app = App::start(backend).await;
         let mut stream = app.events("/events").await;
         app.call_with(json!({"name": "echo", "id": "first"})).await;

@@ -22,7 +22,7 @@ async fn with_token(client: &Client, path: &str, token: &Value, body: &Value) ->
 }
 
 on_both_databases!(
-    async fn a_result_is_awaited_after_a_crash(backend: Backend) {
+    async fn result_is_awaited_after_a_crash(backend: Backend) {
         let mut node = Node::start(backend, &[]).await;
         let id = ask(&node, json!({})).await;
         node.post(&format!("/tool-calls/{id}/progress"), &json!({"tip": "before"})).await;
@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_token_outlives_the_crash(backend: Backend) {
+    async fn token_survives_a_crash(backend: Backend) {
         let mut node = Node::start(backend, &[]).await;
         let server = HttpTool::answering(Answer::status(202, "text/plain", "")).await;
         node.tool("later", &server, json!({"async": true})).await;
@@ -61,7 +61,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_wait_for_a_result_ends_in_the_next_life_too() {
+async fn wait_for_a_result_times_out_after_a_restart() {
     let mut node = Node::start(Backend::Sqlite, &[]).await;
     let id = ask(&node, json!({"limits": {"timeout_ms": 2000}})).await;
     node.kill().await;

@@ -26,7 +26,7 @@ async fn report(url: &Value, token: &Value, body: &Value) -> Response {
 }
 
 on_both_databases!(
-    async fn a_tool_that_answers_202_posts_its_result_later(backend: Backend) {
+    async fn tool_that_answers_202_posts_its_result_later(backend: Backend) {
         let (app, server) = service(backend, accepted()).await;
         let waiting = app.posted(json!({"name": "later"}));
         server.received(1).await;
@@ -49,7 +49,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_comes_before_the_202_counts() {
+async fn result_before_the_202_counts() {
     let (app, server) = service(Backend::Sqlite, Answer::AfterGate(Box::new(accepted()))).await;
     let waiting = app.posted(json!({"name": "later"}));
     server.received(1).await;
@@ -61,7 +61,7 @@ async fn a_result_that_comes_before_the_202_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acknowledged_result_is_the_end_of_the_call_though_the_tool_answers_directly() {
+async fn acknowledged_result_ends_the_call_although_the_tool_answers_directly() {
     requires_postgres!();
     let app = App::with_egress(Backend::Postgres).await;
     let other = app.second().await;
@@ -92,7 +92,7 @@ async fn acknowledged_result_is_the_end_of_the_call_though_the_tool_answers_dire
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn result_that_another_node_takes_before_the_answer_counts() {
+async fn result_received_by_another_node_before_the_answer_counts() {
     requires_postgres!();
     let app = App::with_egress(Backend::Postgres).await;
     let other = app.second().await;
@@ -109,7 +109,7 @@ async fn result_that_another_node_takes_before_the_answer_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_comes_while_the_request_is_open_too() {
+async fn progress_is_accepted_while_the_request_is_open() {
     let (app, server) = service(Backend::Sqlite, Answer::AfterGate(Box::new(Answer::text("done")))).await;
     let waiting = app.posted(json!({"name": "later"}));
     server.received(1).await;
@@ -122,7 +122,7 @@ async fn progress_comes_while_the_request_is_open_too() {
 }
 
 on_both_databases!(
-    async fn another_token_is_refused_and_the_result_still_awaited(backend: Backend) {
+    async fn another_token_is_rejected_and_the_result_still_awaited(backend: Backend) {
         let (app, server) = service(backend, accepted()).await;
         let waiting = app.posted(json!({"name": "later"}));
         server.received(1).await;
@@ -151,7 +151,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn without_its_token_nobody_speaks_for_an_http_tool(backend: Backend) {
+    async fn report_on_an_http_tool_requires_its_token(backend: Backend) {
         for answer in [accepted(), Answer::AfterGate(Box::new(Answer::text("mine")))] {
             let (app, server) = service(backend, answer).await;
             let waiting = app.posted(json!({"name": "later"}));
@@ -168,7 +168,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_token_is_in_no_answer_no_event_and_no_list() {
+async fn token_is_in_no_response_event_or_list() {
     let (app, server) = service(Backend::Sqlite, accepted()).await;
     let waiting = app.posted(json!({"name": "later"}));
     server.received(1).await;
@@ -185,7 +185,7 @@ async fn the_token_is_in_no_answer_no_event_and_no_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_never_comes_is_a_timeout() {
+async fn missing_result_is_a_timeout() {
     let (app, server) = service(Backend::Sqlite, accepted()).await;
     let call = app.call_with(json!({"name": "later", "limits": {"timeout_ms": 300}})).await;
     assert_eq!(failed(&call, "TOOL_TIMEOUT"), "Error: Tool execution timeout after 300ms (timeout_ms)");

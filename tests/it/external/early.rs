@@ -31,14 +31,14 @@ async fn keeps(owner: &Client, poster: &Client) {
 }
 
 on_both_databases!(
-    async fn a_waiting_call_keeps_its_result(backend: Backend) {
+    async fn waiting_call_keeps_its_result(backend: Backend) {
         let app = service(backend, json!({})).await;
         keeps(&app, &app).await;
     }
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiting_call_keeps_the_result_that_another_node_was_given() {
+async fn waiting_call_keeps_the_result_received_by_another_node() {
     requires_postgres!();
     let (one, other) = pair().await;
     one.register(json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}})).await;
@@ -47,7 +47,7 @@ async fn a_waiting_call_keeps_the_result_that_another_node_was_given() {
 }
 
 on_both_databases!(
-    async fn a_queued_call_keeps_its_result(backend: Backend) {
+    async fn queued_call_keeps_its_result(backend: Backend) {
         let app = service(backend, json!({"limits": {"max_concurrency": 1}})).await;
         let running = call_external(&app).await;
         let waiting = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
@@ -60,7 +60,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_kept_result_is_that_of_a_call_that_is_cancelled(backend: Backend) {
+    async fn cancelled_call_keeps_its_received_result(backend: Backend) {
         let app = service(backend, json!({})).await;
         let [_, second] = waiting(&app).await;
         assert_eq!(post_result(&app, &second, &json!("early")).await.ok()["ignored"], false);
@@ -71,7 +71,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_result_of_a_call_that_needs_an_approval_is_refused(backend: Backend) {
+    async fn result_of_a_call_that_needs_an_approval_is_rejected(backend: Backend) {
         let app = service(backend, json!({"approval": {"required": true}})).await;
         let id = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
         app.in_phase(&id, "approval").await;

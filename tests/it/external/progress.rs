@@ -13,7 +13,7 @@ async fn report(client: &Client, id: &str, progress: Value) {
 }
 
 on_both_databases!(
-    async fn what_is_reported_is_told_and_adds_up(backend: Backend) {
+    async fn reports_are_sent_and_accumulate(backend: Backend) {
         let app = service(backend, json!({})).await;
         let id = call_external(&app).await;
         let first = json!({"tip": "one", "params": {"a": {"x": 1}, "list": [1, 2]}, "metadata": {"m": {"x": 1}},
@@ -44,7 +44,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn after_the_end_there_is_no_progress(backend: Backend) {
+    async fn progress_after_the_end_is_rejected(backend: Backend) {
         let app = service(backend, json!({})).await;
         let id = call_external(&app).await;
         answer(&app, &id, &json!("done")).await;
@@ -55,7 +55,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_of_the_wrong_shape_is_refused_and_changes_nothing() {
+async fn invalid_progress_is_rejected_and_changes_nothing() {
     let app = service(Backend::Sqlite, json!({})).await;
     let id = call_external(&app).await;
     let before = app.stored(&id).await;
@@ -98,7 +98,7 @@ async fn silence_ends_the_wait_for_a_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_progress_holds_nobody_up() {
+async fn flood_of_progress_delays_no_other_call() {
     let app = service(Backend::Sqlite, json!({"limits": {"max_concurrency": 1}})).await;
     let running = call_external(&app).await;
     let waiting = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;

@@ -48,7 +48,7 @@ fn ask() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_two_results_at_two_nodes_is_the_calls() {
+async fn one_of_two_results_at_two_nodes_wins() {
     requires_postgres!();
     let (one, other) = pair().await;
     register(&one, ask(), [&one, &other]).await;
@@ -59,7 +59,7 @@ async fn one_of_two_results_at_two_nodes_is_the_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_two_results_of_an_http_tool_at_two_nodes_is_the_calls() {
+async fn one_of_two_results_of_an_http_tool_at_two_nodes_wins() {
     requires_postgres!();
     let (one, other) = pair().await;
     let server = HttpTool::answering(Answer::status(202, "text/plain", "")).await;
@@ -75,7 +75,7 @@ async fn one_of_two_results_of_an_http_tool_at_two_nodes_is_the_calls() {
 }
 
 on_both_databases!(
-    async fn one_of_two_results_at_one_node_is_the_calls(backend: Backend) {
+    async fn one_of_two_results_at_one_node_wins(backend: Backend) {
         let app = service(backend, json!({})).await;
         for _ in 0..20 {
             let id = call_external(&app).await;

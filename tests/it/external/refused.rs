@@ -8,7 +8,7 @@ use crate::support::shapes::succeeded;
 use crate::support::{App, Backend};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_there_is_not_takes_nothing() {
+async fn unknown_call_accepts_no_result() {
     let app = service(Backend::Sqlite, json!({})).await;
     let nobody = "00000000-0000-7000-8000-000000000000";
     post_result(&app, nobody, &json!("x")).await.problem(404);
@@ -17,7 +17,7 @@ async fn a_call_that_there_is_not_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_run_here_takes_no_result() {
+async fn call_of_a_local_tool_accepts_no_result() {
     let app = App::on_sqlite().await;
     let id = app.accepted(json!({"name": "wait", "arguments": {"ms": 60_000}, "wait": 1})).await;
     app.in_phase(&id, "running").await;
@@ -27,7 +27,7 @@ async fn a_call_that_is_run_here_takes_no_result() {
 }
 
 on_both_databases!(
-    async fn a_wrong_token_is_worse_than_none(backend: Backend) {
+    async fn wrong_token_is_rejected_even_without_keys(backend: Backend) {
         let app = service(backend, json!({})).await;
         let id = call_external(&app).await;
         for (path, body) in [("result", json!("forged")), ("progress", json!({"tip": "forged"}))] {

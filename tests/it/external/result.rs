@@ -10,7 +10,7 @@ use crate::support::sse::{count, statuses};
 use crate::support::{Backend, Client};
 
 on_both_databases!(
-    async fn the_posted_result_is_the_calls(backend: Backend) {
+    async fn posted_result_is_the_outcome(backend: Backend) {
         let app = service(backend, json!({})).await;
         let waiting = app.posted(json!({"name": "ask", "arguments": {"q": 1}}));
         let id = app.only("ask").await;
@@ -28,7 +28,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_result_may_follow_the_acceptance_at_once(backend: Backend) {
+    async fn result_can_follow_the_acceptance_immediately(backend: Backend) {
         let app = service(backend, json!({})).await;
         for _ in 0..40 {
             let id = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
@@ -39,7 +39,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_is_converted_as_any_executors_is() {
+async fn posted_result_is_converted_like_any_other() {
     let app = service(Backend::Sqlite, json!({})).await;
     for (result, output, structured) in [
         (json!("as it \"is\""), "as it \"is\"", Value::Null),
@@ -60,7 +60,7 @@ async fn a_result_is_converted_as_any_executors_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_body_at_all_is_done() {
+async fn missing_body_is_done() {
     let app = service(Backend::Sqlite, json!({})).await;
     let id = call_external(&app).await;
     let posted = app.post_empty(&format!("/tool-calls/{id}/result")).await;
@@ -91,7 +91,7 @@ async fn text_and_images_need_no_json() {
 }
 
 on_both_databases!(
-    async fn a_result_that_is_an_error_is_the_calls_failure(backend: Backend) {
+    async fn error_result_is_a_failure(backend: Backend) {
         let app = service(backend, json!({})).await;
         for result in [
             json!({"error": "no such city"}),
@@ -109,7 +109,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_is_held_against_the_output_schema() {
+async fn posted_result_is_checked_against_the_output_schema() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let app = service(Backend::Sqlite, json!({"output_schema": schema, "output_check": "strict"})).await;
     let id = call_external(&app).await;
@@ -118,7 +118,7 @@ async fn a_result_is_held_against_the_output_schema() {
 }
 
 on_both_databases!(
-    async fn the_first_result_wins_and_later_ones_are_ignored(backend: Backend) {
+    async fn first_result_wins_and_later_ones_are_ignored(backend: Backend) {
         let app = service(backend, json!({})).await;
         let id = call_external(&app).await;
         answer(&app, &id, &json!("first")).await;
@@ -134,7 +134,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn of_many_results_at_once_one_wins(backend: Backend) {
+    async fn one_of_concurrent_results_wins(backend: Backend) {
         let app = service(backend, json!({})).await;
         let id = call_external(&app).await;
         let posted: Vec<_> = (0..8)
@@ -157,7 +157,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_after_the_clock_has_fired_is_ignored() {
+async fn result_after_the_timeout_is_ignored() {
     let app = service(Backend::Sqlite, json!({"limits": {"timeout_ms": 50}})).await;
     let id = app.sent(json!({"name": "ask", "wait": "accepted"})).await;
     let call = app.ended(&id).await;
@@ -167,7 +167,7 @@ async fn a_result_after_the_clock_has_fired_is_ignored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_is_no_json_is_refused_and_the_call_goes_on() {
+async fn invalid_json_result_is_rejected_and_the_call_continues() {
     let app = service(Backend::Sqlite, json!({})).await;
     let id = call_external(&app).await;
     let path = format!("/tool-calls/{id}/result");
@@ -179,7 +179,7 @@ async fn a_result_that_is_no_json_is_refused_and_the_call_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_result_can_be_posted_to_any_node() {
+async fn result_can_be_posted_to_any_node() {
     requires_postgres!();
     let app = service(Backend::Postgres, json!({})).await;
     let other = app.second().await;
@@ -189,7 +189,7 @@ async fn the_result_can_be_posted_to_any_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reports_of_another_node_hold_up_neither_a_cancel_nor_the_heart() {
+async fn reports_of_another_node_delay_neither_a_cancel_nor_the_heartbeat() {
     requires_postgres!();
     let app = service(Backend::Postgres, json!({"limits": {"max_concurrency": 1}})).await;
     let other = app.second().await;

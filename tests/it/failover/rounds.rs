@@ -9,7 +9,7 @@ use crate::support::postgres::{PgCluster, url_of};
 const CALLERS: usize = 64;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_lost_doubled_or_miscounted_when_standbys_are_promoted() {
+async fn calls_survive_promotions_of_standbys() {
     requires_postgres!();
     let (mut primary, mut standby) = pair().await;
     let url = url_of(&[&primary, &standby], DATABASE);

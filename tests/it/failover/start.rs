@@ -27,7 +27,7 @@ fn behind_dead_hosts(url: &str, silent: &TcpListener) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_starts_on_the_primary_wherever_it_is_in_the_url() {
+async fn node_finds_the_primary_at_any_position_of_the_url() {
     requires_postgres!();
     let (primary, standby) = pair().await;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -61,7 +61,7 @@ async fn node_starts_on_the_primary_wherever_it_is_in_the_url() {
 }
 
 #[test]
-fn invalid_url_is_reported_by_its_part_and_without_its_password() {
+fn invalid_url_is_reported_without_its_password() {
     for (url, part) in [
         ("postgres://u:hunter2@a:x,b/d", "the port of host `a` is not a number"),
         ("postgres://u:hunter2@a,b/d?target_session_attrs=standby", "`target_session_attrs=standby` is not supported"),

@@ -20,7 +20,7 @@ async fn waits_for_standby(primary: &PgCluster, part: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commit_that_no_standby_has_is_not_acknowledged() {
+async fn commit_without_a_standby_is_not_acknowledged() {
     requires_postgres!();
     let (primary, standby) = pair().await;
     let options = Options { patience_ms: Some(60_000), ..Options::default() };

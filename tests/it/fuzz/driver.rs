@@ -152,7 +152,7 @@ impl<F: Fn(&[u8]) -> Result<(), String>> Target<F> {
 }
 
 #[test]
-fn a_target_that_fails_is_found_out_with_its_input() {
+fn failing_target_is_reported_with_its_input() {
     let picky = Target {
         name: "sse",
         beside: &[],

@@ -10,7 +10,7 @@ use toolpost::policies::{Bounds, Condition, Evaluation, Input, Variables};
 use super::driver::Target;
 
 #[test]
-fn any_expression_is_refused_or_evaluated() {
+fn any_expression_is_rejected_or_evaluated() {
     let items: Vec<_> = (0..20).map(|n| json!({"n": n, "tags": ["one", "two"], "price": 1.5})).collect();
     let arguments = json!({"amount": 150, "to": ["a@example.com"], "items": items, "text": "x".repeat(200)});
     let arguments = Arc::new(arguments);

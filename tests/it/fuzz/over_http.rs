@@ -119,7 +119,7 @@ async fn headers_are_answered_whatever_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn templates_are_taken_or_refused_and_filled_in_without_harm() {
+async fn templates_are_accepted_and_filled_or_rejected() {
     // Connections are reused, even after a pause.
     let app = app(|config| hurry(config, 0)).await;
     // The input is four lines: `URL`, a header, a body and the argument.

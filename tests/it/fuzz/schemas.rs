@@ -35,7 +35,7 @@ fn take(input: &[u8]) -> Result<(), String> {
 }
 
 #[test]
-fn schemas_are_taken_or_refused_and_arguments_are_valid_or_told_why() {
+fn schemas_and_arguments_are_accepted_or_rejected_with_a_reason() {
     let words = &[
         "\"type\":\"object\"",
         "\"properties\":{",

@@ -43,7 +43,7 @@ async fn clients<const N: usize>(mut node: Node, requests: [&str; N]) -> [String
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_trusted_proxy_says_who_asks_and_nobody_else_does() {
+async fn only_a_trusted_proxy_determines_the_client() {
     let node = node(&[("TOOLPOST__SERVER__TRUSTED_PROXIES", NGINX)]).await;
     let nginx = Nginx::before(&node).await;
     ask(&nginx.url(), "through").await;
@@ -53,7 +53,7 @@ async fn a_trusted_proxy_says_who_asks_and_nobody_else_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn who_is_not_named_is_not_believed() {
+async fn client_of_an_untrusted_proxy_is_the_proxy() {
     let node = node(&[]).await;
     let nginx = Nginx::before(&node).await;
     ask(&nginx.url(), "through").await;

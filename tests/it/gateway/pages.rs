@@ -17,7 +17,7 @@ async fn found(client: &Client, base: &Url, link: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn the_documents_page_works_under_the_prefix() {
+async fn documentation_page_works_under_the_prefix() {
     let (_app, nginx) = behind().await;
     let client = nginx.client();
     // The client follows `Location` as browsers do.
@@ -91,7 +91,7 @@ async fn clients_of_mcp_are_served_under_the_prefix() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_service_that_is_away_is_a_problem_too() {
+async fn unavailable_service_is_a_problem() {
     let (app, nginx): (App, _) = behind().await;
     let client = nginx.client();
     client.get("/healthz").await.ok();

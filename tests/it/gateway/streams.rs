@@ -47,7 +47,7 @@ async fn events_of_a_call_arrive_while_it_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn the_events_of_all_calls_and_those_that_are_the_answer_arrive_one_by_one() {
+async fn events_arrive_one_by_one_through_nginx() {
     let (app, nginx) = behind().await;
     ask_tool(&app).await;
     let client = nginx.client();
@@ -63,7 +63,7 @@ async fn the_events_of_all_calls_and_those_that_are_the_answer_arrive_one_by_one
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_models_stream_is_passed_on_piece_by_piece_and_its_calls_run_meanwhile() {
+async fn model_stream_is_passed_in_chunks_while_its_calls_run() {
     let (app, nginx) = behind().await;
     let (pipe, mut events) = Pipe::open(&nginx.client(), "format=anthropic").await;
     pipe.say(&[message_start()]);
@@ -79,7 +79,7 @@ async fn a_models_stream_is_passed_on_piece_by_piece_and_its_calls_run_meanwhile
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_call_that_takes_longer_than_nginx_would_wait_is_not_cut_off() {
+async fn long_call_is_not_cut_off_by_nginx() {
     let (_app, nginx) = behind().await;
     let body = json!({"name": "wait", "arguments": {"ms": 2500}});
     let (client, plain) = (nginx.client(), nginx.plain());
@@ -90,7 +90,7 @@ async fn a_call_that_takes_longer_than_nginx_would_wait_is_not_cut_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn a_stream_that_is_silent_for_longer_is_not_cut_off() {
+async fn silent_stream_is_not_cut_off() {
     let (app, nginx) = behind().await;
     ask_tool(&app).await;
     let (client, plain) = (nginx.client(), nginx.plain());
@@ -105,7 +105,7 @@ async fn a_stream_that_is_silent_for_longer_is_not_cut_off() {
 }
 
 #[test]
-fn nginx_waits_longer_than_any_call_may_take() {
+fn nginx_timeout_exceeds_the_longest_call() {
     let shipped = nginx::shipped();
     let minutes = |directive: &str| -> u64 {
         let (_, value) = shipped.split_once(&format!("{directive} ")).unwrap_or_else(|| panic!("no {directive}"));

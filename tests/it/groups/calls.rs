@@ -8,7 +8,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{App, Backend, Options};
 
 on_both_databases!(
-    async fn a_call_of_an_inactive_tool_is_stored_and_rejected_as_unavailable(backend: Backend) {
+    async fn call_of_an_inactive_tool_is_stored_as_unavailable(backend: Backend) {
         let app = service(backend).await;
         app.deactivate("a").await;
         // The failure is the same for invalid arguments.
@@ -27,7 +27,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inactive_tool_fails_alone_in_its_batch() {
+async fn inactive_tool_fails_alone_in_its_batch() {
     let app = service(Backend::Sqlite).await;
     app.deactivate("a").await;
     for mode in ["auto", "parallel", "serial"] {
@@ -40,7 +40,7 @@ async fn an_inactive_tool_fails_alone_in_its_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_tools_model_is_not_told_of_inactive_ones() {
+async fn unknown_tool_error_hides_inactive_tools() {
     let app = service(Backend::Sqlite).await;
     app.deactivate("a").await;
     let call = app.call("in_aa", json!({})).await;
@@ -50,7 +50,7 @@ async fn an_unknown_tools_model_is_not_told_of_inactive_ones() {
 }
 
 on_both_databases!(
-    async fn a_call_in_flight_and_one_in_the_queue_are_not_touched_by_a_switch(backend: Backend) {
+    async fn switch_affects_no_running_or_queued_call(backend: Backend) {
         let app = App::with_egress(backend).await;
         let server = gated("done").await;
         app.groups(&["g"]).await;
@@ -67,7 +67,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inactive_tool_is_not_reached_through_call_tool() {
+async fn inactive_tool_is_not_reached_through_call_tool() {
     let options = Options { configure: Some(|config| config.tools.discovery = true), ..Options::default() };
     let app = App::start_with(Backend::Sqlite, options).await;
     app.groups(&["a"]).await;
@@ -79,7 +79,7 @@ async fn an_inactive_tool_is_not_reached_through_call_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_models_message_that_names_an_inactive_tool_is_answered() {
+async fn models_message_that_names_an_inactive_tool_is_answered() {
     let app = service(Backend::Sqlite).await;
     app.deactivate("a").await;
     let function = |name: &str| json!({"name": name, "arguments": "{}"});
@@ -94,7 +94,7 @@ async fn a_models_message_that_names_an_inactive_tool_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_that_come_piece_by_piece_do_not_make_an_inactive_tool_run() {
+async fn chunked_arguments_do_not_run_an_inactive_tool() {
     let app = service(Backend::Sqlite).await;
     app.deactivate("a").await;
     let opened = app.post("/tool-calls", &json!({"name": "in_a", "partial": true, "arguments": "{\"a\":"})).await;

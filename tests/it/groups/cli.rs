@@ -7,7 +7,7 @@ use crate::cli::program::{Home, Program};
 use crate::support::Client;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn inactive_tools_are_marked_for_people_and_left_out_for_programs() {
+async fn inactive_tools_are_marked_for_people_and_omitted_for_programs() {
     let home = Home::new();
     let mut service = Program::start(home.command(&["serve"]).env("TOOLPOST_LISTEN", "127.0.0.1:0"));
     let line = service.out("toolpost listening on ");

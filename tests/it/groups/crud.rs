@@ -7,7 +7,7 @@ use crate::support::shapes::{is_time, names_field, points_at};
 use crate::support::{App, Backend};
 
 on_both_databases!(
-    async fn a_group_is_made_read_changed_and_there_after_a_restart(backend: Backend) {
+    async fn group_is_created_read_changed_and_survives_a_restart(backend: Backend) {
         let app = App::start(backend).await;
         let body = json!({"name": "mail", "description": "Mail 😀\u{7f}", "active": false, "manageable": true});
         let made = app.post("/tool-groups", &body).await;
@@ -34,7 +34,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_is_active_and_not_manageable_unless_it_is_said() {
+async fn group_is_active_and_unmanageable_by_default() {
     let app = App::on_sqlite().await;
     app.groups(&["g"]).await;
     let group = app.get("/tool-groups/g").await.ok();
@@ -43,7 +43,7 @@ async fn a_group_is_active_and_not_manageable_unless_it_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_exists_is_a_409_and_stays_as_it_is() {
+async fn existing_group_is_a_409_and_stays_unchanged() {
     let app = App::on_sqlite().await;
     app.groups(&["g"]).await;
     let before = app.get("/tool-groups").await.ok();
@@ -53,7 +53,7 @@ async fn a_group_that_exists_is_a_409_and_stays_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_there_is_not_is_a_404() {
+async fn unknown_group_is_a_404() {
     let app = App::on_sqlite().await;
     for name in ["nobody", "%00", "%F0%9F%98%80", "a%2Fb"] {
         let path = format!("/tool-groups/{name}");
@@ -65,7 +65,7 @@ async fn a_group_that_there_is_not_is_a_404() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_group_is_refused_where_it_is_wrong() {
+async fn invalid_group_is_rejected_with_its_pointer() {
     let app = App::on_sqlite().await;
     let refused = |body: Value| {
         let app = &app;
@@ -88,7 +88,7 @@ async fn what_is_no_group_is_refused_where_it_is_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_makers_of_one_group_one_is_answered_201() {
+async fn one_of_concurrent_creations_of_a_group_is_a_201() {
     let app = App::on_sqlite().await;
     let makers = (0..8).map(|_| {
         let client = (*app).clone();

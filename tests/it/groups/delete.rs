@@ -7,7 +7,7 @@ use crate::support::shapes::{failed, names, succeeded};
 use crate::support::{App, Backend, Options};
 
 on_both_databases!(
-    async fn tools_that_are_left_in_no_group_go_with_it(backend: Backend) {
+    async fn tools_left_without_a_group_are_deleted_with_it(backend: Backend) {
         let app = service(backend).await;
         app.deactivate("b").await;
         let before = app.get("/tools/in_both").await.ok();
@@ -33,7 +33,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_from_a_file_that_was_hidden_is_back() {
+async fn hidden_tool_of_a_file_returns() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mine.json"), grouped("mine", &[]).to_string()).unwrap();
     let options = Options { tools_dir: Some(folder.path().to_owned()), ..Options::default() };
@@ -48,7 +48,7 @@ async fn a_tool_from_a_file_that_was_hidden_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_a_file_names_is_not_deleted_and_nothing_changes() {
+async fn group_named_by_a_file_cannot_be_deleted() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mine.json"), grouped("mine", &["g"]).to_string()).unwrap();
     let options = Options { tools_dir: Some(folder.path().to_owned()), ..Options::default() };

@@ -10,7 +10,7 @@ const FORMATS: [&str; 8] =
     ["native", "openai", "openai-responses", "openai-strict", "anthropic", "gemini", "mcp", "prompt"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inactive_tool_is_in_no_format_and_in_no_search() {
+async fn inactive_tool_is_in_no_format_and_in_no_search() {
     let app = service(Backend::Sqlite).await;
     for format in FORMATS {
         let path = format!("/tools?format={format}");
@@ -28,7 +28,7 @@ async fn an_inactive_tool_is_in_no_format_and_in_no_search() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inactive_tool_is_listed_where_it_is_asked_for() {
+async fn inactive_tool_is_listed_on_request() {
     let app = service(Backend::Sqlite).await;
     app.deactivate("a").await;
     for query in ["?include_inactive=true", "?include_inactive=true&q=answers"] {
@@ -43,7 +43,7 @@ async fn an_inactive_tool_is_listed_where_it_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_can_be_bound_to_groups() {
+async fn list_can_be_restricted_to_groups() {
     let app = service(Backend::Sqlite).await;
     assert_eq!(app.listed("?groups=a").await, ["in_a", "in_both"]);
     assert_eq!(app.listed("?groups=a,b").await, ["in_a", "in_b", "in_both"]);
@@ -75,7 +75,7 @@ async fn tags_follow_a_switch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inactive_tool_is_replaced_and_deleted_like_any_other() {
+async fn inactive_tool_is_replaced_and_deleted_like_any_other() {
     let app = service(Backend::Sqlite).await;
     let active_tag = app.get("/tools/in_a").await.etag().to_owned();
     app.deactivate("a").await;
@@ -94,7 +94,7 @@ async fn an_inactive_tool_is_replaced_and_deleted_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn find_tools_does_not_find_what_is_inactive() {
+async fn find_tools_omits_inactive_tools() {
     let options = Options { configure: Some(|config| config.tools.discovery = true), ..Options::default() };
     let app = App::start_with(Backend::Sqlite, options).await;
     app.groups(&["a"]).await;

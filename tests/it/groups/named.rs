@@ -7,7 +7,7 @@ use crate::support::shapes::{failed, points_at, succeeded};
 use crate::support::{App, Backend, Options, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_group_in_a_registered_definition_is_pointed_at() {
+async fn unknown_group_in_a_definition_is_named() {
     let app = App::on_sqlite().await;
     app.groups(&["basic"]).await;
     let problem = app.post("/tools", &grouped("mine", &["basic", "basics"])).await.problem(422);
@@ -28,7 +28,7 @@ async fn an_unknown_group_in_a_registered_definition_is_pointed_at() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_a_file_names_is_there_by_itself() {
+async fn group_named_by_a_file_is_created() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.json");
     std::fs::write(&file, grouped("mine", &["g"]).to_string()).unwrap();
@@ -55,7 +55,7 @@ async fn a_group_that_a_file_names_is_there_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_only_a_file_names_goes_with_it() {
+async fn group_named_only_by_a_file_disappears_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.json");
     std::fs::write(&file, grouped("mine", &["g"]).to_string()).unwrap();
@@ -67,7 +67,7 @@ async fn a_group_that_only_a_file_names_goes_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_with_a_group_that_is_no_name_is_broken() {
+async fn file_with_an_invalid_group_name_is_broken() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bad.json"), grouped("bad", &["a b"]).to_string()).unwrap();
     std::fs::write(folder.path().join("good.json"), grouped("good", &["a.b"]).to_string()).unwrap();

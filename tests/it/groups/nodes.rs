@@ -7,7 +7,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{Backend, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_switch_is_seen_by_another_node() {
+async fn switch_is_seen_by_another_node() {
     requires_postgres!();
     let app = service(Backend::Postgres).await;
     let other = app.second().await;
@@ -25,7 +25,7 @@ async fn a_switch_is_seen_by_another_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_node_has_just_made_can_be_named_at_once() {
+async fn group_created_on_another_node_can_be_named_immediately() {
     requires_postgres!();
     let app = service(Backend::Postgres).await;
     let other = app.second().await;

@@ -16,7 +16,7 @@ async fn session(app: &App, id: &str, tools: Option<&[&str]>) {
 }
 
 on_both_databases!(
-    async fn a_session_sees_its_own_switches_over_everybodys(backend: Backend) {
+    async fn session_switches_precede_shared_ones(backend: Backend) {
         let app = service(backend).await;
         for id in ["one", "two"] {
             session(&app, id, None).await;
@@ -45,7 +45,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_group_is_switched_in_a_session_and_nothing_else_of_it_is_changed_there() {
+async fn session_switch_changes_only_its_group() {
     let app = service(Backend::Sqlite).await;
     session(&app, "one", None).await;
     let group = app.patch("/tool-groups/a?session=one", json!({"active": false})).await.ok();
@@ -60,7 +60,7 @@ async fn one_group_is_switched_in_a_session_and_nothing_else_of_it_is_changed_th
 }
 
 on_both_databases!(
-    async fn in_a_session_too_all_are_switched_or_none(backend: Backend) {
+    async fn session_switch_is_atomic(backend: Backend) {
         let app = service(backend).await;
         session(&app, "one", None).await;
         let both = app.patch("/tool-groups?session=one", json!({"activate": ["a"], "deactivate": ["a"]})).await;
@@ -80,7 +80,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn switches_of_one_session_at_once_do_not_undo_each_other(backend: Backend) {
+    async fn concurrent_switches_of_one_session_are_all_kept(backend: Backend) {
         let app = service(backend).await;
         session(&app, "one", None).await;
         let names: Vec<String> = (0..8).map(|n| format!("g{n}")).collect();
@@ -100,7 +100,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_with_tools_of_its_own_has_no_others() {
+async fn session_with_its_own_tools_has_no_others() {
     let app = service(Backend::Sqlite).await;
     session(&app, "own", Some(&["in_a", "echo", "nobody"])).await;
     assert_eq!(app.listed("?session=own").await, ["in_a"]);
@@ -114,7 +114,7 @@ async fn a_session_with_tools_of_its_own_has_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sessions_list_has_a_tag_of_its_own_that_follows_its_switches() {
+async fn session_list_has_an_etag_that_follows_its_switches() {
     let app = service(Backend::Sqlite).await;
     session(&app, "one", None).await;
     for format in ["native", "anthropic", "prompt"] {
@@ -132,7 +132,7 @@ async fn a_sessions_list_has_a_tag_of_its_own_that_follows_its_switches() {
 }
 
 on_both_databases!(
-    async fn a_model_switches_the_groups_that_may_be_switched(backend: Backend) {
+    async fn model_switches_manageable_groups(backend: Backend) {
         let app = service(backend).await;
         app.patch("/tool-groups/a", json!({"manageable": true})).await.ok();
         session(&app, "s", Some(&["reset_equipped_tools"])).await;

@@ -26,7 +26,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn with_one_unknown_name_nothing_is_switched(backend: Backend) {
+    async fn unknown_name_switches_nothing(backend: Backend) {
         let app = service(backend).await;
         app.deactivate("b").await;
         let before = app.get("/tool-groups").await.ok();
@@ -40,7 +40,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_on_both_sides_is_a_422_and_nothing_is_switched() {
+async fn name_on_both_sides_is_a_422_and_switches_nothing() {
     let app = service(Backend::Sqlite).await;
     let problem = app.patch("/tool-groups", json!({"activate": ["b"], "deactivate": ["a", "b"]})).await.problem(422);
     points_at(&problem, "/deactivate/1");
@@ -52,7 +52,7 @@ async fn a_name_on_both_sides_is_a_422_and_nothing_is_switched() {
 }
 
 on_both_databases!(
-    async fn of_switches_at_once_none_is_seen_in_part(backend: Backend) {
+    async fn concurrent_switches_are_seen_atomically(backend: Backend) {
         let app = service(backend).await;
         app.deactivate("b").await;
         let switchers = (0..8).map(|n| {

@@ -68,7 +68,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn no_call_has_a_parent_yet(backend: Backend) {
+    async fn calls_have_no_parent_yet(backend: Backend) {
         let app = App::start(backend).await;
         called(&app, "echo", json!({})).await;
         assert_eq!(listed(&app, &format!("parent={NOBODY}")).await, [""; 0]);
@@ -77,7 +77,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn each_call_is_on_its_side_of_its_own_time(backend: Backend) {
+    async fn calls_are_filtered_by_their_own_time(backend: Backend) {
         let app = App::start(backend).await;
         let calls: Vec<Value> = (0..20).map(|_| json!({"name": "echo"})).collect();
         app.batch(json!({"calls": calls})).await;
@@ -94,7 +94,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn all_combinations_agree_with_a_check_of_every_call(backend: Backend) {
+    async fn all_filter_combinations_agree_with_a_full_check(backend: Backend) {
         let app = App::start(backend).await;
         for number in 0..40 {
             let name = ["echo", "wait", "no_such_tool"][number % 3];
@@ -131,7 +131,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_finds_only_calls_of_its_tools_and_tenant() {
+async fn key_finds_only_calls_of_its_tools_and_tenant() {
     let app = App::on_sqlite().await;
     let (admin, _) = app.key(json!({"scopes": ["admin"]})).await;
     let admin = app.with_key(&admin);

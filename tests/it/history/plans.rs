@@ -136,7 +136,7 @@ async fn no_filter_has_a_lateral_join_on_a_citus_cluster() {
 }
 
 #[tokio::test]
-async fn calls_are_checked_by_their_ids_on_sqlite_whatever_the_filter_is() {
+async fn calls_are_filtered_by_their_ids_on_sqlite() {
     let database = Database::fresh(Backend::Sqlite).await;
     let store = Store::open(&database.url).await.unwrap();
     for (name, _, filter) in filters() {
@@ -147,7 +147,7 @@ async fn calls_are_checked_by_their_ids_on_sqlite_whatever_the_filter_is() {
 
 /// Without statistics, Postgres believes that a shard has few calls.
 #[tokio::test]
-async fn calls_are_read_by_their_ids_on_postgres_before_its_first_statistics() {
+async fn calls_are_read_by_their_ids_on_postgres_without_statistics() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let store = Store::open(&database.url).await.unwrap();

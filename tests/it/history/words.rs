@@ -96,7 +96,7 @@ async fn one_node_indexes_the_calls_of_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_search_without_words_finds_nothing_and_one_with_too_many_is_rejected() {
+async fn search_without_words_finds_nothing_and_one_with_too_many_is_rejected() {
     let app = App::on_sqlite().await;
     app.call("echo", json!({"a": "-"})).await;
     for without in ["", "%20", "-%00"] {

@@ -10,7 +10,7 @@ use crate::support::{Answer, App, Backend, HttpTool, Options, Received, bounded}
 const AFTER: &str = "after_tool_call";
 
 on_both_databases!(
-    async fn ends_are_told_well_and_bad_and_nobody_waits(backend: Backend) {
+    async fn ends_are_reported_without_delay(backend: Backend) {
         let options = Options { egress_allow: vec!["127.0.0.1".into()], extra: rust_tools(), ..Options::default() };
         let app = App::start_with(backend, options).await;
         let receiver = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("whatever it says")))).await;
@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_see_blocked_calls_and_the_arguments_as_hooks_have_left_them() {
+async fn after_hooks_see_blocked_calls_and_changed_arguments() {
     let app = App::with_egress(Backend::Sqlite).await;
     let (changing, receiver) = (saying(json!({"arguments": {"b": 2}})).await, silent().await);
     app.hook("before_tool_call", &changing, "/", json!({"priority": 1})).await;
@@ -60,7 +60,7 @@ async fn they_see_blocked_calls_and_the_arguments_as_hooks_have_left_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_see_the_original_whatever_is_stored() {
+async fn after_hooks_see_the_original_result() {
     let app = App::with_egress(Backend::Sqlite).await;
     let (persist, receiver) = (saying(json!({"output": "slim"})).await, silent().await);
     app.hook("tool_result_persist", &persist, "/", json!({})).await;
@@ -71,7 +71,7 @@ async fn they_see_the_original_whatever_is_stored() {
 }
 
 on_both_databases!(
-    async fn a_stop_lets_them_come_to_their_end(backend: Backend) {
+    async fn after_hooks_finish_before_the_stop(backend: Backend) {
         let app = App::with_egress(backend).await;
         let receiver = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("ok")))).await;
         app.hook(AFTER, &receiver, "/told", json!({"timeout_ms": 60_000})).await;
@@ -87,7 +87,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_fails_changes_nothing_of_a_call_that_has_ended() {
+async fn failing_after_hook_does_not_change_the_call() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::status(500, "text/plain", "")).await;
     app.hook(AFTER, &receiver, "/", json!({"failure_policy": "closed"})).await;

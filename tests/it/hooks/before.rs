@@ -10,7 +10,7 @@ use crate::support::{Answer, App, Backend, HttpTool, Received};
 const BEFORE: &str = "before_tool_call";
 
 on_both_databases!(
-    async fn hooks_are_asked_by_priority_and_each_sees_what_the_one_before_made(backend: Backend) {
+    async fn hooks_run_by_priority_and_see_earlier_changes(backend: Backend) {
         let app = App::with_egress(backend).await;
         let receiver = HttpTool::start("127.0.0.1", |request: &Received| match request.target.as_str() {
             "/high" => Answer::json(&json!({"arguments": {"b": {"new": true}, "c": 1}})),
@@ -48,7 +48,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_block_is_final_and_the_tool_never_runs(backend: Backend) {
+    async fn block_is_final_and_the_tool_never_runs(backend: Backend) {
         let app = App::with_egress(backend).await;
         let (tool, later) = (HttpTool::answering(Answer::text("ran")).await, silent().await);
         let blocking = saying(json!({"block": true, "reason": "not on a Sunday"})).await;
@@ -68,7 +68,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_block_without_a_reason_says_that_a_hook_blocked_it() {
+async fn block_without_a_reason_has_a_default_reason() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = saying(json!({"block": true})).await;
     app.hook(BEFORE, &receiver, "/", json!({})).await;
@@ -99,7 +99,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_asked_about_unknown_tools_invalid_arguments_and_other_tools() {
+async fn unknown_tools_invalid_arguments_and_other_tools_invoke_no_hook() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = silent().await;
     for event in [BEFORE, "after_tool_call", "tool_result_persist"] {
@@ -115,7 +115,7 @@ async fn nobody_is_asked_about_unknown_tools_invalid_arguments_and_other_tools()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_streamed_arguments_only_the_final_ones_are_asked_about() {
+async fn only_final_streamed_arguments_invoke_hooks() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = saying(json!({"arguments": {"by": "hook"}})).await;
     app.hook(BEFORE, &receiver, "/", json!({})).await;
@@ -131,7 +131,7 @@ async fn of_streamed_arguments_only_the_final_ones_are_asked_about() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_call_of_a_batch_is_asked_about_by_itself() {
+async fn each_call_of_a_batch_invokes_hooks() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = HttpTool::start("127.0.0.1", |request: &Received| {
         let is_bad = request.json()["call"]["arguments"]["n"] == 2;
@@ -148,7 +148,7 @@ async fn each_call_of_a_batch_is_asked_about_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_cancelled_while_a_hook_hangs_ends_at_once() {
+async fn call_cancelled_during_a_hanging_hook_ends_immediately() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::Never).await;
     app.hook(BEFORE, &receiver, "/", json!({"timeout_ms": 60_000})).await;
@@ -168,7 +168,7 @@ async fn a_call_that_is_cancelled_while_a_hook_hangs_ends_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_clock_fires_while_a_hook_hangs_ends_at_once() {
+async fn call_that_times_out_during_a_hanging_hook_ends_immediately() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::Never).await;
     app.hook(BEFORE, &receiver, "/", json!({"timeout_ms": 60_000})).await;
@@ -177,7 +177,7 @@ async fn a_call_whose_clock_fires_while_a_hook_hangs_ends_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_hangs_holds_no_slot() {
+async fn hanging_hook_holds_no_slot() {
     let app = App::with_egress(Backend::Sqlite).await;
     let (receiver, tool) = (HttpTool::answering(Answer::Never).await, HttpTool::answering(Answer::text("ok")).await);
     app.tool("one", &tool, json!({"limits": {"max_concurrency": 1}})).await;

@@ -11,7 +11,7 @@ fn redact(options: Value) -> Value {
 }
 
 on_both_databases!(
-    async fn what_is_redacted_is_nowhere_in_what_is_read_later(backend: Backend) {
+    async fn redacted_value_is_never_read_back(backend: Backend) {
         let app = App::with_egress(backend).await;
         let tool = HttpTool::answering(Answer::json(&json!({"card": "4111-2222", "pin": "SECRET", "ok": true}))).await;
         app.http_tool("pays", &tool).await;
@@ -45,7 +45,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn many_calls_at_once_are_redacted_each_by_itself(backend: Backend) {
+    async fn many_concurrent_calls_are_redacted_separately(backend: Backend) {
         let app = App::with_egress(backend).await;
         let tool = HttpTool::answering(Answer::text("ok")).await;
         for name in ["open", "shut"] {
@@ -67,7 +67,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_long_output_is_stored_in_part(backend: Backend) {
+    async fn long_output_is_stored_in_part(backend: Backend) {
         let app = App::with_egress(backend).await;
         let tool = HttpTool::answering(Answer::text("one\ntwo\nthree")).await;
         app.http_tool("long", &tool).await;

@@ -40,7 +40,7 @@ fn timeout_of(path: &str) -> u64 {
 }
 
 on_both_databases!(
-    async fn with_an_open_policy_a_failing_hook_changes_nothing_and_is_told_of(backend: Backend) {
+    async fn failing_hook_with_an_open_policy_is_reported_only(backend: Backend) {
         let app = App::with_egress(backend).await;
         let receiver = failing().await;
         for (path, kind) in WAYS {
@@ -66,7 +66,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn with_a_closed_policy_a_failing_hook_ends_the_call(backend: Backend) {
+    async fn failing_hook_with_a_closed_policy_ends_the_call(backend: Backend) {
         let app = App::with_egress(backend).await;
         let receiver = failing().await;
         for (path, _) in WAYS {
@@ -83,7 +83,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_is_not_allowed_is_never_asked() {
+async fn forbidden_address_is_never_contacted() {
     let app = App::on_sqlite().await;
     let receiver = failing().await;
     app.hook("before_tool_call", &receiver, "/breaks", json!({"failure_policy": "closed"})).await;
@@ -96,7 +96,7 @@ async fn an_address_that_is_not_allowed_is_never_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_failed_does_not_keep_the_next_one_from_being_asked() {
+async fn failed_hook_does_not_skip_the_next_one() {
     let app = App::with_egress(Backend::Sqlite).await;
     let (receiver, next) = (failing().await, super::saying(json!({"arguments": {"b": 2}})).await);
     app.hook("before_tool_call", &receiver, "/breaks", json!({"priority": 1})).await;
@@ -105,7 +105,7 @@ async fn a_hook_that_failed_does_not_keep_the_next_one_from_being_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn how_often_hooks_were_asked_and_failed_is_told() {
+async fn hook_invocations_and_failures_are_counted() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = failing().await;
     let hook = json!({"event": "before_tool_call", "url": server.url("/breaks")});

@@ -7,7 +7,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{App, Backend, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_hook_is_asked_by_all_nodes_and_a_deleted_one_by_none() {
+async fn new_hook_is_invoked_by_all_nodes_and_a_deleted_one_by_none() {
     requires_postgres!();
     let one = App::with_egress(Backend::Postgres).await;
     let two = one.second().await;
@@ -24,7 +24,7 @@ async fn a_new_hook_is_asked_by_all_nodes_and_a_deleted_one_by_none() {
 }
 
 on_both_databases!(
-    async fn a_restart_keeps_hooks_with_their_order_and_their_secrets(backend: Backend) {
+    async fn hooks_keep_order_and_secrets_across_a_restart(backend: Backend) {
         let app = App::with_egress(backend).await;
         let receiver = saying(json!({"arguments": {"by": "hook"}})).await;
         let secret = json!({"secret": "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="});

@@ -32,7 +32,7 @@ fn signature(secret: &str, request: &Received) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_request_is_signed_with_the_hooks_own_secret_or_the_services() {
+async fn request_is_signed_with_the_secret_of_the_hook_or_the_service() {
     let app = app().await;
     let receiver = silent().await;
     for event in ["before_tool_call", "after_tool_call", "tool_result_persist"] {
@@ -52,7 +52,7 @@ async fn every_request_is_signed_with_the_hooks_own_secret_or_the_services() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_bodies_are_as_they_were_written_down() {
+async fn bodies_match_the_golden_files() {
     let app = app().await;
     let receiver = silent().await;
     let pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";

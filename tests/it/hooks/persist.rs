@@ -11,7 +11,7 @@ use crate::support::{Answer, App, Backend, HttpTool};
 const PERSIST: &str = "tool_result_persist";
 
 on_both_databases!(
-    async fn a_rewrite_is_stored_and_the_caller_and_live_watchers_see_the_original(backend: Backend) {
+    async fn rewrite_is_stored_and_live_readers_see_the_original(backend: Backend) {
         let app = App::with_egress(backend).await;
         let rewrite = json!({"output": "slim", "details": {"kept": 1}, "metadata": {"tag": {"a": 1}}});
         let receiver = saying(rewrite).await;
@@ -52,7 +52,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_replay_tells_what_is_stored(backend: Backend) {
+    async fn replay_has_the_stored_result(backend: Backend) {
         let app = App::with_egress(backend).await;
         let receiver = saying(json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]})).await;
         app.hook(PERSIST, &receiver, "/", json!({})).await;
@@ -68,7 +68,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_hook_sees_what_the_one_before_has_made() {
+async fn each_hook_sees_the_result_of_the_previous_one() {
     let app = App::with_egress(Backend::Sqlite).await;
     let (first, second) = (saying(json!({"output": "one"})).await, saying(json!({"metadata": {"two": 2}})).await);
     app.hook(PERSIST, &second, "/", json!({})).await;
@@ -80,7 +80,7 @@ async fn each_hook_sees_what_the_one_before_has_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failures_text_is_kept_in_no_other_form() {
+async fn text_of_a_failure_is_rewritten_everywhere() {
     let app = App::with_egress(Backend::Sqlite).await;
     let tool = HttpTool::answering(Answer::json(&json!({"error": "PIN 1234 is wrong"}))).await;
     let receiver = saying(json!({"output": "Error: hidden"})).await;
@@ -94,7 +94,7 @@ async fn a_failures_text_is_kept_in_no_other_form() {
 }
 
 on_both_databases!(
-    async fn a_failing_hook_leaves_the_result_or_withholds_it_as_its_policy_says(backend: Backend) {
+    async fn failing_persist_hook_follows_its_policy(backend: Backend) {
         let app = App::with_egress(backend).await;
         let tool = HttpTool::answering(Answer::text("result")).await;
         app.tool("reads", &tool, json!({"annotations": {"read_only": true}})).await;
@@ -121,7 +121,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_hook_delays_its_own_call_and_no_other() {
+async fn slow_hook_delays_its_own_call_only() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::AfterGate(Box::new(Answer::json(&json!({"output": "later"}))))).await;
     let tool = HttpTool::answering(Answer::text("ran")).await;
@@ -143,7 +143,7 @@ async fn a_slow_hook_delays_its_own_call_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_cancelled_while_a_hook_hangs_keeps_its_result() {
+async fn call_cancelled_during_a_hanging_hook_keeps_its_result() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::Never).await;
     let tool = HttpTool::answering(Answer::text("ran")).await;

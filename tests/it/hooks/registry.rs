@@ -11,7 +11,7 @@ use crate::support::{App, Backend};
 const SECRET: &str = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
 on_both_databases!(
-    async fn a_hook_is_registered_listed_read_and_deleted(backend: Backend) {
+    async fn hook_is_registered_listed_read_and_deleted(backend: Backend) {
         let app = App::start(backend).await;
         assert_eq!(app.get("/hooks").await.ok(), json!({"hooks": [], "total": 0}));
         let whole = json!({
@@ -42,7 +42,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_hook_is_refused_by_its_place() {
+async fn invalid_hook_is_rejected_with_its_pointer() {
     let app = App::on_sqlite().await;
     let hook =
         |more: Value| crate::support::calls::with(json!({"event": "before_tool_call", "url": "http://h/"}), more);
@@ -69,7 +69,7 @@ async fn what_is_no_hook_is_refused_by_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hooks_of_the_settings_are_asked_first_and_cannot_be_deleted() {
+async fn configured_hooks_run_first_and_cannot_be_deleted() {
     fn configure(config: &mut Config) {
         let mut hook = HookDefinition::of(HookEvent::AfterToolCall);
         hook.url = Some("http://127.0.0.1:1/".into());

@@ -60,7 +60,7 @@ fn code(call: &Call) -> Option<Code> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_three_kinds_work_together() {
+async fn all_three_kinds_of_rust_hooks_work_together() {
     let (sender, mut notifications) = mpsc::unbounded_channel();
     let app = app([RustHook::before(Gate), RustHook::after(Notes(sender)), RustHook::persist(Slim)]).await;
     let ended = call(&app, json!({"a": 1})).await;
@@ -77,7 +77,7 @@ async fn all_three_kinds_work_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_fails_panics_or_hangs_is_a_failed_hook() {
+async fn failing_panicking_or_hanging_rust_hook_is_a_failed_hook() {
     for (policy, expected) in [(FailurePolicy::Open, None), (FailurePolicy::Closed, Some(Code::HookFailed))] {
         let app = app([RustHook::before(Gate).timeout_ms(50).failure_policy(policy)]).await;
         for way in ["fail", "panic", "hang"] {
@@ -91,7 +91,7 @@ async fn one_that_fails_panics_or_hangs_is_a_failed_hook() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_is_asked_about_the_tools_that_it_names() {
+async fn rust_hook_is_invoked_for_the_tools_that_it_names() {
     let app = app([RustHook::before(Gate).tools(["mail*"])]).await;
     assert_eq!(call(&app, json!({"do": "block"})).await.outcome.as_ref().unwrap().output, r#"{"do":"block"}"#);
     assert_eq!(app.engine.hooks().counts().invocations(), 0);

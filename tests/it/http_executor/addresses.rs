@@ -15,7 +15,7 @@ async fn redirected(status: u16, location: String) -> (App, HttpTool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn loopback_is_refused_under_every_name() {
+async fn loopback_is_rejected_under_every_name() {
     let app = App::on_sqlite().await;
     let server = HttpTool::answering(Answer::text("secret")).await;
     let hosts =
@@ -34,7 +34,7 @@ async fn loopback_is_refused_under_every_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn private_link_local_and_metadata_addresses_are_refused_at_once() {
+async fn private_link_local_and_metadata_addresses_are_rejected() {
     let app = App::on_sqlite().await;
     let hosts = ["10.0.0.1", "172.16.0.1", "192.168.0.1", "169.254.169.254", "[fd00::1]", "[fe80::1]"];
     for (n, host) in hosts.into_iter().enumerate() {
@@ -51,7 +51,7 @@ async fn private_link_local_and_metadata_addresses_are_refused_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_argument_cannot_choose_a_forbidden_host() {
+async fn argument_cannot_choose_a_forbidden_host() {
     let app = App::on_sqlite().await;
     let server = HttpTool::answering(Answer::text("secret")).await;
     let url = format!("http://{{host}}:{}/", server.port());
@@ -62,7 +62,7 @@ async fn an_argument_cannot_choose_a_forbidden_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_allowed_address_is_reached() {
+async fn allowed_address_is_reached() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::text("hello")).await;
     app.http_tool("t", &server).await;
@@ -70,7 +70,7 @@ async fn an_allowed_address_is_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_to_another_allowed_origin_is_followed_without_the_call() {
+async fn redirect_to_another_allowed_origin_is_followed_without_the_call() {
     let target = HttpTool::answering(Answer::text("moved here")).await;
     let (app, _server) = redirected(303, target.url("/new")).await;
     assert_eq!(succeeded(&app.call("t", json!({"a": 1})).await), "moved here");
@@ -79,7 +79,7 @@ async fn a_redirect_to_another_allowed_origin_is_followed_without_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn presets_and_the_token_of_a_call_stay_at_the_declared_origin() {
+async fn presets_and_token_stay_at_the_declared_origin() {
     let target = HttpTool::answering(Answer::text("stolen")).await;
     for status in [307, 308] {
         let (app, server) = redirected(status, target.url("/new")).await;
@@ -95,7 +95,7 @@ async fn presets_and_the_token_of_a_call_stay_at_the_declared_origin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_to_a_forbidden_address_is_refused_before_it_is_reached() {
+async fn redirect_to_a_forbidden_address_is_rejected_before_it_is_reached() {
     let forbidden = HttpTool::start("127.0.0.2", |_| Answer::text("secret")).await;
     for status in [301, 302, 303, 307, 308] {
         let (app, _server) = redirected(status, forbidden.url("/")).await;
@@ -106,20 +106,20 @@ async fn a_redirect_to_a_forbidden_address_is_refused_before_it_is_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_to_the_metadata_address_is_refused() {
+async fn redirect_to_the_metadata_address_is_rejected() {
     let (app, _server) = redirected(302, "http://169.254.169.254/latest/meta-data/".into()).await;
     failed(&app.call("t", json!({})).await, "TOOL_EXECUTION_ERROR");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_in_a_circle_ends_as_an_error() {
+async fn redirect_loop_is_an_error() {
     let (app, server) = redirected(302, "/run".into()).await;
     failed(&app.call("t", json!({})).await, "TOOL_EXECUTION_ERROR");
     assert!(server.requests().len() < 50);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_to_something_that_is_not_http_is_an_error() {
+async fn redirect_to_another_scheme_is_an_error() {
     for location in ["file:///etc/passwd", "gopher://127.0.0.1/", "javascript:1"] {
         let (app, _server) = redirected(302, location.into()).await;
         let call = app.call("t", json!({})).await;
@@ -129,7 +129,7 @@ async fn a_redirect_to_something_that_is_not_http_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_url_that_is_not_http_reaches_nothing() {
+async fn other_scheme_reaches_nothing() {
     let app = App::with_egress(Backend::Sqlite).await;
     for url in ["file:///etc/passwd", "ftp://127.0.0.1/", "data:text/plain,x"] {
         app.post("/tools", &http_tool("t", json!({"url": url}))).await.problem(422);

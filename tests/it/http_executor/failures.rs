@@ -19,7 +19,7 @@ fn broke(call: &Value) -> &Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_4xx_is_an_error_that_will_not_pass() {
+async fn response_4xx_is_not_retryable() {
     for status in [400, 401, 404, 422] {
         let (call, server) = called(Answer::status(status, "text/plain", "no such city"), json!({})).await;
         assert_eq!(broke(&call)["retryable"], false, "{status}");
@@ -28,7 +28,7 @@ async fn a_4xx_is_an_error_that_will_not_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_5xx_is_an_error_that_may_pass_and_is_not_tried_again_unasked() {
+async fn response_5xx_is_retryable_but_not_retried_by_default() {
     for status in [500, 502, 503] {
         let (call, server) = called(Answer::status(status, "text/plain", "sorry"), json!({})).await;
         assert_eq!(broke(&call)["retryable"], true, "{status}");
@@ -37,7 +37,7 @@ async fn a_5xx_is_an_error_that_may_pass_and_is_not_tried_again_unasked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_429_tells_when_to_try_again() {
+async fn response_429_has_its_delay() {
     let busy = Answer::status(429, "text/plain", "busy").with_header("retry-after", "7");
     let (call, _server) = called(busy, json!({})).await;
     let error = broke(&call);
@@ -45,7 +45,7 @@ async fn a_429_tells_when_to_try_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_there_is_an_error_that_may_pass() {
+async fn unreachable_server_is_retryable() {
     let app = App::with_egress(Backend::Sqlite).await;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -55,17 +55,17 @@ async fn a_server_that_is_not_there_is_an_error_that_may_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_closed_without_an_answer_is_an_error_that_may_pass() {
+async fn connection_closed_without_a_response_is_retryable() {
     assert_eq!(broke(&called(Answer::CloseEarly, json!({})).await.0)["retryable"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_is_cut_off_is_an_error() {
+async fn truncated_response_is_an_error() {
     broke(&called(Answer::CutOff, json!({})).await.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn text_that_is_no_utf_8_is_an_error_and_json_is_corrected() {
+async fn invalid_utf_8_is_an_error_in_text_and_corrected_in_json() {
     broke(&called(Answer::body("text/plain; charset=utf-8", [b'a', 0xff, 0xfe, b'b']), json!({})).await.0);
     broke(&called(Answer::body("application/json", b"{\"a\":\xff}".as_slice()), json!({})).await.0);
     let (call, _) = called(Answer::body("application/json", b"{\"a\":\"\xff\"}".as_slice()), json!({})).await;
@@ -74,7 +74,7 @@ async fn text_that_is_no_utf_8_is_an_error_and_json_is_corrected() {
 }
 
 on_both_databases!(
-    async fn a_silent_server_is_given_up_and_its_connection_closed(backend: Backend) {
+    async fn silent_server_times_out_and_its_connection_is_closed(backend: Backend) {
         let app = App::with_egress(backend).await;
         let server = HttpTool::answering(Answer::Never).await;
         app.http_tool("t", &server).await;
@@ -86,14 +86,14 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stalls_in_mid_answer_is_given_up_and_its_connection_closed() {
+async fn stalled_response_times_out_and_its_connection_is_closed() {
     let (call, server) = called(Answer::Stall, json!({"timeout_ms": 100})).await;
     failed(&call, "TOOL_TIMEOUT");
     server.closed().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_broken_server_touches_no_other_tool() {
+async fn broken_server_affects_no_other_tool() {
     let app = App::with_egress(Backend::Sqlite).await;
     let (silent, well) = (HttpTool::answering(Answer::Never).await, HttpTool::answering(Answer::text("ok")).await);
     app.http_tool("silent", &silent).await;

@@ -14,7 +14,7 @@ async fn app_and_server() -> (App, HttpTool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_is_posted_the_call() {
+async fn call_is_posted_to_the_tool() {
     let (app, server) = app_and_server().await;
     let call = app.call_with(json!({"name": "t", "arguments": {"a": HARD_TEXT}, "id": "call_1"})).await;
     assert_eq!(succeeded(&call), "ok");
@@ -29,7 +29,7 @@ async fn a_tool_is_posted_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_is_told_where_and_with_what_to_report() {
+async fn tool_gets_urls_and_token_for_reports() {
     let (app, server) = app_and_server().await;
     let (call, other) = (app.call("t", json!({})).await, app.call("t", json!({})).await);
     let bodies: Vec<_> = server.requests().iter().map(|request| request.json()).collect();
@@ -46,7 +46,7 @@ async fn a_tool_is_told_where_and_with_what_to_report() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_receives_the_effective_arguments() {
+async fn tool_receives_the_effective_arguments() {
     let (app, server) = app_and_server().await;
     let properties = json!({"n": {"type": "integer"}, "unit": {"type": "string", "default": "C"}});
     app.register(json!({
@@ -59,7 +59,7 @@ async fn a_tool_receives_the_effective_arguments() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_receives_a_key_against_repetition() {
+async fn tool_receives_an_idempotency_key() {
     let (app, server) = app_and_server().await;
     app.call("t", json!({})).await;
     app.call("t", json!({})).await;
@@ -69,7 +69,7 @@ async fn a_tool_receives_a_key_against_repetition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_receives_the_trace_of_its_caller() {
+async fn tool_receives_the_trace_of_its_caller() {
     let (app, server) = app_and_server().await;
     let trace_id = "0af7651916cd43dd8448eb211c80319c";
     let request =
@@ -80,7 +80,7 @@ async fn a_tool_receives_the_trace_of_its_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_with_invalid_arguments_is_not_asked() {
+async fn invalid_arguments_are_not_sent() {
     let (app, server) = app_and_server().await;
     app.call("t", json!([1])).await;
     app.call("t", json!("{")).await;
@@ -88,7 +88,7 @@ async fn a_tool_with_invalid_arguments_is_not_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_is_asked_once_for_each_call() {
+async fn tool_is_requested_once_for_each_call() {
     let (app, server) = app_and_server().await;
     let calls: Vec<_> = (0..30).map(|n| json!({"name": "t", "arguments": {"n": n}})).collect();
     app.batch(json!({"calls": calls, "mode": "parallel"})).await;

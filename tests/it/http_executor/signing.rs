@@ -33,7 +33,7 @@ fn expected(request: &Received) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_form_of_request_is_signed_with_the_calls_id_and_the_time() {
+async fn every_request_is_signed_with_id_and_time() {
     let time = Time::parse("2026-03-01T00:00:00.900Z").unwrap();
     for form in [
         json!({}),
@@ -56,7 +56,7 @@ async fn every_form_of_request_is_signed_with_the_calls_id_and_the_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_is_signed_anew_at_home_and_not_at_all_elsewhere() {
+async fn redirect_is_signed_again_within_the_origin_only() {
     let (app, elsewhere) = app_and_server(None).await;
     let away = elsewhere.url("/away");
     let home = HttpTool::start("127.0.0.1", move |request| match request.target.as_str() {
@@ -76,7 +76,7 @@ async fn a_redirect_is_signed_anew_at_home_and_not_at_all_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_cannot_set_the_signature() {
+async fn definition_cannot_set_the_signature() {
     let (app, server) = app_and_server(None).await;
     let definition = http_tool("t", json!({"url": server.url("/"), "headers": {"Webhook-Signature": "v1,x"}}));
     let problem = app.post("/tools", &definition).await.problem(422);

@@ -26,7 +26,7 @@ async fn watched(backend: Backend, pieces: &[String]) -> (Value, Vec<Event>) {
 }
 
 on_both_databases!(
-    async fn what_a_stream_tells_reaches_those_who_watch_and_its_result_the_model(backend: Backend) {
+    async fn stream_reports_reach_watchers_and_its_result_the_model(backend: Backend) {
         let content = json!([{"type": "text", "text": HARD_TEXT}]);
         let pieces = [
             event(
@@ -51,7 +51,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_may_be_cut_anywhere() {
+async fn stream_can_be_split_anywhere() {
     let whole =
         format!(": hi\r\n\r\n{}{}", event("progress", &json!("é😀")), event("result", &json!({"text": "北京"})));
     let pieces: Vec<Vec<u8>> = whole.replace('\n', "\r\n").bytes().map(|byte| vec![byte]).collect();
@@ -62,7 +62,7 @@ async fn a_stream_may_be_cut_anywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_without_a_result_or_with_an_error_is_the_tools_failure() {
+async fn stream_without_a_result_or_with_an_error_is_a_failure() {
     for (pieces, message) in [
         (vec![event("progress", &json!("x"))], "the event stream ended without a `result` event"),
         (vec![event("error", &json!({"message": "no ink"}))], "no ink"),

@@ -21,7 +21,7 @@ fn decoded(text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_takes_arguments_as_one_segment() {
+async fn path_argument_is_one_segment() {
     let request = sent(json!({"url": "/cities/{city}/weather", "method": "GET"}), json!({"city": "a/b c?d#é&%"})).await;
     assert_eq!(request.method, "GET");
     let segments: Vec<&str> = request.target.split('/').collect();
@@ -31,7 +31,7 @@ async fn a_path_takes_arguments_as_one_segment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_cannot_be_climbed_out_of() {
+async fn path_argument_cannot_leave_its_segment() {
     for evil in ["..", "../../admin", ".", "..%2fadmin"] {
         let (app, server) = (App::with_egress(Backend::Sqlite).await, HttpTool::answering(Answer::text("ok")).await);
         app.register(http_tool("t", json!({"url": server.url("/a/b/{x}/c"), "method": "GET"}))).await;
@@ -42,7 +42,7 @@ async fn a_path_cannot_be_climbed_out_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_query_takes_arguments_encoded() {
+async fn query_arguments_are_encoded() {
     let executor = json!({"url": "/search", "method": "GET", "query": {"q": "{text}", "n": "{n}", "fixed": "yes"}});
     let request = sent(executor, json!({"text": "a&b=c d+é#", "n": 5})).await;
     let (_, query) = request.target.split_once('?').unwrap();
@@ -54,21 +54,21 @@ async fn the_query_takes_arguments_encoded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_query_within_the_url_takes_arguments_encoded() {
+async fn query_arguments_in_the_url_are_encoded() {
     let request = sent(json!({"url": "/search?q={text}&x=1", "method": "GET"}), json!({"text": "a&b=c"})).await;
     let (_, query) = request.target.split_once('?').unwrap();
     assert_eq!(query.split('&').map(decoded).collect::<Vec<_>>(), ["q=a&b=c", "x=1"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_header_takes_arguments() {
+async fn header_takes_arguments() {
     let executor = json!({"url": "/", "headers": {"X-City": "in {city}", "X-Fixed": "yes"}});
     let request = sent(executor, json!({"city": "Rome"})).await;
     assert_eq!((request.header("x-city"), request.header("x-fixed")), ("in Rome", "yes"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_header_cannot_be_broken_out_of() {
+async fn header_argument_cannot_inject_headers() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, HttpTool::answering(Answer::text("ok")).await);
     app.register(http_tool("t", json!({"url": server.url("/"), "headers": {"X-City": "{city}"}}))).await;
     for evil in ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "a\u{0}"] {
@@ -78,7 +78,7 @@ async fn a_header_cannot_be_broken_out_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_takes_arguments_as_json() {
+async fn body_takes_arguments_as_json() {
     let executor =
         json!({"url": "/", "method": "PUT", "body": {"q": "{text}", "nested": [{"say": "«{text}»"}], "fixed": 1}});
     let text = "he said \"hi\"\n\\ 😀\u{0}";
@@ -88,7 +88,7 @@ async fn a_body_takes_arguments_as_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_argument_cannot_bring_placeholders_of_its_own() {
+async fn argument_cannot_contain_placeholders() {
     let executor = json!({"url": "/", "body": {"a": "{a}", "b": "{b}"}});
     let request = sent(executor, json!({"a": "{b}", "b": "x"})).await;
     assert_eq!(request.json(), json!({"a": "{b}", "b": "x"}));

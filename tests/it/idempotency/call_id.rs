@@ -12,7 +12,7 @@ fn call(session: Value, id: &str) -> Value {
 }
 
 on_both_databases!(
-    async fn the_same_id_in_the_same_session_is_the_same_call(backend: Backend) {
+    async fn same_id_in_the_same_session_is_the_same_call(backend: Backend) {
         let (app, server) = service(backend).await;
         let first = app.call_with(call(json!("s"), "call_0")).await;
         assert_eq!(succeeded(&first), "done");
@@ -36,7 +36,7 @@ async fn another_id_or_another_session_is_another_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_and_an_id_are_not_confused_with_others_that_read_alike() {
+async fn session_and_id_are_not_confused_by_concatenation() {
     let (app, server) = service(Backend::Sqlite).await;
     for (session, id) in [("a:b", "c"), ("a", "b:c"), ("a/b", "c"), ("a", "b/c"), ("ab", "c"), ("a", "bc")] {
         succeeded(&app.call_with(call(json!(session), id)).await);
@@ -45,7 +45,7 @@ async fn a_session_and_an_id_are_not_confused_with_others_that_read_alike() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn such_a_call_that_runs_is_joined() {
+async fn running_call_with_the_same_id_is_joined() {
     let (app, server) = shut(Backend::Sqlite).await;
     let first = app.posted(call(json!("s"), "call_0"));
     server.received(1).await;
@@ -58,7 +58,7 @@ async fn such_a_call_that_runs_is_joined() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_id_with_other_arguments_is_refused() {
+async fn same_id_with_other_arguments_is_rejected() {
     let (app, server) = service(Backend::Sqlite).await;
     app.call_with(call(json!("s"), "call_0")).await;
     let other = with(call(json!("s"), "call_0"), json!({"arguments": {"a": 2}}));
@@ -68,7 +68,7 @@ async fn the_same_id_with_other_arguments_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_calls_of_a_batch_are_found_again() {
+async fn calls_of_a_batch_are_replayed() {
     let (app, server) = service(Backend::Sqlite).await;
     let calls = json!([{"name": "act", "id": "a"}, {"name": "act", "id": "b"}]);
     let body = json!({"calls": calls, "session": "s", "dedupe": "call_id"});
@@ -78,7 +78,7 @@ async fn the_calls_of_a_batch_are_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_it_the_same_id_is_another_call() {
+async fn same_id_without_dedupe_is_another_call() {
     let (app, server) = service(Backend::Sqlite).await;
     app.call_with(call(json!("s"), "call_0")).await;
     app.call_with(json!({"name": "act", "id": "call_0", "session": "s"})).await;
@@ -86,7 +86,7 @@ async fn without_it_the_same_id_is_another_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_way_to_dedupe_is_refused() {
+async fn unknown_dedupe_is_rejected() {
     let (app, server) = service(Backend::Sqlite).await;
     for way in [json!("arguments"), json!(true), json!(["call_id"])] {
         let problem = app.post("/tool-calls", &json!({"name": "act", "id": "x", "dedupe": way})).await.problem(422);
@@ -96,7 +96,7 @@ async fn another_way_to_dedupe_is_refused() {
 }
 
 on_both_databases!(
-    async fn beside_an_idempotency_key_it_still_counts(backend: Backend) {
+    async fn dedupe_applies_next_to_an_idempotency_key(backend: Backend) {
         let (app, server) = service(backend).await;
         let first = keyed(&app, "one", &call(json!("s"), "call_0")).await.ok();
         let again = keyed(&app, "two", &call(json!("s"), "call_0")).await.ok();
@@ -106,7 +106,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_keyed_batch_with_calls_that_were_there_is_replayed_whole(backend: Backend) {
+    async fn keyed_batch_with_known_calls_is_replayed_completely(backend: Backend) {
         let (app, server) = service(backend).await;
         app.call_with(call(json!("s"), "b")).await;
         let calls = json!([{"name": "act", "id": "a"}, {"name": "act", "id": "b"}, {"name": "act", "id": "c"}]);
@@ -126,7 +126,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_one_is_a_batch_again_and_a_single_call_is_none() {
+async fn batch_of_one_is_replayed_as_a_batch_and_a_single_call_is_not() {
     let (app, _server) = service(Backend::Sqlite).await;
     let body = json!({"calls": [{"name": "act", "id": "a"}], "session": "s", "dedupe": "call_id"});
     let (first, again) = (app.post("/tool-calls", &body).await.ok(), app.post("/tool-calls", &body).await.ok());

@@ -32,7 +32,7 @@ async fn glance(client: &Client) -> String {
 }
 
 on_both_databases!(
-    async fn a_call_that_runs_is_joined(backend: Backend) {
+    async fn running_call_is_joined(backend: Backend) {
         let (app, server) = shut(backend).await;
         let first = waiting(&app);
         server.received(1).await;
@@ -51,7 +51,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn of_many_at_once_one_runs(backend: Backend) {
+    async fn one_of_concurrent_requests_runs(backend: Backend) {
         let (app, server) = shut(backend).await;
         let all: Vec<_> = (0..16).map(|_| waiting(&app)).collect();
         server.received(1).await;
@@ -67,7 +67,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_at_once_on_two_nodes_one_runs() {
+async fn one_of_concurrent_requests_on_two_nodes_runs() {
     requires_postgres!();
     let (app, server) = shut(Backend::Postgres).await;
     let other = app.second().await;
@@ -83,7 +83,7 @@ async fn of_many_at_once_on_two_nodes_one_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_went_away_finds_its_call_again() {
+async fn disconnected_caller_finds_its_call() {
     let (app, server) = shut(Backend::Sqlite).await;
     let first = waiting(&app);
     server.received(1).await;
@@ -98,7 +98,7 @@ async fn a_caller_that_went_away_finds_its_call_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_async_call_is_found_again_and_its_end_is_a_200() {
+async fn async_call_is_replayed_and_its_end_is_a_200() {
     let (app, server) = shut(Backend::Sqlite).await;
     app.tool("job", &server, json!({"async": true})).await;
     let body = json!({"name": "job"});
@@ -113,7 +113,7 @@ async fn an_async_call_is_found_again_and_its_end_is_a_200() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_runs_is_joined() {
+async fn running_batch_is_joined() {
     let (app, server) = shut(Backend::Sqlite).await;
     let body = json!({"calls": [{"name": "act", "id": "a"}, {"name": "act", "id": "b"}], "mode": "parallel"});
     let first = {
@@ -160,7 +160,7 @@ fn races() -> BuiltinTool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_requests_that_both_found_the_key_free_one_runs() {
+async fn one_of_two_requests_that_saw_a_free_key_runs() {
     let app = App::start_with(Backend::Sqlite, Options { extra: vec![races()], ..Options::default() }).await;
     let (one, other) = (waiting(&app), waiting(&app));
     let (one, other) = (one.await.unwrap().ok(), other.await.unwrap().ok());

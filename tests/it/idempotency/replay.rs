@@ -9,7 +9,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool, Node};
 
 on_both_databases!(
-    async fn the_same_request_has_the_same_outcome_and_runs_once(backend: Backend) {
+    async fn same_request_has_the_same_outcome_and_runs_once(backend: Backend) {
         let (app, server) = service(backend).await;
         let first = keyed(&app, "key-1", &act()).await.ok();
         assert_eq!(succeeded(&first), "done");
@@ -23,7 +23,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_key_or_under_another_it_is_another_call() {
+async fn missing_or_other_key_is_another_call() {
     let (app, server) = service(Backend::Sqlite).await;
     keyed(&app, "key-1", &act()).await.ok();
     keyed(&app, "key-2", &act()).await.ok();
@@ -34,7 +34,7 @@ async fn without_a_key_or_under_another_it_is_another_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_json_in_other_whitespace_is_the_same_body() {
+async fn same_json_in_other_whitespace_is_the_same_body() {
     let (app, server) = service(Backend::Sqlite).await;
     let mut calls = Vec::new();
     for body in [
@@ -50,7 +50,7 @@ async fn the_same_json_in_other_whitespace_is_the_same_body() {
 }
 
 on_both_databases!(
-    async fn a_batch_is_one_request(backend: Backend) {
+    async fn batch_is_one_request(backend: Backend) {
         let (app, server) = service(backend).await;
         let body = json!({"calls": [{"name": "act", "id": "a"}, {"name": "nobody"}, {"name": "act", "id": "b"}]});
         let first = keyed(&app, "key-1", &body).await.ok();
@@ -60,7 +60,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_failure_is_an_outcome_too(backend: Backend) {
+    async fn failure_is_replayed(backend: Backend) {
         let app = App::with_egress(backend).await;
         let server = HttpTool::answering(Answer::status(500, "text/plain", "sorry")).await;
         app.http_tool("act", &server).await;
@@ -78,7 +78,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_key_survives_a_restart(backend: Backend) {
+    async fn key_survives_a_restart(backend: Backend) {
         let (app, server) = service(backend).await;
         let first = keyed(&app, "key-1", &act()).await.ok();
         let app = app.restart().await;
@@ -90,7 +90,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_key_survives_a_crash_with_what_became_of_its_call(backend: Backend) {
+    async fn key_survives_a_crash_with_the_outcome_of_its_call(backend: Backend) {
         let mut node = Node::start(backend, &[]).await;
         let server = crate::support::calls::gated("done").await;
         node.http_tool("act", &server).await;
@@ -119,7 +119,7 @@ async fn nodes_of_one_database_share_their_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_models_own_id_is_no_key() {
+async fn id_of_a_model_is_no_key() {
     let (app, server) = service(Backend::Sqlite).await;
     let body = json!({"name": "act", "id": "call_0", "session": "s"});
     let (first, second) = (app.call_with(body.clone()).await, app.call_with(body).await);
@@ -128,7 +128,7 @@ async fn a_models_own_id_is_no_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_was_asked_for_as_events_is_the_same_call() {
+async fn answer_requested_as_events_is_the_same_call() {
     let (app, server) = service(Backend::Sqlite).await;
     let first = keyed(&app, "k", &act()).await.ok();
     let headers = [("idempotency-key", "k"), ("accept", "text/event-stream")];
@@ -140,7 +140,7 @@ async fn an_answer_that_was_asked_for_as_events_is_the_same_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_request_does_not_create_its_session_again() {
+async fn repeated_request_does_not_create_its_session_again() {
     let (app, server) = service(Backend::Sqlite).await;
     let body = json!({"name": "act", "session": "s"});
     let first = keyed(&app, "k", &body).await.ok();

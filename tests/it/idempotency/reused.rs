@@ -18,7 +18,7 @@ fn others() -> [Value; 5] {
 }
 
 on_both_databases!(
-    async fn another_body_is_refused_and_the_first_stays(backend: Backend) {
+    async fn another_body_is_rejected_and_the_first_result_stays(backend: Backend) {
         let (app, server) = service(backend).await;
         let first = keyed(&app, "key-1", &act()).await.ok();
         for body in others() {
@@ -32,7 +32,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn another_body_is_refused_while_the_first_runs(backend: Backend) {
+    async fn another_body_is_rejected_while_the_first_runs(backend: Backend) {
         let (app, server) = shut(backend).await;
         let headers = [("idempotency-key", "key-1"), ("prefer", "respond-async")];
         let first = app.post_with("/tool-calls", &headers, &act()).await;
@@ -47,7 +47,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_none_does_not_use_up_its_key() {
+async fn invalid_request_does_not_use_up_its_key() {
     let (app, server) = service(Backend::Sqlite).await;
     let wrong = keyed(&app, "k", &json!({"name": "act", "argumnts": {}})).await.problem(422);
     assert_ne!(wrong["code"], "IDEMPOTENCY_KEY_REUSED");
@@ -56,7 +56,7 @@ async fn a_request_that_is_none_does_not_use_up_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_none_is_refused_or_ignored_but_never_shared() {
+async fn invalid_key_is_rejected_or_ignored_but_never_shared() {
     let (app, server) = service(Backend::Sqlite).await;
     let long = "k".repeat(10_000);
     for key in ["", long.as_str()] {

@@ -21,7 +21,7 @@ async fn raw(client: &Client, content_type: &str, body: impl Into<reqwest::Body>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fragment_in_a_path_belongs_to_the_operation_and_not_to_its_url() {
+async fn fragment_in_a_path_belongs_to_the_operation() {
     let server = HttpTool::answering(Answer::json(&json!({}))).await;
     let app = App::with_egress(Backend::Sqlite).await;
     let id = json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}]);
@@ -40,7 +40,7 @@ async fn a_fragment_in_a_path_belongs_to_the_operation_and_not_to_its_url() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_document_comes_as_an_object_as_text_or_as_the_body_itself() {
+async fn document_can_be_an_object_a_text_or_the_body() {
     let yaml = "openapi: 3.0.0\nservers: [{url: https://h.example}]\npaths: {/y: {get: {operationId: OP}}}\n";
     let app = App::on_sqlite().await;
     assert_eq!(names(&import(&app, json!({"document": document()})).await, "created"), ["list", "add", "get_owners"]);
@@ -59,7 +59,7 @@ async fn a_document_comes_as_an_object_as_text_or_as_the_body_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_asked_for_is_imported() {
+async fn only_selected_operations_are_imported() {
     let app = App::on_sqlite().await;
     for (only, created) in [
         (json!(["pets"]), vec!["list"]),
@@ -76,7 +76,7 @@ async fn only_what_is_asked_for_is_imported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_document_is_fetched_through_the_egress_guard() {
+async fn document_is_fetched_through_the_egress_guard() {
     let mut relative = document();
     relative["servers"] = json!([{"url": "v2"}]);
     let server = HttpTool::start("127.0.0.1", move |request| match request.target.as_str() {
@@ -120,7 +120,7 @@ fn document_of(bytes: usize) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_document_has_up_to_32_mib_in_a_body_and_by_url() {
+async fn document_has_up_to_32_mib_in_a_body_and_by_url() {
     const MIB: usize = 1024 * 1024;
     let large = document_of(31 * MIB);
     let at_url = large.clone();
@@ -141,7 +141,7 @@ async fn a_document_has_up_to_32_mib_in_a_body_and_by_url() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_none_is_refused_with_its_place() {
+async fn invalid_request_is_rejected_with_its_pointer() {
     let app = App::on_sqlite().await;
     let before = app.get("/tools").await.ok();
     let mut nameless = document();
@@ -178,7 +178,7 @@ async fn a_request_that_is_none_is_refused_with_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_route_is_described() {
+async fn import_route_is_described() {
     let described = App::on_sqlite().await.get("/openapi.json").await.ok();
     let operation = &described["paths"]["/imports/openapi"]["post"];
     for status in ["400", "408", "413", "415", "422", "503"] {
@@ -190,7 +190,7 @@ async fn the_route_is_described() {
 
 /// Imports the service's own description.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_service_can_import_itself() {
+async fn service_can_import_itself() {
     let app = App::with_egress(Backend::Sqlite).await;
     let report = import(&app, json!({"url": app.url("/openapi.json"), "prefix": "toolpost", "dry_run": true})).await;
     assert!(names(&report, "created").contains(&"toolpost_list_hooks".to_owned()), "{report}");
@@ -198,7 +198,7 @@ async fn the_service_can_import_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_imported_tool_is_told_to_every_vendor() {
+async fn imported_tool_is_listed_for_every_vendor() {
     let app = App::on_sqlite().await;
     import(&app, json!({"document": text("petshop.yaml")})).await;
     for format in ["openai", "openai-strict", "openai-responses", "anthropic", "gemini", "mcp"] {

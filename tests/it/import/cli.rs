@@ -9,7 +9,7 @@ const SMALL: &str = "openapi: 3.0.0\ninfo: {title: Small}\npaths:\n  /a: {get: {
     /b: {post: {operationId: b, requestBody: {content: {multipart/form-data: {}}}}}\n";
 
 #[test]
-fn a_document_is_tried_registered_and_found_again() {
+fn document_is_tried_registered_and_found() {
     let home = Home::new();
     let file = home.file("small.yaml", SMALL);
     let import =
@@ -63,7 +63,7 @@ fn definitions_can_be_written_as_a_file_of_the_tools_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_url_is_read_and_a_running_service_registers() {
+async fn url_is_read_and_a_running_service_registers() {
     let server = HttpTool::start("127.0.0.1", |request| match request.target.as_str() {
         "/docs/api.yaml" => Answer::body("application/yaml", SMALL),
         _ => Answer::status(404, "text/plain", "no"),
@@ -95,7 +95,7 @@ async fn a_url_is_read_and_a_running_service_registers() {
 }
 
 #[test]
-fn what_cannot_be_imported_is_exit_code_2_with_the_way_out() {
+fn failed_import_is_exit_code_2_with_a_hint() {
     let home = Home::new();
     let file = home.file("small.yaml", SMALL);
     let broken = home.file("broken.json", "{\"openapi\": ");

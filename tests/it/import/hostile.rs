@@ -36,7 +36,7 @@ fn circles_end() {
 }
 
 #[test]
-fn what_multiplies_is_bounded() {
+fn multiplying_references_are_bounded() {
     let doubled = |at: u32| json!({"allOf": [{"$ref": format!("#/components/schemas/S{}", at + 1)}, {"$ref": format!("#/components/schemas/S{}", at + 1)}]});
     let mut schemas: serde_json::Map<String, Value> = (0..30).map(|at| (format!("S{at}"), doubled(at))).collect();
     schemas.insert("S30".into(), json!({"type": "object"}));
@@ -50,7 +50,7 @@ fn what_multiplies_is_bounded() {
 
 /// Checks the limit on the total: each operation alone is within its limits.
 #[test]
-fn an_import_as_a_whole_is_bounded() {
+fn total_import_is_bounded() {
     let text = "x".repeat(60_000);
     let properties: serde_json::Map<String, Value> =
         (0..4).map(|at| (format!("p{at}"), json!({"description": text}))).collect();
@@ -65,7 +65,7 @@ fn an_import_as_a_whole_is_bounded() {
 }
 
 #[test]
-fn too_many_operations_are_asked_for_in_parts() {
+fn too_many_operations_require_a_selection() {
     let paths: serde_json::Map<String, Value> = (0..2500)
         .map(|at| {
             (format!("/{at}"), json!({"get": {"operationId": "same", "tags": [if at < 100 { "few" } else { "many" }]}}))
@@ -82,7 +82,7 @@ fn too_many_operations_are_asked_for_in_parts() {
 }
 
 #[test]
-fn the_deepest_document_is_walked_without_trouble() {
+fn deepest_document_is_walked() {
     let mut schema = json!({"type": "string"});
     for _ in 0..55 {
         schema = json!({"type": "array", "items": schema});
@@ -97,7 +97,7 @@ fn the_deepest_document_is_walked_without_trouble() {
 }
 
 #[test]
-fn words_of_the_wrong_type_are_told() {
+fn members_of_the_wrong_type_are_reported() {
     for (operation, expected) in [
         (json!({"parameters": {}}), "`parameters` must be an array, not object"),
         (json!({"parameters": ["x"]}), "a parameter must be an object, not string"),
@@ -141,7 +141,7 @@ fn words_of_the_wrong_type_are_told() {
 
 /// Checks that reading a broken document ends, and quickly.
 #[test]
-fn a_document_that_is_cut_or_bent_anywhere_is_read_or_refused() {
+fn mutated_document_is_read_or_rejected() {
     for name in ["petshop.yaml", "swagger-2.0.yaml", "openapi-3.0.yaml", "openapi-3.1.json"] {
         let text = super::text(name);
         for at in (0..text.len()).step_by(97).filter(|at| text.is_char_boundary(*at)) {

@@ -101,7 +101,7 @@ fn document() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_operation_of_the_pet_shop_reaches_its_server_as_the_document_means_it() {
+async fn every_pet_shop_operation_sends_its_documented_request() {
     let (app, server) = app_and_server().await;
     let report = import(&app, json!({"document": document(), "server": server.url("/api/v3")})).await;
     assert_eq!(report["refused"], json!([]));
@@ -124,7 +124,7 @@ async fn every_operation_of_the_pet_shop_reaches_its_server_as_the_document_mean
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tools_say_what_they_do_to_the_world() {
+async fn annotations_follow_the_methods() {
     let (app, server) = app_and_server().await;
     import(&app, json!({"document": document(), "server": server.url("")})).await;
     for (tool, read_only, idempotent, destructive) in [
@@ -143,7 +143,7 @@ async fn the_tools_say_what_they_do_to_the_world() {
 
 /// Checks the example of the guide, in which each list is one parameter.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_example_asks_as_its_server_wants_it() {
+async fn example_sends_what_its_server_requires() {
     let (app, server) = app_and_server().await;
     let example = std::fs::read_to_string(project_file("examples/open_meteo.yaml")).unwrap();
     let report = import(&app, json!({"document": example, "server": server.url("/v1")})).await;

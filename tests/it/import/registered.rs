@@ -16,7 +16,7 @@ fn body(extra: Value) -> Value {
 }
 
 on_both_databases!(
-    async fn an_import_registers_what_is_new_and_touches_nothing_else(backend: Backend) {
+    async fn import_registers_new_tools_and_changes_no_other(backend: Backend) {
         let app = App::start(backend).await;
         let other = json!({"type": "http", "url": "https://elsewhere.example"});
         app.register(json!({"name": "b", "input_schema": {"type": "object"}, "executor": other})).await;
@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn another_node_has_the_tools_at_once_when_it_imports_the_same(backend: Backend) {
+    async fn repeated_import_on_another_node_has_the_tools_immediately(backend: Backend) {
         if backend == Backend::Sqlite {
             // Only one service can use a SQLite file.
             return;
@@ -57,7 +57,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_dry_run_says_the_same_and_does_nothing(backend: Backend) {
+    async fn dry_run_has_the_same_report_and_changes_nothing(backend: Backend) {
         let app = App::start(backend).await;
         let before = app.get("/tools").await.ok();
         let dry = import(&app, body(json!({"dry_run": true, "prefix": "shop"}))).await;
@@ -83,7 +83,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_hides_another_is_told() {
+async fn shadowing_tool_is_reported() {
     let app = App::on_sqlite().await;
     let paths = json!({"/e": {"get": {"operationId": "echo"}}});
     let report = import(&app, json!({"document": of_paths(paths), "server": "https://h.example"})).await;
@@ -92,7 +92,7 @@ async fn a_tool_that_hides_another_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_registry_refuses_is_listed_with_the_rest_registered() {
+async fn rejected_tools_are_listed_and_the_rest_is_registered() {
     let app = App::start_with(Backend::Sqlite, Options::default()).await;
     let header = json!([{"name": "a b", "in": "header", "required": true, "schema": {"type": "string"}}]);
     let paths = json!({"/bad": {"get": {"operationId": "bad", "parameters": header}}, "/x#y": {"get": {"operationId": "fragment"}},

@@ -70,7 +70,7 @@ async fn arrays_and_objects_arrive_in_the_style_of_their_parameter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_optional_and_absent_is_not_sent() {
+async fn optional_absent_arguments_are_not_sent() {
     let optional =
         |name: &str, location: &str| parameter(name, location, json!({}), json!({"type": "string", "default": "d"}));
     let parameters =
@@ -194,7 +194,7 @@ async fn files_are_sent_as_parts_of_a_multipart_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_are_sent_where_they_are_asked_for_and_never_shown() {
+async fn credentials_are_sent_as_declared_and_never_shown() {
     let server = HttpTool::answering(Answer::json(&json!({}))).await;
     let secrets = Secrets::new(|name| (name == "IMPORT_KEY").then(|| "s3&cret".to_owned()));
     let egress_allow = vec!["127.0.0.1".into()];

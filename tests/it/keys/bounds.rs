@@ -9,7 +9,7 @@ use crate::support::shapes::succeeded;
 use crate::support::{App, Backend, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_requests_are_told_when_to_come_again_and_others_are_not_touched() {
+async fn rate_limited_key_gets_a_delay_and_others_are_unaffected() {
     let (_app, operator) = service(Backend::Sqlite).await;
     let client = keyed(&operator, json!({"scopes": ["read"], "rate": 2})).await;
     let other = keyed(&operator, json!({"scopes": ["read"], "rate": 2})).await;
@@ -28,7 +28,7 @@ async fn too_many_requests_are_told_when_to_come_again_and_others_are_not_touche
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_many_at_once_and_the_next_when_one_has_ended() {
+async fn concurrency_limit_admits_the_next_after_an_end() {
     let app = App::with_egress(Backend::Sqlite).await;
     let (key, _) = app.key(json!({"scopes": ["admin"]})).await;
     let operator = app.with_key(&key);
@@ -46,7 +46,7 @@ async fn so_many_at_once_and_the_next_when_one_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_takes_its_place_as_long_as_it_is_read() {
+async fn stream_counts_while_it_is_read() {
     let (_app, operator) = service(Backend::Sqlite).await;
     let client = keyed(&operator, json!({"scopes": ["read"], "concurrency": 1})).await;
     let stream = client.events("/events").await;

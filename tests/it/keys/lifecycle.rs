@@ -7,7 +7,7 @@ use crate::support::shapes::{names_field, succeeded};
 use crate::support::{App, Backend, eventually};
 
 on_both_databases!(
-    async fn the_first_key_closes_an_open_service(backend: Backend) {
+    async fn first_key_closes_an_open_service(backend: Backend) {
         let app = App::start(backend).await;
         succeeded(&app.call("echo", json!({})).await);
         // An open service ignores credentials.
@@ -31,7 +31,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_key_is_shown_once_and_listed_without_what_makes_it_one(backend: Backend) {
+    async fn key_is_shown_once_and_listed_without_its_secret(backend: Backend) {
         let (_app, operator) = service(backend).await;
         let body = json!({"scopes": ["call", "read"], "tools": ["echo", "mail.*"], "name": "bot", "expires": "30d", "rate": 60});
         let made = operator.post("/keys", &body).await;
@@ -56,7 +56,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_key_can_be_is_refused_with_its_place() {
+async fn invalid_key_request_is_rejected_with_its_pointer() {
     let (_app, operator) = service(Backend::Sqlite).await;
     for (body, field) in [
         (json!({"scopes": []}), "/scopes"),
@@ -73,7 +73,7 @@ async fn what_no_key_can_be_is_refused_with_its_place() {
 }
 
 on_both_databases!(
-    async fn a_key_may_do_what_its_scopes_say_and_is_told_which_it_lacks(backend: Backend) {
+    async fn key_is_limited_to_its_scopes_and_the_missing_one_is_named(backend: Backend) {
         let (_app, operator) = service(backend).await;
         let caller = keyed(&operator, json!({"scopes": ["call"]})).await;
         let reader = keyed(&operator, json!({"scopes": ["read"]})).await;
@@ -120,7 +120,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_makes_a_key_that_may_do_more_than_their_own() {
+async fn key_cannot_grant_more_than_its_own_scopes() {
     let (_app, operator) = service(Backend::Sqlite).await;
     let admin = keyed(&operator, json!({"scopes": ["admin"], "tenant": "one", "tools": ["echo", "a.*"]})).await;
     for body in [
@@ -136,7 +136,7 @@ async fn nobody_makes_a_key_that_may_do_more_than_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expired_key_is_none() {
+async fn expired_key_is_rejected() {
     let (app, operator) = service(Backend::Sqlite).await;
     let client = keyed(&operator, json!({"scopes": ["call"], "expires": "1s"})).await;
     let ended = eventually("the end of the key", || async {
@@ -149,7 +149,7 @@ async fn an_expired_key_is_none() {
 }
 
 on_both_databases!(
-    async fn the_use_of_a_key_is_noted(backend: Backend) {
+    async fn use_of_a_key_is_recorded(backend: Backend) {
         let (_app, operator) = service(backend).await;
         let (key, id) = operator.key(json!({"scopes": ["read"]})).await;
         let path = format!("/keys/{id}");
@@ -161,7 +161,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_one_node_revokes_is_of_no_use_on_another() {
+async fn key_revoked_on_one_node_is_rejected_on_another() {
     requires_postgres!();
     let (first, operator) = service(Backend::Postgres).await;
     let second = first.second().await;

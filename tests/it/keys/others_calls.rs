@@ -107,7 +107,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn arguments_that_name_the_tool_come_from_the_same_allow_list(backend: Backend) {
+    async fn arguments_that_name_the_tool_use_the_same_allow_list(backend: Backend) {
         let app = App::tuned(backend, |config| config.tools.discovery = true).await;
         let operator = app.with_key(&app.key(json!({"scopes": ["admin"]})).await.0);
         let client = for_echo(&operator).await;
@@ -129,7 +129,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn session_without_other_tools_is_ended_by_a_key_for_some() {
+async fn session_without_other_tools_can_be_ended_by_a_restricted_key() {
     let (_app, operator) = service(Backend::Sqlite).await;
     operator.register(echo_tool("other", json!({"type": "object"}))).await;
     let client = for_echo(&operator).await;

@@ -13,7 +13,7 @@ fn key_of(home: &Home, words: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_are_made_listed_and_revoked_beside_a_running_service() {
+async fn keys_are_managed_next_to_a_running_service() {
     let home = Home::new();
     let mut service = Program::start(home.command(&["serve"]).env("TOOLPOST_LISTEN", "127.0.0.1:0"));
     let open = Client::new(service.out("toolpost listening on ").trim_start_matches("toolpost listening on "));
@@ -44,7 +44,7 @@ async fn keys_are_made_listed_and_revoked_beside_a_running_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_key_strangers_may_reach_it_and_have_to_show_it() {
+async fn service_with_a_key_is_reachable_and_requires_it() {
     let home = Home::new();
     let key = key_of(&home, &["keys", "create", "--scope", "admin", "--tenant", "one"]);
     let start = |words: &[&str]| {
@@ -65,7 +65,7 @@ async fn with_a_key_strangers_may_reach_it_and_have_to_show_it() {
 }
 
 #[test]
-fn what_no_key_can_be_is_wrong_usage() {
+fn invalid_key_arguments_are_wrong_usage() {
     let home = Home::new();
     for words in [
         &["keys", "create"][..],

@@ -132,7 +132,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_that_another_node_revokes_ends_its_streams() {
+async fn key_revoked_by_another_node_ends_its_streams() {
     requires_postgres!();
     let (first, operator) = service(Backend::Postgres).await;
     external(&operator).await;

@@ -12,7 +12,7 @@ async fn restricted(operator: &Client) -> Client {
 }
 
 on_both_databases!(
-    async fn other_tools_do_not_exist_for_it(backend: Backend) {
+    async fn unlisted_tools_do_not_exist_for_a_restricted_key(backend: Backend) {
         let (_app, operator) = service(backend).await;
         for name in ["mail.send", "bank.pay"] {
             operator.register(echo_tool(name, json!({"type": "object"}))).await;
@@ -55,7 +55,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_registers_no_others_and_changes_nothing_that_concerns_all() {
+async fn restricted_key_registers_no_other_tools() {
     let (_app, operator) = service(Backend::Sqlite).await;
     operator.register(echo_tool("bank.pay", json!({"type": "object"}))).await;
     assert_eq!(operator.post("/tool-groups", &json!({"name": "g"})).await.status, 201);

@@ -226,21 +226,21 @@ async fn hold(section: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beyond_the_limits_of_the_server_everybody_is_told_what_the_reference_says() {
+async fn server_limits_are_rejected_as_documented() {
     for section in ["server.", "store.", "queue."] {
         hold(section).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beyond_the_limits_of_callers_and_tenants_everybody_is_told_what_the_reference_says() {
+async fn caller_and_tenant_limits_are_rejected_as_documented() {
     for section in ["auth.", "events.", "tenants."] {
         hold(section).await;
     }
 }
 
 #[test]
-fn no_section_of_the_reference_is_left_out() {
+fn every_section_of_the_reference_is_tested() {
     let shown = ["server.", "store.", "queue.", "auth.", "events.", "tenants."];
     for limit in CATALOG.iter().filter(|limit| matches!(limit.beyond, LimitAction::Reject(..))) {
         assert!(shown.iter().any(|section| limit.setting.starts_with(section)), "{}", limit.setting);
@@ -249,7 +249,7 @@ fn no_section_of_the_reference_is_left_out() {
 
 /// Checks that registering and calling a tool still work at the limits.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_at_its_bound_goes_on_as_before() {
+async fn value_at_its_limit_is_accepted() {
     let app = tuned(|config| {
         (config.tenants.max_tools, config.tenants.max_sessions) = (1, 1);
         config.events.max_subscribers = 1;

@@ -21,7 +21,7 @@ async fn ask_every_way(app: &App, call: &str) -> Vec<Response> {
 }
 
 on_both_databases!(
-    async fn beyond_the_bound_nothing_is_streamed_and_nothing_accepted_until_one_ends(backend: Backend) {
+    async fn stream_beyond_the_limit_is_rejected_until_another_ends(backend: Backend) {
         let app = App::tuned(backend, |config| config.events.max_subscribers = 1).await;
         let call = app.call_with(json!({"name": "echo", "session": "s"})).await;
         let id = call["id"].as_str().unwrap();
@@ -49,7 +49,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_caller_takes_no_more_than_its_share() {
+async fn caller_cannot_exceed_its_share_of_streams() {
     let app = App::tuned(Backend::Sqlite, |config| config.events.max_subscribers_per_key = 2).await;
     let (operator, _) = app.key(json!({"scopes": ["admin"]})).await;
     let operator = app.with_key(&operator);
@@ -70,7 +70,7 @@ async fn one_caller_takes_no_more_than_its_share() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_of_mcp_is_a_stream_as_any_other() {
+async fn mcp_subscription_counts_as_a_stream() {
     let app = App::tuned(Backend::Sqlite, |config| config.events.max_subscribers = 1).await;
     let stream = app.events("/events").await;
     let params = || json!({"notifications": {"toolsListChanged": true}});

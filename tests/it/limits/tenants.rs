@@ -31,7 +31,7 @@ async fn made(client: &Client, path: &str, body: Value) -> Value {
 }
 
 on_both_databases!(
-    async fn a_tenant_has_no_more_than_it_may_and_another_one_its_own(backend: Backend) {
+    async fn tenant_quota_is_enforced_separately(backend: Backend) {
         let app = App::tuned(backend, few).await;
         let (key, _) = app.key(json!({"scopes": ["admin"]})).await;
         let one = app.with_key(&key);
@@ -58,7 +58,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn what_is_there_is_replaced_and_deleting_makes_room(backend: Backend) {
+    async fn replacement_needs_no_quota_and_deletion_frees_it(backend: Backend) {
         let app = App::tuned(backend, few).await;
         for name in ["a", "b"] {
             made(&app, "/tools", tool(name)).await;
@@ -102,7 +102,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_that_are_revoked_do_not_count() {
+async fn revoked_keys_do_not_count() {
     let app = App::tuned(Backend::Sqlite, |config| config.tenants.max_keys = 2).await;
     let (key, _) = app.key(json!({"scopes": ["admin"]})).await;
     let operator = app.with_key(&key);
@@ -114,7 +114,7 @@ async fn keys_that_are_revoked_do_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_import_for_which_there_is_no_room_says_so_of_each_of_its_tools() {
+async fn import_beyond_the_quota_is_reported_for_each_tool() {
     let app = App::tuned(Backend::Sqlite, few).await;
     let paths: serde_json::Map<String, Value> =
         (0..3).map(|n| (format!("/p{n}"), json!({"get": {"operationId": format!("p{n}"), "responses": {}}}))).collect();
@@ -127,7 +127,7 @@ async fn an_import_for_which_there_is_no_room_says_so_of_each_of_its_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_for_whose_session_there_is_no_room_fails_and_says_why() {
+async fn task_beyond_the_session_quota_fails_with_a_reason() {
     let app = App::tuned(Backend::Sqlite, |config| config.tenants.max_sessions = 1).await;
     made(&app, "/sessions", json!({"id": "s", "tools": ["new_task"]})).await;
     let arguments = json!({"agent_name": "a", "task_name": "t", "input": "i"});

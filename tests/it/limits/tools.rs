@@ -29,7 +29,7 @@ fn refused(call: &Value, name: &str, rate: u32) {
 }
 
 on_both_databases!(
-    async fn a_call_beyond_the_rate_does_not_run_and_says_when_to_come_again(backend: Backend) {
+    async fn call_beyond_the_rate_is_rejected_with_a_delay(backend: Backend) {
         let app = App::tuned(backend, limited).await;
         for _ in 0..2 {
             succeeded(&app.call("echo", json!({})).await);
@@ -45,7 +45,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_run_does_not_count() {
+async fn call_that_does_not_run_does_not_count() {
     let app = App::tuned(Backend::Sqlite, limited).await;
     for _ in 0..3 {
         failed(&app.call("calculate", json!({})).await, "TOOL_VALIDATION_ERROR");
@@ -57,7 +57,7 @@ async fn what_does_not_run_does_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_of_the_server_is_one_for_all_tenants_and_each_has_its_own_of_its_own_tools() {
+async fn shared_tool_has_one_limit_and_tenant_tools_have_their_own() {
     let app = App::tuned(Backend::Sqlite, limited).await;
     let one = client(&app, "default").await;
     let (key, _) = one.key(json!({"scopes": ["admin"], "tenant": "two"})).await;

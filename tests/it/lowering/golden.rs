@@ -25,7 +25,7 @@ fn characteristic_schemas_lower_as_they_were_written_down() {
 
 /// The schemas of the same cases as lists over MCP show them, and those of further cases that single clients refuse.
 #[test]
-fn characteristic_schemas_are_listed_over_mcp_as_they_were_written_down() {
+fn characteristic_schemas_match_the_golden_file_over_mcp() {
     let refused = [
         (
             "any of two",

@@ -29,7 +29,7 @@ fn each(mut what: impl FnMut(&mut Seeded, &Value, &Compiled, Target, &Lowered)) 
 }
 
 #[test]
-fn every_lowered_schema_follows_the_rules_of_its_vendor() {
+fn lowered_schema_follows_the_vendor_rules() {
     each(|_, schema, _, target, lowered| {
         let found = &lowered.schema;
         let shown = std::panic::catch_unwind(|| checker::check(target, found));
@@ -43,7 +43,7 @@ fn every_lowered_schema_follows_the_rules_of_its_vendor() {
 }
 
 #[test]
-fn what_is_valid_for_a_lowered_schema_is_valid_for_the_original_after_the_way_back() {
+fn restored_value_of_a_lowered_schema_is_valid_for_the_original() {
     let (mut held, mut widened, mut failed) = (0, 0, Vec::new());
     each(|chance, schema, original, target, lowered| {
         let widens = lowered.losses.iter().any(|loss| loss.widens);
@@ -73,7 +73,7 @@ fn what_is_valid_for_a_lowered_schema_is_valid_for_the_original_after_the_way_ba
 }
 
 #[test]
-fn the_way_back_takes_anything() {
+fn restoring_accepts_any_value() {
     let odd = [
         json!(null),
         json!([]),
@@ -165,7 +165,7 @@ fn without_nulls(value: &Value) -> Value {
 }
 
 #[test]
-fn a_call_written_the_lowered_way_comes_back_as_it_was_meant() {
+fn lowered_call_is_restored_to_its_meaning() {
     let mut returned = 0;
     each(|chance, schema, original, target, lowered| {
         if !matches!(target, Target::OpenAiStrict | Target::Gemini) || schema.to_string().contains(['ü', ' ', '-', '$'])

@@ -43,7 +43,7 @@ fn wait(meta: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_client_is_answered_in_a_form_that_it_accepts() {
+async fn response_has_a_form_that_the_client_accepts() {
     let app = App::on_sqlite().await;
     let id = session(&app).await;
     let list = json!({"jsonrpc": "2.0", "id": "a", "method": "tools/list"});
@@ -75,7 +75,7 @@ async fn every_client_is_answered_in_a_form_that_it_accepts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_begins_in_a_form_that_its_client_accepts() {
+async fn session_begins_in_an_accepted_form() {
     let app = App::on_sqlite().await;
     let params =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
@@ -88,7 +88,7 @@ async fn a_session_begins_in_a_form_that_its_client_accepts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_accepts_no_form_is_refused() {
+async fn client_that_accepts_no_form_is_rejected() {
     let app = App::on_sqlite().await;
     let id = session(&app).await;
     for accept in ["text/html", "image/*", "*/*;q=0", "application/json;q=0"] {
@@ -114,7 +114,7 @@ async fn a_client_that_accepts_no_form_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_accepts_json_only_hears_of_its_cancelled_request() {
+async fn client_that_accepts_json_only_learns_of_its_cancelled_request() {
     let app = App::on_sqlite().await;
     let id = session(&app).await;
     let long = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait", "arguments": {"ms": 60_000}}});

@@ -48,7 +48,7 @@ pub(super) fn pays(name: &str) -> Value {
 }
 
 on_both_databases!(
-    async fn a_gated_call_is_a_task_that_works_until_the_decision(backend: Backend) {
+    async fn gated_call_is_a_task_until_the_decision(backend: Backend) {
         let app = App::start(backend).await;
         register(&app).await;
         for name in ["approve_me", "policy_approves_me"] {
@@ -71,7 +71,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_of_a_rejected_or_expired_call_ends_with_an_error_for_the_model() {
+async fn rejected_or_expired_task_ends_with_an_error_for_the_model() {
     let app = App::on_sqlite().await;
     register(&app).await;
     for (name, text) in [
@@ -89,7 +89,7 @@ async fn a_task_of_a_rejected_or_expired_call_ends_with_an_error_for_the_model()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_waits_for_approval_can_be_cancelled() {
+async fn task_waiting_for_approval_can_be_cancelled() {
     let app = App::on_sqlite().await;
     register(&app).await;
     let created = tasks(&app, "tools/call", pays("policy_approves_me")).await["result"].clone();
@@ -100,7 +100,7 @@ async fn a_task_that_waits_for_approval_can_be_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_with_tasks_gets_the_result_of_a_call_that_no_policy_stops() {
+async fn ungated_call_of_a_task_client_has_its_result() {
     let app = App::on_sqlite().await;
     register(&app).await;
     let answer = tasks(&app, "tools/call", json!({"name": "echo", "arguments": {"n": 1}})).await["result"].clone();
@@ -112,7 +112,7 @@ async fn a_client_with_tasks_gets_the_result_of_a_call_that_no_policy_stops() {
 }
 
 on_both_databases!(
-    async fn a_client_without_tasks_waits_for_the_decision(backend: Backend) {
+    async fn client_without_tasks_waits_for_the_decision(backend: Backend) {
         let app = App::start(backend).await;
         register(&app).await;
         for (name, decision, text) in [

@@ -21,7 +21,7 @@ fn long() -> Value {
 }
 
 on_both_databases!(
-    async fn a_client_that_goes_away_cancels_its_call(backend: Backend) {
+    async fn disconnect_cancels_the_call(backend: Backend) {
         let app = App::start(backend).await;
         let request = modern(&app, "tools/call", long(), json!({}));
         let client = tokio::spawn(send(request));
@@ -32,7 +32,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_goes_away_while_it_reads_progress_cancels_its_call() {
+async fn disconnect_during_progress_cancels_the_call() {
     let app = App::on_sqlite().await;
     let request = modern(&app, "tools/call", long(), json!({"progressToken": 1}));
     let mut answer = bounded("an answer", request.send()).await.unwrap();
@@ -43,7 +43,7 @@ async fn a_client_that_goes_away_while_it_reads_progress_cancels_its_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_cancels_a_call_by_its_id() {
+async fn session_cancels_a_call_by_its_id() {
     let app = App::on_sqlite().await;
     let id = session(&app).await;
     let call = json!({"jsonrpc": "2.0", "id": "c-1", "method": "tools/call", "params": long()});
@@ -58,7 +58,7 @@ async fn a_session_cancels_a_call_by_its_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_session_is_the_end_of_its_calls() {
+async fn end_of_a_session_ends_its_calls() {
     let app = App::on_sqlite().await;
     let id = session(&app).await;
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": long()});

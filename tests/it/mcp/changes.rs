@@ -24,7 +24,7 @@ async fn next(answer: &mut reqwest::Response, method: &str) -> Value {
 }
 
 on_both_databases!(
-    async fn a_subscription_tells_of_other_tools(backend: Backend) {
+    async fn subscription_is_notified_of_changed_tools(backend: Backend) {
         let app = App::start(backend).await;
         let params = json!({"notifications": {"toolsListChanged": true}});
         let request = modern(&app, "subscriptions/listen", params, json!({}));
@@ -37,7 +37,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_tells_of_other_tools() {
+async fn session_is_notified_of_changed_tools() {
     let app = App::on_sqlite().await;
     let id = session(&app).await;
     let request = app.request(reqwest::Method::GET, "/mcp").header("accept", "text/event-stream");

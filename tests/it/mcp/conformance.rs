@@ -70,12 +70,12 @@ async fn passes(revision: &str, least: usize, not_passed: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn the_suite_passes_for_2025_11_25() {
+async fn suite_passes_for_2025_11_25() {
     passes("2025-11-25", 30, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn the_suite_passes_for_2026_07_28() {
+async fn suite_passes_for_2026_07_28() {
     passes("2026-07-28", 37, &NOT_PASSED).await;
 }

@@ -49,7 +49,7 @@ fn chosen(decision: &str) -> Value {
 }
 
 on_both_databases!(
-    async fn the_user_of_a_client_that_shows_forms_decides(backend: Backend) {
+    async fn user_of_a_client_with_forms_decides(backend: Backend) {
         let app = start(backend).await;
         for (name, response, text) in [
             ("approve_me", chosen("approve"), r#"{"amount":5}"#),
@@ -74,7 +74,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_is_asked_again_if_the_tool_changes() {
+async fn changed_tool_asks_the_user_again() {
     let app = start(Backend::Sqlite).await;
     let first = input_request(&app, pays("approve_me")).await;
     let mut tool = app.get("/tools/approve_me").await.ok();
@@ -89,7 +89,7 @@ async fn a_user_is_asked_again_if_the_tool_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_user_dismisses_the_form_waits_for_another_decision() {
+async fn dismissed_form_leaves_the_call_waiting() {
     let app = start(Backend::Sqlite).await;
     let request = input_request(&app, pays("approve_me")).await;
     let again = answer(&app, pays("approve_me"), &request, json!({"action": "cancel"}));
@@ -98,7 +98,7 @@ async fn a_call_whose_user_dismisses_the_form_waits_for_another_decision() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_that_are_too_long_to_be_read_are_not_asked_about() {
+async fn arguments_too_long_to_read_show_no_form() {
     let app = start(Backend::Sqlite).await;
     let params = json!({"name": "approve_me", "arguments": {"amount": 5, "note": "a".repeat(20_000)}});
     let (result, _) = tokio::join!(pay(&app, params), decided(&app, "approve_me", "approve"));
@@ -106,7 +106,7 @@ async fn arguments_that_are_too_long_to_be_read_are_not_asked_about() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_wait_where_their_users_may_not_decide() {
+async fn clients_whose_users_may_not_decide_wait() {
     let app = App::on_sqlite().await;
     register(&app).await;
     let (result, _) = tokio::join!(pay(&app, pays("approve_me")), decided(&app, "approve_me", "approve"));
@@ -139,7 +139,7 @@ async fn clients_wait_where_their_users_may_not_decide() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_state_that_does_not_belong_to_the_call_is_refused() {
+async fn state_of_another_call_is_rejected() {
     let app = start(Backend::Sqlite).await;
     let request = input_request(&app, pays("approve_me")).await;
     let state = |state: &str| json!({"requestState": state});
@@ -156,7 +156,7 @@ async fn a_state_that_does_not_belong_to_the_call_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_goes_away_leaves_the_approval_to_others() {
+async fn disconnected_client_leaves_the_approval_open() {
     let app = start(Backend::Sqlite).await;
     input_request(&app, pays("approve_me")).await;
     let id = decided(&app, "approve_me", "approve").await;
@@ -189,7 +189,7 @@ impl ClientHandler for Approver {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rust_sdk_shows_the_form_and_gets_the_result() {
+async fn rust_sdk_shows_the_form_and_gets_the_result() {
     let app = start(Backend::Sqlite).await;
     let transport = StreamableHttpClientTransport::from_uri(app.url("/mcp"));
     let mode = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };

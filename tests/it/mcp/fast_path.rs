@@ -96,7 +96,7 @@ fn without_id(body: &[u8]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn taken_requests_are_answered_as_by_rmcp() {
+async fn fast_path_requests_equal_rmcp() {
     let ways = BothWays::start(|_| {}).await;
     for case in cases::taken() {
         ways.compare(&case).await;
@@ -104,7 +104,7 @@ async fn taken_requests_are_answered_as_by_rmcp() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_result_of_a_tool_is_answered_as_by_rmcp() {
+async fn fast_path_results_equal_rmcp() {
     let ways = BothWays::start(|_| {}).await;
     for case in cases::results() {
         let answer = ways.compare(&case).await;

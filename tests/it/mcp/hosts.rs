@@ -16,7 +16,7 @@ async fn post_with(app: &App, header: &str, value: &str) -> crate::support::Resp
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_host_or_origin_is_refused_with_the_way_out() {
+async fn foreign_host_or_origin_is_rejected_with_a_hint() {
     let app = App::on_sqlite().await;
     for (header, value) in [
         ("host", "evil.example.com"),
@@ -45,7 +45,7 @@ async fn this_machine_may_ask_under_all_its_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_configured_may_ask_too() {
+async fn configured_hosts_and_origins_are_accepted() {
     let configure = |config: &mut toolpost::config::Config| {
         config.mcp.allowed_hosts = vec!["tools.example.com".into()];
         config.mcp.allowed_origins = vec!["https://app.example.com:443".into()];

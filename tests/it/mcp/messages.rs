@@ -7,7 +7,7 @@ use crate::support::client::send;
 use crate::support::{Answer, App, Backend, HttpTool, Options};
 
 on_both_databases!(
-    async fn a_call_is_one_like_any_other(backend: Backend) {
+    async fn mcp_call_is_an_ordinary_call(backend: Backend) {
         let app = App::start(backend).await;
         let result = call(&app, "calculate", json!({"expression": "6 * 7"})).await;
         assert_eq!(result["content"], json!([{"type": "text", "text": "42"}]));
@@ -38,7 +38,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_are_mended_and_refused_as_everywhere() {
+async fn arguments_are_coerced_and_rejected_as_over_http() {
     let app = App::on_sqlite().await;
     let mended = call(&app, "wait", json!({"ms": "1"})).await;
     assert_eq!(mended["content"][0]["text"], "Waited 1 ms");
@@ -51,7 +51,7 @@ async fn arguments_are_mended_and_refused_as_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_is_for_people_is_told_to_the_model() {
+async fn details_for_people_are_hidden_from_the_model() {
     let app = App::start_with(
         Backend::Sqlite,
         Options { extra: crate::support::service::rust_tools(), ..Options::default() },
@@ -63,7 +63,7 @@ async fn nothing_that_is_for_people_is_told_to_the_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_tool_is_an_error_of_the_protocol_and_is_counted() {
+async fn unknown_tool_is_a_protocol_error_and_is_counted() {
     let app = App::on_sqlite().await;
     let answer = ask(&app, "tools/call", json!({"name": "calculat", "arguments": {}})).await.ok();
     assert_eq!(answer["error"]["code"], -32602);
@@ -74,7 +74,7 @@ async fn an_unknown_tool_is_an_error_of_the_protocol_and_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tools_are_those_of_the_list_in_the_same_words() {
+async fn tools_equal_the_http_list() {
     let exact = |config: &mut toolpost::config::Config| config.mcp.lowering = toolpost::domain::McpLowering::Exact;
     let app = App::start_with(Backend::Sqlite, Options { configure: Some(exact), ..Options::default() }).await;
     app.register(
@@ -91,7 +91,7 @@ async fn the_tools_are_those_of_the_list_in_the_same_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_list_comes_in_pages_without_a_gap() {
+async fn long_list_is_paged_without_a_gap() {
     let folder = tempfile::tempdir().unwrap();
     let tool = |n: usize| {
         json!({"name": format!("many.{n:04}"), "description": "One of many.", "input_schema": {"type": "object"},
@@ -119,7 +119,7 @@ async fn a_long_list_comes_in_pages_without_a_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_message_is_refused_in_the_words_of_json_rpc() {
+async fn invalid_message_is_rejected_as_json_rpc() {
     let app = App::on_sqlite().await;
     let raw = |body: &str| {
         app.request(reqwest::Method::POST, "/mcp")
@@ -140,7 +140,7 @@ async fn what_is_no_message_is_refused_in_the_words_of_json_rpc() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_bounds_of_every_route_hold() {
+async fn route_limits_apply() {
     let options = Options { configure: Some(|config| config.server.max_body_bytes = 1_000), ..Options::default() };
     let app = App::start_with(Backend::Sqlite, options).await;
     let text = "x".repeat(2_000);
@@ -154,7 +154,7 @@ async fn the_bounds_of_every_route_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_comes_before_the_result_and_only_grows() {
+async fn progress_precedes_the_result_and_only_grows() {
     let app = App::on_sqlite().await;
     let params = json!({"name": "wait", "arguments": {"ms": 200, "steps": 4}});
     let answer = send(modern(&app, "tools/call", params, json!({"progressToken": "p"}))).await;
@@ -172,7 +172,7 @@ async fn progress_comes_before_the_result_and_only_grows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_s_trace_reaches_the_tool() {
+async fn trace_of_a_request_reaches_the_tool() {
     let server = HttpTool::answering(Answer::text("done")).await;
     let app = App::with_egress(Backend::Sqlite).await;
     app.http_tool("traced", &server).await;

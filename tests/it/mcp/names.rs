@@ -41,7 +41,7 @@ fn strict() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shown_names_are_legal_unique_and_those_of_the_list_over_http() {
+async fn shown_names_are_valid_unique_and_equal_to_the_http_list() {
     let long = "x".repeat(70);
     let fixture = Fixture::named(&["echo", "taken", "a.b", &long]);
     let app = fixture.served(json!({})).await;
@@ -67,7 +67,7 @@ async fn shown_names_are_legal_unique_and_those_of_the_list_over_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tool_is_called_under_either_name_and_errors_repeat_the_one_that_was_used() {
+async fn tool_is_callable_under_both_names_and_errors_repeat_the_used_one() {
     let app = App::on_sqlite().await;
     app.echo_with("weather.now", strict()).await;
     for name in ["weather__now", "weather.now"] {

@@ -54,7 +54,7 @@ async fn cancel(app: &Client, session: &str, id: &Value) {
 }
 
 on_both_databases!(
-    async fn each_request_gets_its_own_answer_whatever_its_id(backend: Backend) {
+    async fn each_request_gets_its_answer_whatever_its_id(backend: Backend) {
         let app = App::start(backend).await;
         ask(&app).await;
         let (one, other) = (session(&app).await, session(&app).await);
@@ -93,7 +93,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancellation_that_may_mean_several_requests_cancels_none() {
+async fn ambiguous_cancellation_cancels_nothing() {
     let app = App::on_sqlite().await;
     ask(&app).await;
     let id = session(&app).await;
@@ -112,7 +112,7 @@ async fn a_cancellation_that_may_mean_several_requests_cancels_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_resumes_a_stream_gets_the_answer_of_its_request() {
+async fn resumed_stream_has_the_answer_of_its_request() {
     let app = App::on_sqlite().await;
     ask(&app).await;
     let id = session(&app).await;
@@ -138,7 +138,7 @@ async fn a_client_that_resumes_a_stream_gets_the_answer_of_its_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disconnect_cancels_only_the_call_of_its_request() {
+async fn disconnect_cancels_only_the_call_of_its_request() {
     let app = App::on_sqlite().await;
     ask(&app).await;
     let id = session(&app).await;
@@ -168,7 +168,7 @@ async fn requests_with_one_id_may_follow_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_an_old_client_is_answered_message_by_message() {
+async fn batch_of_an_old_client_is_answered_one_by_one() {
     let app = App::on_sqlite().await;
     let id = session(&app).await;
     let sum = |id: Value, expression: &str| {

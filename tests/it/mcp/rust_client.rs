@@ -64,11 +64,11 @@ async fn is_content(mode: ClientLifecycleMode) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rust_sdk_is_content() {
+async fn rust_sdk_works() {
     is_content(ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rust_sdk_is_content_before_2026() {
+async fn rust_sdk_works_before_2026() {
     is_content(ClientLifecycleMode::Initialize).await;
 }

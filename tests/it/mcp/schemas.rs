@@ -76,7 +76,7 @@ async fn listed(app: &Client) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_clients_take_what_is_listed() {
+async fn all_clients_accept_the_list() {
     let (app, _server) = app_with(McpLowering::Portable).await;
     let tools = listed(&app).await;
     for (name, tool) in tools.as_object().unwrap() {
@@ -117,7 +117,7 @@ async fn arguments_are_validated_by_the_definition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_exact_list_has_the_schemas_of_the_definitions() {
+async fn exact_list_has_the_declared_schemas() {
     let (app, server) = app_with(McpLowering::Exact).await;
     let shown = listed(&app).await;
     for tool in tools(&server) {
@@ -129,7 +129,7 @@ async fn the_exact_list_has_the_schemas_of_the_definitions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_breaks_the_promise_of_its_schema_is_an_error_that_clients_can_read() {
+async fn result_that_violates_its_schema_is_a_readable_error() {
     let (app, _server) = app_with(McpLowering::Portable).await;
     let params = json!({"name": "promise", "arguments": {"n": "five"}});
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
@@ -149,7 +149,7 @@ async fn a_result_that_breaks_the_promise_of_its_schema_is_an_error_that_clients
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn the_official_clients_take_every_schema_and_raise_nothing() {
+async fn official_clients_accept_every_schema() {
     let (app, _server) = app_with(McpLowering::Portable).await;
     let url = app.url("/mcp");
     for mode in ["modern", "legacy"] {

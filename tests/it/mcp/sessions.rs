@@ -39,7 +39,7 @@ fn calculate() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_there_until_it_is_deleted() {
+async fn session_exists_until_it_is_deleted() {
     let app = App::on_sqlite().await;
     let id = session(&app).await;
     let answer = send(posted(&app, &calculate()).header("mcp-session-id", &id)).await;
@@ -50,7 +50,7 @@ async fn a_session_is_there_until_it_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_needs_a_session_to_call_a_tool() {
+async fn tool_can_be_called_without_a_session() {
     let app = App::on_sqlite().await;
     let answer = send(posted(&app, &calculate()).header("mcp-protocol-version", "2025-06-18")).await.ok();
     assert_eq!(answer["result"]["content"][0]["text"], "2");
@@ -59,7 +59,7 @@ async fn nobody_needs_a_session_to_call_a_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_there_is_no_place_a_client_is_served_without_a_session() {
+async fn client_beyond_the_session_limit_is_served_without_one() {
     let one = |config: &mut toolpost::config::Config| config.mcp.sessions = 1;
     let app = App::start_with(Backend::Sqlite, Options { configure: Some(one), ..Options::default() }).await;
     session(&app).await;

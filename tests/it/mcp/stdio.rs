@@ -66,7 +66,7 @@ fn call(id: u8, arguments: &Value, meta: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_comes_before_the_result_one_message_a_line() {
+async fn progress_precedes_the_result_one_message_a_line() {
     let database = Database::fresh(Backend::Sqlite).await;
     let mut program = Program::start(&database, &[]);
     program.begin().await;
@@ -86,7 +86,7 @@ async fn progress_comes_before_the_result_one_message_a_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_asked_before_the_client_went_is_answered() {
+async fn requests_before_the_end_of_input_are_answered() {
     let database = Database::fresh(Backend::Sqlite).await;
     let mut program = Program::start(&database, &[]);
     program.begin().await;
@@ -96,7 +96,7 @@ async fn what_was_asked_before_the_client_went_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_not_done_when_the_client_goes_is_cancelled() {
+async fn unfinished_call_is_cancelled_at_the_end_of_input() {
     let database = Database::fresh(Backend::Sqlite).await;
     let app = App::start_at(database.url.clone(), Options::default()).await;
     let mut program = Program::start(&database, &[]);

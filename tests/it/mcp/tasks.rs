@@ -33,7 +33,7 @@ pub(super) async fn settled(client: &Client, id: &str) -> Value {
 }
 
 on_both_databases!(
-    async fn a_call_of_an_async_tool_is_a_task(backend: Backend) {
+    async fn call_of_an_async_tool_is_a_task(backend: Backend) {
         let app = App::start(backend).await;
         job(&app).await;
         let params = json!({"name": "job", "arguments": {"ms": 50}});
@@ -49,7 +49,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_task_can_be_cancelled(backend: Backend) {
+    async fn task_can_be_cancelled(backend: Backend) {
         let app = App::start(backend).await;
         job(&app).await;
         let params = json!({"name": "job", "arguments": {"ms": 60_000, "steps": 100}});
@@ -65,7 +65,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_failed_is_a_task_that_ended() {
+async fn failed_tool_is_a_failed_task() {
     let app = App::on_sqlite().await;
     job(&app).await;
     let created = tasks(&app, "tools/call", json!({"name": "job", "arguments": {}})).await["result"].clone();
@@ -74,7 +74,7 @@ async fn a_tool_that_failed_is_a_task_that_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_does_not_know_tasks_waits_for_the_result() {
+async fn client_without_tasks_waits_for_the_result() {
     let app = App::on_sqlite().await;
     job(&app).await;
     let result = super::call(&app, "job", json!({"ms": 1})).await;
@@ -84,7 +84,7 @@ async fn a_client_that_does_not_know_tasks_waits_for_the_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_there_is_not_is_a_wrong_parameter() {
+async fn unknown_task_is_an_invalid_parameter() {
     let app = App::on_sqlite().await;
     for id in ["nonsense", "0197a1b2-0000-7000-8000-000000000000"] {
         for (method, params) in [

@@ -22,7 +22,7 @@ async fn key(operator: &Client, body: serde_json::Value) -> Client {
 }
 
 on_both_databases!(
-    async fn a_client_has_its_tenants_tools_tasks_and_sessions_alone(backend: Backend) {
+    async fn client_sees_only_tools_tasks_and_sessions_of_its_tenant(backend: Backend) {
         let app = App::start(backend).await;
         let operator = app.with_key(&app.key(json!({"scopes": ["admin"]})).await.0);
         let one = key(&operator, json!({"scopes": ["admin"], "tenant": "one"})).await;
@@ -55,7 +55,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_for_some_tools_is_told_of_these() {
+async fn restricted_key_sees_its_tools_only() {
     let app = App::on_sqlite().await;
     let operator = app.with_key(&app.key(json!({"scopes": ["admin"]})).await.0);
     let few = key(&operator, json!({"scopes": ["call"], "tools": ["calc*"]})).await;

@@ -55,7 +55,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_as_events_ends_with_the_messages() {
+async fn replay_as_events_ends_with_the_messages() {
     let (app, server) = with_talk(Backend::Sqlite).await;
     for vendor in VENDORS {
         let body = with(message(vendor, &["talk", "echo"]), json!({"session": vendor, "dedupe": "call_id"}));
@@ -77,7 +77,7 @@ async fn details_and_metadata_are_in_no_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn images_are_whole_where_the_vendor_takes_them() {
+async fn images_are_included_where_the_vendor_accepts_them() {
     let (app, _server) = with_talk(Backend::Sqlite).await;
     for vendor in VENDORS {
         let body = message(vendor, &["talk"]);
@@ -95,7 +95,7 @@ async fn images_are_whole_where_the_vendor_takes_them() {
 }
 
 on_both_databases!(
-    async fn a_call_that_goes_on_has_its_message_too(backend: Backend) {
+    async fn unfinished_call_has_a_message(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, gated("late").await);
         app.tool("job", &server, json!({"async": true})).await;
         for vendor in VENDORS {
@@ -113,7 +113,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_streamed_message_without_a_call_is_one_batch_event() {
+async fn streamed_message_without_a_call_is_one_batch_event() {
     let app = App::on_sqlite().await;
     for vendor in VENDORS {
         let nothing = json!({"batch_id": null, "results": [], "messages": []});
@@ -127,7 +127,7 @@ async fn a_streamed_message_without_a_call_is_one_batch_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_ids_are_filled_with_ours_and_each_result_has_one() {
+async fn missing_ids_are_generated_and_each_result_has_one() {
     let app = App::on_sqlite().await;
     let call = |id: Value| json!({"id": id, "type": "function", "function": {"name": "echo", "arguments": ""}});
     let body = json!({"role": "assistant", "tool_calls": [call(json!("")), call(Value::Null), call(json!("x"))]});
@@ -139,7 +139,7 @@ async fn missing_ids_are_filled_with_ours_and_each_result_has_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_and_ids_of_any_length_are_taken_and_kept() {
+async fn names_and_ids_of_any_length_are_accepted() {
     let app = App::on_sqlite().await;
     let (name, id) = ("n".repeat(5000), format!("toolu \u{0}/😀{}", "i".repeat(5000)));
     let body = json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": {}}]});
@@ -150,7 +150,7 @@ async fn names_and_ids_of_any_length_are_taken_and_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_arguments_are_told_to_the_model_and_touch_no_other_call() {
+async fn invalid_arguments_are_reported_to_the_model_and_affect_no_other_call() {
     let app = App::on_sqlite().await;
     let call = |id: &str, name: &str, arguments: &str| json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments});
     let body = json!([call("a", "echo", "{\"n\": 1"), call("b", "wait", "{\"ms\":\"soon\"}"), call("c", "echo", "{}")]);

@@ -40,7 +40,7 @@ fn each_message_is_recognised_and_its_calls_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_message_is_answered_with_what_is_to_be_appended() {
+async fn each_message_has_its_expected_answer() {
     let app = App::on_sqlite().await;
     for vendor in VENDORS {
         for case in cases(vendor) {

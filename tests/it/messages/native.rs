@@ -7,7 +7,7 @@ use crate::support::App;
 use crate::support::shapes::{names_field, points_at};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_with_a_format_is_answered_with_its_messages() {
+async fn native_batch_with_a_format_is_answered_with_messages() {
     let app = App::on_sqlite().await;
     for vendor in VENDORS {
         let calls = json!([{"name": "echo", "id": "a"}, {"name": "nobody", "id": "b"}]);
@@ -19,7 +19,7 @@ async fn a_batch_with_a_format_is_answered_with_its_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_call_with_a_format_is_a_batch() {
+async fn native_call_with_a_format_is_a_batch() {
     let app = App::on_sqlite().await;
     for vendor in VENDORS {
         let answer = app.post("/tool-calls", &json!({"format": vendor, "name": "echo", "id": "a"})).await.ok();
@@ -29,7 +29,7 @@ async fn one_call_with_a_format_is_a_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ids_that_a_vendor_refuses_are_mapped_and_missing_ones_are_ours() {
+async fn ids_that_a_vendor_rejects_are_mapped() {
     let app = App::on_sqlite().await;
     let odd = format!("a.b {}", "c".repeat(100));
     for vendor in ["openai", "openai-responses", "anthropic"] {
@@ -46,7 +46,7 @@ async fn ids_that_a_vendor_refuses_are_mapped_and_missing_ones_are_ours() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn our_own_shape_stays_what_it_was() {
+async fn native_body_without_a_format_is_unchanged() {
     let app = App::on_sqlite().await;
     for format in [Value::Null, json!("native")] {
         let one = app.post("/tool-calls", &json!({"format": format, "name": "echo"})).await.ok();

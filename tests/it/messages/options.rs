@@ -8,7 +8,7 @@ use crate::support::calls::with;
 use crate::support::shapes::{failed, points_at};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn options_beside_a_message_count() {
+async fn options_next_to_a_message_apply() {
     let app = App::on_sqlite().await;
     for vendor in VENDORS {
         let body = with(message(vendor, &["echo"]), json!({"session": "s1", "limits": {"timeout_ms": 1234}}));
@@ -18,7 +18,7 @@ async fn options_beside_a_message_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn options_beside_a_message_are_checked() {
+async fn options_next_to_a_message_are_checked() {
     let app = App::on_sqlite().await;
     for vendor in VENDORS {
         for (option, value) in [
@@ -40,7 +40,7 @@ async fn options_beside_a_message_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_of_the_vendors_that_are_no_options_are_let_be() {
+async fn other_vendor_members_are_ignored() {
     let app = App::on_sqlite().await;
     let others = json!({"metadata": {"a": 1}, "status": "completed", "truncation": "auto", "usage": null, "session": null,
         "priority": null, "stop_reason": null, "id": "x", "anything": [1]});
@@ -50,7 +50,7 @@ async fn members_of_the_vendors_that_are_no_options_are_let_be() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_reason_beside_any_message_says_that_it_was_cut_off() {
+async fn stop_reason_next_to_a_message_marks_truncation() {
     let app = App::on_sqlite().await;
     for (vendor, reason) in VENDORS.iter().zip(["length", "max_output_tokens", "max_tokens", "MAX_TOKENS"]) {
         let body = with(message(vendor, &["echo", "echo"]), json!({"stop_reason": reason}));
@@ -73,7 +73,7 @@ async fn dedupe_needs_ids_and_each_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_came_with_another_message_is_refused() {
+async fn key_used_with_another_message_is_rejected() {
     let app = App::on_sqlite().await;
     let headers = [("idempotency-key", "k")];
     let first = app.post_with("/tool-calls", &headers, &message("anthropic", &["echo"])).await.ok();
@@ -83,7 +83,7 @@ async fn a_key_that_came_with_another_message_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_servers_own_number_for_why_it_stopped_is_not_ours() {
+async fn numeric_stop_reason_is_ignored() {
     let app = App::on_sqlite().await;
     let call = json!({"id": "c", "type": "function", "function": {"name": "echo", "arguments": "{}"}});
     let choice = json!({"tool_calls": [call], "stop_reason": 128008});

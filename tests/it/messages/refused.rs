@@ -7,7 +7,7 @@ use crate::support::App;
 use crate::support::shapes::points_at;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_fit_is_pointed_at_and_nothing_runs() {
+async fn invalid_message_is_rejected_with_a_pointer_and_nothing_runs() {
     let app = App::on_sqlite().await;
     let good = json!({"type": "function", "id": "a", "function": {"name": "echo", "arguments": "{}"}});
     for (body, pointer) in [
@@ -28,7 +28,7 @@ async fn what_does_not_fit_is_pointed_at_and_nothing_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_another_vendor_than_is_said_is_refused() {
+async fn message_of_another_vendor_than_declared_is_rejected() {
     let app = App::on_sqlite().await;
     for (format, vendor) in [
         ("openai", "gemini"),
@@ -45,7 +45,7 @@ async fn a_message_of_another_vendor_than_is_said_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_nobodys_message_is_refused() {
+async fn unknown_message_is_rejected() {
     let app = App::on_sqlite().await;
     for body in
         [json!([]), json!([1]), json!(["x"]), json!([{}]), json!({}), json!({"role": "user"}), json!("x"), json!(null)]
@@ -55,7 +55,7 @@ async fn what_is_nobodys_message_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_has_as_many_calls_as_a_batch_may_have() {
+async fn message_has_at_most_the_calls_of_a_batch() {
     let app = App::on_sqlite().await;
     app.post("/tool-calls", &message("anthropic", &["echo"; 1025])).await.problem(413);
     assert_eq!(app.batch(message("anthropic", &["nobody"; 30])).await.len(), 30);

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{App, Backend};
 
 on_both_databases!(
-    async fn an_invented_name_makes_no_series(backend: Backend) {
+    async fn unknown_name_makes_no_series(backend: Backend) {
         let app = App::start(backend).await;
         app.call("nope", json!({})).await;
         app.get("/nowhere").await.problem(404);
@@ -33,7 +33,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_prometheus_would_have_to_escape_is_a_label_like_any_other() {
+async fn escaped_name_is_a_label() {
     let app = App::on_sqlite().await;
     app.echo_of("a.b-c_D", json!({})).await;
     app.call("a.b-c_D", json!({})).await;

@@ -44,7 +44,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retries_kept_results_and_pauses_are_counted() {
+async fn retries_cached_results_and_pauses_are_counted() {
     let app = App::with_egress(Backend::Sqlite).await;
     let requests = AtomicUsize::new(0);
     let server = HttpTool::start("127.0.0.1", move |_| match requests.fetch_add(1, Ordering::SeqCst) {

@@ -11,7 +11,7 @@ use crate::support::{App, Backend};
 use crate::upstreams::{self, Fixture};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_metric_of_the_catalogue_is_exported_with_its_labels_and_nothing_else() {
+async fn exported_metrics_equal_the_catalogue() {
     // A server that cannot be started has all its series from the beginning.
     let fixture = Fixture::named(&[]);
     let file = fixture.file_of(&json!({"gone": {"command": "/nowhere/at-all"}}));
@@ -39,7 +39,7 @@ async fn every_metric_of_the_catalogue_is_exported_with_its_labels_and_nothing_e
 }
 
 #[test]
-fn the_reference_is_the_catalogue() {
+fn reference_equals_the_catalogue() {
     same_as_file("docs/reference/metrics.md", &catalog::reference(), "UPDATE_FIXTURES=1 cargo test --test it metrics");
 }
 
@@ -50,7 +50,7 @@ fn names(query: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn the_dashboard_asks_for_metrics_that_there_are() {
+fn dashboard_uses_existing_metrics() {
     let text = std::fs::read_to_string(project_file("deploy/grafana/toolpost.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let (mut ids, mut shown) = (BTreeSet::new(), BTreeSet::new());

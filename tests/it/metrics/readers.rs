@@ -6,7 +6,7 @@ use crate::support::app::echo_tool;
 use crate::support::{App, Backend};
 
 on_both_databases!(
-    async fn the_operators_readers_see_all_tenants_and_nobody_else_sees_any(backend: Backend) {
+    async fn only_the_operator_reads_metrics_of_all_tenants(backend: Backend) {
         let app = App::start(backend).await;
         // Public while the service has no keys.
         assert!(app.metrics().await.get("toolpost_database_up").is_some());

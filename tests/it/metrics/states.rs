@@ -6,7 +6,7 @@ use crate::support::calls::with;
 use crate::support::{Answer, App, Backend, HttpTool};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_and_what_waits_is_seen_and_how_long_it_waited() {
+async fn running_and_waiting_calls_are_measured_with_their_wait() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("done")))).await;
     app.tool("one", &server, json!({"limits": {"max_concurrency": 1}})).await;
@@ -58,7 +58,7 @@ async fn open_event_streams_are_counted_while_they_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_away_is_a_zero_and_the_rest_is_told_all_the_same() {
+async fn unavailable_database_is_a_zero_and_other_metrics_are_exported() {
     let app = App::on_sqlite().await;
     let found = app.metrics().await;
     assert_eq!(found.get("toolpost_database_up"), Some(1.0));

@@ -14,7 +14,7 @@ fn state(state: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_of_a_server_are_counted_by_what_became_of_them() {
+async fn upstream_calls_are_counted_by_outcome() {
     let fixture = Fixture::named(&["echo", "fail", "refuse", "wait", "crash"]);
     let app = fixture.served(json!({})).await;
     let tools = |state: &str| format!(r#"toolpost_upstream_tools{{upstream="s",state="{state}"}}"#);
@@ -50,7 +50,7 @@ async fn calls_of_a_server_are_counted_by_what_became_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_gone_for_good_is_failed_and_has_no_tools() {
+async fn lost_server_is_failed_and_has_no_tools() {
     let fixture = Fixture::named(&["crash", "echo"]);
     let app = fixture.served(json!({})).await;
     std::fs::write(fixture.path("broken"), "").unwrap();

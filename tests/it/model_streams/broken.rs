@@ -20,7 +20,7 @@ fn codes(batch: &Value) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_breaks_off_leaves_what_is_complete_and_ends_the_rest() {
+async fn broken_stream_keeps_complete_calls_and_ends_the_rest() {
     let app = App::on_sqlite().await;
     let mut events = vec![message_start()];
     events.extend(call(0, "toolu_1", "echo", &json!({"n": 1})));
@@ -35,7 +35,7 @@ async fn a_stream_that_breaks_off_leaves_what_is_complete_and_ends_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_that_was_cut_off_never_runs() {
+async fn truncated_output_never_runs() {
     let app = App::on_sqlite().await;
     let mut events = vec![message_start(), block(0, "toolu_1", "echo"), delta(0, "{\"n\":"), super::stop(0)];
     events.extend(end("max_tokens"));
@@ -46,7 +46,7 @@ async fn output_that_was_cut_off_never_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_that_are_no_json_are_told_so() {
+async fn invalid_json_arguments_are_reported() {
     let app = App::on_sqlite().await;
     let mut events = vec![message_start(), block(0, "toolu_1", "echo"), delta(0, "{\"n\":nope}"), super::stop(0)];
     events.extend(end("tool_use"));
@@ -55,7 +55,7 @@ async fn arguments_that_are_no_json_are_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_cannot_be_read_says_why() {
+async fn unreadable_stream_has_a_reason() {
     let app = App::on_sqlite().await;
     let mut stream = anthropic(&[message_start(), block(0, "toolu_1", "echo"), delta(0, "{}")]);
     stream.push_str("data: {\"type\": oops\n\n");
@@ -66,7 +66,7 @@ async fn a_stream_that_cannot_be_read_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_provider_s_own_error_is_passed_on() {
+async fn error_of_the_provider_is_passed_on() {
     let app = App::on_sqlite().await;
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let events = piped(&app, "format=anthropic", &anthropic(&[message_start(), error]), 1000).await;
@@ -87,7 +87,7 @@ async fn arguments_longer_than_a_mebibyte_end_their_call_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_falls_silent_ends_its_open_calls() {
+async fn silent_stream_ends_its_open_calls() {
     let options = Options { configure: Some(|config| config.streams.silence_ms = 200), ..Options::default() };
     let app = App::start_with(crate::support::Backend::Sqlite, options).await;
     let (pipe, mut events) = Pipe::open(&app, "format=anthropic").await;
@@ -102,7 +102,7 @@ async fn a_stream_that_falls_silent_ends_its_open_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waits_while_another_is_spoken_is_not_silent() {
+async fn call_waiting_behind_another_is_not_silent() {
     let options = Options { configure: Some(|config| config.streams.silence_ms = 3000), ..Options::default() };
     let app = App::start_with(crate::support::Backend::Sqlite, options).await;
     let (pipe, mut events) = Pipe::open(&app, "format=openai").await;
@@ -127,7 +127,7 @@ async fn a_call_that_waits_while_another_is_spoken_is_not_silent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_came_of_arguments_that_were_cut_off_is_kept() {
+async fn truncated_arguments_and_their_parameters_are_kept() {
     let app = App::on_sqlite().await;
     let mut events = vec![message_start(), block(0, "toolu_1", "echo"), delta(0, "{\"a\":\"x")];
     events.extend(end("max_tokens"));

@@ -6,7 +6,7 @@ use super::{Pipe, batch, block, call, delta, end, message_start, next, stop};
 use crate::support::{App, Backend};
 
 on_both_databases!(
-    async fn a_call_starts_when_its_block_is_closed_while_the_model_still_speaks(backend: Backend) {
+    async fn call_starts_when_its_block_closes_during_the_stream(backend: Backend) {
         let app = App::start(backend).await;
         let (pipe, mut events) = Pipe::open(&app, "format=anthropic&session=s").await;
         pipe.say(&[message_start(), block(0, "toolu_1", "echo")]);
@@ -32,7 +32,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_goes_away_does_not_stop_what_is_complete() {
+async fn disconnect_does_not_stop_complete_calls() {
     let app = App::on_sqlite().await;
     let (pipe, mut events) = Pipe::open(&app, "format=anthropic").await;
     pipe.say(&[message_start()]);
@@ -47,7 +47,7 @@ async fn a_caller_that_goes_away_does_not_stop_what_is_complete() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_may_ask_that_its_calls_end_with_it() {
+async fn disconnect_cancels_calls_on_request() {
     let app = App::on_sqlite().await;
     let (pipe, mut events) = Pipe::open(&app, "format=anthropic&on_disconnect=cancel").await;
     pipe.say(&[message_start()]);
@@ -58,7 +58,7 @@ async fn a_caller_may_ask_that_its_calls_end_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_stream_cannot_have_is_refused() {
+async fn unsupported_options_of_a_stream_are_rejected() {
     let app = App::on_sqlite().await;
     for query in ["format=cohere", "mode=fast", "sesion=s", "timeout_ms=0", "session=", "callback_url=x"] {
         let answer = app.post(&format!("/tool-calls/stream?{query}"), &json!({})).await;

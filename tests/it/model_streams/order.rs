@@ -28,7 +28,7 @@ async fn unsafe_wait(app: &Client) {
 }
 
 on_both_databases!(
-    async fn a_call_that_is_not_safe_runs_alone_and_in_its_turn(backend: Backend) {
+    async fn unsafe_call_runs_alone_and_in_order(backend: Backend) {
         let app = App::start(backend).await;
         unsafe_wait(&app).await;
         let calls = [("wait", json!({"ms": 100})), ("slow", json!({"ms": 50})), ("wait", json!({"ms": 10}))];
@@ -38,7 +38,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_series_each_waits_for_the_one_before() {
+async fn serial_calls_wait_for_each_other() {
     let app = App::on_sqlite().await;
     let calls = [("wait", json!({"ms": 50})), ("wait", json!({"ms": 1})), ("wait", json!({"ms": 1}))];
     let times = ran(&app, "format=anthropic&mode=serial", &calls).await;
@@ -46,7 +46,7 @@ async fn in_series_each_waits_for_the_one_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_parallel_nobody_waits() {
+async fn parallel_calls_do_not_wait() {
     let app = App::on_sqlite().await;
     unsafe_wait(&app).await;
     let (pipe, mut events) = Pipe::open(&app, "format=anthropic&mode=parallel").await;

@@ -111,7 +111,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_without_calls_is_an_empty_batch() {
+async fn stream_without_calls_is_an_empty_batch() {
     let app = App::on_sqlite().await;
     let mut events = vec![message_start()];
     events.extend(end("end_turn"));
@@ -121,7 +121,7 @@ async fn a_stream_without_calls_is_an_empty_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_provider_runs_is_shown_and_never_run() {
+async fn provider_calls_are_shown_and_never_run() {
     let app = App::on_sqlite().await;
     let mut events = vec![message_start()];
     let search = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "echo", "input": {}});
@@ -140,7 +140,7 @@ async fn what_the_provider_runs_is_shown_and_never_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn card_of_a_provider_resumes_behind_what_was_told_before_it() {
+async fn card_of_a_provider_resumes_after_earlier_events() {
     let app = App::on_sqlite().await;
     app.call("echo", json!({"of": "another request"})).await;
     let mut events = vec![message_start()];

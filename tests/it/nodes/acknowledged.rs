@@ -26,7 +26,7 @@ async fn deletes(node: &App, path: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledged_tool_runs_on_every_node_and_a_deleted_one_on_none() {
+async fn acknowledged_tool_runs_on_every_node_and_a_deleted_one_on_none() {
     requires_postgres!();
     let (one, other) = pair().await;
     for round in 0..ROUNDS {
@@ -46,7 +46,7 @@ async fn an_acknowledged_tool_runs_on_every_node_and_a_deleted_one_on_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_a_node_has_not_read_yet_is_looked_up_before_its_call_is_refused() {
+async fn unread_tool_is_looked_up_before_its_call_is_rejected() {
     requires_postgres!();
     let (one, other) = pair().await;
     let mut database = PgConnection::connect(&one.database_url()).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_tool_that_a_node_has_not_read_yet_is_looked_up_before_its_call_is_ref
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledged_switch_of_a_group_holds_on_every_node() {
+async fn acknowledged_switch_of_a_group_holds_on_every_node() {
     requires_postgres!();
     let (one, other) = pair().await;
     one.groups(&["g"]).await;
@@ -80,7 +80,7 @@ async fn an_acknowledged_switch_of_a_group_holds_on_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledged_policy_holds_on_every_node() {
+async fn acknowledged_policy_holds_on_every_node() {
     requires_postgres!();
     let (one, other) = pair().await;
     for round in 0..ROUNDS {
@@ -93,7 +93,7 @@ async fn an_acknowledged_policy_holds_on_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledged_budget_holds_on_every_node() {
+async fn acknowledged_budget_holds_on_every_node() {
     requires_postgres!();
     let (one, other) = pair().await;
     for round in 0..ROUNDS {
@@ -106,7 +106,7 @@ async fn an_acknowledged_budget_holds_on_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledged_hook_is_asked_by_every_node() {
+async fn acknowledged_hook_is_invoked_by_every_node() {
     requires_postgres!();
     let (one, other) = pair().await;
     let receiver = HttpTool::answering(Answer::json(&json!({"block": true}))).await;
@@ -120,7 +120,7 @@ async fn an_acknowledged_hook_is_asked_by_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_was_acknowledged_holds_on_every_node() {
+async fn acknowledged_session_holds_on_every_node() {
     requires_postgres!();
     let (one, other) = pair().await;
     one.groups(&["g"]).await;

@@ -16,7 +16,7 @@ async fn owned(sql: &mut PgConnection, node: &str) -> (i64, i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_adoption_has_to_wait_keeps_its_heartbeat_and_the_sessions_of_the_calls() {
+async fn node_with_a_blocked_adoption_keeps_its_heartbeat_and_the_sessions() {
     requires_postgres!();
     let mut lost = Node::start(Backend::Postgres, &[("TOOLPOST__NODE__HEARTBEAT_MS", "200")]).await;
     let other = lost.second().await;

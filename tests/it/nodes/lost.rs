@@ -93,7 +93,7 @@ async fn notifications_that_are_not_signals_are_ignored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_by_a_command_is_signalled_when_its_store_is_closed() {
+async fn change_by_a_command_is_signalled_when_its_store_closes() {
     requires_postgres!();
     let (one, other) = pair().await;
     listening(&one, &other).await;

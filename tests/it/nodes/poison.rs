@@ -41,7 +41,7 @@ async fn counted_once(client: &Client) {
 }
 
 on_both_databases!(
-    async fn a_call_that_two_adopters_were_lost_with_is_not_adopted_again_and_queued_calls_run(backend: Backend) {
+    async fn call_that_lost_two_adopters_is_not_adopted_again(backend: Backend) {
         let (database, counter) = (Database::fresh(backend).await, Counter::start());
         let mut node = node(&database, &counter).await;
         let client = node.client();
@@ -70,7 +70,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_was_adopted_twice_runs_on(backend: Backend) {
+    async fn call_adopted_twice_keeps_running(backend: Backend) {
         let (database, counter) = (Database::fresh(backend).await, Counter::start());
         let mut node = node(&database, &counter).await;
         let client = node.client();
@@ -86,7 +86,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn of_calls_whose_policies_are_evaluated_together_one_is_given_up(backend: Backend) {
+    async fn one_of_calls_evaluated_together_is_abandoned(backend: Backend) {
         let (database, counter) = (Database::fresh(backend).await, Counter::start());
         let mut node = node(&database, &counter).await;
         let client = node.client();

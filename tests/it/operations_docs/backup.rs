@@ -110,7 +110,7 @@ async fn backed_up_and_restored(node: &mut Node, part: &str, variables: &[(&str,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_of_an_sqlite_service_at_work_is_one_to_go_on_from() {
+async fn sqlite_backup_of_a_running_service_can_be_restored() {
     requires_postgres!();
     let mut node = Node::start(Backend::Sqlite, &[KEYS, SIGNED]).await;
     let file = |url: &str| url.strip_prefix("sqlite://").unwrap().to_owned();
@@ -138,7 +138,7 @@ fn is_alone(file: &Path) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_of_a_postgres_service_at_work_is_one_to_go_on_from() {
+async fn postgres_backup_of_a_running_service_can_be_restored() {
     requires_postgres!();
     let mut node = Node::start(Backend::Postgres, &[KEYS, SIGNED]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ async fn a_backup_of_a_postgres_service_at_work_is_one_to_go_on_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_keys_sealed_values_stay_sealed_and_all_else_is_there() {
+async fn restore_without_the_keys_leaves_only_sealed_values_sealed() {
     let mut node = Node::start(Backend::Sqlite, &[KEYS, SIGNED]).await;
     let before = work(&node).await;
     node.kill().await;

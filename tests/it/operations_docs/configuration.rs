@@ -10,7 +10,7 @@ use crate::cli::program::{Home, Program};
 use crate::support::fixture::{project_file, same_as_file};
 
 #[test]
-fn the_reference_is_the_defaults_file() {
+fn reference_equals_the_defaults_file() {
     let how = "UPDATE_FIXTURES=1 cargo test --test it operations_docs";
     same_as_file("docs/operations/configuration.md", &reference(), how);
 }
@@ -38,7 +38,7 @@ fn described() -> Vec<Section> {
 }
 
 #[test]
-fn every_setting_is_described_with_its_default_and_words_of_its_own() {
+fn every_setting_has_a_default_and_its_own_description() {
     let defaults: Map<String, Value> = toml::from_str(DEFAULTS).unwrap();
     let mut found = BTreeSet::new();
     for Section { name, settings, .. } in described() {
@@ -51,7 +51,7 @@ fn every_setting_is_described_with_its_default_and_words_of_its_own() {
 }
 
 #[test]
-fn every_section_without_settings_says_what_stands_there() {
+fn every_section_without_settings_is_described() {
     for Section { name, about, settings } in described() {
         assert!(!settings.is_empty() || about.contains("```toml"), "{name}");
     }
@@ -106,7 +106,7 @@ fn words(text: &str, is_one: impl Fn(&str) -> bool) -> BTreeSet<&str> {
 }
 
 #[test]
-fn every_flag_of_the_service_is_in_the_reference_and_no_other() {
+fn reference_lists_exactly_the_flags_of_the_service() {
     let help = Home::new().run(&["serve", "--help"]).out;
     let is_flag = |word: &str| word.starts_with("--") && word.len() > 2;
     let mut flags = words(&help, is_flag);
@@ -120,7 +120,7 @@ fn every_flag_of_the_service_is_in_the_reference_and_no_other() {
 }
 
 #[test]
-fn every_variable_that_the_program_reads_is_in_the_reference() {
+fn reference_lists_every_variable_of_the_program() {
     let known: BTreeSet<&str> = SHORT.iter().flat_map(|short| short.variables).copied().collect();
     let mut read = BTreeSet::new();
     for file in ["cli/options.rs", "cli/serve.rs", "cli/doctor.rs", "cli/import.rs", "cli/remote.rs"] {

@@ -139,7 +139,7 @@ fn entries(part: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn every_error_and_warning_of_the_log_has_its_entry() {
+fn every_error_and_warning_has_its_entry() {
     let (messages, entries) = (messages(), entries("What the log says"));
     let forgotten: Vec<&String> = messages.keys().filter(|message| !entries.contains_key(*message)).collect();
     assert_eq!(forgotten, [] as [&String; 0], "not in docs/operations/runbook.md");
@@ -153,7 +153,7 @@ fn every_error_and_warning_of_the_log_has_its_entry() {
 }
 
 #[test]
-fn every_reason_that_ends_a_start_has_its_entry() {
+fn every_fatal_start_error_has_its_entry() {
     let (reasons, entries) = (reasons(), entries("When it does not start"));
     let forgotten: Vec<&String> = reasons.iter().filter(|reason| !entries.contains_key(*reason)).collect();
     assert_eq!(forgotten, [] as [&String; 0], "not in docs/operations/runbook.md");
@@ -163,7 +163,7 @@ fn every_reason_that_ends_a_start_has_its_entry() {
 }
 
 #[test]
-fn messages_are_found_whatever_stands_beside_them() {
+fn messages_are_found_between_other_fields() {
     let of = |arguments: &str| message(arguments);
     assert_eq!(of("\"plain\")"), "plain");
     assert_eq!(of("id = %call.id, %error, \"said\");"), "said");

@@ -64,12 +64,12 @@ fn found(lie: impl FnOnce(&mut Evidence)) -> String {
 }
 
 #[test]
-fn the_truth_is_accepted() {
+fn valid_evidence_is_accepted() {
     assert_eq!(truth().violations(), Vec::<String>::new());
 }
 
 #[test]
-fn what_was_told_to_callers_is_held_against_the_store() {
+fn responses_must_agree_with_the_store() {
     let found_with =
         |change: fn(&mut Sight)| found(|e| change(&mut e.key_histories.get_mut("key0").unwrap().sights[0]));
     assert!(found_with(|sight| sight.call["id"] = json!("other")).contains("in an answer"));
@@ -90,7 +90,7 @@ fn what_was_told_to_callers_is_held_against_the_store() {
 }
 
 #[test]
-fn a_key_has_its_calls_once() {
+fn key_has_its_calls_once() {
     let twice = found(|e| {
         let mut again = e.world.calls[0].clone();
         again["id"] = json!("again");
@@ -104,7 +104,7 @@ fn a_key_has_its_calls_once() {
 }
 
 #[test]
-fn runs_are_held_against_what_may_run() {
+fn runs_must_be_allowed() {
     let again = |e: &mut Evidence, index: usize| e.runs.push(Run { number: 9, ..e.runs[index].clone() });
     assert!(found(|e| again(e, 0)).contains("ran 2 times"));
     let gated = found(|e| {
@@ -188,7 +188,7 @@ fn runs_are_held_against_what_may_run() {
 }
 
 #[test]
-fn histories_are_whole_and_so_is_what_was_heard() {
+fn histories_and_streams_must_be_complete() {
     let history = |change: fn(&mut Vec<Event>)| {
         found(|e| {
             change(e.world.histories.get_mut("id0").unwrap());
@@ -213,7 +213,7 @@ fn histories_are_whole_and_so_is_what_was_heard() {
 }
 
 #[test]
-fn what_was_read_live_is_what_is_read_back() {
+fn live_events_must_equal_stored_events() {
     let started = |events: &mut Vec<Event>| events[2].data["started_at"] = json!("2026-01-01T00:00:00.000Z");
     let heard = found(|e| started(e.heard.as_mut().unwrap()));
     assert!(heard.contains("`started_at` of an event was Some(String("), "{heard}");
@@ -235,7 +235,7 @@ fn what_was_read_live_is_what_is_read_back() {
 }
 
 #[test]
-fn posted_results_are_held_against_the_store() {
+fn posted_results_must_agree_with_the_store() {
     let counted = Posted { number: 1, id: "id0".into(), status: 200, is_ignored: false, is_first: true };
     let late = Posted { number: 7, is_ignored: true, ..counted.clone() };
     let repeated = Posted { is_ignored: true, is_first: false, ..counted.clone() };
@@ -249,7 +249,7 @@ fn posted_results_are_held_against_the_store() {
 }
 
 #[test]
-fn receipts_of_results_are_held_against_the_store() {
+fn receipts_must_agree_with_the_store() {
     let counted = Receipt { id: "id0".into(), result: "run 1".into(), is_ignored: false };
     let late = Receipt { result: "run 7".into(), is_ignored: true, ..counted.clone() };
     let receipts = |receipts: &[&Receipt]| found(|e| e.receipts.extend(receipts.iter().copied().cloned()));
@@ -304,7 +304,7 @@ fn decisions_in_force_are_accepted() {
 }
 
 #[test]
-fn decisions_are_held_against_what_ran_and_what_is_stored() {
+fn decisions_must_agree_with_runs_and_the_store() {
     let (approved, rejected) = (("approved", &["approve"][..]), ("rejected", &["reject"][..]));
     let (yes, no) = (("approve", Some(200)), ("reject", Some(200)));
     let ran = gated(rejected, Some("APPROVAL_DENIED"), 1, &[no]);

@@ -8,7 +8,7 @@ use crate::support::postgres::PgCluster;
 use crate::support::{Answer, App, Backend, Database, HttpTool, Node, Options, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_outlives_a_crash_of_the_server_and_is_counted_once() {
+async fn acknowledged_calls_survive_a_server_crash_and_are_counted_once() {
     requires_postgres!();
     let (app, cluster) = service(Options::default()).await;
     let load = Load::start(&app, 16).await;
@@ -26,7 +26,7 @@ async fn what_was_acknowledged_outlives_a_crash_of_the_server_and_is_counted_onc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_stays_while_the_server_is_away_for_longer_than_callers_wait() {
+async fn acknowledged_calls_survive_an_outage_longer_than_the_timeout() {
     requires_postgres!();
     let (app, cluster) = service(Options { patience_ms: Some(200), ..Options::default() }).await;
     let load = Load::start(&app, 8).await;
@@ -40,7 +40,7 @@ async fn what_was_acknowledged_stays_while_the_server_is_away_for_longer_than_ca
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_stays_while_the_server_stands_still() {
+async fn acknowledged_calls_survive_a_frozen_server() {
     requires_postgres!();
     let (app, cluster) = service(Options { patience_ms: Some(200), ..Options::default() }).await;
     let load = Load::start(&app, 8).await;
@@ -61,7 +61,7 @@ const KILL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
     WHERE datname = current_database() AND application_name = 'toolpost'";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_are_killed_again_and_again_neither_lose_nor_double_anything() {
+async fn repeatedly_killed_connections_neither_lose_nor_double_calls() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let app = App::start_at(database.url.clone(), Options::default()).await;
@@ -76,7 +76,7 @@ async fn connections_that_are_killed_again_and_again_neither_lose_nor_double_any
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_adopted_without_an_answer_still_ends() {
+async fn call_adopted_without_an_acknowledgement_ends() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let mut lost = Node::on(database.clone(), &[("TOOLPOST__NODE__LEASE_MS", "600000")]).await;
@@ -102,7 +102,7 @@ async fn a_call_that_was_adopted_without_an_answer_still_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn offered_calls_reach_a_worker_after_a_crash_of_the_server() {
+async fn offered_calls_reach_a_worker_after_a_server_crash() {
     requires_postgres!();
     let (app, cluster) = service(Options::default()).await;
     let executor = json!({"type": "worker", "queue": "q", "lease_ms": 60_000});

@@ -41,7 +41,7 @@ async fn open(app: &App, path: String) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_starts_waits_for_a_database_that_does_not_respond_yet() {
+async fn starting_service_waits_for_the_database() {
     requires_postgres!();
     let (app, cluster) = service(Options::default()).await;
     let url = app.database_url();
@@ -55,7 +55,7 @@ async fn a_service_that_starts_waits_for_a_database_that_does_not_respond_yet() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_request_is_answered_in_time_while_the_server_stands_still_and_goes_well_after_it() {
+async fn requests_are_answered_in_time_during_a_freeze_and_succeed_after_it() {
     requires_postgres!();
     let (app, cluster) = service(Options { patience_ms: Some(500), ..Options::default() }).await;
     let call = app.call("echo", json!({"a": 1})).await;
@@ -86,7 +86,7 @@ async fn every_request_is_answered_in_time_while_the_server_stands_still_and_goe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_cannot_be_read_back_goes_on_later_without_a_gap_or_a_repeat() {
+async fn interrupted_stream_continues_without_a_gap_or_a_repeat() {
     requires_postgres!();
     let (app, cluster) = service(Options::default()).await;
     for n in 0..20 {

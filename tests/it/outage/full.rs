@@ -56,7 +56,7 @@ fn large(name: &str, id: &str) -> Value {
 }
 
 on_both_databases!(
-    async fn without_room_calls_are_turned_away_and_do_not_run_and_with_room_all_goes_on(backend: Backend) {
+    async fn full_disk_rejects_calls_until_space_is_free(backend: Backend) {
         let egress_allow = vec!["127.0.0.1".into()];
         let options = Options { patience_ms: Some(300), egress_allow, ..Options::default() };
         let app = App::start_with(backend, options).await;
@@ -139,7 +139,7 @@ impl Limited {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_may_not_grow_turns_calls_away_and_does_not_end_the_service() {
+async fn file_at_its_size_limit_rejects_calls_and_the_service_survives() {
     let folder = tempfile::tempdir().unwrap();
     let (_limited, client) = Limited::start(folder.path(), "4096").await;
     let mut turned_away = None;
@@ -157,7 +157,7 @@ async fn a_file_that_may_not_grow_turns_calls_away_and_does_not_end_the_service(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_starts_and_serves_reads_on_a_full_disk_and_goes_on_once_there_is_room() {
+async fn service_starts_on_a_full_disk_and_recovers_once_space_is_free() {
     let folder = tempfile::tempdir().unwrap();
     let (first, client) = Limited::start(folder.path(), "unlimited").await;
     for n in 0..5 {
@@ -198,7 +198,7 @@ fn example(document: &Value, path: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whichever_route_writes_first_on_a_full_disk_says_so_and_leaves_nothing() {
+async fn any_first_write_on_a_full_disk_is_reported_and_leaves_nothing() {
     let node = Node::start(Backend::Sqlite, &[("TOOLPOST__STORE__PATIENCE_MS", "300")]).await;
     let document = node.get("/openapi.json").await.ok();
     let mut tool = json!({"description": "d", "input_schema": {"type": "object", "properties": {"p": {}}}, "approval": {},

@@ -11,7 +11,7 @@ use crate::support::stall::Stall;
 use crate::support::{Answer, App, Backend, HttpTool, Options, Response, eventually};
 
 on_both_databases!(
-    async fn without_room_a_call_is_refused_and_later_ones_succeed(backend: Backend) {
+    async fn call_beyond_the_memory_budget_is_rejected_and_later_ones_succeed(backend: Backend) {
         let options =
             Options { max_in_flight_mib: Some(1), egress_allow: vec!["127.0.0.1".into()], ..Options::default() };
         let app = App::start_with(backend, options).await;
@@ -54,7 +54,7 @@ fn three(config: &mut Config) {
 }
 
 on_both_databases!(
-    async fn while_the_database_is_behind_more_calls_are_refused_at_once_and_those_taken_end_well(backend: Backend) {
+    async fn slow_database_rejects_more_calls_and_accepted_ones_end(backend: Backend) {
         let app = App::tuned(backend, three).await;
         let stall = Stall::begin(&app).await;
         let mut taken = Vec::new();
@@ -99,7 +99,7 @@ async fn nothing_is_held(app: &App) {
 }
 
 on_both_databases!(
-    async fn calls_whose_tools_run_are_no_backlog(backend: Backend) {
+    async fn running_calls_are_no_backlog(backend: Backend) {
         let app = App::tuned(backend, three).await;
         let server = gated("done").await;
         app.http_tool("slow", &server).await;
@@ -133,7 +133,7 @@ async fn until_taken(app: &App, first: JoinHandle<Response>, n: usize) -> Value 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rush_is_served_as_far_as_it_may_go() {
+async fn burst_is_served_up_to_its_limit() {
     let app = App::tuned(Backend::Sqlite, |config| {
         three(config);
         (config.server.burst, config.server.burst_ms) = (8, 60_000);

@@ -25,7 +25,7 @@ pub async fn waiting(connection: &mut PgConnection, count: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_wait_for_somebody_elses_lock_are_turned_away_in_time_and_each_is_there_once() {
+async fn calls_behind_a_foreign_lock_are_rejected_in_time_and_stored_once() {
     requires_postgres!();
     let (app, cluster) = service(Options { patience_ms: Some(200), ..Options::default() }).await;
     let mut holder = PgConnection::connect(&cluster.url("test_0")).await.unwrap();
@@ -44,7 +44,7 @@ async fn calls_that_wait_for_somebody_elses_lock_are_turned_away_in_time_and_eac
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_takes_longer_than_callers_wait_is_made_once_and_its_tool_does_not_run() {
+async fn commit_longer_than_the_timeout_is_made_once_and_its_tool_does_not_run() {
     requires_postgres!();
     let options = Options { patience_ms: Some(200), egress_allow: vec!["127.0.0.1".into()], ..Options::default() };
     let (app, cluster) = service(options).await;

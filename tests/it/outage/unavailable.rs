@@ -19,7 +19,7 @@ fn has_run(server: &HttpTool, call_id: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_not_accepted_never_reaches_a_tool_that_is_not_read_only() {
+async fn unaccepted_call_reaches_no_writing_tool() {
     requires_postgres!();
     let (app, cluster) = service(options(300)).await;
     let server = HttpTool::answering(Answer::text("done")).await;
@@ -63,7 +63,7 @@ async fn a_call_that_was_not_accepted_never_reaches_a_tool_that_is_not_read_only
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_end_cannot_be_recorded_in_time_says_where_it_will_be() {
+async fn unrecorded_end_has_a_location() {
     requires_postgres!();
     let (app, cluster) = service(options(300)).await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("done")))).await;
@@ -101,7 +101,7 @@ async fn a_call_whose_end_cannot_be_recorded_in_time_says_where_it_will_be() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_during_a_short_outage_waits_and_goes_well() {
+async fn call_during_a_short_outage_succeeds_later() {
     requires_postgres!();
     let (app, cluster) = service(options(18_000)).await;
     let server = HttpTool::answering(Answer::text("done")).await;
@@ -118,7 +118,7 @@ async fn a_call_during_a_short_outage_waits_and_goes_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_was_opened_during_an_outage_ends_with_what_became_of_its_calls() {
+async fn stream_opened_during_an_outage_ends_with_the_outcomes() {
     requires_postgres!();
     let (app, cluster) = service(options(300)).await;
     let server = HttpTool::answering(Answer::text("done")).await;

@@ -49,7 +49,7 @@ fn files_of(path: &Path) -> Vec<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "surfaces"]
-async fn crates_have_every_file_that_their_compilation_reads() {
+async fn crates_include_every_file_that_their_compilation_reads() {
     let folder = tempfile::tempdir().unwrap();
     let mut pack = Command::new(project_file("scripts/packages"));
     pack.arg("--out").arg(folder.path()).arg("crate");

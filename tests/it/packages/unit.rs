@@ -70,7 +70,7 @@ fn service_is_confined() {
 }
 
 #[test]
-fn service_has_the_time_to_drain_and_the_files_for_its_connections() {
+fn service_has_time_to_drain_and_enough_files() {
     let (unit, config) = (unit(), Config::default());
     assert!(unit.number("TimeoutStopSec") >= config.server.drain_ms / 1000 + 35);
     assert!(unit.number("LimitNOFILE") >= config.server.max_connections as u64 + 1000);

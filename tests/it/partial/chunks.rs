@@ -6,7 +6,7 @@ use super::{ended, open, patch, piece};
 use crate::support::{App, Backend};
 
 on_both_databases!(
-    async fn a_call_runs_with_what_its_pieces_come_to(backend: Backend) {
+    async fn call_runs_with_its_joined_chunks(backend: Backend) {
         let app = App::start(backend).await;
         let id = open(&app, "echo", "{\"ci").await;
         piece(&app, &id, json!({"delta": "ty\":\"北", "seq": 1})).await;
@@ -25,7 +25,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn what_is_readable_is_shown_and_stays_shown(backend: Backend) {
+    async fn readable_part_is_shown_and_kept(backend: Backend) {
         let app = App::start(backend).await;
         let id = open(&app, "echo", "").await;
         let mut events = app.events(&format!("/tool-calls/{id}/events")).await;
@@ -51,7 +51,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_piece_is_ignored_and_a_gap_is_refused() {
+async fn repeated_chunk_is_ignored_and_a_gap_is_rejected() {
     let app = App::on_sqlite().await;
     let id = open(&app, "echo", "{").await;
     piece(&app, &id, json!({"delta": "\"a\":", "seq": 1})).await;
@@ -64,7 +64,7 @@ async fn a_repeated_piece_is_ignored_and_a_gap_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_character_may_come_in_two_escapes() {
+async fn character_can_be_split_into_two_escapes() {
     let app = App::on_sqlite().await;
     let id = open(&app, "echo", "{\"face\":\"\\ud83d").await;
     piece(&app, &id, json!({"delta": "\\ude00\\u0"})).await;
@@ -73,7 +73,7 @@ async fn a_character_may_come_in_two_escapes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_are_none_are_refused_by_field() {
+async fn invalid_requests_are_rejected_by_field() {
     let app = App::on_sqlite().await;
     let id = open(&app, "echo", "").await;
     for (body, pointer) in [

@@ -8,7 +8,7 @@ use crate::support::client::send;
 use crate::support::{App, Backend, Options};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_piece_may_wait_for_the_end() {
+async fn last_chunk_can_be_sent_with_the_end() {
     let app = App::on_sqlite().await;
     let id = open(&app, "echo", "{}").await;
     let request = app.request(Method::PATCH, &format!("/tool-calls/{id}/arguments")).header("prefer", "wait=30");
@@ -17,7 +17,7 @@ async fn the_last_piece_may_wait_for_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_taken_after_the_end() {
+async fn chunk_after_the_end_is_rejected() {
     let app = App::on_sqlite().await;
     let id = open(&app, "wait", "{\"ms\":").await;
     piece(&app, &id, json!({"delta": "60000}", "final": true})).await;
@@ -72,7 +72,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_can_be_cancelled_while_its_arguments_come() {
+async fn call_can_be_cancelled_while_its_arguments_arrive() {
     let app = App::on_sqlite().await;
     let id = open(&app, "echo", "{").await;
     app.post(&format!("/tool-calls/{id}/cancel"), &json!({})).await;

@@ -8,7 +8,7 @@ use crate::support::calls::gated;
 use crate::support::{Backend, Node};
 
 on_both_databases!(
-    async fn a_killed_service_ends_it_as_truncated_at_its_next_start(backend: Backend) {
+    async fn killed_service_ends_the_call_as_truncated_at_its_next_start(backend: Backend) {
         let mut node = Node::start(backend, &[]).await;
         let id = open(&node, "echo", "{\"a\":").await;
         piece(&node, &id, json!({"delta": "1}"})).await;

@@ -8,7 +8,7 @@ use crate::support::shapes::{failed, points_at, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool, Options};
 
 on_both_databases!(
-    async fn the_first_matching_policy_decides(backend: Backend) {
+    async fn first_matching_policy_decides(backend: Backend) {
         let app = App::start(backend).await;
         policy(&app, "large", "has(args.n) && args.n > 10", "deny", json!({"reason": "too large", "priority": 1}))
             .await;
@@ -27,7 +27,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_policy_asks_for_approval(backend: Backend) {
+    async fn policy_requests_an_approval(backend: Backend) {
         let app = App::start(backend).await;
         policy(&app, "large", "has(args.n) && args.n > 10", "approve", json!({"reason": "above 10"})).await;
         let response = app.post("/tool-calls", &json!({"name": "echo", "arguments": {"n": 11}})).await;
@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_evaluation_beyond_its_bounds_denies_and_says_so() {
+async fn evaluation_beyond_its_limits_denies_with_a_reason() {
     let app = App::start(Backend::Sqlite).await;
     policy(&app, "steps", "has(args.l) && args.l.all(x, args.l.all(y, x <= y))", "allow", json!({})).await;
     policy(&app, "memory", "has(args.big) && args.m.map(x, args.big + 'x').size() > 0", "allow", json!({})).await;
@@ -64,7 +64,7 @@ async fn an_evaluation_beyond_its_bounds_denies_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_constant_pattern_is_checked_when_its_policy_is_stored() {
+async fn constant_pattern_is_checked_when_its_policy_is_stored() {
     let app = App::start(Backend::Sqlite).await;
     let body = json!({"name": "p", "when": "args.path.matches('(')", "effect": "deny"});
     points_at(&app.post("/policies", &body).await.problem(422), "/when");
@@ -82,7 +82,7 @@ async fn a_constant_pattern_is_checked_when_its_policy_is_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_waits_for_a_person_is_answered() {
+async fn batch_waiting_for_an_approval_is_answered() {
     let app = App::start(Backend::Sqlite).await;
     policy(&app, "large", "has(args.n) && args.n > 10", "approve", json!({})).await;
     let schema = json!({"type": "object"});
@@ -97,7 +97,7 @@ async fn a_batch_that_waits_for_a_person_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_evaluated_is_denied() {
+async fn failed_evaluation_denies() {
     let app = App::start(Backend::Sqlite).await;
     policy(&app, "amount", "args.amount > 10", "approve", json!({})).await;
     let denied = app.call("echo", json!({})).await;
@@ -109,7 +109,7 @@ async fn what_cannot_be_evaluated_is_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policies_see_the_arguments_that_would_run() {
+async fn policies_see_the_effective_arguments() {
     let app = App::with_egress(Backend::Sqlite).await;
     let hook = HttpTool::answering(Answer::json(&json!({"arguments": {"n": 50}}))).await;
     app.hook("before_tool_call", &hook, "/", json!({})).await;
@@ -118,7 +118,7 @@ async fn policies_see_the_arguments_that_would_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_that_a_policy_forbids_is_refused() {
+async fn edit_forbidden_by_a_policy_is_rejected() {
     let app = App::start(Backend::Sqlite).await;
     policy(&app, "never", "args.n > 100", "deny", json!({"priority": 1, "reason": "never above 100"})).await;
     policy(&app, "large", "args.n > 10", "approve", json!({})).await;
@@ -133,7 +133,7 @@ async fn an_edit_that_a_policy_forbids_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_definition_is_decided_about_again() {
+async fn changed_definition_is_evaluated_again() {
     let app = App::start(Backend::Sqlite).await;
     policy(&app, "no-evil", "has(args.to) && args.to == 'evil'", "deny", json!({})).await;
     let tool = |schema| json!({"description": "", "input_schema": schema, "approval": {}, "executor": {"type": "builtin", "name": "echo"}});
@@ -146,7 +146,7 @@ async fn a_changed_definition_is_decided_about_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_cannot_replace_the_name_of_the_policy() {
+async fn tool_cannot_replace_the_name_of_the_policy() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server =
         HttpTool::answering(Answer::json(&json!({"output": "x", "metadata": {"policy": "fake", "own": 1}}))).await;
@@ -157,7 +157,7 @@ async fn a_tool_cannot_replace_the_name_of_the_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_certain_key_may_call_a_tool() {
+async fn policy_can_restrict_a_tool_to_one_key() {
     let app = App::start(Backend::Sqlite).await;
     let (admin, _) = app.key(json!({"scopes": ["admin"]})).await;
     let admin = app.with_key(&admin);
@@ -169,7 +169,7 @@ async fn only_a_certain_key_may_call_a_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_reaches_other_nodes() {
+async fn policy_reaches_other_nodes() {
     requires_postgres!();
     let one = App::start_with(Backend::Postgres, Options::default()).await;
     let other = one.second().await;

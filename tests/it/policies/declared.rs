@@ -33,7 +33,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expression_that_does_not_compile_is_refused_with_its_place() {
+async fn invalid_expression_is_rejected_with_its_position() {
     let app = App::start(Backend::Sqlite).await;
     for (when, position) in [
         ("args.n >", "line 1"),
@@ -61,7 +61,7 @@ async fn an_expression_that_does_not_compile_is_refused_with_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policies_of_the_settings_come_first_and_cannot_be_changed() {
+async fn configured_policies_come_first_and_cannot_be_changed() {
     let options = Options {
         configure: Some(|config| {
             let when = "has(args.n)".to_owned();

@@ -8,7 +8,7 @@ use crate::support::shapes::{failed, points_at, succeeded};
 use crate::support::{App, Backend};
 
 on_both_databases!(
-    async fn a_policy_concerns_only_calls_of_its_tenant(backend: Backend) {
+    async fn policy_applies_only_to_calls_of_its_tenant(backend: Backend) {
         let app = App::start(backend).await;
         let (admin, _) = app.key(json!({"scopes": ["admin"]})).await;
         let operator = app.with_key(&admin);
@@ -26,7 +26,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_disabled_or_deleted_policy_decides_nothing(backend: Backend) {
+    async fn disabled_or_deleted_policy_decides_nothing(backend: Backend) {
         let app = App::start(backend).await;
         policy(&app, "none", "true", "deny", json!({"enabled": false})).await;
         succeeded(&app.call("echo", json!({})).await);
@@ -38,7 +38,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_denied_call_of_a_batch_affects_no_other_call(backend: Backend) {
+    async fn denied_call_of_a_batch_affects_no_other_call(backend: Backend) {
         let app = App::start(backend).await;
         policy(&app, "second", "call.batch != null && call.index == 1", "deny", json!({})).await;
         let calls: Vec<Value> = (0..3).map(|n| json!({"name": "echo", "arguments": {"n": n}})).collect();
@@ -51,7 +51,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_definition_says_how_a_call_is_approved_that_a_policy_asks_about(backend: Backend) {
+    async fn definition_sets_the_approval_that_a_policy_requests(backend: Backend) {
         let app = App::start(backend).await;
         let tool = json!({"name": "pay", "description": "", "input_schema": {"type": "object"},
             "approval": {"required": false, "min_approvals": 2, "expires_ms": 5000},
@@ -68,7 +68,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_allow_does_not_replace_the_approval_that_a_tool_requires() {
+async fn allow_does_not_replace_a_required_approval() {
     let app = App::on_sqlite().await;
     let tool = json!({"name": "pay", "description": "", "input_schema": {"type": "object"}, "approval": {},
         "executor": {"type": "builtin", "name": "echo"}});
@@ -80,7 +80,7 @@ async fn an_allow_does_not_replace_the_approval_that_a_tool_requires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_that_cannot_be_evaluated_is_refused() {
+async fn edit_that_fails_evaluation_is_rejected() {
     let app = App::on_sqlite().await;
     policy(&app, "large", "args.n > 10", "approve", json!({})).await;
     let call = app.post("/tool-calls", &json!({"name": "echo", "arguments": {"n": 11}})).await.json;
@@ -91,7 +91,7 @@ async fn an_edit_that_cannot_be_evaluated_is_refused() {
 }
 
 on_both_databases!(
-    async fn a_test_looks_only_at_the_calls_that_it_names(backend: Backend) {
+    async fn policy_test_reads_only_the_named_calls(backend: Backend) {
         let app = App::start(backend).await;
         app.call("echo", json!({"n": 1})).await;
         app.call("calculate", json!({"expression": "1+1"})).await;

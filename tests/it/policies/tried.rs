@@ -9,7 +9,7 @@ use crate::support::{App, Backend};
 const SINCE: &str = "2020-01-01T00:00:00.000Z";
 
 on_both_databases!(
-    async fn a_policy_is_tried_on_stored_calls(backend: Backend) {
+    async fn policy_is_tested_on_stored_calls(backend: Backend) {
         let app = App::start(backend).await;
         policy(&app, "no-nine", "args.n == 9", "deny", json!({})).await;
         for n in 1..=9 {
@@ -37,7 +37,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_tried_is_refused() {
+async fn invalid_policy_test_is_rejected() {
     let app = App::start(Backend::Sqlite).await;
     let wrong = json!({"name": "x", "when": "args.", "effect": "deny"});
     let body = json!({"policies": [wrong], "since": SINCE});

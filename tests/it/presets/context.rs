@@ -11,7 +11,7 @@ async fn tool(app: &App, server: &HttpTool, name: &str, context: Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_executor_gets_what_its_tool_names_and_the_requests_object_comes_first() {
+async fn executor_gets_named_objects_and_those_of_the_request_take_precedence() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     tool(&app, &server, "both", json!(["user", "shop"])).await;
     tool(&app, &server, "none", json!([])).await;
@@ -31,7 +31,7 @@ async fn an_executor_gets_what_its_tool_names_and_the_requests_object_comes_firs
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn context_stands_beside_a_models_message_and_reaches_a_streamed_call() {
+async fn context_next_to_a_message_reaches_a_streamed_call() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     tool(&app, &server, "t", json!(["shop"])).await;
     let message = json!({"role": "assistant", "context": {"shop": {"id": 1}}, "agent": {"name": "n"},
@@ -51,7 +51,7 @@ async fn context_stands_beside_a_models_message_and_reaches_a_streamed_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_object_ends_the_call_before_the_run_and_is_named() {
+async fn missing_object_is_named_and_the_call_never_runs() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     tool(&app, &server, "t", json!(["user", "shop"])).await;
     let call = app.call("t", json!({})).await;
@@ -61,7 +61,7 @@ async fn a_missing_object_ends_the_call_before_the_run_and_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_object_is_refused_and_not_repeated() {
+async fn non_object_is_rejected_and_not_repeated() {
     let app = service(Backend::Sqlite).await;
     for (context, pointer) in [
         (json!("hidden"), "/context"),
@@ -78,7 +78,7 @@ async fn what_is_no_object_is_refused_and_not_repeated() {
 }
 
 on_both_databases!(
-    async fn the_context_of_a_waiting_call_outlives_a_restart_and_goes_with_its_end(backend: Backend) {
+    async fn context_of_a_waiting_call_survives_a_restart_and_ends_with_it(backend: Backend) {
         let server = server().await;
         let app = service(backend).await;
         let gate = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("x")))).await;

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tool_gets_the_presets_and_the_call_shows_none_of_them() {
+async fn tool_gets_presets_that_the_call_does_not_show() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     mail(&app, &server).await;
     let call = app.call("mail", json!({"to": "a@b"})).await;
@@ -17,7 +17,7 @@ async fn the_tool_gets_the_presets_and_the_call_shows_none_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_model_sends_under_a_hidden_name_is_dropped_and_noted() {
+async fn model_argument_with_a_hidden_name_is_dropped_and_noted() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     mail(&app, &server).await;
     let call = app.call("mail", json!({"to": "a@b", "key": 5, "region": "us", "unit": "K"})).await;
@@ -36,7 +36,7 @@ async fn what_a_model_sends_under_a_hidden_name_is_dropped_and_noted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn placeholders_take_presets() {
+async fn placeholders_use_presets() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     let executor = json!({
         "type": "http", "method": "POST", "url": server.url("/{region}/mail"), "query": {"key": "{key}"},
@@ -58,7 +58,7 @@ async fn placeholders_take_presets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_is_not_set_ends_the_call_before_the_run_and_is_named() {
+async fn unset_secret_is_named_and_the_call_never_runs() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     app.register(json!({
         "name": "mail", "input_schema": {"type": "object"}, "presets": {"key": {"secret": "NOT_THERE"}},
@@ -74,7 +74,7 @@ async fn a_secret_that_is_not_set_ends_the_call_before_the_run_and_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rust_tool_takes_a_preset_as_its_argument_and_tells_nothing_of_one_that_does_not_fit() {
+async fn rust_tool_gets_a_preset_and_hides_an_invalid_one() {
     let app =
         App::start_with(Backend::Sqlite, Options { extra: crate::support::service::rust_tools(), ..options() }).await;
     let executor = json!({"type": "builtin", "name": "typed"});

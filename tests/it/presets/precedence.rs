@@ -37,7 +37,7 @@ fn expected(sources: ValueSources) -> Option<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_preset_wins_over_the_model_and_the_model_over_the_schema() {
+async fn preset_precedes_the_model_and_the_model_precedes_the_schema() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     let mut runner = TestRunner::new_with_rng(
         Config::default(),

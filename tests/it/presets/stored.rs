@@ -8,7 +8,7 @@ async fn keyed(app: &App, server: &HttpTool) {
 }
 
 on_both_databases!(
-    async fn a_value_is_written_used_from_the_next_call_on_and_taken_back(backend: Backend) {
+    async fn stored_preset_applies_from_the_next_call_until_it_is_removed(backend: Backend) {
         let (app, server) = (service(backend).await, server().await);
         keyed(&app, &server).await;
         let put = app.put("/tools/keyed/presets", &json!({"token": {"value": {"a": [1, "tok-123456"]}}})).await.ok();
@@ -38,7 +38,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_another_revision_and_comes_over_the_definition() {
+async fn stored_change_is_a_revision_over_the_definition() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     mail(&app, &server).await;
     let before = app.get("/tools/mail").await;
@@ -56,7 +56,7 @@ async fn a_change_is_another_revision_and_comes_over_the_definition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_on_its_way_keeps_what_it_has() {
+async fn running_call_keeps_its_presets() {
     let app = service(Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("done")))).await;
     keyed(&app, &server).await;
@@ -75,7 +75,7 @@ async fn a_call_on_its_way_keeps_what_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_key_of_the_operators_a_value_is_sealed_all_the_same() {
+async fn value_is_sealed_without_an_operator_key() {
     let app = App::start_with(Backend::Sqlite, Options { configure: None, ..options() }).await;
     app.echo_of("t", json!({"properties": {"key": {"type": "string"}}})).await;
     app.put("/tools/t/presets", &json!({"key": {"value": "sk-hidden"}})).await.ok();
@@ -88,7 +88,7 @@ async fn without_a_key_of_the_operators_a_value_is_sealed_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_is_made_again_has_nothing_of_one_that_went_with_its_group() {
+async fn recreated_tool_has_no_presets_of_the_deleted_one() {
     let app = service(Backend::Sqlite).await;
     app.post("/tool-groups", &json!({"name": "g"})).await;
     let tool = |groups: Value| json!({"name": "t", "input_schema": {"type": "object"}, "groups": groups, "executor": {"type": "builtin", "name": "echo"}});
@@ -100,7 +100,7 @@ async fn a_tool_that_is_made_again_has_nothing_of_one_that_went_with_its_group()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_that_stored_presets_do_not_fit_is_refused() {
+async fn definition_that_stored_presets_do_not_fit_is_rejected() {
     let app = service(Backend::Sqlite).await;
     let unit = json!({"type": "object", "properties": {"unit": {"type": "string"}}});
     let tool = json!({"input_schema": unit, "executor": {"type": "builtin", "name": "echo"}});
@@ -112,7 +112,7 @@ async fn a_definition_that_stored_presets_do_not_fit_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_preset_is_refused_and_not_repeated() {
+async fn invalid_preset_is_rejected_and_not_repeated() {
     let app = service(Backend::Sqlite).await;
     app.echo_of("t", json!({})).await;
     for (body, pointer) in [

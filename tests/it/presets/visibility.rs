@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hidden_presets_are_in_no_schema_that_is_shown() {
+async fn hidden_presets_are_in_no_shown_schema() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     mail(&app, &server).await;
     let shown = app.get("/tools/mail").await.ok();
@@ -34,7 +34,7 @@ async fn hidden_presets_are_in_no_schema_that_is_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_that_was_read_can_be_put_back_and_keeps_its_values() {
+async fn definition_can_be_read_and_put_back_with_its_values() {
     let (app, server) = (service(Backend::Sqlite).await, server().await);
     let mut read = mail(&app, &server).await;
     read["description"] = "Another one.".into();
@@ -51,7 +51,7 @@ async fn a_definition_that_was_read_can_be_put_back_and_keeps_its_values() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_preset_that_cannot_be_is_refused_by_its_place_and_not_repeated() {
+async fn impossible_preset_is_rejected_with_its_pointer_and_not_repeated() {
     let app = service(Backend::Sqlite).await;
     for (presets, pointer) in [
         (json!({"key": "sk-hidden"}), "/presets/key"),

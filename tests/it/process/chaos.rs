@@ -102,7 +102,7 @@ async fn survive(sandbox: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_left_and_others_do_not_notice() {
+async fn killed_programs_leave_nothing_and_affect_no_other() {
     survive("best_effort").await;
 }
 

@@ -40,7 +40,7 @@ async fn cancelling_ends_them_all_and_the_folder_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_may_end_well_when_it_is_asked_to() {
+async fn program_can_end_cleanly_when_terminated() {
     let (app, folder) = (service().await, tempfile::tempdir().unwrap());
     let script = "trap 'echo bye > said; exit' TERM; echo > ready; while :; do sleep 0.05; done";
     app.register(program("polite", &["sh", "-c", script], json!({"cwd": folder.path()}))).await;
@@ -52,7 +52,7 @@ async fn a_program_may_end_well_when_it_is_asked_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_holds_the_pipe_does_not_hold_the_call() {
+async fn child_that_holds_the_pipe_does_not_hold_the_call() {
     let (app, mark) = (service().await, mark());
     for script in ["sleep 1000 & printf done", "(setsid sleep 1000 &) ; printf done"] {
         let call = shell_with(&app, script, json!({"env": {"MARK": mark}})).await;
@@ -62,7 +62,7 @@ async fn one_that_holds_the_pipe_does_not_hold_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_go_with_the_service_whatever_ends_it() {
+async fn programs_end_with_the_service() {
     for (signal, sandbox) in [("KILL", "best_effort"), ("KILL", "off"), ("TERM", "best_effort")] {
         let mark = mark();
         let settings = [("TOOLPOST__PROCESS__REGISTRATION", "true"), ("TOOLPOST__SERVER__DRAIN_MS", "100")];
@@ -93,7 +93,7 @@ fn helpers(program: u32) -> Vec<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_go_with_any_of_their_helpers() {
+async fn programs_end_with_any_of_their_helpers() {
     let app = service().await;
     for sandbox in ["best_effort", "off"] {
         for (which, expected) in ["helper has ended", "Command was stopped"].into_iter().enumerate() {

@@ -6,7 +6,7 @@ use super::*;
 use crate::support::shapes::{failed, points_at, succeeded};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_files_declare_programs_unless_the_operator_says_otherwise() {
+async fn only_files_declare_programs_by_default() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("tool.json"), program("hello", &["printf", "hi"], json!({})).to_string()).unwrap();
     let configure: fn(&mut Config) = |config| config.process.helper = env!("CARGO_BIN_EXE_toolpost").into();
@@ -21,7 +21,7 @@ async fn only_files_declare_programs_unless_the_operator_says_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_example_works() {
+async fn example_works() {
     let configure: fn(&mut Config) = |config| config.process.helper = env!("CARGO_BIN_EXE_toolpost").into();
     let folder = crate::support::fixture::project_file("examples/tools");
     let options = Options { tools_dir: Some(folder), configure: Some(configure), ..Options::default() };
@@ -31,7 +31,7 @@ async fn the_example_works() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_work_is_refused_with_its_place() {
+async fn invalid_declaration_is_rejected_with_its_pointer() {
     let app = service().await;
     for (executor, pointer) in [
         (json!({"argv": []}), "/executor/argv"),
@@ -51,7 +51,7 @@ async fn what_cannot_work_is_refused_with_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_helper_a_call_says_what_is_missing() {
+async fn call_without_a_helper_names_what_is_missing() {
     let configure: fn(&mut Config) = |config| config.process.registration = true;
     let options = Options { configure: Some(configure), ..Options::default() };
     let app = App::start_with(Backend::Sqlite, options).await;

@@ -8,7 +8,7 @@ use super::*;
 use crate::support::shapes::{failed, succeeded};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_environment_is_what_is_declared_and_the_path() {
+async fn environment_has_declared_variables_and_the_path() {
     let app = service_with_secret("sk-planted-1234567").await;
     let mut tool = program("env", &["env"], json!({"env": {"A": "<{city}>", "GONE": "{absent}", "P": "{preset}"}}));
     tool["presets"] = json!({"preset": {"value": "p"}});
@@ -21,7 +21,7 @@ async fn the_environment_is_what_is_declared_and_the_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_comes_to_the_program_and_to_nobody_else() {
+async fn secret_reaches_the_program_only() {
     let app = service_with_secret("sk-planted-1234567").await;
     let secret = json!({"env": {"KEY": {"secret": "KEY"}}});
     let say = "echo ${#KEY} $KEY; echo $KEY >&2; echo \"{\\\"event\\\":\\\"progress\\\",\\\"tip\\\":\\\"$KEY\\\"}\"";
@@ -39,7 +39,7 @@ async fn a_secret_comes_to_the_program_and_to_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_working_directory_is_fresh_and_goes_afterwards() {
+async fn working_directory_is_fresh_and_removed_afterwards() {
     let app = service().await;
     let call = shell(&app, "ls -A; echo x > file; mkdir -p a/b; pwd").await;
     let folder = succeeded(&call).trim();
@@ -60,14 +60,14 @@ async fn no_descriptor_of_the_service_is_inherited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_signal_is_kept_from_it() {
+async fn no_signal_is_blocked() {
     let app = service().await;
     let call = shell(&app, "exec grep SigBlk /proc/self/status").await;
     assert_eq!(succeeded(&call).split_whitespace().last(), Some("0000000000000000"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_sees_its_own_processes_and_has_no_terminal() {
+async fn program_sees_its_own_processes_and_has_no_terminal() {
     let app = service().await;
     let script = "exec python3 -c 'import os
 print(len([name for name in os.listdir(\"/proc\") if name.isdigit()]), os.getpid() == os.getpgid(0))
@@ -86,7 +86,7 @@ except OSError: print(\"none\")'";
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_enforced_is_told_and_what_is_required_is_there() {
+async fn enforced_restrictions_are_reported_and_required_ones_exist() {
     let app = service().await;
     let call = shell_with(&app, "true", json!({"limits": {"cpu_ms": 1500}})).await;
     let sandbox = &call["details"]["sandbox"];
@@ -101,7 +101,7 @@ async fn what_was_enforced_is_told_and_what_is_required_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_writes_only_where_it_may() {
+async fn program_writes_only_where_allowed() {
     let app = service().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
@@ -120,7 +120,7 @@ async fn a_program_writes_only_where_it_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_without_the_network_reaches_nobody() {
+async fn program_without_the_network_reaches_nothing() {
     let app = service().await;
     let (host, port) =
         app.url("").trim_start_matches("http://").trim_end_matches('/').rsplit_once(':').map(owned).unwrap();

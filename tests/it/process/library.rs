@@ -35,7 +35,7 @@ async fn rest(running: &mut RunningProcess) -> (String, String, ExitReport) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_reads_its_input_and_both_its_outputs_are_read() {
+async fn program_reads_its_input_and_both_its_outputs_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program { input: b"in".to_vec(), ..script("cat; pwd >&2; exit 4", folder.path()) };
     let mut running = processes().start(program).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_program_reads_its_input_and_both_its_outputs_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_confined_program_has_its_folder_and_the_system() {
+async fn confined_program_sees_its_folder_and_the_system() {
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = other.path().join("file");
     fs::write(&file, "secret").unwrap();
@@ -62,7 +62,7 @@ async fn a_confined_program_has_its_folder_and_the_system() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_stopped_is_heard_to_its_end() {
+async fn stopped_program_is_read_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let text = "trap 'echo bye; exit' TERM; echo hi; while :; do sleep 0.05; done";
     let mut running = processes().start(script(text, folder.path())).await.unwrap();

@@ -26,7 +26,7 @@ async fn limits_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_declared_is_as_the_service_has_it() {
+async fn undeclared_limits_are_inherited() {
     let configure: fn(&mut Config) = |config| {
         open(config);
         config.process.limits.open_files = Some(33);

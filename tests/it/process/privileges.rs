@@ -54,7 +54,7 @@ async fn program_without_the_network_reaches_no_unix_socket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn program_without_the_network_has_no_way_around_that() {
+async fn program_without_the_network_cannot_bypass_that() {
     let app = service().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
@@ -143,7 +143,7 @@ async fn program_runs_as_the_configured_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn user_that_cannot_be_is_refused_at_start() {
+async fn impossible_user_is_rejected_at_start() {
     for user in ["root", "0:0", "no_such_user_here", "a:b"] {
         let mut config = Config::default();
         config.store.database_url = "sqlite::memory:".into();

@@ -29,7 +29,7 @@ async fn plain_output_is_the_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_call_comes_on_standard_input() {
+async fn call_is_written_to_standard_input() {
     let app = service().await;
     app.register(program("cat", &["cat"], json!({}))).await;
     let call = app.call_with(json!({"name": "cat", "id": "call_1", "arguments": {"text": "a\u{0}😀"}})).await;
@@ -41,7 +41,7 @@ async fn the_call_comes_on_standard_input() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_need_not_read_what_it_is_given() {
+async fn program_need_not_read_its_input() {
     let app = service().await;
     app.register(program("deaf", &["echo", "fine"], json!({}))).await;
     let call = app.call("deaf", json!({"text": "x".repeat(2 << 20)})).await;
@@ -49,7 +49,7 @@ async fn a_program_need_not_read_what_it_is_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_lines_are_told_and_no_output() {
+async fn progress_lines_are_reported_and_are_no_output() {
     let app = service().await;
     let script = "echo '{\"event\":\"progress\",\"tip\":\"half\",\"progress\":{\"current\":1,\"total\":2}}'
         echo '{\"event\":\"progress\",\"content\":\"seen\",\"details\":{\"d\":1}}'
@@ -63,7 +63,7 @@ async fn progress_lines_are_told_and_no_output() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_end_is_an_error_with_what_was_written() {
+async fn failed_program_is_an_error_with_its_output() {
     let app = service().await;
     let call = shell(&app, "echo out; echo err >&2; exit 3").await;
     let text = failed(&call, "TOOL_EXECUTION_ERROR");
@@ -78,7 +78,7 @@ async fn a_bad_end_is_an_error_with_what_was_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_start_is_told() {
+async fn program_that_cannot_start_is_reported() {
     let app = service().await;
     app.register(program("none", &["/no/such/program"], json!({}))).await;
     let call = app.call("none", json!({})).await;

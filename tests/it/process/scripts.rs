@@ -43,7 +43,7 @@ async fn script_next_to_a_definition_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn script_outside_the_folder_is_refused_and_a_missing_one_is_awaited() {
+async fn script_outside_the_folder_is_rejected_and_a_missing_one_is_awaited() {
     let outside = tempfile::tempdir().unwrap();
     let folder = outside.path().join("tools");
     fs::create_dir(&folder).unwrap();

@@ -21,7 +21,7 @@ fn started(script: &str, env: &[(&str, &str)]) -> Child {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_talked_to_as_if_nobody_stood_between() {
+async fn supervised_program_communicates_directly() {
     let script =
         "pwd; env | sort; ls /proc/self/fd | wc -l; while read line; do echo \"got $line\"; done; echo bye >&2; exit 7";
     let mut child = started(script, &[("PATH", "/usr/bin:/bin"), ("KEY", "value")]);
@@ -45,7 +45,7 @@ async fn it_is_talked_to_as_if_nobody_stood_between() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_start_says_so() {
+async fn supervised_program_that_cannot_start_is_reported() {
     let child = started("exec /no/such/program", &[("PATH", "/bin")]);
     let output = bounded("its end", child.wait_with_output()).await.unwrap();
     assert_eq!(output.status.code(), Some(127));
@@ -78,10 +78,10 @@ async fn whatever_ends_it_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_goes_with_the_service_that_is_killed() {
+async fn supervised_program_ends_with_a_killed_service() {
     let mark = mark();
     let mut service = std::process::Command::new(std::env::current_exe().unwrap());
-    service.args(["--exact", "process::supervised::the_service_that_is_killed", "--ignored"]);
+    service.args(["--exact", "process::supervised::killed_service", "--ignored"]);
     let mut service = service.env("SUPERVISED_MARK", &mark).stdout(std::process::Stdio::null()).spawn().unwrap();
     wait_for_some(&mark, 7).await;
     service.kill().unwrap();
@@ -91,7 +91,7 @@ async fn it_goes_with_the_service_that_is_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "started by the test before"]
-async fn the_service_that_is_killed() {
+async fn killed_service() {
     let Ok(mark) = std::env::var("SUPERVISED_MARK") else { return };
     let mut child = started(FAMILY, &[("PATH", "/usr/bin:/bin"), ("MARK", &mark)]);
     // The wait is bounded, in case the process is not killed.

@@ -30,7 +30,7 @@ async fn end_all(app: &App, server: &HttpTool) {
 }
 
 on_both_databases!(
-    async fn a_tool_never_runs_more_often_at_once_than_it_allows(backend: Backend) {
+    async fn tool_never_exceeds_its_concurrency(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, gated("done").await);
         app.tool("job", &server, json!({"async": true, "limits": {"max_concurrency": 2}})).await;
         for _ in 0..6 {
@@ -45,7 +45,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn callers_that_wait_keep_to_it_too(backend: Backend) {
+    async fn waiting_callers_respect_the_concurrency(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, gated("done").await);
         app.tool("act", &server, json!({"limits": {"max_concurrency": 1}})).await;
         let alone = app.posted(json!({"name": "act"}));
@@ -79,7 +79,7 @@ async fn tools_do_not_share_their_slots() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_may_be_content_with_fewer_slots_but_never_takes_more() {
+async fn call_can_lower_its_concurrency_but_not_raise_it() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, gated("done").await);
     app.tool("job", &server, json!({"async": true, "limits": {"max_concurrency": 1}})).await;
     for _ in 0..3 {
@@ -91,7 +91,7 @@ async fn a_call_may_be_content_with_fewer_slots_but_never_takes_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_is_free_again_however_its_call_ended() {
+async fn slot_is_released_however_its_call_ended() {
     let (app, server) =
         (App::with_egress(Backend::Sqlite).await, HttpTool::answering(crate::support::Answer::Never).await);
     app.tool("job", &server, json!({"async": true, "limits": {"max_concurrency": 1, "timeout_ms": 19_000}})).await;
@@ -107,7 +107,7 @@ async fn a_slot_is_free_again_however_its_call_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_runs_only_so_many_calls_that_nobody_waits_for() {
+async fn node_limits_calls_without_a_waiting_caller() {
     let app = App::tuned(Backend::Sqlite, |config| config.queue.max_running = 2).await;
     let server = gated("done").await;
     app.tool("job", &server, json!({"async": true})).await;
@@ -120,7 +120,7 @@ async fn a_node_runs_only_so_many_calls_that_nobody_waits_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_slots_at_all_are_refused() {
+async fn zero_slots_are_rejected() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = gated("done").await;
     let definition = crate::support::calls::tool("job", &server, json!({"limits": {"max_concurrency": 0}}));

@@ -25,7 +25,7 @@ fn refused(answer: Response) {
 }
 
 on_both_databases!(
-    async fn a_full_queue_accepts_nothing(backend: Backend) {
+    async fn full_queue_accepts_nothing(backend: Backend) {
         let (app, server) = full(backend).await;
         let (before, stats) = (app.all_calls().await.len(), app.stats("job").await);
         refused(app.post("/tool-calls", &json!({"name": "job"})).await);
@@ -47,7 +47,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_does_not_fit_is_refused_whole() {
+async fn batch_that_does_not_fit_is_rejected_completely() {
     let app = App::tuned(Backend::Sqlite, |config| config.queue.max_length = 2).await;
     let server = gated("done").await;
     app.tool("job", &server, json!({"async": true})).await;
@@ -57,13 +57,13 @@ async fn a_batch_that_does_not_fit_is_refused_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_queue_is_no_obstacle_for_callers_that_wait() {
+async fn full_queue_does_not_block_waiting_callers() {
     let (app, _server) = full(Backend::Sqlite).await;
     succeeded(&app.call("echo", json!({})).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_refused_may_come_again_under_the_same_key() {
+async fn rejected_request_can_be_repeated_with_the_same_key() {
     let (app, server) = full(Backend::Sqlite).await;
     let key = [("idempotency-key", "k")];
     refused(app.post_with("/tool-calls", &key, &json!({"name": "job"})).await);

@@ -29,7 +29,7 @@ async fn order_of(app: &App, server: &HttpTool, name: &str, priorities: &[Option
 }
 
 on_both_databases!(
-    async fn higher_priority_comes_first_and_within_it_who_came_first(backend: Backend) {
+    async fn higher_priority_comes_first_and_then_the_older_call(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, gated("done").await);
         app.tool("job", &server, json!({"async": true, "limits": {"max_concurrency": 1}})).await;
         let priorities = [None, Some(5), Some(-1), Some(5), Some(0), Some(100), Some(-1)];
@@ -38,7 +38,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_are_equal_run_in_the_order_in_which_they_came() {
+async fn calls_of_equal_priority_run_in_order_of_arrival() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, gated("done").await);
     app.tool("job", &server, json!({"async": true, "limits": {"max_concurrency": 1}})).await;
     let order = order_of(&app, &server, "job", &[None; 20]).await;
@@ -66,7 +66,7 @@ async fn priority_counts_across_the_tools_of_a_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_at_its_limit_does_not_hold_up_the_others() {
+async fn tool_at_its_limit_does_not_delay_others() {
     let (app, server, other) = (App::with_egress(Backend::Sqlite).await, gated("done").await, gated("done").await);
     app.tool("job", &server, json!({"async": true, "limits": {"max_concurrency": 1}})).await;
     app.tool("other", &other, json!({"async": true})).await;
@@ -80,7 +80,7 @@ async fn a_tool_at_its_limit_does_not_hold_up_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_priority_that_is_none_is_refused() {
+async fn invalid_priority_is_rejected() {
     let app = App::on_sqlite().await;
     for priority in [json!("high"), json!(1.5), json!({}), json!(3_000_000_000_u64)] {
         let body = json!({"name": "echo", "priority": priority});

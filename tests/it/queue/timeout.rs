@@ -26,7 +26,7 @@ fn never_ran(call: &Value) {
 }
 
 on_both_databases!(
-    async fn a_call_that_waits_too_long_ends_and_never_runs(backend: Backend) {
+    async fn call_that_waits_too_long_ends_and_never_runs(backend: Backend) {
         let (app, server, running) = busy(backend).await;
         let limits = json!({"queue_timeout_ms": 50});
         never_ran(&app.call_with(json!({"name": "job", "limits": limits})).await);
@@ -44,7 +44,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_wait_ends_with_the_turn_and_not_with_the_run() {
+async fn queue_timeout_ends_with_the_slot_and_not_with_the_run() {
     let app = App::on_sqlite().await;
     // The call runs longer than the queue timeout.
     let body = json!({"name": "wait", "arguments": {"ms": 300}, "limits": {"queue_timeout_ms": 250}});
@@ -52,7 +52,7 @@ async fn the_wait_ends_with_the_turn_and_not_with_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_a_batch_that_waits_too_long_touches_no_other() {
+async fn call_of_a_batch_that_waits_too_long_affects_no_other() {
     let (app, server, _) = busy(Backend::Sqlite).await;
     let calls = json!([{"name": "job", "limits": {"queue_timeout_ms": 50}}, {"name": "job"}]);
     let batch = app.posted(json!({"calls": calls, "mode": "parallel"}));

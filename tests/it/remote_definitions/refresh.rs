@@ -7,7 +7,7 @@ use crate::support::shapes::{succeeded, violation};
 use crate::support::{Answer, App, Backend, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_followed_in_lists_tags_and_calls() {
+async fn change_is_followed_in_lists_etags_and_calls() {
     let app = App::with_egress(Backend::Sqlite).await;
     let library = Library::of(document("one", "a")).await;
     app.register(library.definition("t", json!({}))).await;
@@ -21,7 +21,7 @@ async fn a_change_is_followed_in_lists_tags_and_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_answer_changes_no_tag() {
+async fn unchanged_answer_keeps_the_etag() {
     let app = App::with_egress(Backend::Sqlite).await;
     let library = Library::of(document("one", "a")).await;
     app.register(library.definition("t", json!({}))).await;
@@ -31,7 +31,7 @@ async fn the_same_answer_changes_no_tag() {
 }
 
 on_both_databases!(
-    async fn a_bad_answer_leaves_the_last_good_one_and_flags_the_tool(backend: Backend) {
+    async fn invalid_answer_keeps_the_last_valid_one_and_flags_the_tool(backend: Backend) {
         let app = App::with_egress(backend).await;
         let library = Library::of(document("good", "a")).await;
         app.register(library.definition("t", own())).await;
@@ -56,7 +56,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_hangs_holds_up_neither_calls_nor_lists_nor_other_definitions() {
+async fn hanging_url_delays_no_calls_lists_or_other_definitions() {
     let app = App::with_egress(Backend::Sqlite).await;
     let (hanging, other) = (Library::of(document("one", "a")).await, Library::of(document("one", "a")).await);
     app.register(hanging.definition("t", json!({}))).await;
@@ -72,7 +72,7 @@ async fn one_that_hangs_holds_up_neither_calls_nor_lists_nor_other_definitions()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_of_one_url_share_its_answer_and_a_gone_tool_asks_no_more() {
+async fn tools_of_one_url_share_its_answer_until_the_last_is_deleted() {
     let app = App::with_egress(Backend::Sqlite).await;
     let library = Library::of(document("one", "a")).await;
     for name in ["t", "u"] {
@@ -90,7 +90,7 @@ async fn tools_of_one_url_share_its_answer_and_a_gone_tool_asks_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_may_name_a_url_too() {
+async fn file_can_name_a_url() {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::of(document("fetched", "a")).await;
     let definition = library.definition("t", own());

@@ -12,7 +12,7 @@ fn without_schema() -> Value {
 }
 
 on_both_databases!(
-    async fn its_words_and_schemas_come_from_the_url(backend: Backend) {
+    async fn texts_and_schemas_come_from_the_url(backend: Backend) {
         let app = App::with_egress(backend).await;
         let library = Library::of(document("Tables: users, orders.", "table")).await;
         let tool = app.register(library.definition("sql", json!({"title": "Database"}))).await;
@@ -41,7 +41,7 @@ async fn bound_beyond_64_bits_is_replaced_in_an_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_an_answer_there_is_no_tool_unless_it_has_a_schema_of_its_own() {
+async fn tool_without_an_answer_needs_its_own_schema() {
     let app = App::with_egress(Backend::Sqlite).await;
     for (answer, expected) in [
         (Answer::status(500, "text/plain", "secret-of-the-server"), "HTTP 500"),
@@ -71,7 +71,7 @@ async fn without_an_answer_there_is_no_tool_unless_it_has_a_schema_of_its_own() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_url_is_checked_and_goes_through_the_guard() {
+async fn url_is_checked_and_guarded() {
     let app = App::start_with(Backend::Sqlite, Options::default()).await;
     let library = Library::of(document("d", "c")).await;
     let refused = app.post("/tools", &library.definition("t", without_schema())).await.problem(422);
@@ -91,7 +91,7 @@ async fn the_url_is_checked_and_goes_through_the_guard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_read_can_be_put_again() {
+async fn definition_can_be_read_and_put_back() {
     let app = App::with_egress(Backend::Sqlite).await;
     let library = Library::answering(Answer::status(404, "text/plain", "")).await;
     app.register(library.definition("t", own())).await;

@@ -7,7 +7,7 @@ use crate::support::shapes::succeeded;
 use crate::support::{Answer, App, Backend};
 
 on_both_databases!(
-    async fn a_restart_keeps_what_was_fetched_at_registration(backend: Backend) {
+    async fn definition_fetched_at_registration_survives_a_restart(backend: Backend) {
         let app = App::with_egress(backend).await;
         let library = Library::of(document("good", "a")).await;
         app.register(library.definition("t", json!({}))).await;
@@ -20,7 +20,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_node_follows_by_itself() {
+async fn every_node_refreshes_independently() {
     requires_postgres!();
     let app = App::with_egress(Backend::Postgres).await;
     let second = app.second().await;

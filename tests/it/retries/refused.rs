@@ -15,7 +15,7 @@ fn once(call: &Value) {
 }
 
 on_both_databases!(
-    async fn a_tool_that_may_not_be_repeated_is_not(backend: Backend) {
+    async fn non_repeatable_tool_is_not_repeated(backend: Backend) {
         let server = answers(vec![unavailable()]).await;
         let app = patient(backend, &server, json!({"annotations": {}})).await;
         let call = app.call("t", json!({})).await;
@@ -28,7 +28,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_may_have_arrived_has_left() {
+async fn request_that_may_have_arrived_is_not_retried() {
     for answer in [Answer::CloseEarly, Answer::CutOff] {
         let server = answers(vec![answer]).await;
         let app = patient(Backend::Sqlite, &server, json!({"annotations": {}})).await;
@@ -38,7 +38,7 @@ async fn a_request_that_may_have_arrived_has_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_of_a_tool_that_may_not_be_repeated_is_the_end() {
+async fn timeout_of_a_non_repeatable_tool_is_final() {
     let server = answers(vec![Answer::Never]).await;
     let app = patient(Backend::Sqlite, &server, json!({"annotations": {}, "limits": {"timeout_ms": 500}})).await;
     let call = app.call("t", json!({})).await;
@@ -48,7 +48,7 @@ async fn a_timeout_of_a_tool_that_may_not_be_repeated_is_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_4xx_is_not_tried_again() {
+async fn response_4xx_is_not_retried() {
     for status in [400, 401, 403, 404, 409, 422] {
         let server = answers(vec![Answer::status(status, "text/plain", "no")]).await;
         let app = patient(Backend::Sqlite, &server, json!({})).await;
@@ -58,7 +58,7 @@ async fn a_4xx_is_not_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tools_own_error_is_not_tried_again() {
+async fn error_of_the_tool_is_not_retried() {
     let own = [json!({"error": "no such city"}), json!({"success": false}), json!({"status": "error", "message": "x"})];
     for answer in own.into_iter().chain([json!({"output": "no such city", "is_error": true})]) {
         let server = answers(vec![Answer::json(&answer)]).await;
@@ -69,7 +69,7 @@ async fn a_tools_own_error_is_not_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_of_a_tool_in_rust_is_its_own() {
+async fn error_of_a_rust_tool_is_not_retried() {
     let app = App::start_with(Backend::Sqlite, Options { extra: rust_tools(), ..Options::default() }).await;
     let executor = json!({"type": "builtin", "name": "fails"});
     app.register(json!({"name": "t", "annotations": idempotent(), "retry": three(), "executor": executor})).await;
@@ -77,7 +77,7 @@ async fn an_error_of_a_tool_in_rust_is_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_does_not_fit_is_not_tried_again() {
+async fn invalid_result_is_not_retried() {
     let server = answers(vec![Answer::json(&json!({"n": "x"}))]).await;
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let app = patient(Backend::Sqlite, &server, json!({"output_schema": schema, "output_check": "strict"})).await;
@@ -86,7 +86,7 @@ async fn a_result_that_does_not_fit_is_not_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_attempt_is_the_rule() {
+async fn default_is_one_attempt() {
     let server = third_time_lucky().await;
     let app = App::with_egress(Backend::Sqlite).await;
     app.tool("t", &server, json!({"annotations": idempotent()})).await;
@@ -95,7 +95,7 @@ async fn one_attempt_is_the_rule() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_may_want_more_attempts_or_fewer() {
+async fn call_can_change_the_number_of_attempts() {
     let app = App::with_egress(Backend::Sqlite).await;
     let (lucky, down) = (third_time_lucky().await, answers(vec![unavailable()]).await);
     app.tool("one", &lucky, json!({"annotations": idempotent()})).await;
@@ -109,7 +109,7 @@ async fn a_call_may_want_more_attempts_or_fewer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_field_of_a_calls_retries_counts_by_itself() {
+async fn each_retry_field_of_a_call_applies_separately() {
     let server = third_time_lucky().await;
     // With the backoff of the tool, this would take an hour.
     let slow = json!({"retry": {"max_attempts": 3, "initial_backoff_ms": 3_600_000, "max_backoff_ms": 3_600_000}});
@@ -119,7 +119,7 @@ async fn each_field_of_a_calls_retries_counts_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retries_that_are_none_are_refused_where_they_are_made() {
+async fn invalid_retries_are_rejected_with_a_pointer() {
     let server = answers(vec![Answer::text("done")]).await;
     let app = patient(Backend::Sqlite, &server, json!({})).await;
     for (field, value) in [

@@ -18,7 +18,7 @@ fn times(value: &Value) -> Vec<Time> {
 }
 
 on_both_databases!(
-    async fn a_call_between_two_attempts_says_when_the_next_one_is(backend: Backend) {
+    async fn call_between_attempts_shows_the_time_of_the_next_one(backend: Backend) {
         let server = answers(vec![Answer::status(429, "text/plain", "busy").with_header("retry-after", "60")]).await;
         let retry = json!({"max_attempts": 3, "initial_backoff_ms": 1, "max_backoff_ms": 3_600_000, "jitter": 0});
         let app = patient(backend, &server, json!({"async": true, "retry": retry})).await;
@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_says_when_to_come_again_is_heeded() {
+async fn retry_after_is_respected() {
     for status in [429, 503] {
         let busy = Answer::status(status, "text/plain", "busy").with_header("retry-after", "1");
         let server = answers(vec![busy, Answer::text("done")]).await;
@@ -56,7 +56,7 @@ async fn a_server_that_says_when_to_come_again_is_heeded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_waits_grow_from_one_attempt_to_the_next() {
+async fn waits_grow_between_attempts() {
     let server = answers(vec![unavailable()]).await;
     let retry = json!({"max_attempts": 3, "initial_backoff_ms": 100, "backoff_multiplier": 3.0,
         "max_backoff_ms": 10_000, "jitter": 0});
@@ -67,7 +67,7 @@ async fn the_waits_grow_from_one_attempt_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_wait_is_longer_than_the_longest() {
+async fn wait_is_capped() {
     let server = answers(vec![unavailable(), unavailable(), Answer::text("done")]).await;
     // Without the maximum, this would take hours.
     let retry = json!({"max_attempts": 3, "initial_backoff_ms": 3_600_000, "max_backoff_ms": 5, "jitter": 0.5});

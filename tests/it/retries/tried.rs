@@ -10,7 +10,7 @@ use crate::support::sse::{count, statuses};
 use crate::support::{Answer, App, Backend};
 
 on_both_databases!(
-    async fn a_failure_that_passes_is_a_success_of_one_call(backend: Backend) {
+    async fn transient_failure_becomes_a_success_of_one_call(backend: Backend) {
         let server = third_time_lucky().await;
         let app = patient(backend, &server, json!({})).await;
         let call = app.call("t", json!({"a": 1})).await;
@@ -31,7 +31,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_is_tried_again_never_goes_back(backend: Backend) {
+    async fn status_of_a_retried_call_never_goes_back(backend: Backend) {
         let server = third_time_lucky().await;
         let app = patient(backend, &server, json!({})).await;
         let events = app.call_streamed(&json!({"name": "t"})).await.rest().await;
@@ -48,7 +48,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_events_of_an_ended_call_tell_when_each_attempt_began() {
+async fn events_of_an_ended_call_show_the_start_of_each_attempt() {
     let server = third_time_lucky().await;
     let app = patient(Backend::Sqlite, &server, json!({})).await;
     let call = app.call("t", json!({})).await;
@@ -66,7 +66,7 @@ async fn the_events_of_an_ended_call_tell_when_each_attempt_began() {
 }
 
 on_both_databases!(
-    async fn the_last_failure_is_the_calls(backend: Backend) {
+    async fn last_failure_is_the_outcome(backend: Backend) {
         let last = Answer::status(502, "text/plain", "the last word");
         let server = answers(vec![unavailable(), unavailable(), last]).await;
         let app = patient(backend, &server, json!({})).await;
@@ -80,7 +80,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_will_not_pass_ends_the_attempts() {
+async fn permanent_failure_ends_the_attempts() {
     let server = answers(vec![unavailable(), Answer::status(404, "text/plain", "gone")]).await;
     let app = patient(Backend::Sqlite, &server, json!({})).await;
     let call = app.call("t", json!({})).await;
@@ -88,7 +88,7 @@ async fn a_failure_that_will_not_pass_ends_the_attempts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_may_pass_is_tried_again() {
+async fn every_transient_failure_is_retried() {
     for status in [429, 500, 502, 503, 504] {
         let server = answers(vec![Answer::status(status, "text/plain", "x"), Answer::text("done")]).await;
         let app = patient(Backend::Sqlite, &server, json!({})).await;
@@ -98,7 +98,7 @@ async fn all_that_may_pass_is_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_took_too_long_is_tried_again() {
+async fn timed_out_attempt_is_retried() {
     let server = answers(vec![Answer::Never, Answer::text("done")]).await;
     let app = patient(Backend::Sqlite, &server, json!({"limits": {"timeout_ms": 1000}})).await;
     let call = app.call("t", json!({})).await;
@@ -107,7 +107,7 @@ async fn an_attempt_that_took_too_long_is_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_only_reads_may_be_repeated() {
+async fn read_only_tool_is_repeatable() {
     let server = third_time_lucky().await;
     let app = patient(Backend::Sqlite, &server, json!({"annotations": {"read_only": true}})).await;
     let call = app.call("t", json!({})).await;
@@ -121,7 +121,7 @@ fn nobody() -> String {
 }
 
 on_both_databases!(
-    async fn what_never_left_is_tried_again_whatever_the_tool_does(backend: Backend) {
+    async fn unsent_request_is_retried_for_any_tool(backend: Backend) {
         let app = App::with_egress(backend).await;
         let definition = crate::support::app::http_tool("t", json!({"url": nobody()}));
         app.register(crate::support::calls::with(definition, json!({"retry": three()}))).await;
@@ -133,7 +133,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_async_call_is_tried_again_as_any_other() {
+async fn async_call_is_retried_like_any_other() {
     let server = third_time_lucky().await;
     let app = patient(Backend::Sqlite, &server, json!({"async": true})).await;
     let id = app.sent(json!({"name": "t"})).await;
@@ -141,7 +141,7 @@ async fn an_async_call_is_tried_again_as_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_of_a_batch_are_tried_again_each_by_itself() {
+async fn calls_of_a_batch_are_retried_separately() {
     let (lucky, well) = (third_time_lucky().await, answers(vec![Answer::text("well")]).await);
     let app = patient(Backend::Sqlite, &lucky, json!({})).await;
     app.tool("well", &well, json!({"annotations": idempotent()})).await;

@@ -9,7 +9,7 @@ use crate::support::stall::Stall;
 use crate::support::{Answer, App, Backend, Options};
 
 on_both_databases!(
-    async fn a_call_that_ran_once_does_not_end_as_one_that_was_not_run(backend: Backend) {
+    async fn call_that_ran_once_does_not_end_as_not_run(backend: Backend) {
         let server = answers(vec![Answer::AfterGate(Box::new(unavailable())), Answer::text("done")]).await;
         let options =
             Options { patience_ms: Some(2_000), egress_allow: vec!["127.0.0.1".into()], ..Options::default() };
@@ -37,7 +37,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_start_without_a_run_is_read_back_as_it_was_told(backend: Backend) {
+    async fn start_without_a_run_is_read_back_as_reported(backend: Backend) {
         let server = answers(vec![Answer::text("done")]).await;
         let options =
             Options { patience_ms: Some(2_000), egress_allow: vec!["127.0.0.1".into()], ..Options::default() };

@@ -18,7 +18,7 @@ async fn call(app: &App, name: &str, session: Option<&str>, arguments: Value) ->
 }
 
 on_both_databases!(
-    async fn a_call_has_its_own_for_all_of_its_attempts(backend: Backend) {
+    async fn call_keeps_its_instance_for_all_attempts(backend: Backend) {
         let (app, diary) = app_on(backend).await;
         let retry = json!({"max_attempts": 2, "initial_backoff_ms": 1});
         let body = json!({"name": "per_call", "arguments": {"call": "flaky"}, "retry": retry});
@@ -33,7 +33,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_keeps_its_own_over_its_calls() {
+async fn session_keeps_its_instance_across_calls() {
     let (app, diary) = app_on(Backend::Sqlite).await;
     let mut outputs = Vec::new();
     for session in [Some("a"), Some("b"), Some("a"), None] {
@@ -45,7 +45,7 @@ async fn a_session_keeps_its_own_over_its_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_at_once_share_one_that_is_made_once() {
+async fn concurrent_calls_share_one_instance() {
     let (app, diary) = app_on(Backend::Sqlite).await;
     let body = |n: usize| json!({"name": "shared", "arguments": {"make": "waits"}, "session": n.to_string()});
     let calls: Vec<_> = (0..10).map(|n| app.posted(body(n))).collect();
@@ -59,7 +59,7 @@ async fn calls_at_once_share_one_that_is_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_cannot_be_made_is_that_calls_failure_and_the_next_one_tries_again() {
+async fn failed_creation_fails_its_call_and_the_next_call_tries_again() {
     let (app, diary) = app_on(Backend::Sqlite).await;
     for (make, expected) in [("fails", "as you wish"), ("panics", "the factory panicked")] {
         let call = call(&app, "shared", None, json!({"make": make})).await;
@@ -70,7 +70,7 @@ async fn one_that_cannot_be_made_is_that_calls_failure_and_the_next_one_tries_ag
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_made_for_a_cancelled_call_is_made_by_the_next() {
+async fn instance_for_a_cancelled_call_is_created_by_the_next() {
     let (app, diary) = app_on(Backend::Sqlite).await;
     let first = app.posted(json!({"name": "shared", "arguments": {"make": "waits"}}));
     diary.has("shared begun").await;
@@ -80,7 +80,7 @@ async fn one_that_is_made_for_a_cancelled_call_is_made_by_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disposal_that_fails_or_panics_breaks_nothing() {
+async fn failing_or_panicking_disposal_is_isolated() {
     let (app, diary) = app_on(Backend::Sqlite).await;
     for (number, dispose) in [(1, "fails"), (2, "panics"), (3, "")] {
         let call = call(&app, "per_call", None, json!({"dispose": dispose})).await;
@@ -90,7 +90,7 @@ async fn a_disposal_that_fails_or_panics_breaks_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replaced_tool_lets_go_of_its_own_once_its_last_call_has_ended() {
+async fn replaced_tool_disposes_its_instances_after_its_last_call() {
     let (app, diary) = app_on(Backend::Sqlite).await;
     app.register(alias("mine", "shared", "one")).await;
     let running = app.posted(json!({"name": "mine", "arguments": {"call": "waits"}}));
@@ -106,7 +106,7 @@ async fn a_replaced_tool_lets_go_of_its_own_once_its_last_call_has_ended() {
 }
 
 on_both_databases!(
-    async fn a_stop_disposes_of_everything_the_shared_last(backend: Backend) {
+    async fn stop_disposes_of_all_instances_and_shared_ones_last(backend: Backend) {
         let (app, diary) = app_on(backend).await;
         call(&app, "shared", None, json!({})).await;
         for session in ["a", "b"] {
@@ -121,7 +121,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_does_nothing_loses_its_own_but_never_while_it_runs() {
+async fn idle_session_loses_its_instances_but_never_during_a_run() {
     let diary = Diary::new();
     let options =
         Options { extra: diary.tools(), configure: Some(|config| config.instances.idle_ms = 40), ..Options::default() };

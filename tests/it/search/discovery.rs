@@ -19,7 +19,7 @@ async fn through(app: &App, name: &str, arguments: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_are_off_unless_they_are_switched_on() {
+async fn search_tools_are_off_by_default() {
     let app = App::on_sqlite().await;
     for name in ["find_tools", "call_tool"] {
         failed(&app.call(name, json!({"query": "x", "name": "echo"})).await, "TOOL_NOT_FOUND");
@@ -32,7 +32,7 @@ async fn they_are_off_unless_they_are_switched_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_are_found_with_what_is_needed_to_call_them() {
+async fn tools_are_found_with_what_a_call_needs() {
     let app = service(Backend::Sqlite).await;
     let call = app.call("find_tools", json!({"query": "the weather in a city"})).await;
     let found = &call["structured"]["tools"];
@@ -47,7 +47,7 @@ async fn tools_are_found_with_what_is_needed_to_call_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_do_not_find_themselves() {
+async fn search_tools_do_not_find_themselves() {
     let app = service(Backend::Sqlite).await;
     let call = app.call("find_tools", json!({"query": "find tools and call a tool that was found", "limit": 50})).await;
     let found = names(&call["structured"]["tools"]);
@@ -55,7 +55,7 @@ async fn they_do_not_find_themselves() {
 }
 
 on_both_databases!(
-    async fn a_call_through_call_tool_is_stored_and_counted_as_the_tools_own(backend: Backend) {
+    async fn call_through_call_tool_is_stored_and_counted_as_its_target(backend: Backend) {
         let app = service(backend).await;
         let call = through(&app, "weather.now", json!({"city": "Rome"})).await;
         assert_eq!(succeeded(&call), r#"{"city":"Rome"}"#);
@@ -76,7 +76,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_through_call_tool_is_watched_as_the_tools_own() {
+async fn call_through_call_tool_has_the_events_of_its_target() {
     let app = service(Backend::Sqlite).await;
     let body = json!({"name": "call_tool", "arguments": {"name": "weather.now", "arguments": {"city": "Rome"}}});
     let events = app.call_streamed(&body).await.rest().await;
@@ -85,7 +85,7 @@ async fn a_call_through_call_tool_is_watched_as_the_tools_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_called_through_call_tool_is_not_found() {
+async fn uncallable_tools_are_not_found() {
     let app = service(Backend::Sqlite).await;
     for name in ["call_tool", "find_tools", "nobody"] {
         let call = through(&app, name, json!({"name": "echo", "query": "x"})).await;
@@ -97,7 +97,7 @@ async fn what_cannot_be_called_through_call_tool_is_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn neighbours_of_a_batch_are_told_by_the_tools_that_are_called() {
+async fn safety_in_a_batch_follows_the_called_tools() {
     let app = service(Backend::Sqlite).await;
     let call = |id: &str, name: &str, arguments: Value| json!({"id": id, "name": "call_tool", "arguments": {"name": name, "arguments": arguments}});
     let calls = json!([

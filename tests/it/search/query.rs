@@ -32,7 +32,7 @@ async fn found(app: &App, query: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_best_comes_first_with_its_score_and_what_does_not_fit_is_not_there() {
+async fn best_match_comes_first_with_its_score_and_others_are_omitted() {
     let app = service().await;
     let list = found(&app, "weather").await;
     assert_eq!(names(&list["tools"]), ["getWeather", "read_file"]);
@@ -44,7 +44,7 @@ async fn the_best_comes_first_with_its_score_and_what_does_not_fit_is_not_there(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_that_is_said_of_a_tool_is_searched() {
+async fn every_text_of_a_tool_is_searched() {
     let app = service().await;
     for (query, expected) in [
         ("GETWEATHER", "getWeather"),
@@ -62,7 +62,7 @@ async fn everything_that_is_said_of_a_tool_is_searched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_vendor_s_list_has_the_scores_beside_its_tools() {
+async fn vendor_list_has_scores_next_to_its_tools() {
     let app = service().await;
     for (format, count) in [("openai", 2), ("openai-strict", 2), ("anthropic", 2), ("gemini", 1), ("mcp", 2)] {
         let list = app.get(&format!("/tools?format={format}&q=weather")).await.ok();
@@ -78,7 +78,7 @@ async fn a_vendor_s_list_has_the_scores_beside_its_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_leaves_the_best_and_tells_how_many_there_are() {
+async fn limit_keeps_the_best_and_reports_the_total() {
     let app = service().await;
     for format in ["native", "mcp"] {
         let list = app.get(&format!("/tools?q=weather&limit=1&format={format}")).await.ok();
@@ -87,7 +87,7 @@ async fn a_limit_leaves_the_best_and_tells_how_many_there_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_search_for_nothing_is_the_whole_list() {
+async fn empty_search_is_the_full_list() {
     let app = service().await;
     let all = app.get("/tools").await.body;
     assert_eq!(app.get("/tools?q=").await.body, all);
@@ -95,7 +95,7 @@ async fn a_search_for_nothing_is_the_whole_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_tool_is_found_at_once_and_a_removed_one_no_more() {
+async fn new_tool_is_found_immediately_and_a_removed_one_is_not() {
     let app = service().await;
     app.register(described("teleport", "Teleport", "Quantum travel.", json!([]), json!({}))).await;
     assert_eq!(names(&found(&app, "quantum").await["tools"]), ["teleport"]);

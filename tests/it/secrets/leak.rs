@@ -58,7 +58,7 @@ const WAYS: [&str; 14] = [
 ];
 
 on_both_databases!(
-    async fn what_is_planted_is_nowhere_but_at_the_tool(backend: Backend) {
+    async fn planted_secrets_reach_the_tool_only(backend: Backend) {
         let server = HttpTool::start("127.0.0.1", behave).await;
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: String| {

@@ -63,7 +63,7 @@ pub fn all_forms(value: &str) -> String {
 }
 
 #[test]
-fn a_planted_value_is_found_in_everything_that_a_tool_says() {
+fn planted_value_is_found_in_every_form_of_a_tool() {
     let needle = Needle { what: "it", value: "sk-plänted/+\"7?&x" };
     for part in all_forms(needle.value).split(' ').filter(|part| part.len() > 9) {
         assert!(needle.find(format!("<{part}>").as_bytes()).is_some(), "{part}");

@@ -50,7 +50,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_nobody_can_see_yet_ends_as_well(backend: Backend) {
+    async fn unpublished_call_ends(backend: Backend) {
         // A read-only call is stored only after it has run for a while, but the abort must reach it before that.
         let (started, mut begun) = tokio::sync::mpsc::unbounded_channel();
         let hold = async_tool_fn("hold", "Never ends.", move |_: NoArgs, _| {
@@ -72,7 +72,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_node_aborts_what_runs_here() {
+async fn session_abort_on_another_node_cancels_local_calls() {
     requires_postgres!();
     let app = App::with_egress(Backend::Postgres).await;
     let server = HttpTool::answering(Answer::Never).await;

@@ -7,7 +7,7 @@ use crate::support::shapes::{ids, is_time, points_at, succeeded};
 use crate::support::{App, Backend};
 
 on_both_databases!(
-    async fn a_session_is_read_with_its_tools_calls_and_results_and_never_with_its_context(backend: Backend) {
+    async fn session_is_read_with_tools_calls_and_results_but_no_context(backend: Backend) {
         let app = App::start(backend).await;
         let new = json!({
             "id": "chat/ü 1", "context": {"user": {"token": "planted-value"}}, "groups": {"a": false},
@@ -64,7 +64,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_session_is_told_where_it_is() {
+async fn invalid_session_is_rejected_with_its_pointer() {
     let app = App::on_sqlite().await;
     for (body, pointer) in [
         (json!({"contxt": {}}), "/contxt"),
@@ -90,7 +90,7 @@ async fn what_is_wrong_with_a_session_is_told_where_it_is() {
 }
 
 on_both_databases!(
-    async fn a_session_of_the_same_id_has_nothing_of_the_forgotten_one(backend: Backend) {
+    async fn session_with_a_reused_id_is_empty(backend: Backend) {
         let app = App::start(backend).await;
         app.call_with(json!({"name": "echo", "session": "s", "arguments": {"old": 1}})).await;
         assert_eq!(app.delete("/sessions/s").await.status, 204);
@@ -102,7 +102,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn limits_of_the_session_come_behind_those_of_the_call_and_of_the_tool(backend: Backend) {
+    async fn limits_of_the_session_have_the_lowest_precedence(backend: Backend) {
         let app = App::start(backend).await;
         let session = json!({"id": "s", "limits": {"timeout_ms": 4000, "idle_timeout_ms": 3000}});
         made(&app, session).await;
@@ -122,7 +122,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ended_session_goes_on_with_its_next_call() {
+async fn ended_session_continues_with_its_next_call() {
     let app = App::on_sqlite().await;
     made(&app, json!({"id": "s"})).await;
     assert_eq!(super::abort(&app, "s").await["state"], "ABORTED");

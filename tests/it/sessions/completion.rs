@@ -34,7 +34,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn beside_another_call_it_is_an_error_and_completes_nothing(backend: Backend) {
+    async fn completion_next_to_another_call_is_an_error(backend: Backend) {
         let app = App::start(backend).await;
         with_system_tools(&app).await;
         let calls = json!([{"name": "echo"}, {"name": "attempt_completion", "arguments": {"result": "done"}}]);
@@ -52,7 +52,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_stream_it_waits_for_the_end_and_is_refused_beside_a_later_call() {
+async fn completion_in_a_stream_waits_for_the_end_and_must_be_last() {
     let app = App::on_sqlite().await;
     with_system_tools(&app).await;
     for (others, status) in [(1, "ERROR"), (0, "SUCCESS")] {
@@ -84,7 +84,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_registered_tool_of_the_same_name_is_in_its_place(backend: Backend) {
+    async fn registered_tool_of_the_same_name_replaces_it(backend: Backend) {
         let app = App::start(backend).await;
         with_system_tools(&app).await;
         app.echo_of("attempt_completion", json!({"own": {"type": "integer"}})).await;
@@ -103,7 +103,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_that_cannot_be_switched_are_told_with_those_that_can() {
+async fn unmanageable_groups_are_reported_with_the_manageable_ones() {
     let app = App::on_sqlite().await;
     with_system_tools(&app).await;
     let body = json!({"name": "reset_equipped_tools", "session": "s", "arguments": {"to_activate": ["nothing"]}});

@@ -11,7 +11,7 @@ fn positions(events: &[Event]) -> Vec<i64> {
 }
 
 on_both_databases!(
-    async fn a_late_reader_has_everything_once_and_in_order_and_then_what_happens(backend: Backend) {
+    async fn late_reader_gets_everything_once_in_order_and_then_live_events(backend: Backend) {
         let app = App::start(backend).await;
         for n in 0..70 {
             let session = if n % 2 == 0 { "s" } else { "other" };
@@ -39,7 +39,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn its_state_is_told_as_it_changes_and_its_end_ends_the_stream(backend: Backend) {
+    async fn session_state_is_published_and_its_end_ends_the_stream(backend: Backend) {
         let app = App::start(backend).await;
         made(&app, json!({"id": "s"})).await;
         let mut stream = app.events("/sessions/s/events").await;
@@ -63,7 +63,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn every_event_of_a_session_has_an_id_that_resumes(backend: Backend) {
+    async fn every_session_event_has_an_id_that_resumes(backend: Backend) {
         let app = App::start(backend).await;
         made(&app, json!({"id": "s"})).await;
         let mut stream = app.events("/sessions/s/events").await;

@@ -13,7 +13,7 @@ fn soon(config: &mut Config) {
 }
 
 on_both_databases!(
-    async fn an_idle_session_is_forgotten_and_one_with_a_call_under_way_is_not(backend: Backend) {
+    async fn idle_session_is_deleted_and_one_with_a_running_call_is_not(backend: Backend) {
         let app = App::tuned(backend, soon).await;
         external(&app, "ask").await;
         let id = app.accepted(json!({"name": "ask", "session": "busy", "wait": "accepted"})).await;
@@ -34,7 +34,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_session_is_idle_from_its_last_call_on(backend: Backend) {
+    async fn session_is_idle_since_its_last_call(backend: Backend) {
         let database = Database::fresh(backend).await;
         let clock = Clock::manual(Time(1_767_225_600_000_000));
         let mut config = Config::default();

@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_callback_of_a_session_is_told_of_every_result_and_a_broken_one_touches_nothing(backend: Backend) {
+    async fn session_callback_gets_every_result_and_a_broken_one_affects_no_other(backend: Backend) {
         use crate::support::{Answer, HttpTool, eventually};
         let app = App::with_egress(backend).await;
         let good = HttpTool::answering(Answer::status(204, "text/plain", "")).await;

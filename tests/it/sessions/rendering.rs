@@ -62,7 +62,7 @@ fn numbered(text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_vendor_is_shown_the_whole_conversation() {
+async fn each_vendor_gets_the_full_conversation() {
     let app = long_session().await;
     for format in ["openai", "openai-responses", "anthropic", "gemini"] {
         let answer = app.get(&format!("/sessions/s/messages?format={format}")).await.ok();
@@ -76,7 +76,7 @@ async fn each_vendor_is_shown_the_whole_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_is_told_of_its_tools_their_rules_and_what_goes_on() {
+async fn session_prompt_has_tools_rules_and_state() {
     let app = long_session().await;
     let answer = app.get("/sessions/s/prompt").await;
     assert_eq!(answer.header("content-type"), "text/markdown; charset=utf-8");
@@ -84,7 +84,7 @@ async fn a_model_is_told_of_its_tools_their_rules_and_what_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_persons_details_are_in_no_message() {
+async fn details_for_people_are_in_no_message() {
     let app = App::on_sqlite().await;
     external(&app, "ask").await;
     let id = app.accepted(json!({"session": "s", "name": "ask", "wait": "accepted"})).await;

@@ -23,7 +23,7 @@ async fn started(client: &Client) -> (String, String) {
 }
 
 on_both_databases!(
-    async fn the_end_of_the_task_is_the_end_of_the_call(backend: Backend) {
+    async fn end_of_the_task_ends_the_call(backend: Backend) {
         let app = App::start(backend).await;
         let (id, child) = started(&app).await;
         let session = read(&app, &child).await;
@@ -48,7 +48,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_task_that_failed_is_an_error_of_the_call(backend: Backend) {
+    async fn failed_task_is_an_error_of_the_call(backend: Backend) {
         let app = App::start(backend).await;
         let (id, child) = started(&app).await;
         complete(&app, &child, json!({"success": false, "summary": "half of it", "error": "no network"})).await.ok();
@@ -77,7 +77,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_task_outlives_a_crash_of_the_service(backend: Backend) {
+    async fn task_survives_a_crash_of_the_service(backend: Backend) {
         let mut node = Node::start(backend, &[]).await;
         let (id, child) = started(&node).await;
         node.kill().await;
@@ -91,7 +91,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_session_without_a_waiting_call_is_completed_as_well(backend: Backend) {
+    async fn session_without_a_waiting_call_is_completed(backend: Backend) {
         let app = App::start(backend).await;
         made(&app, json!({"id": "s"})).await;
         let done = complete(&app, "s", json!({"success": true, "summary": "done"})).await.ok();

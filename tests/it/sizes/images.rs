@@ -41,7 +41,7 @@ fn size(block: &Value) -> (u32, u32) {
 }
 
 on_both_databases!(
-    async fn an_image_has_the_type_of_its_bytes_and_at_most_two_thousand_pixels_a_side(backend: Backend) {
+    async fn image_has_its_detected_type_and_at_most_2000_pixels_a_side(backend: Backend) {
         let app = App::with_egress(backend).await;
         let jpeg = encoded(40, 30, ImageFormat::Jpeg);
         let call = called(&app, "image/png", &jpeg).await;
@@ -57,7 +57,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_image_becomes_a_text_that_says_so() {
+async fn invalid_image_becomes_an_explaining_text() {
     let app = App::with_egress(Backend::Sqlite).await;
     let whole = png(60, 60);
     let mut bomb = whole.clone();

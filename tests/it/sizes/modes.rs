@@ -14,7 +14,7 @@ fn kept(output: &str) -> (&str, &str) {
 }
 
 on_both_databases!(
-    async fn each_mode_keeps_its_part_and_the_whole_is_served(backend: Backend) {
+    async fn each_mode_keeps_its_part_and_the_full_output_is_served(backend: Backend) {
         let app = App::with_egress(backend).await;
         let text = lines(100);
         let _server = saying(&app, "t", &text, json!({})).await;
@@ -45,7 +45,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_word_fifty_kibibytes_and_two_thousand_lines_are_shown() {
+async fn default_is_50_kib_and_2000_lines() {
     let app = App::with_egress(Backend::Sqlite).await;
     let fits = lines(2000);
     let _fits = saying(&app, "fits", &fits, json!({})).await;
@@ -64,7 +64,7 @@ async fn without_a_word_fifty_kibibytes_and_two_thousand_lines_are_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_call_wins_over_the_tool_over_the_session() {
+async fn call_precedes_the_tool_and_the_tool_precedes_the_session() {
     let app = App::with_egress(Backend::Sqlite).await;
     let _tool = saying(&app, "strict", &lines(50), json!({"max_output_lines": 3})).await;
     let _plain = saying(&app, "plain", &lines(50), json!({})).await;
@@ -82,7 +82,7 @@ async fn the_call_wins_over_the_tool_over_the_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bounds_that_are_none_are_refused_everywhere() {
+async fn invalid_limits_are_rejected_everywhere() {
     let app = App::on_sqlite().await;
     for (name, value) in [
         ("max_output_bytes", json!(0)),

@@ -13,7 +13,7 @@ async fn ranged(app: &App, path: &str, headers: &[(&str, &str)]) -> Response {
 }
 
 on_both_databases!(
-    async fn a_part_of_the_whole_output_is_given(backend: Backend) {
+    async fn range_of_the_full_output_is_served(backend: Backend) {
         let app = App::with_egress(backend).await;
         let text = lines(5000);
         let _server = saying(&app, "t", &text, json!({})).await;
@@ -47,7 +47,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_an_image_and_of_what_was_not_cut_is_given() {
+async fn range_of_an_image_and_of_an_uncut_text_is_served() {
     let app = App::with_egress(Backend::Sqlite).await;
     let image = super::images::png(20, 10);
     let _server = answering(&app, "t", Answer::body("image/png", image.clone()), json!({})).await;

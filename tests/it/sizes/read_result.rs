@@ -54,7 +54,7 @@ async fn lines_are_found_by_number_and_by_pattern() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_said_with_a_way_out() {
+async fn unreadable_result_is_explained_with_a_hint() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!({"a": 1})).await;
     let id = call["id"].as_str().unwrap();
@@ -75,7 +75,7 @@ async fn what_cannot_be_read_is_said_with_a_way_out() {
 }
 
 on_both_databases!(
-    async fn a_session_reads_its_own_calls_only(backend: Backend) {
+    async fn session_reads_its_own_calls_only(backend: Backend) {
         let app = App::start(backend).await;
         let call = async |session: Value| {
             let call = app.call_with(json!({"name": "echo", "arguments": {"of": session}, "session": session})).await;

@@ -49,7 +49,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_result_is_cut_by_each_calls_own_bounds() {
+async fn cached_result_is_cut_by_the_limits_of_each_call() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = crate::support::HttpTool::answering(Answer::text(&lines(50))).await;
     let definition = json!({
@@ -70,7 +70,7 @@ async fn a_kept_result_is_cut_by_each_calls_own_bounds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn texts_and_images_keep_their_places_where_texts_are_cut() {
+async fn texts_and_images_keep_their_order_when_texts_are_cut() {
     let app = App::with_egress(Backend::Sqlite).await;
     let text = |text: &str| json!({"type": "text", "text": text});
     let image =

@@ -17,7 +17,7 @@ async fn service(backend: Backend) -> (App, Clock) {
 }
 
 on_both_databases!(
-    async fn a_jump_of_the_wall_clock_changes_no_duration(backend: Backend) {
+    async fn wall_clock_jump_changes_no_duration(backend: Backend) {
         for jump_ms in [TWENTY_YEARS_MS, -TWENTY_YEARS_MS] {
             let (app, clock) = service(backend).await;
             let server = gated("done").await;
@@ -40,7 +40,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_duration_that_spans_a_restart_is_bounded_and_marked(backend: Backend) {
+    async fn duration_across_a_restart_is_bounded_and_marked(backend: Backend) {
         for (jump_ms, duration_ms) in [(0, 1_000), (TWENTY_YEARS_MS, 300 + 40_000), (-TWENTY_YEARS_MS, 300)] {
             let (app, clock) = service(backend).await;
             let definition = json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"},

@@ -11,7 +11,7 @@ fn shown(stats: &Value, fields: &[&str]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_never_called_has_zeros() {
+async fn uncalled_tool_has_zeros() {
     let app = App::on_sqlite().await;
     let expected = json!({
         "tool_name": "echo", "execution_count": 0, "success_count": 0, "failure_count": 0, "failures_by_code": {},
@@ -27,7 +27,7 @@ async fn a_tool_never_called_has_zeros() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_stats_of_a_tool_that_there_is_not_are_a_404() {
+async fn stats_of_an_unknown_tool_are_a_404() {
     App::on_sqlite().await.get("/tools/nobody/stats").await.problem(404);
 }
 
@@ -47,7 +47,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_timeout_is_a_failure_of_its_own_code(backend: Backend) {
+    async fn timeout_is_counted_under_its_code(backend: Backend) {
         let app = App::start(backend).await;
         let body = json!({"name": "wait", "arguments": {"ms": 60_000}, "limits": {"timeout_ms": 20}});
         app.call_with(body).await;
@@ -57,7 +57,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn calls_that_never_ran_are_rejected_by_code_and_are_no_executions(backend: Backend) {
+    async fn calls_that_never_ran_are_counted_as_rejected(backend: Backend) {
         let app = App::start(backend).await;
         app.echo_with("t", json!({"type": "object", "required": ["a"]})).await;
         for arguments in [json!({}), json!({}), json!("{\"a\":"), json!({"a": 1})] {
@@ -100,7 +100,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn all_stats_hold_those_of_each_tool(backend: Backend) {
+    async fn all_stats_include_those_of_each_tool(backend: Backend) {
         let app = App::start(backend).await;
         app.call("echo", json!({})).await;
         app.call("calculate", json!({"expression": "1"})).await;
@@ -116,7 +116,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_stats_of_one_tool_can_be_reset(backend: Backend) {
+    async fn stats_of_one_tool_can_be_reset(backend: Backend) {
         let app = App::start(backend).await;
         app.call("echo", json!({})).await;
         app.call("calculate", json!({"expression": "1"})).await;

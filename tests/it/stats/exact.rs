@@ -28,7 +28,7 @@ fn expected(count: usize) -> Value {
 }
 
 on_both_databases!(
-    async fn two_hundred_parallel_calls_are_all_counted_once_and_survive_a_restart(backend: Backend) {
+    async fn two_hundred_parallel_calls_are_counted_once_and_survive_a_restart(backend: Backend) {
         let app = App::start(backend).await;
         storm(&app, 200).await;
         let before = app.stats("calculate").await;
@@ -71,7 +71,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_batch_counts_each_of_its_calls(backend: Backend) {
+    async fn batch_counts_each_of_its_calls(backend: Backend) {
         let app = App::start(backend).await;
         let calls: Vec<Value> = (0..50).map(|_| json!({"name": "echo"})).collect();
         app.batch(json!({"calls": calls, "mode": "parallel"})).await;

@@ -14,7 +14,7 @@ fn series(answer: &Value) -> &Vec<Value> {
 }
 
 on_both_databases!(
-    async fn the_minutes_of_the_last_hour_add_up_to_what_was_called(backend: Backend) {
+    async fn minutes_of_the_last_hour_add_up_to_the_calls(backend: Backend) {
         let app = App::start(backend).await;
         for expression in ["1", "2", "2 +* ("] {
             app.call("calculate", json!({"expression": expression})).await;
@@ -26,7 +26,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_steps_of_all_tools_add_up_to_the_window(backend: Backend) {
+    async fn steps_of_all_tools_add_up_to_the_window(backend: Backend) {
         let app = App::start(backend).await;
         for expression in ["1", "2", "2 +* ("] {
             app.call("calculate", json!({"expression": expression})).await;
@@ -50,7 +50,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_series_has_at_most_as_many_steps_as_minutes_in_a_week() {
+async fn series_has_at_most_the_minutes_of_a_week() {
     let app = App::on_sqlite().await;
     for (query, step) in [("window=7d", "1m"), ("window=30d", "5m"), ("window=30d&step=1m", "5m"), ("step=1h", "1h")] {
         assert_eq!(app.get(&format!("/tools/echo/stats?{query}")).await.ok()["step"], step, "{query}");
@@ -58,7 +58,7 @@ async fn a_series_has_at_most_as_many_steps_as_minutes_in_a_week() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_window_that_is_none_is_refused() {
+async fn invalid_window_is_rejected() {
     let app = App::on_sqlite().await;
     for window in ["soon", "-1h", "31d", "1h&step=2m"] {
         app.get(&format!("/tools/echo/stats?window={window}")).await.client_problem();
@@ -66,7 +66,7 @@ async fn a_window_that_is_none_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_empties_the_series() {
+async fn reset_empties_the_series() {
     let app = App::on_sqlite().await;
     app.call("echo", json!({})).await;
     app.delete("/tools/echo/stats").await;

@@ -66,7 +66,7 @@ fn failed(next_at: Option<Time>) -> RecordedOutcome {
 }
 
 on_both_databases!(
-    async fn a_callback_is_due_once_its_call_has_ended(backend: Backend) {
+    async fn callback_is_due_once_its_call_has_ended(backend: Backend) {
         let log = Log::open(backend).await;
         let (mut call, row) = log.called_back("https://h/x");
         log.write(&call, ACCEPTED).await.unwrap();
@@ -87,7 +87,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn first_tries_come_before_retries_and_what_is_busy_is_left_out(backend: Backend) {
+    async fn first_tries_precede_retries_and_busy_targets_are_skipped(backend: Backend) {
         let log = Log::open(backend).await;
         let old = log.ended_with_callbacks(&["http://a/late", "http://a/soon"]).await;
         claim(&log.store, NOW, later(25)).await;
@@ -110,7 +110,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_claimed_callback_is_nobody_elses_until_its_lease_ends(backend: Backend) {
+    async fn claimed_callback_is_exclusive_until_its_lease_ends(backend: Backend) {
         let log = Log::open(backend).await;
         let calls = log.ended_with_callbacks(&["http://a/1", "http://a/2"]).await;
         let seen = due(&log.store, NOW, &ExcludedTargets::default()).await;
@@ -130,7 +130,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn of_many_nodes_one_takes_each(backend: Backend) {
+    async fn each_callback_is_claimed_by_one_of_many_nodes(backend: Backend) {
         let log = Log::open(backend).await;
         log.ended_with_callbacks(&["http://a/x"; 40]).await;
         let nodes: Vec<_> = (0..8)
@@ -153,7 +153,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn what_became_of_the_newest_try_counts_and_a_late_success_too(backend: Backend) {
+    async fn newest_try_counts_and_so_does_a_late_success(backend: Backend) {
         let log = Log::open(backend).await;
         let [call]: [Call; 1] = log.ended_with_callbacks(&["http://a/x"]).await.try_into().unwrap();
         let state = async || log.store.callback_state(call.id).await.unwrap().unwrap();
@@ -192,7 +192,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_is_read_shows_how_its_callback_stands(backend: Backend) {
+    async fn call_shows_the_state_of_its_callback(backend: Backend) {
         let log = Log::open(backend).await;
         let calls = log.ended_with_callbacks(&["http://a/x", "http://a/y"]).await;
         let without = ended(&log.call("t"), Outcome::text("x"), 1);

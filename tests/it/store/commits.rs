@@ -78,7 +78,7 @@ fn mixtures<From, const N: usize>(kinds: [Kind<From>; N]) -> impl Iterator<Item 
 }
 
 on_both_databases!(
-    async fn the_changes_of_one_call_in_one_commit_are_one_row_and_all_its_events(backend: Backend) {
+    async fn changes_of_one_call_in_one_commit_are_one_row_with_all_events(backend: Backend) {
         let mut log = Log::open(backend).await;
         let (changes, call) = life(&log.call("echo"));
         assert_eq!(log.together(changes).await, vec![Ok(()); 4]);
@@ -95,7 +95,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_json_of_a_call_is_there_with_its_commit_if_somebody_waits_and_it_is_small(backend: Backend) {
+    async fn json_of_a_small_awaited_call_is_returned_by_its_commit(backend: Backend) {
         let log = Log::open(backend).await;
         let one = |text: &str| Arc::new(ended(&log.call("t"), Outcome::text(text), 1));
         let (awaited, left, large) = (one("x"), one("x"), one(&"x".repeat(10_000)));
@@ -125,7 +125,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn changes_in_commits_of_their_own_give_the_events_of_one_commit(backend: Backend) {
+    async fn separate_commits_give_the_events_of_one_commit(backend: Backend) {
         let ids = IdGenerator::counted();
         let mut apart = Log::on(Database::fresh(backend).await, ids.clone()).await;
         let at_once = Log::on(Database::fresh(backend).await, ids).await;
@@ -148,7 +148,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn calls_that_share_a_commit_have_positions_without_a_gap(backend: Backend) {
+    async fn calls_of_one_commit_have_positions_without_a_gap(backend: Backend) {
         let mut log = Log::open(backend).await;
         let calls: Vec<_> = (0..200).map(|n| ended(&log.call("t"), Outcome::text("x"), n)).collect();
         log.together(calls.iter().map(whole).collect()).await;
@@ -161,7 +161,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn calls_that_share_a_commit_are_stored_as_they_are_whether_alike_or_not(backend: Backend) {
+    async fn calls_of_one_commit_are_stored_unchanged(backend: Backend) {
         let mut log = Log::open(backend).await;
         let mut all = Vec::new();
         for kinds in mixtures::<Log, 4>([waiting, begun, good, refused]) {
@@ -174,7 +174,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn changes_that_share_a_commit_are_stored_as_they_are_whether_alike_or_not(backend: Backend) {
+    async fn changes_of_one_commit_are_stored_unchanged(backend: Backend) {
         let mut log = Log::open(backend).await;
         let mut all = Vec::new();
         for kinds in mixtures::<Call, 3>([starts, runs, fails]) {
@@ -188,7 +188,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn new_calls_and_changes_of_others_that_share_a_commit_are_stored_as_they_are(backend: Backend) {
+    async fn new_calls_and_changes_of_one_commit_are_stored_unchanged(backend: Backend) {
         let mut log = Log::open(backend).await;
         let (fresh, again): ([Kind<Log>; 2], [Kind<Call>; 2]) = ([waiting, good], [starts, runs]);
         let mut all = Vec::new();

@@ -26,7 +26,7 @@ fn at(millis: i64, number: u128, name: &str) -> Call {
 }
 
 on_both_databases!(
-    async fn every_call_is_told_once_and_in_order(backend: Backend) {
+    async fn every_call_is_exported_once_in_order(backend: Backend) {
         let log = Log::open(backend).await;
         let start = ACCEPTED_AT / 1000;
         let calls: Vec<Call> =
@@ -46,7 +46,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn large_calls_and_those_that_go_meanwhile_break_nothing(backend: Backend) {
+    async fn large_and_deleted_calls_do_not_break_the_export(backend: Backend) {
         let log = Log::on(Database::fresh(backend).await, IdGenerator::random()).await;
         let mut calls = Vec::new();
         for n in 0..6 {
@@ -67,7 +67,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_cannot_be_read_holds_up_no_other(backend: Backend) {
+    async fn unreadable_call_does_not_stop_the_export(backend: Backend) {
         let log = Log::open(backend).await;
         for name in ["a", "broken", "c"] {
             log.write(&ended(&log.call(name), Outcome::text("x"), 1), WHOLE).await.unwrap();

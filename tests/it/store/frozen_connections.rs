@@ -146,7 +146,7 @@ fn claiming(call: &Call, key: &str, calls: &[&Call]) -> Change {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_a_stale_try_accepts_again_are_there_once() {
+async fn calls_accepted_again_by_a_stale_try_exist_once() {
     requires_postgres!();
     let mut scene = Scene::open().await;
     let (one, other, alone) = (scene.log.call("one"), scene.log.call("other"), scene.log.call("alone"));
@@ -203,7 +203,7 @@ async fn a_start(log: &Log, name: &str) -> (Change, Call) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_of_running_calls_that_a_stale_try_brings_again_are_made_once() {
+async fn changes_repeated_by_a_stale_try_are_made_once() {
     requires_postgres!();
     let mut scene = Scene::open().await;
     let (alike, ..) = under_way(&scene.log, "a", "b").await;
@@ -220,7 +220,7 @@ async fn changes_of_running_calls_that_a_stale_try_brings_again_are_made_once() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_that_a_stale_try_brings_again_is_made_once() {
+async fn start_repeated_by_a_stale_try_is_made_once() {
     requires_postgres!();
     let mut scene = Scene::open().await;
     let (alike, _) = a_start(&scene.log, "a").await;
@@ -235,7 +235,7 @@ async fn a_start_that_a_stale_try_brings_again_is_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_beside_a_stale_try_stays_refused() {
+async fn rejection_next_to_a_stale_try_stays_a_rejection() {
     requires_postgres!();
     let mut scene = Scene::open().await;
     let log = &scene.log;
@@ -358,7 +358,7 @@ async fn ask_well(log: &Log, call: &Call) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_question_to_a_server_that_stands_still_ends_in_time_and_is_answered_once_it_goes_on() {
+async fn every_query_to_a_frozen_server_times_out_and_works_after_the_thaw() {
     requires_postgres!();
     let scene = Scene::open().await;
     let call = ended(&scene.log.call("echo"), Outcome::text("x"), 5);
@@ -375,7 +375,7 @@ async fn every_question_to_a_server_that_stands_still_ends_in_time_and_is_answer
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_fell_silent_are_replaced_while_they_are_still_silent() {
+async fn silent_connections_are_replaced_while_still_silent() {
     requires_postgres!();
     let mut scene = Scene::open().await;
     let call = ended(&scene.log.call("echo"), Outcome::text("x"), 5);

@@ -26,7 +26,7 @@ fn on(names: &[(&str, bool)]) -> Vec<(String, bool)> {
 }
 
 on_both_databases!(
-    async fn what_changes_no_group_does_not_move_the_version(backend: Backend) {
+    async fn unchanged_group_keeps_the_version(backend: Backend) {
         let database = Database::fresh(backend).await;
         let store = Store::open(&database.url).await.unwrap();
         assert!(store.make_group(&group("a")).await.unwrap());
@@ -44,7 +44,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn tools_and_groups_that_change_at_once_never_wait_for_one_another_in_a_circle(backend: Backend) {
+    async fn concurrent_changes_of_tools_and_groups_never_deadlock(backend: Backend) {
         let database = Database::fresh(backend).await;
         let store = Store::open(&database.url).await.unwrap();
         for round in 0..10 {

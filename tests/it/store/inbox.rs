@@ -23,7 +23,7 @@ fn message(call: Uuid, kind: &str, body: &str) -> Message {
 }
 
 on_both_databases!(
-    async fn only_a_call_that_is_there_and_has_not_ended_is_left_a_message(backend: Backend) {
+    async fn messages_are_stored_only_for_open_calls(backend: Backend) {
         let log = Log::open(backend).await;
         let call = log.call("ask");
         assert!(!log.leaves(call.id, "result", "{}").await, "it is not on disk");
@@ -48,7 +48,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn reports_that_are_not_heard_are_bounded(backend: Backend) {
+    async fn unread_reports_are_bounded(backend: Backend) {
         let log = Log::open(backend).await;
         let call = log.call("ask");
         log.write(&call, ACCEPTED).await.unwrap();
@@ -63,7 +63,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_ends_without_a_result_only_if_none_was_posted(backend: Backend) {
+    async fn call_ends_without_a_result_only_if_none_was_posted(backend: Backend) {
         let log = Log::open(backend).await;
         let (posted, silent, others) = (log.call("a"), log.call("b"), log.call("c"));
         for call in [&posted, &silent, &others] {
@@ -86,7 +86,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn chunk_is_answered_in_its_place_and_stays_until_its_sender_has_read_the_answer(backend: Backend) {
+    async fn chunk_is_replaced_by_its_reply_until_the_sender_has_read_it(backend: Backend) {
         let log = Log::open(backend).await;
         let call = log.call("echo");
         log.write(&call, ACCEPTED).await.unwrap();

@@ -18,7 +18,7 @@ impl Log {
 }
 
 on_both_databases!(
-    async fn the_first_look_knows_whose_lease_is_over(backend: Backend) {
+    async fn first_check_detects_expired_leases(backend: Backend) {
         let log = Log::open(backend).await;
         log.store.beat("alive", HOUR).await.unwrap();
         log.store.beat("silent", Duration::ZERO).await.unwrap();
@@ -31,7 +31,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_heartbeat_tells_a_node_that_it_was_declared_lost(backend: Backend) {
+    async fn heartbeat_reports_that_a_node_was_declared_lost(backend: Backend) {
         let log = Log::open(backend).await;
         assert!(log.store.beat("node", HOUR).await.unwrap(), "it is new");
         assert!(!log.store.beat("node", HOUR).await.unwrap());
@@ -42,7 +42,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_node_of_an_earlier_version_has_a_lease(backend: Backend) {
+    async fn node_of_an_earlier_version_has_a_lease(backend: Backend) {
         let log = Log::open(backend).await;
         let beat = "INSERT INTO nodes AS n (node, beat) VALUES ('old', 1) \
             ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1";
@@ -56,7 +56,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_clock_that_is_set_back_keeps_no_lost_node(backend: Backend) {
+    async fn clock_set_back_keeps_no_lost_node(backend: Backend) {
         let log = Log::open(backend).await;
         log.store.beat("silent", Duration::ZERO).await.unwrap();
         log.sql("UPDATE nodes SET beat_at = beat_at + 3600000").await;
@@ -66,7 +66,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_node_that_was_declared_lost_does_not_adopt_the_calls_that_it_runs(backend: Backend) {
+    async fn node_declared_lost_does_not_adopt_its_running_calls(backend: Backend) {
         let log = Log::open(backend).await;
         let call = log.call("t");
         log.write(&call, ACCEPTED).await.unwrap();

@@ -71,7 +71,7 @@ pub(super) fn counts_of(stats: &[ToolStats]) -> BTreeMap<String, Counts> {
 }
 
 on_both_databases!(
-    async fn counts_equal_the_calls_after_two_thousand_changes_from_sixteen_tasks(backend: Backend) {
+    async fn counts_equal_the_calls_after_2000_changes_from_16_tasks(backend: Backend) {
         let log = Arc::new(Log::open(backend).await);
         let tasks: Vec<_> = (0..16)
             .map(|task| {

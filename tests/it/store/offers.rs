@@ -64,7 +64,7 @@ fn offer(call: &Call, attempt: u32, worker: Option<&str>) -> Offer {
 }
 
 on_both_databases!(
-    async fn only_the_owner_of_a_call_offers_it_and_takes_it_back(backend: Backend) {
+    async fn only_the_owner_of_a_call_offers_and_withdraws_it(backend: Backend) {
         let log = Log::open(backend).await;
         let call = log.accepted_call().await;
         assert!(log.offer("other", offer(&call, 1, None)).await.is_none(), "another node owns the call");
@@ -108,7 +108,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_claim_is_taken_back_only_from_its_worker_and_attempt(backend: Backend) {
+    async fn claim_is_revoked_only_for_its_worker_and_attempt(backend: Backend) {
         let log = Log::open(backend).await;
         let call = log.accepted_call().await;
         let stored = log.offer("node", offer(&call, 1, Some("w"))).await.unwrap();
@@ -137,7 +137,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_ended_call_is_not_given_to_a_further_worker(backend: Backend) {
+    async fn ended_call_is_not_assigned_to_another_worker(backend: Backend) {
         let log = Log::open(backend).await;
         let call = log.accepted_call().await;
         log.offer("node", offer(&call, 1, Some("w"))).await.unwrap();
@@ -152,7 +152,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_lease_that_lasts_does_not_end(backend: Backend) {
+    async fn valid_lease_does_not_end(backend: Backend) {
         let log = Log::open(backend).await;
         let mut call = log.accepted_call().await;
         call.start(Time(1)).unwrap();
@@ -163,7 +163,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_lease_expires_for_its_attempt_only(backend: Backend) {
+    async fn lease_expires_for_its_attempt_only(backend: Backend) {
         let log = Log::open(backend).await;
         let mut call = log.accepted_call().await;
         log.offer("node", offer(&call, 1, Some("w"))).await.unwrap();
@@ -198,7 +198,7 @@ impl ClaimAssigner for OneWorker {
 }
 
 on_both_databases!(
-    async fn a_claim_is_stored_with_the_acceptance_of_its_call_or_not_at_all(backend: Backend) {
+    async fn claim_is_stored_with_the_acceptance_or_not_at_all(backend: Backend) {
         let log = Log::open(backend).await;
         let (call, refused) = (log.call("t"), log.accepted_call().await);
         let offers = [offer(&call, 1, Some("w")), offer(&refused, 1, Some("w"))];
@@ -219,7 +219,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_offer_is_not_taken_over_by_a_node_that_another_one_replaces() {
+async fn offer_is_not_taken_over_by_a_replaced_node() {
     requires_postgres!();
     let log = Log::open(Backend::Postgres).await;
     let call = log.accepted_call().await;

@@ -10,7 +10,7 @@ use super::{ACCEPTED, Log, SETTLED, STARTED, ended};
 use crate::support::{Backend, bounded};
 
 on_both_databases!(
-    async fn reported_events_of_a_later_commit_than_the_row_are_left_out(backend: Backend) {
+    async fn reported_events_of_a_later_commit_than_the_row_are_omitted(backend: Backend) {
         let log = Log::open(backend).await;
         let mut call = log.call("slow");
         log.write(&call, ACCEPTED).await.unwrap();

@@ -9,7 +9,7 @@ use super::{Log, WHOLE, ended, life, whole};
 use crate::support::{Backend, Database};
 
 on_both_databases!(
-    async fn pages_go_on_from_every_position_without_a_gap_or_a_repeat(backend: Backend) {
+    async fn pages_continue_from_every_position_without_a_gap_or_a_repeat(backend: Backend) {
         let mut log = Log::open(backend).await;
         let (one, two) = (life(&log.call("a")).0, life(&log.call("b")).0);
         // Two calls with changes in common commits, with large commits between them and more commits after them.

@@ -101,7 +101,7 @@ async fn partition_is_dropped_when_all_its_calls_have_expired() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partition_stays_with_a_call_that_has_not_ended_or_ended_late() {
+async fn partition_with_an_open_or_late_call_is_kept() {
     requires_postgres!();
     let log = Log::partitioned().await;
     let open = call_at(0);
@@ -116,7 +116,7 @@ async fn partition_stays_with_a_call_that_has_not_ended_or_ended_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partition_stays_with_a_callback_that_is_not_delivered() {
+async fn partition_with_an_undelivered_callback_is_kept() {
     requires_postgres!();
     let log = Log::partitioned().await;
     let call = call_at(0);

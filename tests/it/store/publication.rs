@@ -14,7 +14,7 @@ use crate::support::{Backend, Database, bounded, eventually};
 const FULL: usize = 512;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watchers_are_told_of_a_commit_while_the_next_one_waits_for_the_database() {
+async fn watchers_see_a_commit_while_the_next_one_waits() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let mut holder = PgConnection::connect(&database.url).await.unwrap();

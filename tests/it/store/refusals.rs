@@ -29,7 +29,7 @@ async fn poisoned(backend: Backend) -> Log {
 }
 
 on_both_databases!(
-    async fn a_second_end_is_refused_and_changes_and_counts_nothing(backend: Backend) {
+    async fn second_end_is_rejected_and_counts_nothing(backend: Backend) {
         let mut log = Log::open(backend).await;
         let running = log.call("echo");
         let first = ended(&running, Outcome::text("first"), 5);
@@ -45,7 +45,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_node_that_has_lost_a_call_changes_nothing_of_it(backend: Backend) {
+    async fn node_that_lost_a_call_cannot_change_it(backend: Backend) {
         let log = Log::open(backend).await;
         let waiting = log.call("echo");
         log.write(&waiting, ACCEPTED).await.unwrap();
@@ -60,7 +60,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_neighbours_of_a_second_end_are_written_and_counted(backend: Backend) {
+    async fn neighbours_of_a_second_end_are_written_and_counted(backend: Backend) {
         let mut log = Log::open(backend).await;
         let running = log.call("echo");
         log.write(&ended(&running, Outcome::text("first"), 5), WHOLE).await.unwrap();
@@ -83,7 +83,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_second_end_in_the_commit_of_the_first_is_refused(backend: Backend) {
+    async fn second_end_in_the_commit_of_the_first_is_rejected(backend: Backend) {
         let log = Log::open(backend).await;
         let running = log.call("echo");
         let first = whole(&ended(&running, Outcome::text("first"), 5));
@@ -98,7 +98,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn changes_of_calls_that_are_not_stored_leave_nothing(backend: Backend) {
+    async fn changes_of_unstored_calls_leave_nothing(backend: Backend) {
         let log = Log::open(backend).await;
         let missing = [log.call("echo"), log.call("echo")].map(|call| ended(&call, Outcome::text("x"), 1));
         let neighbour = ended(&log.call("echo"), Outcome::text("y"), 1);
@@ -113,7 +113,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn what_the_database_refuses_fails_alone(backend: Backend) {
+    async fn change_rejected_by_the_database_fails_alone(backend: Backend) {
         let mut log = poisoned(backend).await;
         let calls: Vec<_> = (0..40)
             .map(|n| ended(&log.call(if n % 13 == 5 { "poison" } else { "echo" }), Outcome::text("x"), 1))
@@ -131,7 +131,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_refused_change_does_not_hold_up_what_comes_after_it(backend: Backend) {
+    async fn rejected_change_does_not_delay_later_ones(backend: Backend) {
         let log = poisoned(backend).await;
         let (changes, _) = life(&log.call("poison"));
         for change in changes {

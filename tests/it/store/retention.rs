@@ -54,7 +54,7 @@ impl Log {
 }
 
 on_both_databases!(
-    async fn ended_calls_go_with_all_that_is_theirs_and_the_stats_stay(backend: Backend) {
+    async fn ended_calls_are_deleted_completely_and_the_stats_stay(backend: Backend) {
         let log = Log::open(backend).await;
         let (whole, lived) = (log.whole_call("t").await, log.lived_call("t").await);
         let row = CallbackRow { call_id: whole.id, url: "http://x/".into(), event_id: log.ids.next() };
@@ -79,7 +79,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_calls_of_all_tenants_go(backend: Backend) {
+    async fn calls_of_all_tenants_are_deleted(backend: Backend) {
         let log = Log::open(backend).await;
         let one = Tenant::named("one").unwrap();
         let theirs = ended(
@@ -98,7 +98,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_has_not_ended_stays_until_it_has(backend: Backend) {
+    async fn open_call_stays_until_it_has_ended(backend: Backend) {
         let log = Log::open(backend).await;
         let open = log.call("open");
         log.write(&open, ACCEPTED).await.unwrap();
@@ -115,7 +115,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn what_is_younger_stays(backend: Backend) {
+    async fn younger_calls_stay(backend: Backend) {
         let log = Log::open(backend).await;
         let (old, young, last) = (log.whole_call("t").await, log.whole_call("t").await, log.whole_call("t").await);
         log.sql("UPDATE commits SET at = at + 5000000 WHERE last_pos = 10").await;
@@ -161,7 +161,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn what_was_reported_can_go_before_its_call(backend: Backend) {
+    async fn reports_can_be_deleted_before_their_call(backend: Backend) {
         let log = Log::open(backend).await;
         let (changes, running) = life(&log.call("running"));
         for change in changes.into_iter().take(3) {
@@ -183,7 +183,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_whose_end_is_still_to_be_told_stays(backend: Backend) {
+    async fn call_with_an_undelivered_callback_stays(backend: Backend) {
         let log = Log::open(backend).await;
         let before = log.whole_call("t").await;
         let awaited = log.whole_call("t").await;
@@ -198,7 +198,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn messages_about_calls_that_are_gone_go(backend: Backend) {
+    async fn messages_about_deleted_calls_are_deleted(backend: Backend) {
         let log = Log::open(backend).await;
         let open = log.call("open");
         log.write(&open, ACCEPTED).await.unwrap();

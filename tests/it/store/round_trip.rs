@@ -64,7 +64,7 @@ fn same(one: &Call, other: &Call) {
 }
 
 on_both_databases!(
-    async fn a_call_with_everything_in_it_comes_back_as_it_was(backend: Backend) {
+    async fn full_call_is_read_back_unchanged(backend: Backend) {
         let log = Log::open(backend).await;
         let mut call = rich(&log);
         log.write(&call, Transitions { settled: false, ..WHOLE }).await.unwrap();
@@ -88,7 +88,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_failure_with_details_comes_back_as_it_was(backend: Backend) {
+    async fn failure_with_details_is_read_back_unchanged(backend: Backend) {
         let log = Log::open(backend).await;
         let mut call = rich(&log);
         let failure = Failure::execution("t", HARD_TEXT).retryable(Some(u64::MAX)).with_details(nested(120));
@@ -99,7 +99,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn outputs_that_are_derived_come_back_as_they_were(backend: Backend) {
+    async fn derived_outputs_are_read_back_unchanged(backend: Backend) {
         let log = Log::open(backend).await;
         let null = Outcome { structured: Some(Arc::new(Value::Null)), ..Outcome::text("null") };
         let data = json!({"z": 1.0, "a": [1e21, -0.0]});
@@ -114,7 +114,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_name_that_no_tool_has_comes_back_whole_and_is_counted_as_unknown(backend: Backend) {
+    async fn unknown_tool_name_is_read_back_and_counted_as_unknown(backend: Backend) {
         let log = Log::open(backend).await;
         for name in ["a\u{0}b", &"long ".repeat(2000), &"😀".repeat(2500), "", &"ä".repeat(64), &"x".repeat(129)] {
             let call = rejected(&log.call(name), Failure::not_found(name, &["echo"], None));

@@ -185,12 +185,12 @@ async fn in_memory(plan: &Plan) -> Picture {
 }
 
 #[test]
-fn any_changes_in_any_commits_come_to_the_stored_calls_and_their_counts() {
+fn any_changes_lead_to_the_stored_calls_and_counts() {
     check(32, async |plan| drop(in_memory(plan).await));
 }
 
 #[test]
-fn any_changes_with_answers_lost_come_to_the_same_on_both_databases() {
+fn any_changes_with_lost_acknowledgements_agree_on_both_databases() {
     requires_postgres!();
     check(16, async |plan| {
         let database = Database::fresh(Backend::Postgres).await;

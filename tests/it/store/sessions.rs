@@ -15,7 +15,7 @@ fn session(id: &str, at: i64) -> Session {
 }
 
 on_both_databases!(
-    async fn a_session_comes_back_as_it_was_made(backend: Backend) {
+    async fn session_is_read_back_unchanged(backend: Backend) {
         let database = Database::fresh(backend).await;
         let store = Store::open(&database.url).await.unwrap();
         let context = json!({"user": {"name": "\u{0} 😀", "depth": [[[1.5]]]}});
@@ -58,7 +58,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn pages_are_newest_first_and_only_an_unused_session_is_forgotten(backend: Backend) {
+    async fn pages_are_newest_first_and_only_unused_sessions_are_deleted(backend: Backend) {
         let database = Database::fresh(backend).await;
         let store = Store::open(&database.url).await.unwrap();
         for (id, at) in [("a", 1), ("b", 2), ("c", 2), ("d", 3)] {

@@ -5,7 +5,7 @@ use toolpost::store::Store;
 use crate::support::{Backend, Database, bounded};
 
 on_both_databases!(
-    async fn of_nodes_that_start_together_one_makes_the_signing_secret_for_all(backend: Backend) {
+    async fn one_of_starting_nodes_creates_the_signing_secret(backend: Backend) {
         let database = Database::fresh(backend).await;
         let mut nodes = Vec::new();
         for n in 0..8 {

@@ -58,7 +58,7 @@ fn check_complete(events: &[PublishedEvent], expected: &[PublishedEvent]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_node_has_shards_of_its_own_and_those_of_lost_nodes_are_used_again() {
+async fn each_node_has_its_own_shards_and_those_of_lost_nodes_are_reused() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let log = Log::on(database, IdGenerator::counted()).await;
@@ -75,7 +75,7 @@ async fn each_node_has_shards_of_its_own_and_those_of_lost_nodes_are_used_again(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_claim_at_once_get_different_shards() {
+async fn concurrent_nodes_claim_different_shards() {
     requires_postgres!();
     let log = Log::on(Database::fresh(Backend::Postgres).await, IdGenerator::counted()).await;
     let nodes: Vec<String> = (0..8).map(|node| format!("node-{node}")).collect();
@@ -122,7 +122,7 @@ async fn calls_of_all_shards_are_read_counted_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_adopted_call_stays_in_its_shard_and_leaves_its_first_node() {
+async fn adopted_call_stays_in_its_shard() {
     requires_postgres!();
     let logs = logs([1, 2]).await;
     let call = logs[0].call("t");
@@ -145,7 +145,7 @@ async fn an_adopted_call_stays_in_its_shard_and_leaves_its_first_node() {
 
 /// The caller must look for calls that it has adopted without knowing, because an answer of the database can be lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_adoption_that_fails_in_one_shard_returns_the_calls_of_the_others_and_the_error() {
+async fn adoption_that_fails_in_one_shard_returns_the_calls_of_the_others() {
     requires_postgres!();
     const FAIL: &str = "CREATE FUNCTION fail() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$; \
         CREATE TRIGGER fails BEFORE UPDATE ON tool_calls FOR EACH ROW WHEN (NEW.shard = 2) EXECUTE FUNCTION fail()";
@@ -162,7 +162,7 @@ async fn an_adoption_that_fails_in_one_shard_returns_the_calls_of_the_others_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_of_an_adopted_call_keep_their_order_when_its_shard_becomes_one_of_the_node() {
+async fn changes_of_an_adopted_call_keep_their_order_when_its_shard_is_claimed() {
     requires_postgres!();
     const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%journal%'";
     let logs = logs([1, 2]).await;
@@ -237,7 +237,7 @@ async fn follow(logs: &[Log], plan: &[Step]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_has_its_own_calls_of_every_shard() {
+async fn session_has_its_calls_of_every_shard() {
     requires_postgres!();
     let logs = logs([0, 5]).await;
     let store = logs[0].store.stores().for_tenant(&Tenant::default());

@@ -11,7 +11,7 @@ use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, STARTED, WHOLE, ended};
 use crate::support::Backend;
 
 on_both_databases!(
-    async fn calls_of_several_tenants_in_one_commit_are_each_tenants_own(backend: Backend) {
+    async fn calls_of_several_tenants_in_one_commit_are_separate(backend: Backend) {
         let log = Log::open(backend).await;
         let tenants = ["default", "one", "other"].map(Tenant::stored);
         let before = log.commits().await;
@@ -54,7 +54,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn what_is_refused_in_a_commit_of_several_tenants_refuses_nobody_else(backend: Backend) {
+    async fn rejection_in_a_commit_of_several_tenants_affects_no_other(backend: Backend) {
         let log = Log::open(backend).await;
         let once = IdempotencyKey::of_request("same", &serde_json::Value::Null);
         let call =

@@ -11,7 +11,7 @@ async fn put(store: &Store, definition: &str, expected: Precondition, at: i64) -
 }
 
 on_both_databases!(
-    async fn a_tool_is_written_only_as_it_was_expected_to_be(backend: Backend) {
+    async fn tool_is_written_only_at_its_expected_revision(backend: Backend) {
         let database = Database::fresh(backend).await;
         let store = Store::open(&database.url).await.unwrap();
         assert!(!put(&store, "1", Precondition::Revision(1), 1).await, "there is none");
@@ -32,7 +32,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn of_many_writers_with_the_same_expectation_one_wins(backend: Backend) {
+    async fn one_of_concurrent_writers_with_the_same_expectation_wins(backend: Backend) {
         let database = Database::fresh(backend).await;
         let store = Store::open(&database.url).await.unwrap();
         for (round, expected) in

@@ -68,7 +68,7 @@ async fn waiting(connection: &mut PgConnection, count: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_end_whose_commit_lost_its_answer_is_acknowledged_counted_once_and_told() {
+async fn end_with_a_lost_acknowledgement_is_counted_and_published_once() {
     requires_postgres!();
     let mut cut = Cut::open().await;
     let call = ended(&cut.log.call("echo"), Outcome::text("x"), 5);
@@ -81,7 +81,7 @@ async fn an_end_whose_commit_lost_its_answer_is_acknowledged_counted_once_and_to
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_of_all_kinds_whose_commit_lost_its_answer_are_made_once() {
+async fn changes_with_a_lost_acknowledgement_are_made_once() {
     requires_postgres!();
     let mut cut = Cut::open().await;
     let log = cut.log.clone();
@@ -100,7 +100,7 @@ async fn changes_of_all_kinds_whose_commit_lost_its_answer_are_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_end_is_refused_also_where_the_answer_was_lost() {
+async fn second_end_with_a_lost_acknowledgement_is_rejected() {
     requires_postgres!();
     let mut cut = Cut::open().await;
     let log = cut.log.clone();

@@ -7,7 +7,7 @@ use super::{Log, WHOLE, ended};
 use crate::support::{Backend, Database};
 
 on_both_databases!(
-    async fn a_database_is_opened_again_with_all_that_is_in_it(backend: Backend) {
+    async fn database_is_reopened_with_all_its_rows(backend: Backend) {
         let database = Database::fresh(backend).await;
         let mut log = Log::on(database.clone(), IdGenerator::counted()).await;
         let call = ended(&log.call("t"), Outcome::text("kept"), 1);
@@ -24,7 +24,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn services_that_start_together_on_an_empty_database_all_start(backend: Backend) {
+    async fn services_start_together_on_an_empty_database(backend: Backend) {
         let database = Database::empty(backend).await;
         let opening: Vec<_> = (0..4)
             .map(|_| {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_sent_into_silence_arrives_after_the_repair() {
+    async fn bytes_sent_during_a_cut_arrive_after_the_repair() {
         requires_postgres!();
         let database = Database::fresh(Backend::Postgres).await;
         let network = Network::whole();

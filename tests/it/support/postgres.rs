@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_frozen_server_keeps_its_connections_and_answers_once_thawed() {
+    async fn frozen_server_keeps_its_connections_and_answers_once_thawed() {
         requires_postgres!();
         let cluster = PgCluster::start();
         let mut connection = PgConnection::connect(&cluster.create_database()).await.unwrap();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_dropped_cluster() {
+    fn dropped_cluster_leaves_nothing() {
         requires_postgres!();
         let cluster = PgCluster::start();
         let (folder, processes) = (cluster.folder.clone(), cluster.processes());

@@ -43,7 +43,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn id_that_two_tenants_use_names_a_parent_of_each(backend: Backend) {
+    async fn id_used_by_two_tenants_names_a_parent_of_each(backend: Backend) {
         let (_app, operator) = service(backend).await;
         let (one, other) = (tenant(&operator, "one").await, tenant(&operator, "other").await);
         assert_eq!(one.post("/sessions", &json!({"id": "both"})).await.status, 201);
@@ -62,7 +62,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn session_with_the_id_of_another_tenants_task_ends_nothing_there(backend: Backend) {
+    async fn session_with_the_id_of_a_foreign_task_ends_nothing_there(backend: Backend) {
         let (_app, operator) = service(backend).await;
         let (one, other) = (tenant(&operator, "one").await, tenant(&operator, "other").await);
         let (child, call) = task(&one).await;

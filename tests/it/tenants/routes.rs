@@ -260,7 +260,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_invalid_key_opens_nothing_that_needs_one(backend: Backend) {
+    async fn invalid_key_opens_no_protected_route(backend: Backend) {
         let (app, operator) =
             service_with(backend, Options { configure: Some(|config| config.auth.failures = 0), ..Options::default() })
                 .await;

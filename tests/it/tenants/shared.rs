@@ -14,7 +14,7 @@ async fn tool(client: &Client, name: &str, says: &str) {
 }
 
 on_both_databases!(
-    async fn a_tool_of_one_tenant_is_none_of_another_nor_hides_its_own(backend: Backend) {
+    async fn tool_of_one_tenant_neither_exists_for_another_nor_hides_its_own(backend: Backend) {
         let (_app, operator) = service(backend).await;
         let (one, other) = (tenant(&operator, "one").await, tenant(&operator, "other").await);
         tool(&one, "mine", "one").await;
@@ -64,7 +64,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn what_a_tenant_has_is_there_after_a_restart(backend: Backend) {
+    async fn rows_of_a_tenant_survive_a_restart(backend: Backend) {
         let (app, operator) = service(backend).await;
         let (key, _) = operator.key(json!({"scopes": ["admin"], "tenant": "one"})).await;
         let one = operator.with_key(&key);
@@ -84,7 +84,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_by_one_node_is_seen_by_another_for_the_same_tenant_alone() {
+async fn change_is_seen_by_another_node_for_the_same_tenant_only() {
     requires_postgres!();
     let (first, operator) = service(Backend::Postgres).await;
     let second = first.second().await;
@@ -106,7 +106,7 @@ async fn a_change_by_one_node_is_seen_by_another_for_the_same_tenant_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn find_tools_finds_what_there_is_for_the_caller() {
+async fn find_tools_is_restricted_to_the_caller() {
     let app = App::start_with(
         Backend::Sqlite,
         Options { configure: Some(|config| config.tools.discovery = true), ..Options::default() },

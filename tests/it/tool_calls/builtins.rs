@@ -6,7 +6,7 @@ use crate::support::App;
 use crate::support::shapes::{failed, succeeded};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn echo_answers_whatever_it_is_given() {
+async fn echo_returns_its_arguments() {
     let app = App::on_sqlite().await;
     for arguments in [json!({}), json!({"success": false}), json!({"error": "no"}), json!({"output": "x"})] {
         let call = app.call("echo", arguments.clone()).await;
@@ -24,7 +24,7 @@ async fn calculate_calculates() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calculate_says_what_it_cannot_read() {
+async fn calculate_explains_invalid_expressions() {
     let app = App::on_sqlite().await;
     let call = app.call("calculate", json!({"expression": "2 +* ("})).await;
     let output = failed(&call, "TOOL_EXECUTION_ERROR");
@@ -58,7 +58,7 @@ async fn wait_waits_no_longer_than_five_minutes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_whole_double_is_an_integer_to_a_rust_tool() {
+async fn whole_double_is_an_integer_to_a_rust_tool() {
     let app = App::on_sqlite().await;
     for ms in [json!(1.0), json!(1e0), json!("1.0")] {
         assert_eq!(succeeded(&app.call("wait", json!({"ms": ms})).await), "Waited 1 ms");

@@ -10,7 +10,7 @@ async fn available(app: &App) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_tool_is_told_which_ones_there_are() {
+async fn unknown_tool_error_lists_the_available_tools() {
     let app = App::on_sqlite().await;
     let call = app.call("xyzzy-0123456789", json!({})).await;
     let expected = format!("Error: Tool not found: xyzzy-0123456789\nAvailable tools: {}", available(&app).await);
@@ -19,7 +19,7 @@ async fn an_unknown_tool_is_told_which_ones_there_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_misspelt_tool_is_told_the_nearest_one() {
+async fn misspelt_tool_error_names_the_nearest_one() {
     let app = App::on_sqlite().await;
     let call = app.call("calculat", json!({})).await;
     let expected = format!(
@@ -48,7 +48,7 @@ async fn not_found(app: &App, name: &str) -> (Vec<String>, Vec<String>, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_list_of_available_tools_begins_with_the_nearest_and_says_how_many_are_left_out() {
+async fn long_list_of_available_tools_begins_with_the_nearest_and_counts_the_rest() {
     let app = App::on_sqlite().await;
     register_many(&app, 100, |number| format!("tool_{number:03}")).await;
     app.register(json!({"name": "zebra.send", "input_schema": {"type": "object"}, "executor": {"type": "external"}}))
@@ -66,7 +66,7 @@ async fn a_long_list_of_available_tools_begins_with_the_nearest_and_says_how_man
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_list_of_available_tools_has_at_most_2000_characters() {
+async fn list_of_available_tools_has_at_most_2000_characters() {
     let app = App::on_sqlite().await;
     register_many(&app, 20, |number| format!("{number:03}{}", "x".repeat(125))).await;
     let (lines, listed, details) = not_found(&app, "007").await;
@@ -77,7 +77,7 @@ async fn the_list_of_available_tools_has_at_most_2000_characters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_list_of_available_tools_names_find_tools_where_it_exists() {
+async fn long_list_of_available_tools_names_find_tools() {
     let options = Options { configure: Some(|config| config.tools.discovery = true), ..Options::default() };
     let app = App::start_with(Backend::Sqlite, options).await;
     register_many(&app, 60, |number| format!("tool_{number:03}")).await;
@@ -86,7 +86,7 @@ async fn a_long_list_of_available_tools_names_find_tools_where_it_exists() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_call_has_all_the_fields_of_an_error() {
+async fn failed_call_has_all_error_fields() {
     let app = App::on_sqlite().await;
     let call = app.call("nobody", json!({"a": 1})).await;
     assert!(call["error"]["message"].is_string() && call["error"]["retryable"].is_boolean());
@@ -98,7 +98,7 @@ async fn a_failed_call_has_all_the_fields_of_an_error() {
 }
 
 on_both_databases!(
-    async fn a_call_that_takes_too_long_ends_and_names_the_clock(backend: Backend) {
+    async fn call_that_takes_too_long_ends_and_names_the_timeout(backend: Backend) {
         let app = App::start(backend).await;
         let call =
             app.call_with(json!({"name": "wait", "arguments": {"ms": 60_000}, "limits": {"timeout_ms": 50}})).await;
@@ -110,7 +110,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tools_own_limit_holds_where_the_call_has_none() {
+async fn limit_of_the_tool_applies_if_the_call_has_none() {
     let app = App::on_sqlite().await;
     let schema = json!({"type": "object", "properties": {"ms": {"type": "integer"}}});
     app.register(json!({
@@ -125,7 +125,7 @@ async fn a_tools_own_limit_holds_where_the_call_has_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_no_tool_can_have_is_an_unknown_tool() {
+async fn invalid_tool_name_is_an_unknown_tool() {
     let app = App::on_sqlite().await;
     for name in ["no such tool", "a\u{0}b", "😀", "a/b"] {
         let output = app.call(name, json!({})).await;
@@ -134,7 +134,7 @@ async fn a_name_that_no_tool_can_have_is_an_unknown_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_field_of_a_call_is_named_and_nothing_runs() {
+async fn unknown_field_of_a_call_is_named_and_nothing_runs() {
     let app = App::on_sqlite().await;
     let problem = app.post("/tool-calls", &json!({"name": "echo", "argumnts": {}})).await.problem(422);
     names_field(&problem, "argumnts");
@@ -178,7 +178,7 @@ async fn root_of_the_arguments_has_a_name_in_the_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_of_the_wrong_type_is_pointed_at() {
+async fn field_of_the_wrong_type_is_named() {
     let app = App::on_sqlite().await;
     let wrong = [
         ("/name", json!({"name": 5})),
@@ -192,7 +192,7 @@ async fn a_field_of_the_wrong_type_is_pointed_at() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_no_call_is_refused() {
+async fn body_without_a_call_is_rejected() {
     let app = App::on_sqlite().await;
     for body in [json!({}), json!([]), json!("echo"), json!(null), json!({"arguments": {}}), json!({"calls": {}})] {
         app.post("/tool-calls", &body).await.client_problem();
@@ -201,7 +201,7 @@ async fn a_body_that_is_no_call_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_cut_off_at_the_token_limit_never_runs() {
+async fn call_truncated_at_the_token_limit_never_runs() {
     let app = App::on_sqlite().await;
     for reason in ["length", "max_tokens"] {
         let call = app.call_with(json!({"name": "echo", "arguments": {}, "stop_reason": reason})).await;

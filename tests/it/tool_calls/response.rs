@@ -6,7 +6,7 @@ use crate::support::shapes::{HARD_TEXT, is_time, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_call_tells_all_that_there_is_to_know() {
+async fn tool_call_has_all_members() {
     let app = App::on_sqlite().await;
     let call = app.call_with(json!({"name": "echo", "arguments": {"a": 1}, "id": "call_abc"})).await;
     assert_eq!(succeeded(&call), r#"{"a":1}"#);
@@ -25,7 +25,7 @@ async fn a_tool_call_tells_all_that_there_is_to_know() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_details_for_people_name_the_tool_its_time_and_its_success() {
+async fn details_name_the_tool_its_time_and_its_success() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!({})).await;
     assert_eq!(call["details"]["tool_name"], "echo");
@@ -34,7 +34,7 @@ async fn the_details_for_people_name_the_tool_its_time_and_its_success() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ids_of_the_service_are_uuid_v7_and_times_are_rfc_3339() {
+async fn service_ids_are_uuid_v7_and_times_are_rfc_3339() {
     let app = App::on_sqlite().await;
     let call = app.call("echo", json!({})).await;
     let id: uuid::Uuid = call["id"].as_str().unwrap().parse().unwrap();
@@ -45,7 +45,7 @@ async fn ids_of_the_service_are_uuid_v7_and_times_are_rfc_3339() {
 }
 
 on_both_databases!(
-    async fn the_stored_call_is_the_answered_one(backend: Backend) {
+    async fn stored_call_equals_the_response(backend: Backend) {
         let app = App::start(backend).await;
         for (name, arguments) in [("echo", json!({"a": [1, {"b": null}]})), ("calculate", json!({})), ("no", json!({}))]
         {
@@ -56,7 +56,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_stored_call_survives_a_restart(backend: Backend) {
+    async fn stored_call_survives_a_restart(backend: Backend) {
         let app = App::start(backend).await;
         let call = app.call("echo", json!({"text": HARD_TEXT})).await;
         let app = app.restart().await;
@@ -74,7 +74,7 @@ async fn echo_keeps_the_order_of_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_limits_in_force_are_shown() {
+async fn effective_limits_are_shown() {
     let app = App::on_sqlite().await;
     assert_eq!(app.call("echo", json!({})).await["limits"]["timeout_ms"], 30_000);
     let body = json!({"name": "echo", "arguments": {}, "limits": {"timeout_ms": 1234}});
@@ -82,7 +82,7 @@ async fn the_limits_in_force_are_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callers_id_is_kept_up_to_512_characters() {
+async fn caller_id_is_kept_up_to_512_characters() {
     let app = App::on_sqlite().await;
     for id in ["toolu_01A".to_owned(), "x".repeat(512), "😀".repeat(512), HARD_TEXT.to_owned()] {
         let call = app.call_with(json!({"name": "echo", "id": id})).await;
@@ -93,7 +93,7 @@ async fn a_callers_id_is_kept_up_to_512_characters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_callers_id_may_come_again_in_another_request() {
+async fn caller_id_can_be_reused_in_another_request() {
     let app = App::on_sqlite().await;
     let first = app.call_with(json!({"name": "echo", "id": "call_0"})).await;
     let second = app.call_with(json!({"name": "echo", "id": "call_0"})).await;
@@ -102,7 +102,7 @@ async fn the_same_callers_id_may_come_again_in_another_request() {
 }
 
 on_both_databases!(
-    async fn a_caller_that_goes_away_does_not_stop_the_call(backend: Backend) {
+    async fn disconnect_does_not_stop_the_call(backend: Backend) {
         let app = App::with_egress(backend).await;
         let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("done anyway")))).await;
         app.http_tool("slow", &server).await;

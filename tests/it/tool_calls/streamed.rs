@@ -8,7 +8,7 @@ use crate::support::sse::{count, statuses};
 use crate::support::{Answer, App, Backend, HttpTool};
 
 on_both_databases!(
-    async fn a_streamed_call_tells_its_life_and_ends_with_batch(backend: Backend) {
+    async fn streamed_call_has_its_events_and_ends_with_batch(backend: Backend) {
         let app = App::start(backend).await;
         let body = json!({"name": "echo", "arguments": {"a": 1}, "id": "call_1"});
         let events = app.call_streamed(&body).await.rest().await;
@@ -23,7 +23,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_streamed_batch_tells_each_call_and_ends_once() {
+async fn streamed_batch_has_each_call_and_ends_once() {
     let app = App::on_sqlite().await;
     let calls = json!([{"name": "echo", "id": "a"}, {"name": "nobody", "id": "b"}, {"name": "echo", "id": "c"}]);
     let events = app.call_streamed(&json!({"calls": calls})).await.rest().await;
@@ -41,7 +41,7 @@ async fn a_streamed_batch_tells_each_call_and_ends_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_streamed_call_is_told_while_it_runs() {
+async fn streamed_call_has_live_events() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("late")))).await;
     app.http_tool("slow", &server).await;
@@ -53,7 +53,7 @@ async fn a_streamed_call_is_told_while_it_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_has_the_events_of_its_own_calls_only() {
+async fn stream_has_only_the_events_of_its_calls() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("late")))).await;
     app.http_tool("slow", &server).await;
@@ -66,7 +66,7 @@ async fn a_stream_has_the_events_of_its_own_calls_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_none_is_a_problem_also_for_who_wants_a_stream() {
+async fn invalid_streamed_request_is_a_problem() {
     let app = App::on_sqlite().await;
     let request = app.request(Method::POST, "/tool-calls").header("accept", "text/event-stream");
     send(request.json(&json!({"nmae": "echo"}))).await.problem(422);

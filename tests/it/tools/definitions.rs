@@ -7,7 +7,7 @@ use crate::support::shapes::{HARD_TEXT, is_time, names, points_at};
 use crate::support::{App, Backend};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_five_builtin_tools_are_always_there() {
+async fn five_builtin_tools_always_exist() {
     let app = App::on_sqlite().await;
     let list = app.get("/tools").await.ok();
     assert_eq!(list["total"], list["tools"].as_array().unwrap().len());
@@ -18,7 +18,7 @@ async fn the_five_builtin_tools_are_always_there() {
 }
 
 on_both_databases!(
-    async fn a_registered_tool_reads_back_as_it_was_declared(backend: Backend) {
+    async fn registered_tool_is_read_back_as_declared(backend: Backend) {
         let app = App::start(backend).await;
         let definition = json!({
             "name": "get.weather-2_x", "title": "Weather", "description": HARD_TEXT, "category": "data",
@@ -37,7 +37,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_definition_leaves_out_has_its_default() {
+async fn omitted_members_of_a_definition_have_defaults() {
     let app = App::on_sqlite().await;
     let tool = app.echo_of("plain", json!({})).await;
     assert_eq!(tool["title"], "plain");
@@ -54,7 +54,7 @@ async fn what_a_definition_leaves_out_has_its_default() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_keeps_the_order_of_its_keys() {
+async fn schema_keeps_the_order_of_its_keys() {
     let app = App::on_sqlite().await;
     app.echo_of("ordered", json!({"zebra": {}, "apple": {}, "mango": {}})).await;
     let tool = app.get("/tools/ordered").await.ok();
@@ -63,7 +63,7 @@ async fn a_schema_keeps_the_order_of_its_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_an_api_tool_has_is_taken() {
+async fn name_of_an_api_tool_is_taken() {
     let app = App::on_sqlite().await;
     app.echo_of("mine", json!({"first": {}})).await;
     let second = echo_tool("mine", json!({"type": "object", "properties": {"second": {}}}));
@@ -83,7 +83,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_list_is_in_a_stable_order() {
+async fn list_is_in_a_stable_order() {
     let app = App::on_sqlite().await;
     for name in ["m", "z", "a", "Z", "k.1"] {
         app.echo_of(name, json!({})).await;
@@ -95,7 +95,7 @@ async fn the_list_is_in_a_stable_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_native_format_is_the_plain_list() {
+async fn native_format_is_the_plain_list() {
     let app = App::on_sqlite().await;
     let plain = app.get("/tools").await.ok();
     assert_eq!(app.get("/tools?format=native").await.ok(), plain);
@@ -104,14 +104,14 @@ async fn the_native_format_is_the_plain_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_nobody_registered_is_a_404() {
+async fn unregistered_tool_is_a_404() {
     let app = App::on_sqlite().await;
     app.get("/tools/nobody").await.problem(404);
     app.delete("/tools/nobody").await.problem(404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registered_tool_runs_a_builtin_under_its_own_name_and_schema() {
+async fn registered_tool_runs_a_builtin_under_its_own_name_and_schema() {
     let app = App::on_sqlite().await;
     let schema = json!({"type": "object", "properties": {"expression": {"const": "1+1"}}, "required": ["expression"]});
     let executor = json!({"type": "builtin", "name": "calculate"});
@@ -121,7 +121,7 @@ async fn a_registered_tool_runs_a_builtin_under_its_own_name_and_schema() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn examples_and_output_schema_that_are_not_objects_are_refused() {
+async fn non_object_examples_and_output_schema_are_rejected() {
     let app = App::on_sqlite().await;
     for (member, value, pointer) in [
         ("examples", json!(["x"]), "/examples/0"),

@@ -34,7 +34,7 @@ async fn wait_for_description(app: &App, name: &str, description: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_json_file_holds_one_definition_or_an_array() {
+async fn json_file_holds_one_definition_or_an_array() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "one.json", described("one", ""));
     write(folder.path(), "more.json", json!([described("two", ""), described("three", "")]));
@@ -63,7 +63,7 @@ async fn bound_beyond_64_bits_is_replaced_in_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_toml_file_holds_a_definition() {
+async fn toml_file_holds_a_definition() {
     let folder = tempfile::tempdir().unwrap();
     let toml = r#"
         name = "from_toml"
@@ -81,7 +81,7 @@ async fn a_toml_file_holds_a_definition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_file_is_reloaded() {
+async fn changed_file_is_reloaded() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "tool.json", described("mine", "one"));
     let app = on_folder(&folder).await;
@@ -91,7 +91,7 @@ async fn a_changed_file_is_reloaded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_file_brings_its_tool_and_a_removed_one_takes_it_away() {
+async fn new_file_adds_its_tool_and_a_removed_one_removes_it() {
     let folder = tempfile::tempdir().unwrap();
     let app = on_folder(&folder).await;
     write(folder.path(), "tool.json", described("mine", "one"));
@@ -101,7 +101,7 @@ async fn a_new_file_brings_its_tool_and_a_removed_one_takes_it_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_broke_keeps_its_last_good_state() {
+async fn broken_file_keeps_its_last_valid_state() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "tool.json", described("mine", "one"));
     let app = on_folder(&folder).await;
@@ -115,7 +115,7 @@ async fn a_file_that_broke_keeps_its_last_good_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_with_a_bad_schema_keeps_its_last_good_state() {
+async fn file_with_an_invalid_schema_keeps_its_last_valid_state() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "tool.json", described("mine", "one"));
     let app = on_folder(&folder).await;
@@ -128,7 +128,7 @@ async fn a_file_with_a_bad_schema_keeps_its_last_good_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_that_moves_to_another_file_is_not_lost() {
+async fn definition_moved_to_another_file_is_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "z.json", json!([described("moved", "old"), described("stays", "old")]));
     let app = on_folder(&folder).await;
@@ -139,7 +139,7 @@ async fn a_definition_that_moves_to_another_file_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_two_files_declare_belongs_to_the_other_once_one_is_gone() {
+async fn name_in_two_files_falls_to_the_remaining_one() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "first.json", described("twice", "first"));
     write(folder.path(), "second.json", described("twice", "second"));

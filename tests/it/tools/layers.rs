@@ -7,7 +7,7 @@ use crate::support::shapes::{names, succeeded};
 use crate::support::{Answer, App, Backend, HttpTool, Options};
 
 on_both_databases!(
-    async fn an_api_tool_shadows_the_builtin_until_it_is_deleted(backend: Backend) {
+    async fn api_tool_shadows_the_builtin_until_it_is_deleted(backend: Backend) {
         let app = App::start(backend).await;
         let strict = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
         app.echo_with("echo", strict).await;
@@ -22,7 +22,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shadowed_tool_stands_in_the_list_once() {
+async fn shadowed_tool_is_listed_once() {
     let app = App::on_sqlite().await;
     let before = app.get("/tools").await.ok()["total"].clone();
     app.echo_of("echo", json!({})).await;
@@ -32,7 +32,7 @@ async fn a_shadowed_tool_stands_in_the_list_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_shadows_the_builtin_and_the_api_shadows_the_file() {
+async fn file_shadows_the_builtin_and_the_api_shadows_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut from_file = echo_tool("echo", json!({"type": "object"}));
     from_file["description"] = "from a file".into();
@@ -49,7 +49,7 @@ async fn a_file_shadows_the_builtin_and_the_api_shadows_the_file() {
 }
 
 on_both_databases!(
-    async fn a_deleted_tool_is_gone_for_good(backend: Backend) {
+    async fn deleted_tool_stays_deleted(backend: Backend) {
         let app = App::start(backend).await;
         app.echo_of("mine", json!({})).await;
         app.delete("/tools/mine").await;
@@ -61,7 +61,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_in_flight_finishes_with_the_definition_it_started_with() {
+async fn call_in_flight_finishes_with_the_definition_it_started_with() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("from the old one")))).await;
     app.http_tool("mine", &server).await;
@@ -77,7 +77,7 @@ async fn a_call_in_flight_finishes_with_the_definition_it_started_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_deleted_in_mid_call_still_answers_that_call() {
+async fn call_of_a_tool_deleted_meanwhile_is_answered() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("last words")))).await;
     app.register(http_tool("mine", json!({"url": server.url("/")}))).await;

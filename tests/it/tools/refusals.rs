@@ -17,7 +17,7 @@ fn with(field: &str, value: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_has_only_letters_digits_and_three_marks() {
+async fn name_has_letters_digits_and_three_marks() {
     let app = App::on_sqlite().await;
     for name in ["", "a b", "a/b", "é", "a\u{0}", "😀", "a\n", "a:b", &"n".repeat(129)] {
         points_at(&refused(&app, &with("name", json!(name))).await, "/name");
@@ -25,7 +25,7 @@ async fn a_name_has_only_letters_digits_and_three_marks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_may_have_128_characters_and_all_three_marks() {
+async fn name_can_have_128_characters() {
     let app = App::on_sqlite().await;
     for name in [format!("{}._-", "aZ9".repeat(41)), "n".repeat(128), ".".into()] {
         app.register(with("name", json!(name))).await;
@@ -34,7 +34,7 @@ async fn a_name_may_have_128_characters_and_all_three_marks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_field_is_named() {
+async fn unknown_field_is_named() {
     let app = App::on_sqlite().await;
     names_field(&refused(&app, &with("desciption", json!("d"))).await, "desciption");
     let limits = refused(&app, &with("limits", json!({"timout_ms": 5}))).await;
@@ -46,7 +46,7 @@ async fn an_unknown_field_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_of_the_wrong_type_is_pointed_at() {
+async fn field_of_the_wrong_type_is_named() {
     let app = App::on_sqlite().await;
     points_at(&refused(&app, &with("description", json!(5))).await, "/description");
     points_at(&refused(&app, &with("tags", json!([1]))).await, "/tags");
@@ -57,7 +57,7 @@ async fn a_field_of_the_wrong_type_is_pointed_at() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kind_of_credential_is_a_text() {
+async fn credential_kind_is_a_text() {
     let app = App::on_sqlite().await;
     for kind in [json!(0), json!(1), json!(["bearer"])] {
         let auth = json!({"type": kind, "token": {"secret": "X"}});
@@ -67,7 +67,7 @@ async fn a_kind_of_credential_is_a_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_name_or_executor_is_named() {
+async fn missing_name_or_executor_is_named() {
     let app = App::on_sqlite().await;
     for field in ["name", "executor"] {
         let mut tool = echo_tool("mine", json!({"type": "object"}));
@@ -77,7 +77,7 @@ async fn a_missing_name_or_executor_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_executor_must_be_one_that_exists() {
+async fn unknown_executor_is_rejected() {
     let app = App::on_sqlite().await;
     points_at(&refused(&app, &with("executor", json!({"type": "magic"}))).await, "/executor");
     points_at(&refused(&app, &with("executor", json!({"type": "builtin", "name": "magic"}))).await, "/executor");
@@ -86,7 +86,7 @@ async fn an_executor_must_be_one_that_exists() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_cannot_be_registered_over_http() {
+async fn process_cannot_be_registered_over_http() {
     let app = App::on_sqlite().await;
     let definition = with("executor", json!({"type": "process", "argv": ["/bin/true"]}));
     app.post("/tools", &definition).await.client_problem();
@@ -94,7 +94,7 @@ async fn a_process_cannot_be_registered_over_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_replacement_leaves_the_tool_as_it_was() {
+async fn rejected_replacement_leaves_the_tool_unchanged() {
     let app = App::on_sqlite().await;
     app.echo_of("mine", json!({"a": {"type": "integer"}})).await;
     let before = app.get("/tools/mine").await.ok();
@@ -104,7 +104,7 @@ async fn a_refused_replacement_leaves_the_tool_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_no_object_is_refused() {
+async fn non_object_body_is_rejected() {
     let app = App::on_sqlite().await;
     for body in [json!([]), json!("x"), json!(null), json!(5)] {
         app.post("/tools", &body).await.client_problem();

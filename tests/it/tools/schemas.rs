@@ -24,7 +24,7 @@ fn nested(levels: usize) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_that_does_not_compile_is_refused_with_its_place() {
+async fn invalid_schema_is_rejected_with_its_pointer() {
     let app = App::on_sqlite().await;
     let problem = app.post("/tools", &echo_tool("mine", object_with(json!({"type": "nonsense"})))).await.problem(422);
     points_at(&problem, "/input_schema/properties/a");
@@ -34,7 +34,7 @@ async fn a_schema_that_does_not_compile_is_refused_with_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_with_one_plain_meaning_is_corrected_if_the_caller_wants_it() {
+async fn unambiguous_schema_is_corrected_on_request() {
     let app = App::on_sqlite().await;
     let sloppy = echo_tool("sloppy", json!({"properties": {"id": {"type": "str", "required": true}}}));
     app.post("/tools", &sloppy).await.problem(422);
@@ -54,7 +54,7 @@ async fn a_schema_with_one_plain_meaning_is_corrected_if_the_caller_wants_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_root_is_an_object() {
+async fn root_must_be_an_object() {
     let app = App::on_sqlite().await;
     for schema in [json!({"type": "array"}), json!({"type": "string"}), json!([]), json!("object"), json!(5)] {
         refused(&app, schema).await;
@@ -62,7 +62,7 @@ async fn the_root_is_an_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_output_schema_is_refused_at_its_own_place() {
+async fn invalid_output_schema_is_rejected_with_its_pointer() {
     let app = App::on_sqlite().await;
     let mut tool = echo_tool("mine", json!({"type": "object"}));
     tool["output_schema"] = json!({"type": "object", "properties": {"a": {"$ref": "https://example.com/a.json"}}});
@@ -70,7 +70,7 @@ async fn a_bad_output_schema_is_refused_at_its_own_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_refers_to_nothing_outside_itself() {
+async fn external_references_are_rejected() {
     let app = App::on_sqlite().await;
     for target in ["https://example.com/a.json", "file:///etc/passwd", "other.json#/a", "/etc/passwd", "urn:x:y"] {
         refused(&app, object_with(json!({"$ref": target}))).await;
@@ -155,7 +155,7 @@ async fn bound_beyond_64_bits_is_replaced_with_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_ever_fetched_for_a_schema() {
+async fn schema_is_never_fetched() {
     let app = App::with_egress(crate::support::Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::json(&json!({"type": "string"}))).await;
     refused(&app, object_with(json!({"$ref": server.url("/schema.json")}))).await;
@@ -164,21 +164,21 @@ async fn nothing_is_ever_fetched_for_a_schema() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_over_256_kib_is_refused() {
+async fn schema_over_256_kib_is_rejected() {
     let app = App::on_sqlite().await;
     refused(&app, object_with(json!({"description": "d".repeat(257 * 1024)}))).await;
     app.echo_with("mine", object_with(json!({"description": "d".repeat(250 * 1024)}))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_over_64_levels_is_refused() {
+async fn schema_over_64_levels_is_rejected() {
     let app = App::on_sqlite().await;
     refused(&app, object_with(nested(70))).await;
     app.echo_with("mine", object_with(nested(55))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_over_10_000_nodes_is_refused() {
+async fn schema_over_10_000_nodes_is_rejected() {
     let app = App::on_sqlite().await;
     let properties =
         |count: usize| -> Map<String, Value> { (0..count).map(|n| (format!("p{n}"), json!({}))).collect() };
@@ -187,7 +187,7 @@ async fn a_schema_over_10_000_nodes_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn schemas_that_double_are_refused() {
+async fn exponential_schemas_are_rejected() {
     let app = App::on_sqlite().await;
     for keyword in ["allOf", "anyOf", "oneOf"] {
         let mut definitions = Map::new();
@@ -202,7 +202,7 @@ async fn schemas_that_double_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_that_only_refers_to_itself_is_refused() {
+async fn self_referencing_schema_is_rejected() {
     let app = App::on_sqlite().await;
     refused(&app, json!({"type": "object", "allOf": [{"$ref": "#"}]})).await;
     let circle = json!({"x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}});
@@ -210,7 +210,7 @@ async fn a_schema_that_only_refers_to_itself_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_may_refer_to_itself_through_its_branches() {
+async fn tree_can_refer_to_itself_through_its_branches() {
     let app = App::on_sqlite().await;
     let node = json!({"type": "object", "properties": {
         "value": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#"}}}});
@@ -221,7 +221,7 @@ async fn a_tree_may_refer_to_itself_through_its_branches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patterns_that_could_blow_up_are_refused() {
+async fn exponential_patterns_are_rejected() {
     let app = App::on_sqlite().await;
     for pattern in ["(a{1000}){1000}", "((a{100}){100}){100}", "(?=a)(a{1000}){1000}", "(?<!a"] {
         refused(&app, object_with(json!({"type": "string", "pattern": pattern}))).await;
@@ -230,7 +230,7 @@ async fn patterns_that_could_blow_up_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nested_repetition_is_refused_or_harmless() {
+async fn nested_repetition_is_rejected_or_harmless() {
     let app = App::on_sqlite().await;
     let tool = echo_tool("mine", object_with(json!({"type": "string", "pattern": "^(a+)+$"})));
     let answer = app.post("/tools", &tool).await;
@@ -243,7 +243,7 @@ async fn nested_repetition_is_refused_or_harmless() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dialect_is_2020_12_unless_the_schema_says_otherwise() {
+async fn dialect_is_2020_12_by_default() {
     let app = App::on_sqlite().await;
     let pair = json!([{"type": "string"}, {"type": "integer"}]);
     let mut old = object_with(json!({"type": "array", "items": pair}));

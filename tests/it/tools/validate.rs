@@ -16,7 +16,7 @@ async fn validate(app: &App, arguments: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn valid_arguments_come_back_as_they_are() {
+async fn valid_arguments_are_returned_unchanged() {
     let app = app_with_tool(Backend::Sqlite).await;
     let given = json!({"on": true, "unit": "F"});
     let verdict = validate(&app, given.clone()).await;
@@ -24,7 +24,7 @@ async fn valid_arguments_come_back_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mended_arguments_come_back_mended_and_with_defaults() {
+async fn coerced_arguments_are_returned_with_defaults() {
     let app = app_with_tool(Backend::Sqlite).await;
     let verdict = validate(&app, json!({"on": "True"})).await;
     assert_eq!(verdict["valid"], true);
@@ -33,7 +33,7 @@ async fn mended_arguments_come_back_mended_and_with_defaults() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_arguments_come_back_with_every_violation() {
+async fn invalid_arguments_are_returned_with_every_violation() {
     let app = app_with_tool(Backend::Sqlite).await;
     let verdict = validate(&app, json!({"unit": 7})).await;
     assert_eq!(verdict["valid"], false);
@@ -45,7 +45,7 @@ async fn invalid_arguments_come_back_with_every_violation() {
 }
 
 on_both_databases!(
-    async fn nothing_runs_and_nothing_is_counted(backend: Backend) {
+    async fn validation_neither_runs_nor_counts(backend: Backend) {
         let app = app_with_tool(backend).await;
         validate(&app, json!({"on": true})).await;
         validate(&app, json!({})).await;
@@ -56,7 +56,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_tool_is_a_404() {
+async fn unknown_tool_is_a_404() {
     let app = App::on_sqlite().await;
     app.post("/tools/nobody/validate", &json!({"arguments": {}})).await.problem(404);
 }

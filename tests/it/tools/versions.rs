@@ -36,7 +36,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_with_the_current_etag_replaces() {
+async fn put_with_the_current_etag_replaces() {
     let app = App::on_sqlite().await;
     app.register(described("one")).await;
     let etag = app.get("/tools/mine").await.etag().to_owned();
@@ -45,7 +45,7 @@ async fn a_put_with_the_current_etag_replaces() {
 }
 
 on_both_databases!(
-    async fn a_put_with_a_stale_etag_is_a_412_and_changes_nothing(backend: Backend) {
+    async fn put_with_a_stale_etag_is_a_412_and_changes_nothing(backend: Backend) {
         let app = App::start(backend).await;
         app.register(described("one")).await;
         let stale = app.get("/tools/mine").await.etag().to_owned();
@@ -56,14 +56,14 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_with_an_etag_does_not_create() {
+async fn put_with_an_etag_does_not_create() {
     let app = App::on_sqlite().await;
     put_if(&app, "\"1\"", "one").await.problem(412);
     app.get("/tools/mine").await.problem(404);
 }
 
 on_both_databases!(
-    async fn of_many_swaps_of_one_version_exactly_one_succeeds(backend: Backend) {
+    async fn one_of_concurrent_swaps_of_one_version_succeeds(backend: Backend) {
         let app = App::start(backend).await;
         app.register(described("one")).await;
         let etag = app.get("/tools/mine").await.etag().to_owned();
@@ -78,7 +78,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unchanged_list_is_a_304() {
+async fn unchanged_list_is_a_304() {
     let app = App::on_sqlite().await;
     let etag = app.get("/tools").await.etag().to_owned();
     let unchanged = get_unless(&app, "/tools", &etag).await;
@@ -87,7 +87,7 @@ async fn an_unchanged_list_is_a_304() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_list_has_another_etag() {
+async fn changed_list_has_another_etag() {
     let app = App::on_sqlite().await;
     let mut etags = vec![app.get("/tools").await.etag().to_owned()];
     app.register(described("one")).await;
@@ -100,7 +100,7 @@ async fn a_changed_list_has_another_etag() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unchanged_tool_is_a_304_and_a_changed_one_is_not() {
+async fn unchanged_tool_is_a_304_and_a_changed_one_is_not() {
     let app = App::on_sqlite().await;
     app.register(described("one")).await;
     let etag = app.get("/tools/mine").await.etag().to_owned();

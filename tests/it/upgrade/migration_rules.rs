@@ -18,7 +18,7 @@ fn taken_away(sql: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn migrations_take_nothing_away_from_nodes_of_the_version_before() {
+fn migrations_are_compatible_with_the_previous_version() {
     for backend in [Backend::Sqlite, Backend::Postgres] {
         for (number, name, sql) in migrations(backend) {
             assert_eq!(
@@ -31,7 +31,7 @@ fn migrations_take_nothing_away_from_nodes_of_the_version_before() {
 }
 
 #[test]
-fn what_takes_away_is_seen() {
+fn incompatible_migrations_are_detected() {
     for sql in [
         "ALTER TABLE a\n    DROP COLUMN b;",
         "drop table a",

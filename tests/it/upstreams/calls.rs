@@ -56,7 +56,7 @@ async fn every_kind_of_content_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_are_told_in_the_server_s_words() {
+async fn failures_have_the_text_of_the_server() {
     let fixture = Fixture::named(&["fail", "refuse", "garbage", "large", "echo"]);
     let app = fixture.served(json!({})).await;
     let call = app.call("s.fail", json!({})).await;
@@ -73,7 +73,7 @@ async fn failures_are_told_in_the_server_s_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_is_held_against_its_schema_as_the_server_is_declared() {
+async fn result_is_checked_against_its_schema_as_declared() {
     let mut typed = tool("typed");
     typed["outputSchema"] = json!({"type": "object", "properties": {"n": {"type": "number"}}});
     let fixture = Fixture::new(&json!([typed]));
@@ -85,7 +85,7 @@ async fn a_result_is_held_against_its_schema_as_the_server_is_declared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_reaches_those_who_watch_in_its_order() {
+async fn progress_reaches_watchers_in_order() {
     let fixture = Fixture::named(&["steps"]);
     let app = fixture.served(json!({})).await;
     let call = app.call("s.steps", json!({})).await;
@@ -99,7 +99,7 @@ async fn progress_reaches_those_who_watch_in_its_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_server_is_told_of_a_call_that_is_cancelled() {
+async fn server_is_notified_of_a_cancelled_call() {
     let fixture = Fixture::named(&["wait", "echo"]);
     let app = fixture.served(json!({})).await;
     let id = app.accepted(json!({"name": "s.wait", "wait": "accepted"})).await;
@@ -112,7 +112,7 @@ async fn the_server_is_told_of_a_call_that_is_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_server_is_told_of_a_call_that_takes_too_long() {
+async fn server_is_notified_of_a_call_that_times_out() {
     let fixture = Fixture::named(&["wait"]);
     let app = fixture.served(json!({})).await;
     let call = app.call_with(json!({"name": "s.wait", "limits": {"timeout_ms": 50}})).await;
@@ -122,7 +122,7 @@ async fn the_server_is_told_of_a_call_that_takes_too_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_was_given_is_heard_by_nobody() {
+async fn secrets_of_a_server_are_redacted() {
     let fixture = Fixture::named(&["mutter"]);
     let app = fixture.served(json!({"env": {"TOKEN": "${TOKEN}"}})).await;
     let call = app.call("s.mutter", json!({})).await;
@@ -138,7 +138,7 @@ async fn what_a_server_was_given_is_heard_by_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_calls_share_one_process_and_run_at_once() {
+async fn calls_share_one_process_and_run_concurrently() {
     let fixture = Fixture::named(&["wait", "echo"]);
     let app = fixture.served(json!({})).await;
     let mut waiting = Vec::new();

@@ -8,7 +8,7 @@ use crate::support::shapes::succeeded;
 use crate::support::{App, Backend, Options};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_bad_server_spoils_no_other_and_is_shown_with_its_reason() {
+async fn invalid_server_affects_no_other_and_is_shown_with_its_reason() {
     let fixture = Fixture::named(&["echo"]);
     let servers = json!({"s": fixture.declared(json!({"type": "stdio", "autoApprove": ["echo"]})),
         "old": {"type": "sse", "url": "https://example.com/sse"}, "off": {"command": "x", "disabled": true},
@@ -30,7 +30,7 @@ async fn one_bad_server_spoils_no_other_and_is_shown_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tools_file_hides_an_upstream_tool() {
+async fn tool_of_a_file_hides_an_upstream_tool() {
     let fixture = Fixture::named(&["echo", "other"]);
     let tools = tempfile::tempdir().unwrap();
     let own = json!({"name": "s.echo", "input_schema": {"type": "object"}, "executor": {"type": "external"}});
@@ -43,7 +43,7 @@ async fn a_tools_file_hides_an_upstream_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_line_calls_upstream_tools_and_lists_them() {
+async fn command_line_calls_upstream_tools_and_lists_them() {
     let fixture = Fixture::named(&["echo"]);
     let file = fixture.file(json!({}));
     let run = move |words: &'static [&'static str]| {

@@ -20,7 +20,7 @@ async fn registered(app: &App, server: &HttpServer, more: Value) -> Value {
 }
 
 on_both_databases!(
-    async fn a_server_is_registered_used_kept_and_removed(backend: Backend) {
+    async fn server_is_registered_used_kept_and_removed(backend: Backend) {
         let (app, server) = (service(backend).await, HttpServer::start(&["echo"]).await);
         let shown = registered(&app, &server, json!({})).await;
         assert_eq!(
@@ -56,7 +56,7 @@ async fn another_node_has_it_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_server_is_refused_with_its_place() {
+async fn invalid_server_is_rejected_with_its_pointer() {
     let app = service(Backend::Sqlite).await;
     for (body, pointer) in [
         (json!({"name": "a", "command": "sh", "url": "http://h/"}), "/command"),
@@ -76,7 +76,7 @@ async fn what_is_no_server_is_refused_with_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn headers_are_sent_and_shown_to_nobody() {
+async fn headers_are_sent_and_never_shown() {
     let server = HttpServer::with_password(&["echo"], "Bearer tok-planted-1234567").await;
     let fixture = Fixture::named(&[]);
     let app = App::start_with(Backend::Sqlite, options(fixture.file_of(&json!({})))).await;
@@ -100,7 +100,7 @@ async fn headers_are_sent_and_shown_to_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_where_none_may_be_is_not_connected_to() {
+async fn forbidden_server_address_is_not_contacted() {
     let server = HttpServer::start(&["echo"]).await;
     let closed = |config: &mut toolpost::config::Config| {
         quick(config);
@@ -133,7 +133,7 @@ async fn progress_cancellation_and_other_tools_work_over_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_away_is_found_again() {
+async fn unavailable_server_is_reconnected() {
     let (app, server) = (service(Backend::Sqlite).await, HttpServer::start(&["echo"]).await);
     registered(&app, &server, json!({})).await;
     let port = server.port;

@@ -10,7 +10,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{App, Backend, Database, Options, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_shown_as_it_stands() {
+async fn state_of_a_server_is_shown() {
     let fixture = Fixture::named(&["echo"]);
     let app = fixture.served(json!({"env": {"A": "b"}})).await;
     let list = app.get("/upstreams").await.ok();
@@ -38,7 +38,7 @@ async fn a_server_is_shown_as_it_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_dies_is_started_again_and_its_call_is_told() {
+async fn crashed_server_is_restarted_and_its_call_fails() {
     let fixture = Fixture::named(&["crash", "echo"]);
     let app = fixture.served(json!({})).await;
     let call = app.call("s.crash", json!({})).await;
@@ -53,7 +53,7 @@ async fn a_server_that_dies_is_started_again_and_its_call_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_call_that_may_be_repeated_is_tried_again_after_a_crash() {
+async fn only_a_repeatable_call_is_retried_after_a_crash() {
     let idempotent =
         json!({"name": "crash", "inputSchema": {"type": "object"}, "annotations": {"idempotentHint": true}});
     let fixture = Fixture::new(&json!([idempotent]));
@@ -68,7 +68,7 @@ async fn only_a_call_that_may_be_repeated_is_tried_again_after_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_go_with_a_server_that_is_gone_for_good_and_return_with_it() {
+async fn tools_disappear_and_return_with_their_server() {
     let fixture = Fixture::named(&["crash", "echo"]);
     let app = fixture.served(json!({})).await;
     fs::write(fixture.path("broken"), "").unwrap();
@@ -90,7 +90,7 @@ async fn tools_go_with_a_server_that_is_gone_for_good_and_return_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_starts_without_a_server_that_does_not() {
+async fn service_starts_without_a_hanging_server() {
     let fixture = Fixture::named(&["echo"]);
     let servers = json!({"s": fixture.declared(json!({})), "gone": {"command": "/nowhere/at-all"},
         "mute": {"command": "sleep", "args": ["300"]}});
@@ -119,7 +119,7 @@ async fn a_service_starts_without_a_server_that_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_can_be_started_again_by_hand() {
+async fn server_can_be_restarted_manually() {
     let fixture = Fixture::named(&["echo"]);
     let app = fixture.served(json!({})).await;
     let answer = app.post_empty("/upstreams/s/restart").await;
@@ -130,7 +130,7 @@ async fn a_server_can_be_started_again_by_hand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_when_the_service_stops() {
+async fn stopped_service_leaves_no_process() {
     let fixture = Fixture::named(&["child", "wait"]);
     let mark = fixture.path("mark").display().to_string();
     let app = fixture.served(json!({"env": {"MARK": mark}})).await;
@@ -141,7 +141,7 @@ async fn nothing_is_left_when_the_service_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_when_a_server_is_started_again() {
+async fn restarted_server_leaves_no_process() {
     let fixture = Fixture::named(&["child", "crash"]);
     let mark = fixture.path("mark").display().to_string();
     let app = fixture.served(json!({"env": {"MARK": mark}})).await;

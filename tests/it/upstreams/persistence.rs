@@ -9,7 +9,7 @@ use toolpost::store::upstreams::{PinMode, StoredUpstream};
 use crate::support::{Backend, Database};
 
 on_both_databases!(
-    async fn servers_and_pins_are_kept_and_move_the_clock(backend: Backend) {
+    async fn servers_and_pins_are_stored_and_change_the_version(backend: Backend) {
         let database = Database::fresh(backend).await;
         let store = Store::open(&database.url).await.unwrap();
         let server = StoredUpstream {

@@ -26,7 +26,7 @@ async fn quarantined(app: &App, tools: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_pin_a_change_is_told_and_nothing_else() {
+async fn change_without_a_pin_is_reported_only() {
     let fixture = Fixture::named(&["announce", "echo"]);
     let app = fixture.served(json!({})).await;
     change(&fixture, &app, &json!([tool("announce"), changed("echo")])).await;
@@ -41,7 +41,7 @@ async fn without_a_pin_a_change_is_told_and_nothing_else() {
 }
 
 on_both_databases!(
-    async fn a_changed_tool_of_a_pinned_server_rests_until_it_is_accepted(backend: Backend) {
+    async fn changed_tool_of_a_pinned_server_is_quarantined_until_accepted(backend: Backend) {
         let fixture = Fixture::named(&["announce", "echo", "other"]);
         let app = fixture.served_on(backend, json!({"pin": true})).await;
         succeeded(&app.call("s.echo", json!({})).await);

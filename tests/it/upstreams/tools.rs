@@ -31,7 +31,7 @@ fn upstream_tools() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_are_told_on_as_they_were_told() {
+async fn tools_are_passed_on_unchanged() {
     let fixture = Fixture::new(&upstream_tools());
     // The server sends its list in several pages.
     let app = fixture.served(json!({"env": {"PAGE": "1"}})).await;
@@ -81,7 +81,7 @@ async fn unknown_meta_and_annotations_are_kept() {
 
 /// Also tests the recorded `tools/list` responses in the folder `TOOLPOST_MCP_TOOLS`, if it is set.
 #[tokio::test(flavor = "multi_thread")]
-async fn recorded_tools_are_told_on_as_they_were_told() {
+async fn recorded_tools_are_passed_on_unchanged() {
     let Some(folder) = std::env::var_os("TOOLPOST_MCP_TOOLS") else { return };
     for file in std::fs::read_dir(folder).unwrap() {
         let recorded: Value = serde_json::from_slice(&std::fs::read(file.unwrap().path()).unwrap()).unwrap();
@@ -101,7 +101,7 @@ async fn recorded_tools_are_told_on_as_they_were_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_says_where_it_is_from_and_what_its_hints_mean() {
+async fn tool_shows_its_server_and_its_hints() {
     let fixture = Fixture::new(&upstream_tools());
     let app = fixture.served(json!({})).await;
     let read = app.get("/tools/s.read_file").await.ok();
@@ -119,7 +119,7 @@ async fn a_tool_says_where_it_is_from_and_what_its_hints_mean() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_follow_what_their_server_says_of_them() {
+async fn tools_follow_list_changes_of_their_server() {
     let fixture = Fixture::named(&["announce", "old"]);
     let app = fixture.served(json!({})).await;
     app.has_tools("s", &["s.announce", "s.old"]).await;
@@ -134,7 +134,7 @@ async fn tools_follow_what_their_server_says_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_had_is_left_out_and_named() {
+async fn invalid_tools_are_omitted_and_named() {
     let bad = json!([tool("good"), {"name": " ", "inputSchema": {"type": "object"}},
         {"name": "no_schema"}, {"inputSchema": {"type": "object"}}, tool("good"),
         {"name": "array", "inputSchema": {"type": "array"}},
@@ -211,7 +211,7 @@ async fn tools_with_names_of_any_kind_are_called_under_aliases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registered_tool_hides_an_upstream_one_and_gives_it_back() {
+async fn registered_tool_hides_an_upstream_one_until_it_is_deleted() {
     let fixture = Fixture::named(&["echo"]);
     let app = fixture.served(json!({})).await;
     app.echo_of("s.echo", json!({"own": {}})).await;
@@ -223,7 +223,7 @@ async fn a_registered_tool_hides_an_upstream_one_and_gives_it_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_of_one_s_own_may_use_an_upstream_tool() {
+async fn own_definition_can_use_an_upstream_tool() {
     let fixture = Fixture::new(&upstream_tools());
     let app = fixture.served(json!({})).await;
     let executor = json!({"type": "mcp", "server": "s", "tool": "read_file"});

@@ -175,7 +175,7 @@ async fn call(app: &App, tool: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_session_is_begun_again_and_the_call_runs_once() {
+async fn lost_session_is_renewed_and_the_call_runs_once() {
     for tool in ["lost_400", "lost_409", "lost_200", "lost_text", "lost_404"] {
         let server = OddServer::start().await;
         let app = served(&server).await;
@@ -187,7 +187,7 @@ async fn a_lost_session_is_begun_again_and_the_call_runs_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_stays_lost_ends_the_call() {
+async fn repeatedly_lost_session_ends_the_call() {
     let server = OddServer::start().await;
     let app = served(&server).await;
     let ended = call(&app, "always_lost").await;
@@ -198,7 +198,7 @@ async fn a_session_that_stays_lost_ends_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_may_have_run_is_not_repeated() {
+async fn call_that_may_have_run_is_not_repeated() {
     let server = OddServer::start().await;
     let app = served(&server).await;
     let call = call(&app, "own_session").await;
@@ -208,7 +208,7 @@ async fn a_call_that_may_have_run_is_not_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_post_is_answered_by_its_response_whatever_the_id() {
+async fn post_is_answered_by_its_response_whatever_the_id() {
     let server = OddServer::start().await;
     let app = served(&server).await;
     for tool in ["wrong_id", "text_id"] {
@@ -233,7 +233,7 @@ async fn a_post_is_answered_by_its_response_whatever_the_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_response_as_others_write_json_is_corrected() {
+async fn nonstandard_json_response_is_corrected() {
     let server = OddServer::start().await;
     let app = served(&server).await;
     for tool in ["corrected", "corrected_event"] {
@@ -244,7 +244,7 @@ async fn a_response_as_others_write_json_is_corrected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_without_an_id_ends_the_only_call_of_a_program() {
+async fn error_without_an_id_ends_the_only_call_of_a_program() {
     let fixture = Fixture::new(&json!([tool("stray"), tool("fine")]));
     let app = fixture.served(json!({})).await;
     app.upstream_in("s", "ready").await;

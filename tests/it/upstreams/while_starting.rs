@@ -44,7 +44,7 @@ fn without_polls(config: &mut Config) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_is_deleted_while_a_service_starts_does_not_run() {
+async fn tool_deleted_during_a_start_does_not_run() {
     let (fixture, gate) = (Fixture::new(&json!([])), Arc::new(Mutex::new(Gate::default())));
     gate.lock().unwrap().open.cancel();
     let file = fixture.file_of(&json!({"s": {"type": "http", "url": gated(gate.clone()).await}}));

@@ -52,18 +52,18 @@ async fn number_without_a_fraction_becomes_the_integer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_words_true_and_false_become_booleans() {
+async fn true_and_false_texts_become_booleans() {
     let cases = [("true", true), ("False", false), (" TRUE ", true), ("\tfalse\n", false)];
     mends(json!({"type": "boolean"}), "boolean", &cases.map(|(given, mended)| (json!(given), json!(mended)))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_else_becomes_a_boolean() {
+async fn other_values_do_not_become_booleans() {
     refuses(json!({"type": "boolean"}), &[json!("yes"), json!("1"), json!(""), json!(1), json!(0)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_string_that_is_a_number_becomes_one() {
+async fn numeric_string_becomes_a_number() {
     let cases = [("42", json!(42)), (" -7 ", json!(-7)), ("9223372036854775807", json!(i64::MAX))];
     mends(json!({"type": "integer"}), "integer", &cases.map(|(given, mended)| (json!(given), mended))).await;
     let cases = [("3.5", json!(3.5)), ("1e3", json!(1e3)), (" 0.25\n", json!(0.25))];
@@ -71,14 +71,14 @@ async fn a_string_that_is_a_number_becomes_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_string_that_is_no_json_number_does_not() {
+async fn string_that_is_no_json_number_is_unchanged() {
     let bad = ["", " ", "0x10", "1,000", "+5", "05", "NaN", "Infinity", "1.", ".5", "five", "1 2"].map(|s| json!(s));
     refuses(json!({"type": "number"}), &bad).await;
     refuses(json!({"type": "integer"}), &[json!("3.7"), json!(3.7), json!("123456789012345678901234567891")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_json_string_becomes_the_array_or_object_that_is_wanted() {
+async fn json_string_becomes_the_required_array_or_object() {
     let array = json!({"type": "array", "items": {"type": "integer"}});
     mends(array.clone(), "array", &[(json!("[1, 2]"), json!([1, 2]))]).await;
     refuses(array, &[json!("{\"a\":1}"), json!("1,2"), json!("[1"), json!("")]).await;
@@ -108,12 +108,12 @@ async fn null_never_becomes_a_value() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn null_stays_where_the_schema_allows_it() {
+async fn null_stays_if_the_schema_allows_it() {
     leaves(json!({"type": ["integer", "null"]}), &[json!(null), json!(1)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_string_stays_a_string_where_one_is_allowed() {
+async fn string_stays_if_the_schema_allows_it() {
     let strings = ["42", "true", "[1]", "{}", "null"].map(|text| json!(text));
     leaves(json!({"type": "string"}), &strings).await;
     leaves(json!({"type": ["integer", "string"]}), &strings).await;
@@ -122,12 +122,12 @@ async fn a_string_stays_a_string_where_one_is_allowed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_turned_into_a_string() {
+async fn nothing_is_coerced_to_a_string() {
     refuses(json!({"type": "string"}), &[json!(5), json!(true), json!([]), json!({})]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_branch_that_the_mended_value_satisfies_counts() {
+async fn first_branch_that_accepts_the_coerced_value_is_used() {
     let either = json!([{"type": "boolean"}, {"type": "integer", "minimum": 10}, {"type": "number"}]);
     for keyword in ["anyOf", "oneOf"] {
         let app = tool(json!({keyword: either})).await;
@@ -140,7 +140,7 @@ async fn the_first_branch_that_the_mended_value_satisfies_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_mended_that_would_still_be_invalid() {
+async fn value_that_would_stay_invalid_is_not_coerced() {
     refuses(json!({"type": "integer", "maximum": 10}), &[json!("42")]).await;
     let app = tool(json!({"type": "integer", "maximum": 10})).await;
     let call = app.call("t", json!({"a": "42"})).await;
@@ -161,7 +161,7 @@ async fn deep_values_are_mended_each_with_its_pointer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_may_refuse_all_mending() {
+async fn tool_can_disable_coercion() {
     let app = App::on_sqlite().await;
     let mut strict = crate::support::app::echo_tool(
         "t",
@@ -175,7 +175,7 @@ async fn a_tool_may_refuse_all_mending() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn valid_values_beside_a_mended_one_are_left_alone() {
+async fn valid_values_next_to_a_coerced_one_are_unchanged() {
     let app = App::on_sqlite().await;
     app.echo_of("t", json!({"n": {"type": "integer"}, "s": {"type": "string"}})).await;
     let call = app.call("t", json!({"n": "5", "s": "5", "free": "5"})).await;

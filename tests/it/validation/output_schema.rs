@@ -17,7 +17,7 @@ async fn app_with(check: Value) -> App {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strict_mismatch_is_an_error_to_the_letter() {
+async fn strict_mismatch_is_the_exact_error() {
     let app = app_with(json!("strict")).await;
     let call = app.call("t", json!({"n": "five"})).await;
     let expected = "Error: Tool \"t\" returned a result that does not match its output schema";
@@ -25,19 +25,19 @@ async fn a_strict_mismatch_is_an_error_to_the_letter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strict_match_succeeds() {
+async fn strict_match_succeeds() {
     let app = app_with(json!("strict")).await;
     assert_eq!(succeeded(&app.call("t", json!({"n": 5})).await), r#"{"n":5}"#);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mismatch_only_warns_by_default() {
+async fn mismatch_only_warns_by_default() {
     let app = app_with(json!("warn")).await;
     assert_eq!(succeeded(&app.call("t", json!({"n": "five"})).await), r#"{"n":"five"}"#);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strict_mismatch_counts_as_a_failure_of_a_run() {
+async fn strict_mismatch_counts_as_a_failed_run() {
     let app = app_with(json!("strict")).await;
     app.call("t", json!({})).await;
     let stats = app.stats("t").await;
@@ -46,7 +46,7 @@ async fn a_strict_mismatch_counts_as_a_failure_of_a_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_is_never_mended() {
+async fn result_is_never_coerced() {
     let app = app_with(json!("strict")).await;
     failed(&app.call("t", json!({"n": "5"})).await, "RESULT_INVALID");
 }

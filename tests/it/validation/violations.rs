@@ -25,7 +25,7 @@ async fn called(schema: Value, arguments: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_text_has_one_line_for_each_violation() {
+async fn text_has_one_line_per_violation() {
     let call = called(weather(), json!({"city": 5, "unit": "kelvin", "days": 99})).await;
     let mut expected = "Error: Invalid parameters for tool \"t\"".to_owned();
     for violation in violations(&call) {
@@ -37,7 +37,7 @@ async fn the_text_has_one_line_for_each_violation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_violation_names_its_place_its_keyword_and_what_was_expected() {
+async fn violation_names_its_pointer_keyword_and_expectation() {
     let call = called(weather(), json!({"city": "Rome", "days": 99})).await;
     let violation = violation(&call);
     assert_eq!((&violation["pointer"], &violation["keyword"]), (&json!("/days"), &json!("maximum")));
@@ -45,7 +45,7 @@ async fn a_violation_names_its_place_its_keyword_and_what_was_expected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_details_hold_what_came_and_what_was_expected() {
+async fn details_have_the_received_and_expected_values() {
     let call = called(weather(), json!({"days": 1})).await;
     let details = &call["error"]["details"];
     assert_eq!(details["received"], json!({"days": 1}));
@@ -53,7 +53,7 @@ async fn the_details_hold_what_came_and_what_was_expected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_property_has_the_pointer_of_its_object_and_is_named() {
+async fn missing_property_has_the_pointer_of_its_object_and_is_named() {
     let call = called(weather(), json!({})).await;
     let root = violation(&call);
     assert_eq!((&root["pointer"], &root["property"]), (&json!(""), &json!("city")));
@@ -64,7 +64,7 @@ async fn a_missing_property_has_the_pointer_of_its_object_and_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unexpected_property_is_named_with_the_one_that_was_meant() {
+async fn unexpected_property_is_named_with_the_nearest_one() {
     let call = called(weather(), json!({"city": "Rome", "dayz": 3})).await;
     let violation = violation(&call);
     assert_eq!((&violation["pointer"], &violation["property"]), (&json!(""), &json!("dayz")));
@@ -74,7 +74,7 @@ async fn an_unexpected_property_is_named_with_the_one_that_was_meant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_misspelt_enum_value_is_told_the_nearest_one() {
+async fn misspelt_enum_value_is_named_with_the_nearest_one() {
     let call = called(weather(), json!({"city": "Rome", "unit": "celsuis"})).await;
     let violation = violation(&call);
     assert_eq!((&violation["pointer"], &violation["keyword"]), (&json!("/unit"), &json!("enum")));
@@ -108,7 +108,7 @@ async fn only_the_first_twenty_violations_are_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_violation_is_short_whatever_was_sent() {
+async fn violation_is_short_for_any_value() {
     let long = "😀".repeat(10_000);
     let call = called(weather(), json!({"city": long, "unit": long, "days": long, (long.as_str()): 1})).await;
     for violation in violations(&call) {
@@ -118,7 +118,7 @@ async fn a_violation_is_short_whatever_was_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pointers_are_escaped_as_rfc_6901_says() {
+async fn pointers_are_escaped_by_rfc_6901() {
     let call = called(
         json!({"type": "object", "properties": {"a/b~c": {"type": "array", "items": {"type": "integer"}}}}),
         json!({"a/b~c": [1, "x"]}),
@@ -160,7 +160,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invalid_call_never_runs() {
+async fn invalid_call_never_runs() {
     let call = called(weather(), json!({})).await;
     assert_eq!((&call["attempts"], &call["started_at"]), (&json!(0), &Value::Null));
 }

@@ -13,7 +13,7 @@ async fn client(admin: &Client, body: Value) -> Client {
 }
 
 on_both_databases!(
-    async fn a_worker_needs_its_scope(backend: Backend) {
+    async fn worker_needs_its_scope(backend: Backend) {
         let app = App::start(backend).await;
         let admin = client(&app, json!({"scopes": ["admin"]})).await;
         tool(&admin, json!({})).await;
@@ -38,7 +38,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_key_can_be_bound_to_queues(backend: Backend) {
+    async fn key_can_be_bound_to_queues(backend: Backend) {
         let app = App::start(backend).await;
         let admin = client(&app, json!({"scopes": ["admin"]})).await;
         let bound = json!({"scopes": ["work", "tools"], "queues": ["mail", "eu-*"]});
@@ -67,7 +67,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_key_for_some_tools_gets_only_their_calls(backend: Backend) {
+    async fn restricted_key_gets_only_calls_of_its_tools(backend: Backend) {
         let app = App::start(backend).await;
         let admin = client(&app, json!({"scopes": ["admin"]})).await;
         tool(&admin, json!({})).await;
@@ -100,7 +100,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_requests_name_the_field() {
+async fn rejected_requests_name_the_field() {
     let app = App::start(Backend::Sqlite).await;
     for (body, pointer) in [
         (json!({}), "/worker"),

@@ -9,7 +9,7 @@ use crate::support::sse::{count, statuses};
 use crate::support::{App, Backend, eventually};
 
 on_both_databases!(
-    async fn a_worker_fetches_a_call_and_posts_its_result(backend: Backend) {
+    async fn worker_claims_a_call_and_posts_its_result(backend: Backend) {
         let app = service(backend, json!({})).await;
         let calling = app.posted(json!({"name": "t", "arguments": {"city": "Rome"}, "id": "call_1", "session": "s",
             "agent": {"id": "a", "name": "A"}, "limits": {"timeout_ms": 20_000}}));
@@ -45,7 +45,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn available_calls_are_given_immediately_best_first(backend: Backend) {
+    async fn available_calls_are_assigned_immediately_best_first(backend: Backend) {
         let app = service(backend, json!({})).await;
         let mut ids = Vec::new();
         for (n, priority) in [0, 5, 0, 5, -1].into_iter().enumerate() {
@@ -66,7 +66,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_empty_queue_answers_after_the_wait(backend: Backend) {
+    async fn empty_queue_answers_after_the_wait(backend: Backend) {
         let app = service(backend, json!({})).await;
         for more in [json!({}), json!({"wait_ms": 0}), json!({"max": 64, "wait_ms": 50})] {
             assert_eq!(claim_with(&app, "w", more).await.ok(), json!({"calls": []}));
@@ -80,7 +80,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_worker_gets_presets_and_context_and_nobody_else_does(backend: Backend) {
+    async fn only_the_worker_gets_presets_and_context(backend: Backend) {
         let app = App::start(backend).await;
         tool(&app, json!({"presets": {"key": {"value": "s3cr3t-value"}}, "context": ["user"]})).await;
         let body = json!({"name": "t", "arguments": {"a": 1}, "wait": "accepted", "context": {"user": {"id": 7}}});
@@ -95,7 +95,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn an_error_of_the_worker_is_an_error_of_the_call(backend: Backend) {
+    async fn error_of_the_worker_is_an_error_of_the_call(backend: Backend) {
         let app = service(backend, json!({})).await;
         let id = called(&app, json!({})).await;
         finish(&app, &claim_one(&app, "w").await, &json!({"error": "no such city"})).await;
@@ -106,7 +106,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn without_its_token_nobody_reports_on_a_call(backend: Backend) {
+    async fn report_on_a_call_requires_its_token(backend: Backend) {
         let app = service(backend, json!({})).await;
         let id = called(&app, json!({})).await;
         let call = claim_one(&app, "w").await;
@@ -122,7 +122,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_that_no_worker_takes_ends(backend: Backend) {
+    async fn unclaimed_call_ends(backend: Backend) {
         let app = service(backend, json!({"limits": {"queue_timeout_ms": 100}})).await;
         let ended = app.call("t", json!({})).await;
         assert!(failed(&ended, "NO_WORKER").starts_with("Error: No worker took tool \"t\" in time"), "{ended:#}");
@@ -160,7 +160,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_heartbeat_names_what_the_worker_does_not_have(backend: Backend) {
+    async fn heartbeat_names_calls_that_the_worker_does_not_hold(backend: Backend) {
         let app = service(backend, json!({})).await;
         called(&app, json!({})).await;
         let call = claim_one(&app, "w").await;
@@ -178,7 +178,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn cancelled_calls_end_at_once_and_their_workers_are_told(backend: Backend) {
+    async fn cancelled_calls_end_immediately_and_their_workers_are_notified(backend: Backend) {
         let app = service(backend, json!({})).await;
         let (running, waiting) = (called(&app, json!({})).await, called(&app, json!({})).await);
         let call = claim_one(&app, "w").await;
@@ -211,7 +211,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_long_wait_is_ended_by_a_new_call(backend: Backend) {
+    async fn new_call_ends_a_long_wait(backend: Backend) {
         let app = service(backend, json!({})).await;
         assert!(claim_now(&app, "w").await.is_empty(), "the queue is known to be empty");
         let waiting = {

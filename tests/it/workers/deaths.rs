@@ -34,7 +34,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_lease_that_expires_meanwhile_is_noticed_after_the_restart(backend: Backend) {
+    async fn lease_expired_during_a_restart_is_noticed(backend: Backend) {
         for (more, attempts) in [(brief_idempotent(), 2), (json!({"executor": brief()}), 1)] {
             let mut node = Node::start(backend, &[]).await;
             tool(&node, more).await;
@@ -57,7 +57,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_drain_answers_waiting_claims_and_leaves_claimed_calls(backend: Backend) {
+    async fn drain_answers_waiting_claims_and_keeps_claimed_calls(backend: Backend) {
         let mut node = Node::start(backend, &[]).await;
         tool(&node, json!({})).await;
         let id = called(&node, json!({})).await;
@@ -106,7 +106,7 @@ async fn work(client: crate::support::Client, stop: tokio_util::sync::Cancellati
 
 #[cfg(feature = "fault-points")]
 on_both_databases!(
-    async fn a_service_that_dies_between_its_writes_gives_each_attempt_once(backend: Backend) {
+    async fn service_that_dies_between_its_writes_assigns_each_attempt_once(backend: Backend) {
         const POINTS: [&str; 12] = [
             "BeforeOffer",
             "AfterOffer",
@@ -188,7 +188,7 @@ async fn one_that_dies_at(fault: &str, more: Value) -> (Node, Node) {
 
 #[cfg(feature = "fault-points")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_counts_that_was_posted_before_its_call_was_cancelled_and_adopted() {
+async fn result_posted_before_cancellation_and_adoption_counts() {
     requires_postgres!();
     // The first node dies when it has noticed the claim.
     let (mut one, other) = one_that_dies_at("BeforeRun:1", json!({})).await;
@@ -215,7 +215,7 @@ async fn a_result_counts_that_was_posted_before_its_call_was_cancelled_and_adopt
 
 #[cfg(feature = "fault-points")]
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_counts_whose_start_a_lost_node_has_not_recorded() {
+async fn attempt_counts_although_a_lost_node_did_not_record_its_start() {
     requires_postgres!();
     // The first node dies when it has noticed the second claim.
     let (mut one, other) = one_that_dies_at("BeforeAccept:2", brief_idempotent()).await;
@@ -231,7 +231,7 @@ async fn an_attempt_counts_whose_start_a_lost_node_has_not_recorded() {
 
 #[cfg(feature = "fault-points")]
 #[tokio::test(flavor = "multi_thread")]
-async fn events_have_no_gap_after_a_lost_attempt_whose_start_was_not_recorded() {
+async fn events_have_no_gap_after_an_unrecorded_lost_attempt() {
     requires_postgres!();
     // The first node dies when it has noticed the claim. The lease ends before the other node adopts the call.
     let (mut one, other) = one_that_dies_at("BeforeRun:1", brief_idempotent()).await;
@@ -250,7 +250,7 @@ async fn events_have_no_gap_after_a_lost_attempt_whose_start_was_not_recorded() 
 
 #[cfg(feature = "fault-points")]
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_counts_whose_node_dies_between_its_cancellation_and_its_end() {
+async fn attempt_counts_although_its_node_dies_between_cancellation_and_end() {
     requires_postgres!();
     // The call must not run twice, and the first node dies before it records the end.
     let (mut one, other) = one_that_dies_at("BeforeSettle:1", json!({})).await;

@@ -38,7 +38,7 @@ async fn service(url: String, patience_ms: Option<u64>, more: Value) -> App {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_commit_accepts_a_call_and_gives_it_to_a_waiting_worker() {
+async fn one_commit_accepts_a_call_and_assigns_it_to_a_waiting_worker() {
     requires_postgres!();
     let (database, statements) = (Database::fresh(Backend::Postgres).await, Statements::new());
     let proxy = PgProxy::recording(&database.url, &statements);
@@ -71,7 +71,7 @@ async fn one_commit_accepts_a_call_and_gives_it_to_a_waiting_worker() {
 }
 
 on_both_databases!(
-    async fn calls_of_one_commit_share_the_waiting_claims_and_the_rest_waits(backend: Backend) {
+    async fn calls_of_one_commit_share_the_waiting_claims(backend: Backend) {
         let database = Database::fresh(backend).await;
         let app = service(database.url.clone(), None, json!({})).await;
         let claiming = waiting(&app, "w").await;
@@ -99,7 +99,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn no_worker_gets_a_call_whose_caller_was_told_that_it_was_not_recorded(backend: Backend) {
+    async fn worker_never_gets_a_call_reported_as_unrecorded(backend: Backend) {
         let database = Database::fresh(backend).await;
         let app = service(database.url.clone(), Some(300), json!({})).await;
         let claiming = waiting(&app, "w").await;
@@ -122,7 +122,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_whose_worker_leaves_during_the_commit_goes_to_another_one(backend: Backend) {
+    async fn call_whose_worker_leaves_during_the_commit_goes_to_another(backend: Backend) {
         let database = Database::fresh(backend).await;
         let app = service(database.url.clone(), None, brief_idempotent()).await;
         let leaving = waiting(&app, "leaving").await;
@@ -140,7 +140,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_claim_is_answered_although_its_commit_is_not_finished(backend: Backend) {
+    async fn claim_is_answered_before_its_commit_is_finished(backend: Backend) {
         let database = Database::fresh(backend).await;
         let app = service(database.url.clone(), Some(60_000), json!({})).await;
         let claiming = {
@@ -204,7 +204,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_accepting_commit_lost_its_acknowledgement_is_given_once() {
+async fn call_with_a_lost_acceptance_acknowledgement_is_assigned_once() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let loss = Loss::of_statements(7, 1, &["JOURNAL_COMMIT_WITH_CLAIMS"]);

@@ -36,7 +36,7 @@ async fn wait_all(client: &Client) -> JoinSet<Value> {
 }
 
 on_both_databases!(
-    async fn a_thousand_idle_workers_wait_for_one_call(backend: Backend) {
+    async fn thousand_idle_workers_wait_for_one_call(backend: Backend) {
         let app = service(backend, json!({})).await;
         assert!(claim_now(&app, "first").await.is_empty());
         let mut waiting = wait_all(&app).await;

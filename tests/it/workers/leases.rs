@@ -10,7 +10,7 @@ use crate::support::calls::{assert_counts, id_of};
 use crate::support::shapes::{failed, succeeded};
 
 on_both_databases!(
-    async fn a_call_that_may_be_repeated_is_given_out_again(backend: Backend) {
+    async fn repeatable_call_is_assigned_again(backend: Backend) {
         for annotations in [json!({"idempotent": true}), json!({"read_only": true})] {
             let app = service(backend, json!({"executor": brief(), "annotations": annotations})).await;
             let id = called(&app, json!({"x": 1})).await;
@@ -60,7 +60,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_call_may_be_lost_by_several_workers(backend: Backend) {
+    async fn call_can_be_lost_by_several_workers(backend: Backend) {
         let app = service(backend, brief_idempotent()).await;
         let id = called(&app, json!({})).await;
         let mut lost = Vec::new();
@@ -82,7 +82,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_lost_call_that_nobody_takes_ends(backend: Backend) {
+    async fn lost_unclaimed_call_ends(backend: Backend) {
         let more =
             json!({"executor": brief(), "annotations": {"idempotent": true}, "limits": {"queue_timeout_ms": 500}});
         let app = service(backend, more).await;
@@ -94,7 +94,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_timeout_takes_the_call_from_its_worker(backend: Backend) {
+    async fn timeout_revokes_the_call_from_its_worker(backend: Backend) {
         let app = service(
             backend,
             json!({"annotations": {"idempotent": true}, "limits": {"timeout_ms": 1500},

@@ -51,7 +51,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_worker_stays_listed_across_a_restart(backend: Backend) {
+    async fn worker_stays_listed_across_a_restart(backend: Backend) {
         let app = service(backend, json!({})).await;
         claim_with(&app, "w", json!({})).await.ok();
         assert_eq!(app.get("/workers").await.ok()["workers"][0]["worker"], "w");

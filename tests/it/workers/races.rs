@@ -66,7 +66,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn the_first_of_two_results_counts(backend: Backend) {
+    async fn first_of_two_results_counts(backend: Backend) {
         let app = service(backend, json!({})).await;
         for _ in 0..10 {
             let id = called(&app, json!({})).await;
@@ -89,7 +89,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_result_and_a_cancellation_race_to_one_end(backend: Backend) {
+    async fn result_and_cancellation_race_to_one_end(backend: Backend) {
         let app = service(backend, json!({})).await;
         for _ in 0..10 {
             let id = called(&app, json!({})).await;
@@ -121,7 +121,7 @@ async fn claim_without_a_signal(app: &App) {
 }
 
 on_both_databases!(
-    async fn a_call_that_a_worker_had_when_it_was_cancelled_counts_as_run(backend: Backend) {
+    async fn cancelled_call_that_a_worker_held_counts_as_run(backend: Backend) {
         let app = service(backend, json!({})).await;
         let id = called(&app, json!({})).await;
         eventually("the offer", async || {

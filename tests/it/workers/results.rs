@@ -83,7 +83,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn each_result_of_a_request_counts_by_itself(backend: Backend) {
+    async fn each_result_of_a_request_counts_separately(backend: Backend) {
         let app = service(backend, json!({})).await;
         let (kept, cancelled) = (called(&app, json!({})).await, called(&app, json!({})).await);
         let mut calls = Vec::new();
@@ -101,7 +101,7 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_needs_the_token_of_its_call() {
+async fn result_requires_the_token_of_its_call() {
     let app = service(Backend::Sqlite, json!({})).await;
     let id = called(&app, json!({})).await;
     let call = claim_one(&app, "w").await;

@@ -11,7 +11,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{App, Backend, Node, bounded, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_gets_the_calls_of_every_node() {
+async fn worker_gets_the_calls_of_every_node() {
     requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({"presets": {"key": {"value": "p"}}, "limits": {"timeout_ms": 60_000}})).await;
@@ -36,7 +36,7 @@ async fn a_worker_gets_the_calls_of_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_two_results_at_two_nodes_is_the_calls() {
+async fn one_of_two_results_at_two_nodes_wins() {
     requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({})).await;
@@ -60,7 +60,7 @@ async fn one_of_two_results_at_two_nodes_is_the_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_best_call_comes_first_wherever_it_was_accepted() {
+async fn best_call_comes_first_on_any_node() {
     requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({})).await;
@@ -82,7 +82,7 @@ async fn the_best_call_comes_first_wherever_it_was_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancellation_on_one_node_reaches_the_worker_of_the_other() {
+async fn cancellation_on_one_node_reaches_the_worker_of_another() {
     requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({})).await;
@@ -95,7 +95,7 @@ async fn a_cancellation_on_one_node_reaches_the_worker_of_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_gets_a_call_whose_tool_its_node_has_not_read_yet() {
+async fn worker_gets_a_call_of_a_tool_that_its_node_has_not_read() {
     requires_postgres!();
     let (one, other) = pair().await;
     let mut database = PgConnection::connect(&one.database_url()).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_worker_gets_a_call_whose_tool_its_node_has_not_read_yet() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_is_on_disk_before_its_response() {
+async fn claim_is_durable_before_its_response() {
     requires_postgres!();
     let (one, other) = pair().await;
     tool(&one, json!({})).await;
@@ -153,7 +153,7 @@ async fn calls_of_a_killed_node_stay_with_their_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_frozen_gives_nothing_twice() {
+async fn thawed_node_assigns_nothing_twice() {
     requires_postgres!();
     let one = Node::start(Backend::Postgres, &[]).await;
     let other = one.second().await;
@@ -172,7 +172,7 @@ async fn a_node_that_was_frozen_gives_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_waits_for_a_worker_ends_when_another_node_has_adopted_its_call() {
+async fn run_waiting_for_a_worker_ends_when_its_call_is_adopted() {
     requires_postgres!();
     let one = Node::start(Backend::Postgres, &[]).await;
     let other = one.second().await;
@@ -198,7 +198,7 @@ async fn a_run_that_waits_for_a_worker_ends_when_another_node_has_adopted_its_ca
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_comes_back_to_a_node_that_still_runs_it_runs_once() {
+async fn call_returned_to_a_node_that_still_runs_it_runs_once() {
     requires_postgres!();
     let node = Node::start(Backend::Postgres, &[]).await;
     tool(&node, json!({"limits": {"queue_timeout_ms": 600_000}})).await;

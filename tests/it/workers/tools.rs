@@ -15,7 +15,7 @@ fn definition(name: &str) -> Value {
 }
 
 on_both_databases!(
-    async fn a_worker_registers_its_tools(backend: Backend) {
+    async fn worker_registers_its_tools(backend: Backend) {
         let app = App::start(backend).await;
         let registered = offer(&app, "w", json!([definition("a"), definition("b")])).await.ok();
         let a = &registered["tools"][0];
@@ -61,7 +61,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn workers_that_register_at_once_agree(backend: Backend) {
+    async fn workers_that_register_concurrently_agree(backend: Backend) {
         let app = App::start(backend).await;
         let offers: Vec<_> = (0..8)
             .map(|n| {
@@ -84,7 +84,7 @@ async fn forgetful(backend: Backend) -> App {
 }
 
 on_both_databases!(
-    async fn the_tools_of_workers_that_are_gone_are_removed(backend: Backend) {
+    async fn tools_of_lost_workers_are_removed(backend: Backend) {
         let app = forgetful(backend).await;
         offer(&app, "gone", json!([definition("a"), definition("b")])).await.ok();
         offer(&app, "here", json!([definition("b")])).await.ok();

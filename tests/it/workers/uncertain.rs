@@ -28,7 +28,7 @@ async fn waits(app: &App, worker: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_claim_lost_its_acknowledgement_is_given_at_the_same_attempt() {
+async fn call_with_a_lost_claim_acknowledgement_is_assigned_at_the_same_attempt() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let loss = Loss::of_statements(3, 1, &["WRITE_OFFERS"]);
@@ -56,7 +56,7 @@ async fn a_call_whose_claim_lost_its_acknowledgement_is_given_at_the_same_attemp
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_offer_lost_its_acknowledgement_is_given_once() {
+async fn call_with_a_lost_offer_acknowledgement_is_assigned_once() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let loss = Loss::of_statements(5, 1, &["WRITE_OFFERS"]);
@@ -76,7 +76,7 @@ async fn a_call_whose_offer_lost_its_acknowledgement_is_given_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_offer_the_database_has_lost_is_offered_again() {
+async fn offer_lost_by_the_database_is_made_again() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let app = App::start_at(database.url.clone(), Options::default()).await;
@@ -107,7 +107,7 @@ const FAULTS: &str = "
     CREATE TRIGGER offers BEFORE INSERT ON worker_calls EXECUTE FUNCTION offers()";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_offered_while_a_claim_of_a_failed_write_is_to_be_taken_back() {
+async fn no_call_is_offered_while_a_failed_claim_is_being_revoked() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
     let loss = Loss::of_statements(3, 1, &["CLAIMED_AT FROM WORKER_CALLS WHERE"]);

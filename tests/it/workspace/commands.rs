@@ -33,7 +33,7 @@ fn family(mark: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_and_errors_come_in_their_order() {
+async fn output_and_errors_keep_their_order() {
     let (app, folder) = service(&[("src/a", "x")]).await;
     let call =
         bash(&app, "echo one; echo two >&2; printf '{\"event\":\"result\",\"output\":\"no\"}\\n'; pwd; ls").await;
@@ -47,7 +47,7 @@ async fn output_and_errors_come_in_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_changes_the_workspace_and_its_own_temporary_folder_goes() {
+async fn command_changes_the_workspace_and_its_temporary_folder_is_removed() {
     let (app, folder) = service(&[]).await;
     let call =
         bash(&app, "set -e; mkdir a; echo x > a/b; echo y > \"$TMPDIR/t\"; mktemp > /dev/null; echo $TMPDIR").await;
@@ -57,7 +57,7 @@ async fn a_command_changes_the_workspace_and_its_own_temporary_folder_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_end_is_an_error_with_the_output_and_the_code() {
+async fn failed_command_is_an_error_with_output_and_code() {
     let (app, _folder) = service(&[]).await;
     let call = bash(&app, "echo out; echo err >&2; exit 3").await;
     let text = failed(&call, "TOOL_EXECUTION_ERROR");
@@ -71,7 +71,7 @@ async fn a_bad_end_is_an_error_with_the_output_and_the_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_output_shows_its_tail_and_is_kept_whole() {
+async fn long_output_shows_its_tail_and_is_stored_completely() {
     let (app, _folder) = service(&[]).await;
     let call = bash(&app, "seq 1 5000; exit 1").await;
     let text = failed(&call, "TOOL_EXECUTION_ERROR");
@@ -82,7 +82,7 @@ async fn a_long_output_shows_its_tail_and_is_kept_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_huge_output_takes_no_more_than_its_share() {
+async fn huge_output_is_limited() {
     let (app, _folder) = service(&[]).await;
     let call = bash(&app, "yes 0123456789abcdef | head -c 40000000; echo; echo the end").await;
     assert!(succeeded(&call).ends_with("\nthe end\n"));
@@ -105,7 +105,7 @@ async fn output_is_shown_while_the_command_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_ends_the_command_and_all_that_it_started() {
+async fn timeout_ends_the_command_and_its_children() {
     let (app, _folder) = service(&[]).await;
     let mark = mark();
     let call = app.call("bash", json!({"command": family(&mark), "timeout_ms": 1500})).await;
@@ -115,7 +115,7 @@ async fn a_timeout_ends_the_command_and_all_that_it_started() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_clock_of_the_call_counts_as_well() {
+async fn timeout_of_the_call_applies() {
     let (app, _folder) = service(&[]).await;
     let mark = mark();
     let body = json!({"name": "bash", "arguments": {"command": family(&mark)}, "limits": {"timeout_ms": 1500}});
@@ -125,7 +125,7 @@ async fn the_clock_of_the_call_counts_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelling_ends_the_command_and_all_that_it_started() {
+async fn cancellation_ends_the_command_and_its_children() {
     let (app, _folder) = service(&[]).await;
     let mark = mark();
     let body = json!({"name": "bash", "arguments": {"command": family(&mark)}, "wait": "accepted"});
@@ -137,7 +137,7 @@ async fn cancelling_ends_the_command_and_all_that_it_started() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_does_not_reach_the_service() {
+async fn command_does_not_reach_the_service() {
     let (app, folder) = service(&[]).await;
     let address = app.url("");
     let port = address.trim_end_matches('/').rsplit(':').next().unwrap();
@@ -158,7 +158,7 @@ async fn a_command_does_not_reach_the_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unless_told_otherwise_a_command_runs_confined_or_not_at_all() {
+async fn command_runs_confined_or_not_at_all_by_default() {
     let folder = tempfile::tempdir().unwrap();
     let app = serving(folder.path(), |config| config.process.helper = env!("CARGO_BIN_EXE_toolpost").into()).await;
     let call = bash(&app, "printf ran").await;
@@ -170,7 +170,7 @@ async fn unless_told_otherwise_a_command_runs_confined_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_without_a_helper_says_so() {
+async fn service_without_a_helper_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let app = serving(folder.path(), |_| {}).await;
     let call = bash(&app, "true").await;

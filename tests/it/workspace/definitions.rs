@@ -7,7 +7,7 @@ use crate::support::shapes::{failed, names};
 const FILES: [&str; 5] = ["edit", "list", "read", "search", "write"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_workspace_there_is_none_of_them() {
+async fn service_without_a_workspace_has_no_workspace_tools() {
     let app = App::on_sqlite().await;
     let list = app.get("/tools").await.ok();
     for name in FILES.iter().chain(&["bash", "web_fetch"]) {
@@ -17,7 +17,7 @@ async fn without_a_workspace_there_is_none_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_one_there_are_all_with_honest_annotations() {
+async fn workspace_has_all_tools_with_honest_annotations() {
     let (app, _folder) = service(&[]).await;
     for (name, read_only, destructive, idempotent, truncate) in [
         ("read", true, false, true, json!("head")),
@@ -47,7 +47,7 @@ async fn with_one_there_are_all_with_honest_annotations() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_may_have_no_bash_and_may_have_web_fetch() {
+async fn bash_can_be_disabled_and_web_fetch_enabled() {
     let folder = tempfile::tempdir().unwrap();
     let app = serving(folder.path(), |config| {
         config.workspace.bash = false;
@@ -61,7 +61,7 @@ async fn an_operator_may_have_no_bash_and_may_have_web_fetch() {
 }
 
 #[test]
-fn the_command_line_has_them_too() {
+fn command_line_has_workspace_tools() {
     let home = Home::new();
     put(home.path(), &[("w/notes.md", "# Notes\n")]);
     let folder = home.path().join("w").display().to_string();

@@ -4,7 +4,7 @@ use super::*;
 use crate::support::shapes::{HARD_TEXT, failed, succeeded, violation};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_is_read_back_unchanged() {
+async fn written_file_is_read_back_unchanged() {
     let (app, folder) = service(&[]).await;
     for (path, text) in
         [("a/b/c.txt", "x\r\ny"), ("日本語/ñ é 😀.md", HARD_TEXT.trim_start_matches("a\u{0}b ")), ("e", "")]
@@ -22,14 +22,14 @@ async fn what_is_written_is_read_back_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_absolute_path_inside_is_as_good_as_a_relative_one() {
+async fn absolute_path_inside_equals_a_relative_one() {
     let (app, folder) = service(&[("src/a.rs", "x")]).await;
     let path = folder.path().join("src/a.rs");
     assert_eq!(succeeded(&app.call("read", json!({"path": path})).await), "x");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_big_file_shows_its_head_and_is_kept_whole() {
+async fn large_file_shows_its_head_and_is_stored_completely() {
     let lines: String = (1..=5000).map(|number| format!("line {number}\n")).collect();
     let (app, _folder) = service(&[("big.txt", &lines)]).await;
     let call = app.call("read", json!({"path": "big.txt"})).await;
@@ -43,7 +43,7 @@ async fn a_big_file_shows_its_head_and_is_kept_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_that_is_not_clear_says_why_and_changes_nothing() {
+async fn ambiguous_edit_is_explained_and_changes_nothing() {
     let text = "fn one() {\n    work(1);\n}\nfn two() {\n    work(1);\n}\n";
     let (app, folder) = service(&[("a.rs", text)]).await;
     let several = app.call("edit", edit("a.rs", "work(1);", "work(2);")).await;
@@ -67,7 +67,7 @@ async fn an_edit_that_is_not_clear_says_why_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_edits_at_once_none_is_lost() {
+async fn concurrent_edits_are_all_applied() {
     let text: String = (0..16).map(|number| format!("<{number}>\n")).collect();
     let (app, folder) = service(&[("f", &text)]).await;
     let calls: Vec<Value> = (0..16)
@@ -81,7 +81,7 @@ async fn of_many_edits_at_once_none_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_and_searches_leave_out_what_is_hidden_ignored_or_binary() {
+async fn lists_and_searches_omit_hidden_ignored_and_binary_files() {
     let (app, folder) = service(&[
         (".gitignore", "target/\n"),
         (".env", "needle"),
@@ -107,7 +107,7 @@ async fn lists_and_searches_leave_out_what_is_hidden_ignored_or_binary() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_told_with_what_is_near() {
+async fn missing_path_is_reported_with_similar_ones() {
     let (app, _folder) = service(&[("src/main.rs", ""), ("docs/guide.md", "")]).await;
     for (name, path, expected) in [
         ("read", "src/mian.rs", "\"src/mian.rs\" was not found; did you mean \"src/main.rs\"?"),

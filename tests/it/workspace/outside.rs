@@ -58,7 +58,7 @@ fn text_of(call: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_path_leads_out() {
+async fn no_path_leaves_the_workspace() {
     let (app, folder) = service_beside().await;
     let before = everything(folder.path());
     for way in ways_out(&folder) {
@@ -84,7 +84,7 @@ async fn no_path_leads_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_leads_out_is_said_to_and_one_inside_is_followed() {
+async fn external_link_is_reported_and_an_internal_one_is_followed() {
     let (app, folder) = service_beside().await;
     let call = app.call("read", json!({"path": "secret.txt"})).await;
     let expected = "\"secret.txt\" leads out of the workspace through a symbolic link";
@@ -137,7 +137,7 @@ async fn bash_reads_and_writes_nothing_outside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pipe_in_place_of_a_file_hangs_nobody() {
+async fn pipe_instead_of_a_file_does_not_hang() {
     let (app, folder) = service(&[("a", "x\n")]).await;
     let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
     assert!(made.success());

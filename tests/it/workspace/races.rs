@@ -78,7 +78,7 @@ async fn round(app: &App, number: usize) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_becomes_a_link_leads_nobody_out() {
+async fn folder_replaced_by_a_link_does_not_leave_the_workspace() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("work")).unwrap();
     let app = serving(&folder.path().join("work"), helper).await;
@@ -100,7 +100,7 @@ async fn a_folder_that_becomes_a_link_leads_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_becomes_a_link_or_a_pipe_leads_nobody_out_and_hangs_nobody() {
+async fn file_replaced_by_a_link_or_a_pipe_neither_escapes_nor_hangs() {
     let folder = tempfile::tempdir().unwrap();
     put(folder.path(), &[("work/spare", "inside\n"), ("out/secret", SECRET)]);
     let work = folder.path().join("work");

@@ -12,7 +12,7 @@ async fn fetch(app: &App, url: &str, format: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_comes_in_the_format_that_was_asked_for() {
+async fn page_has_the_requested_format() {
     let server = HttpTool::answering(Answer::body("text/html; charset=utf-8", PAGE)).await;
     let app = App::with_egress(Backend::Sqlite).await;
     let url = server.url("/menu#top");
@@ -55,7 +55,7 @@ async fn charsets_json_and_images_are_understood() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_guard_stands_before_every_address() {
+async fn guard_checks_every_address() {
     let server = HttpTool::start("127.0.0.1", |request| match request.target.as_str() {
         "/away" => Answer::redirect(302, "http://169.254.169.254/latest/meta-data"),
         "/on" => Answer::redirect(302, "/end"),
@@ -84,7 +84,7 @@ async fn the_guard_stands_before_every_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_page_is_said_clearly() {
+async fn invalid_page_is_rejected() {
     let large = "x".repeat(5 * 1024 * 1024 + 1);
     let server = HttpTool::start("127.0.0.1", move |request| match request.target.as_str() {
         "/gone" => Answer::status(404, "text/html", "<p>gone"),

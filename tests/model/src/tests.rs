@@ -36,7 +36,7 @@ fn assert_sound(world: Protocol) {
 }
 
 #[test]
-fn a_call_that_may_not_be_repeated_survives_every_fault() {
+fn non_repeatable_call_survives_every_fault() {
     for faults in [
         Faults { crashes: 1, losses: 1, deaths: 1, ..NO_FAULTS },
         Faults { losses: 2, ..NO_FAULTS },
@@ -50,7 +50,7 @@ fn a_call_that_may_not_be_repeated_survives_every_fault() {
 }
 
 #[test]
-fn a_call_that_may_be_repeated_survives_every_fault() {
+fn repeatable_call_survives_every_fault() {
     for faults in [
         Faults { crashes: 1, losses: 1, ..NO_FAULTS },
         Faults { losses: 1, deaths: 1, ..NO_FAULTS },
@@ -85,25 +85,25 @@ const STARTED_LATE: &str = "a call that has ended is not started";
 const RESULT_LOST: &str = "a stored result is the end of its call";
 
 #[test]
-fn an_offer_of_a_node_that_does_not_own_the_call_is_found() {
+fn offer_of_a_node_without_the_call_is_detected() {
     let faults = Faults { losses: 1, cancels: 1, ..NO_FAULTS };
     assert_found(STARTED_LATE, |rules| rules.offers_need_the_owner = false, false, faults);
 }
 
 #[test]
-fn an_adoption_while_an_earlier_run_lasts_is_found() {
+fn adoption_during_an_earlier_run_is_detected() {
     let faults = Faults { crashes: 1, losses: 1, deaths: 1, ..NO_FAULTS };
     assert_found(STARTED_TWICE, |rules| rules.adoption_awaits_foreign_runs = false, false, faults);
 }
 
 #[test]
-fn a_takeover_of_an_offer_in_two_statements_is_found() {
+fn two_statement_takeover_of_an_offer_is_detected() {
     let faults = Faults { losses: 2, ..NO_FAULTS };
     assert_found("each call ends", |rules| rules.takeover_is_one_statement = false, false, faults);
 }
 
 #[test]
-fn claims_that_are_taken_back_while_calls_are_offered_are_found() {
+fn claim_revoked_during_an_offer_is_detected() {
     let faults = Faults { lost_answers: 2, ..NO_FAULTS };
     let rules = |rules: &mut Rules| (rules.offers_wait_for_lost_claims, rules.claims_have_names) = (false, false);
     assert_found(STARTED_TWICE, rules, false, faults);
@@ -111,33 +111,33 @@ fn claims_that_are_taken_back_while_calls_are_offered_are_found() {
 }
 
 #[test]
-fn a_lease_that_ends_before_the_start_is_recorded_is_found() {
+fn lease_that_ends_before_its_start_is_recorded_is_detected() {
     let faults = Faults { deaths: 1, crashes: 1, ..NO_FAULTS };
     assert_found(STARTED_TWICE, |rules| rules.expiry_needs_the_start = false, false, faults);
 }
 
 #[test]
-fn an_offer_that_outlives_its_call_is_found() {
+fn offer_that_outlives_its_call_is_detected() {
     let faults = Faults { cancels: 1, ..NO_FAULTS };
     let rules = |rules: &mut Rules| (rules.end_withdraws_the_offer, rules.end_deletes_the_offer) = (false, false);
     assert_found(STARTED_LATE, rules, false, faults);
 }
 
 #[test]
-fn an_offer_of_a_call_whose_result_is_stored_is_found() {
+fn offer_of_a_call_with_a_stored_result_is_detected() {
     let faults = Faults { cancels: 1, crashes: 1, ..NO_FAULTS };
     let rules = |rules: &mut Rules| (rules.stored_results_come_first, rules.end_deletes_the_offer) = (false, false);
     assert_found(STARTED_LATE, rules, true, faults);
 }
 
 #[test]
-fn a_second_stored_result_is_found() {
+fn second_stored_result_is_detected() {
     let faults = Faults { losses: 1, cancels: 1, ..NO_FAULTS };
     assert_found(RESULT_LOST, |rules| rules.results_are_unique = false, false, faults);
 }
 
 #[test]
-fn in_a_larger_world_the_promises_hold() {
+fn promises_hold_in_a_larger_world() {
     if std::env::var_os("TOOLPOST_CHAOS").is_none_or(|scope| scope != "long") {
         return;
     }

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn no_body_is_done_and_bytes_of_an_image_are_a_block() {
+    fn missing_body_is_done_and_image_bytes_are_a_block() {
         assert_eq!(outcome_of("t", ToolOutput::Nothing), Outcome::text("Done"));
         let image = outcome_of("t", ToolOutput::Image { bytes: vec![0, 255, 16], mime_type: "image/png".into() });
         assert_eq!(image.content, [ContentBlock::Image { data: "AP8Q".into(), mime_type: "image/png".into() }]);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn output_or_typed_content_is_used_as_given() {
+    fn output_or_typed_content_is_used_unchanged() {
         let outcome =
             convert_json(json!({"output": "shown", "details": {"d": 1}, "structured": [1], "metadata": {"m": 2}}));
         assert_eq!((outcome.output.as_str(), outcome.content.len()), ("shown", 1));

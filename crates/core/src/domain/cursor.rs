@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_cursor_is_refused() {
+    fn invalid_cursor_text_is_rejected() {
         for text in ["", " ", "-1", "+1", "1.0", "a", "1:", ":1", "1:2,", "1,2", "1:2:3", "1234567890123456789"] {
             assert_eq!(text.parse::<Cursor>(), Err(InvalidCursor), "{text}");
         }
@@ -281,7 +281,7 @@ mod tests {
         }
 
         #[test]
-        fn text_with_another_position_is_that_of_a_changed_copy(cursor in cursors(), shard in 0..6u16, number in 1..20i64) {
+        fn cursor_with_another_position_equals_a_changed_copy(cursor in cursors(), shard in 0..6u16, number in 1..20i64) {
             let pos = pos(shard, number);
             let others = cursor.positions().iter().filter(|other| Shard::of_position(**other) != Shard::of_position(pos));
             let copy = Cursor::at(others.copied().chain([pos]));

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_keep_their_value_or_are_refused() {
+    fn integers_keep_their_value_or_are_rejected() {
         for kept in ["9223372036854775807", "-9223372036854775808", "18446744073709551615"] {
             assert_eq!(parse(kept.as_bytes()).unwrap().to_string(), kept);
         }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_and_twenty_eight_levels_are_read_and_one_more_is_not() {
+    fn json_of_128_levels_is_read_and_deeper_json_is_rejected() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(nested(128).as_bytes()).is_ok());
         assert!(parse(nested(129).as_bytes()).unwrap_err().reason.contains("128"));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_equal_keys_wins() {
+    fn last_of_duplicate_keys_wins() {
         assert_eq!(parse(br#"{"a":1,"a":2}"#).unwrap(), serde_json::json!({"a": 2}));
     }
 

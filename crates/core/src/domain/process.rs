@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_a_wrong_type_is_never_repeated() {
+    fn value_of_a_wrong_type_is_never_repeated() {
         let wrong = serde_json::json!({"argv": ["a"], "env": {"A": {"secert": "hidden"}}});
         let error = serde_json::from_value::<ProcessSpec>(wrong).unwrap_err().to_string();
         assert!(error.contains("expected a string or") && !error.contains("hidden"), "{error}");

@@ -162,7 +162,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_was_written_before_a_time_is_written_as_it_is_shown(
+        fn times_sort_as_text_in_their_order(
             start in proptest::prelude::any::<i64>(), steps in proptest::collection::vec(-2_000_000_i64..2_000_000, 1..9)
         ) {
             for near in [start, start % 400_000_000_000_000_000, start % 10_000_000] {

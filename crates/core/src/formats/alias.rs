@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_does_not_depend_on_other_tools() {
+    fn alias_does_not_depend_on_other_tools() {
         let alone = aliases_of(&["files.read"]);
         let among = aliases_of(&["a.b", "files.read", "files_read", "z.z"]);
         assert_eq!(alone["files.read"], among["files.read"]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_that_is_a_real_name_gets_longer() {
+    fn alias_that_is_a_real_name_gets_longer() {
         let usual = aliases_of(&["files.read"])["files.read"].clone();
         let longer = aliases_of(&["files.read", &usual])["files.read"].clone();
         assert!(longer.len() == usual.len() + 8 && longer.starts_with(&usual), "{longer}");

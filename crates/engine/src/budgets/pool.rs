@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn abandoned_allotment_is_given_up_after_its_last_call() {
+    async fn abandoned_allotment_is_released_after_its_last_call() {
         let (pool, allotment) = pool_with(2);
         pool.try_reserve(CALL, 0).unwrap();
         pool.abandon(allotment, Uuid::from_u128(2));

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unrecorded_outcome_is_kept_until_its_lease_ends() {
+    async fn unrecorded_outcome_is_retried_until_its_lease_ends() {
         let clock = Clock::manual(Time(0));
         let store = Store::open("sqlite::memory:").await.unwrap();
         let reporting = Reporting::new(SigningKey::parse(&SigningKey::text_of(&[1; 32])).unwrap());

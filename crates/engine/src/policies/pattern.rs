@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_and_excessive_patterns_are_refused() {
+    fn invalid_and_excessive_patterns_are_rejected() {
         assert!(Pattern::compile("(").unwrap_err().contains("invalid"));
         assert!(Pattern::compile(r"(\w{1,1000}){1,1000}").unwrap_err().contains("too large"));
         assert!(Pattern::of_value(r"[\w-]{1,128}[\w-]{1,128}").unwrap_err().contains("too large"));

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_a_place() {
+    fn errors_have_a_position() {
         let wrong = error("tool.name ==\n  'a' &&& true");
         assert_eq!(wrong.line, 2, "{wrong}");
         let unknown = error("true &&\n  argz.a > 1");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_expressions_are_refused_and_accepted_ones_fit_into_a_small_stack() {
+    fn deep_expressions_are_rejected_and_accepted_ones_fit_into_a_small_stack() {
         let nested = |depth: usize| format!("{}1 == 1{}", "(".repeat(depth), ")".repeat(depth));
         assert!(Condition::compile(&nested(24)).is_ok());
         for text in [
@@ -337,19 +337,19 @@ mod tests {
     }
 
     #[test]
-    fn unknown_functions_are_refused() {
+    fn unknown_functions_are_rejected() {
         let unknown = error("true && foo(1)");
         assert!(unknown.message.contains("`foo`") && unknown.column > 1, "{unknown}");
     }
 
     proptest::proptest! {
         #[test]
-        fn any_text_compiles_or_is_refused(text in "\\PC{0,80}") {
+        fn any_text_compiles_or_is_rejected(text in "\\PC{0,80}") {
             let _ = Condition::compile(&text);
         }
 
         #[test]
-        fn expressions_of_any_shape_are_compiled_or_refused(
+        fn expressions_of_any_shape_compile_or_are_rejected(
             parts in proptest::collection::vec(proptest::sample::select(vec![
                 "args", ".a", "(", ")", "[", "]", "{", "}", " && ", " || ", "!", "'x'", "1", " in ", "?", ":", ".all(x, ", " == ", ",", "has(",
             ]), 0..40),

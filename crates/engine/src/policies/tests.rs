@@ -67,7 +67,7 @@ fn hints_of_upstream_servers_do_not_count() {
 }
 
 #[test]
-fn what_cannot_be_evaluated_is_denied() {
+fn failed_evaluation_denies() {
     for (when, arguments) in [
         ("args.amount > 100", json!({})),
         ("args.amount > 100", json!({"amount": "much"})),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_are_those_of_changed_values() {
+    fn differing_names_are_those_of_changed_values() {
         let mut map = NameMap::default();
         (0..100).for_each(|number| map.insert(name(number), number));
         let mut changed = map.clone();

@@ -57,7 +57,7 @@ fn alias_of(snapshot: &Snapshot, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_tool_is_found_by_its_name_and_by_its_alias() {
+async fn tool_is_found_by_its_name_and_by_its_alias() {
     let snapshot = shown(&["files.read", "files_read"]).await;
     let alias = alias_of(&snapshot, "files.read");
     assert_ne!(alias, "files.read");
@@ -68,7 +68,7 @@ async fn a_tool_is_found_by_its_name_and_by_its_alias() {
 }
 
 #[tokio::test]
-async fn a_real_name_comes_before_an_alias() {
+async fn real_name_takes_precedence_over_an_alias() {
     let usual = alias_of(&*shown(&["files.read"]).await, "files.read");
     let snapshot = shown(&["files.read", &usual]).await;
     assert_eq!(*snapshot.find(&usual).unwrap().name, *usual);
@@ -78,7 +78,7 @@ async fn a_real_name_comes_before_an_alias() {
 }
 
 #[tokio::test]
-async fn each_vendor_is_shown_names_that_it_takes() {
+async fn each_vendor_is_shown_names_that_it_accepts() {
     let snapshot = shown(&["9lives", "files.read"]).await;
     let name = |tool: &str, vendor| snapshot.name_for(snapshot.get(tool).unwrap(), vendor).unwrap().to_owned();
     assert_eq!(name("9lives", Some(Vendor::OpenAi)), "9lives");
@@ -98,7 +98,7 @@ async fn unknown_tool_failure_lists_names_of_the_caller() {
 }
 
 #[tokio::test]
-async fn prefixes_of_vendors_are_ignored_if_no_tool_has_the_whole_name() {
+async fn vendor_prefixes_are_ignored_if_no_tool_has_the_full_name() {
     let snapshot = shown(&["echo", "files.read", "functions.own"]).await;
     let view = View::from(&*snapshot);
     let found = |name: &str| match view.find(name) {
@@ -115,7 +115,7 @@ async fn prefixes_of_vendors_are_ignored_if_no_tool_has_the_whole_name() {
 }
 
 #[tokio::test]
-async fn a_tool_whose_name_is_within_an_unknown_name_is_suggested() {
+async fn tool_whose_name_is_within_an_unknown_name_is_suggested() {
     let snapshot = shown(&["echo", "files.read"]).await;
     for (unknown, meant) in [
         ("echo()", "echo"),
@@ -160,7 +160,7 @@ async fn list_is_rendered_once_per_snapshot() {
 }
 
 #[tokio::test]
-async fn list_with_texts_of_the_one_before_equals_a_new_one() {
+async fn list_that_reuses_texts_equals_a_new_one() {
     let formats = Format::ALL;
     let app = service(&["a", "b.c", "d"]).await;
     let current = || app.registry.default_catalog().snapshot().clone();
@@ -192,7 +192,7 @@ async fn list_with_texts_of_the_one_before_equals_a_new_one() {
 }
 
 #[tokio::test]
-async fn kept_list_is_the_same_json_as_a_list_for_one_request() {
+async fn cached_list_equals_a_list_for_one_request() {
     let snapshot = shown(&["a", "b.c"]).await;
     let all: Vec<ScoredTool> = snapshot.list().iter().map(|tool| (tool.clone(), None)).collect();
     let options = ListOptions { losses: false, ..WHOLE };

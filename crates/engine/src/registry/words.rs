@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_of_chinese_are_words_and_so_are_two_of_them() {
+    fn chinese_characters_and_their_pairs_are_words() {
         assert_eq!(words("查询天气"), ["查", "询", "天", "气", "查询", "询天", "天气"]);
         assert_eq!(words("用API查"), ["用", "api", "查"]);
         assert_eq!(words("ＡＰＩ"), ["api"]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn common_words_are_in_order_so_that_they_are_found() {
+    fn common_words_are_sorted() {
         assert!(COMMON.is_sorted() && is_common("the") && !is_common("weather"));
     }
 }

@@ -198,7 +198,7 @@ mod tests {
     use toolpost_core::domain::{ContentBlock, Failure, Outcome, Time};
 
     #[test]
-    fn last_id_is_that_of_the_last_frame() {
+    fn last_id_is_the_id_of_the_last_frame() {
         let frames = [frame(7, "a", r#""id: 9 \nid: 8""#), frame(12, "b", r#"{"x":"id: 5"}"#), HEARTBEAT].concat();
         assert_eq!(last_id(&frames), Some(Cursor::at([12])));
         assert_eq!((last_id(&HEARTBEAT), last_id(b"")), (None, None));

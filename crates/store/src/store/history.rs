@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn complete_entries_are_better_than_many_and_old_ones_better_than_new() {
+    fn complete_entries_are_preferred_over_many_and_old_over_new() {
         let entries = |ids: u128, frontier: Option<u128>| Entries {
             ids: (0..ids).map(Uuid::from_u128).collect(),
             frontier: frontier.map(Uuid::from_u128),

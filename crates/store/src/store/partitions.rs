@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partition_begins_where_the_one_before_it_ends() {
+    fn partition_begins_at_the_end_of_the_previous_one() {
         assert_eq!(missing(&[], 25, 10), Some((0, 30)));
         assert_eq!(missing(&[(0, 30)], 29, 10), None);
         assert_eq!(missing(&[(0, 30)], 30, 10), Some((30, 40)));

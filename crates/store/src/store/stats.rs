@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_total_of_a_series_has_the_percentiles_of_all_its_calls() {
+    fn series_total_has_the_percentiles_of_all_calls() {
         let row = |duration: u64| {
             let ms = duration as i64;
             ("t".to_owned(), 1, String::new(), bucket_of(duration), 1, ms, ms, ms, 1, Time(ms))

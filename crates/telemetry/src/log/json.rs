@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn context_is_included_and_fields_of_the_event_take_precedence() {
+    fn context_is_included_and_event_fields_take_precedence() {
         let context = Context::of_request(HeaderValue::from_static("r-1"), None);
         let context = context.with_call(uuid::Uuid::nil(), &"call_1".into(), &"echo".into(), None);
         let lines = lines(|| {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_call_counts_as_given_up() {
+    fn dropped_call_counts_as_abandoned() {
         let metrics = Metrics::default();
         let counts = metrics.upstream("s");
         counts.call().ended(UpstreamOutcome::Ok);

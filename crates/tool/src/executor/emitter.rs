@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_status_after_an_emission_is_received_after_it() {
+    async fn status_after_an_emission_is_received_after_it() {
         let (emitter, mut reports) = channel();
         let tip = |text: &str| StatusUpdate { tip: Some(text.into()), ..StatusUpdate::default() };
         emitter.status(tip("a"));

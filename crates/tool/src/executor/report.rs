@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_status_is_sent_before_the_content() {
+    async fn status_is_sent_before_the_content() {
         let all = json!({
             "tip": "half way", "params": {"p": {"x": 1}}, "metadata": {"m": [1]},
             "progress": {"current": 1, "total": 2.5, "message": "one"},

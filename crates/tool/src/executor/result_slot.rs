@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_result_wins_and_early_results_are_kept() {
+    async fn first_result_wins_and_early_results_are_kept() {
         let slot = ResultSlot::default();
         assert_eq!(slot.post(ToolOutput::Text("early".into())), PostOutcome::Kept);
         assert_eq!(slot.post(ToolOutput::Text("second".into())), PostOutcome::TooLate);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_run_has_no_result_unless_it_was_posted() {
+    async fn lost_run_has_no_result_unless_one_was_posted() {
         let slot = ResultSlot::default();
         slot.open();
         slot.lose();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn posters_of_a_run_that_ends_otherwise_are_told() {
+    async fn posters_learn_that_the_run_ended_otherwise() {
         let slot = ResultSlot::default();
         slot.open();
         let post = slot.post_to_record(ToolOutput::Nothing).unwrap();
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_posted_just_before_close_is_returned() {
+    fn result_posted_just_before_close_is_returned() {
         let slot = ResultSlot::default();
         slot.open();
         assert_eq!(slot.post(ToolOutput::Nothing), PostOutcome::Accepted);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_posted_result_takes_precedence_over_a_later_own_result() {
+    fn posted_result_takes_precedence_over_a_later_own_result() {
         let slot = ResultSlot::default();
         slot.open();
         assert_eq!(slot.post(ToolOutput::Nothing), PostOutcome::Accepted);

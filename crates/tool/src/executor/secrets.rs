@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_secret_counts_as_not_set() {
+    fn empty_secret_counts_as_not_set() {
         let secrets = Secrets::new(|name| Some(if name == "SET" { "value".into() } else { String::new() }));
         assert_eq!(secrets.get("SET").as_deref(), Ok("value"));
         assert!(secrets.get("EMPTY").unwrap_err().contains("TOOLPOST_SECRET_EMPTY"));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_valid_for_its_call_only() {
+    fn token_is_valid_for_its_call_only() {
         let key = SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap();
         let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         assert!(key.is_token(one, &key.token(one)));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_a_worker_is_valid_for_its_attempt_only() {
+    fn worker_token_is_valid_for_its_attempt_only() {
         let key = SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap();
         let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let token = key.worker_token(one, 2);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_opens_only_in_the_place_it_was_sealed_for() {
+    fn value_opens_only_in_the_context_it_was_sealed_for() {
         let (vault, tenant) = (vault(&[("a", 1)]), Tenant::default());
         let sealed = vault.seal(b"value", &context(&tenant, "tool", "key")).unwrap();
         assert_eq!(vault.open(&sealed, &context(&tenant, "tool", "key")).unwrap(), b"value");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_key_seals_while_the_old_one_still_opens() {
+    fn new_key_seals_while_the_old_one_still_opens() {
         let tenant = Tenant::default();
         let context = context(&tenant, "t", "k");
         let old = vault(&[("a", 1)]).seal(b"value", &context).unwrap();

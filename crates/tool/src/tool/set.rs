@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tool_reads_its_call_and_reports() {
+    async fn tool_reads_its_call_and_reports() {
         let tool = async_tool_fn("t", "Tests.", |_: NoArgs, run: Run| async move {
             run.keep_alive();
             run.tip("one");

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_commit_is_made_and_its_answer_is_lost() {
+    async fn commit_is_made_although_its_acknowledgement_is_lost() {
         requires_postgres!();
         let database = Database::fresh(Backend::Postgres).await;
         let mut direct = PgConnection::connect(&database.url).await.unwrap();

@@ -13,7 +13,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{App, Backend, Database, bounded, eventually};
 
 on_both_databases!(
-    async fn a_worker_survives_a_restart_of_the_service(backend: Backend) {
+    async fn worker_survives_a_restart_of_the_service(backend: Backend) {
         let database = Database::fresh(backend).await;
         let settings = [("TOOLPOST__NODE__HEARTBEAT_MS", "100"), ("TOOLPOST__NODE__LEASE_MS", "1000")];
         let settings = settings.map(|(name, value)| (name, value.to_owned()));
@@ -57,7 +57,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_slow_service_gets_the_newest_status(backend: Backend) {
+    async fn slow_service_gets_the_newest_status(backend: Backend) {
         let app = App::start(backend).await;
         let tool = async_tool_fn("t", "Reports often.", |_: NoArgs, run: Run| async move {
             for step in 1..=10_000 {
@@ -77,7 +77,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn results_that_are_refused_or_late_do_not_stop_a_worker(backend: Backend) {
+    async fn rejected_or_late_results_do_not_stop_a_worker(backend: Backend) {
         let app = App::start(backend).await;
         let runs = Arc::new(AtomicU32::new(0));
         let counted = runs.clone();

@@ -11,7 +11,7 @@ use crate::support::{App, Backend, bounded};
 
 /// On PostgreSQL, because the claims of SQLite wait for the same lock as the results.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_result_is_sent_keeps_no_place() {
+async fn call_whose_result_is_sent_uses_no_slot() {
     requires_postgres!();
     let app = App::start(Backend::Postgres).await;
     let (begins, mut begun) = mpsc::unbounded_channel();

@@ -25,7 +25,7 @@ async fn key(admin: &Client, body: Value) -> String {
 }
 
 on_both_databases!(
-    async fn a_refused_key_ends_the_worker(backend: Backend) {
+    async fn rejected_key_ends_the_worker(backend: Backend) {
         let app = App::start(backend).await;
         let admin = app.with_key(&key(&app, json!({"scopes": ["admin"]})).await);
         assert_eq!(status_of(&error_of(worker(&app, [returns_n()])).await).0, 401);
@@ -47,7 +47,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_key_of_other_queues_ends_the_worker(backend: Backend) {
+    async fn key_of_other_queues_ends_the_worker(backend: Backend) {
         let app = App::start(backend).await;
         let admin = app.with_key(&key(&app, json!({"scopes": ["admin"]})).await);
         let bound = key(&admin, json!({"scopes": ["work", "tools"], "queues": ["mail"]})).await;
@@ -60,7 +60,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn refused_tools_end_the_worker(backend: Backend) {
+    async fn rejected_tools_end_the_worker(backend: Backend) {
         let app = App::start(backend).await;
         let invalid = tool_fn("not a name", "Tests.", |_: NoArgs| Ok(()));
         let error = error_of(worker(&app, [returns_n(), invalid])).await;

@@ -101,7 +101,7 @@ async fn made(app: &App, id: String, name: &str, arguments: &Value) -> (Value, V
 }
 
 on_both_databases!(
-    async fn a_moved_tool_gives_the_same_call(backend: Backend) {
+    async fn moved_tool_gives_the_same_call(backend: Backend) {
         let inside = App::start_with(backend, Options { extra: tools(), ..Options::default() }).await;
         let outside = App::start(backend).await;
         let working = Working::with(&outside, worker(&outside, tools()), "busy").await;
@@ -176,7 +176,7 @@ impl ToolFactory for Counters {
 }
 
 on_both_databases!(
-    async fn a_factory_creates_instances_in_the_worker(backend: Backend) {
+    async fn factory_creates_instances_in_the_worker(backend: Backend) {
         let app = App::start(backend).await;
         let working = Working::with(&app, worker(&app, [BuiltinTool::from_factory(Counters)]), "count").await;
         for (session, count) in [("a", "1"), ("a", "2"), ("b", "1"), ("a", "3")] {

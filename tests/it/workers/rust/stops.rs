@@ -9,7 +9,7 @@ use crate::support::shapes::{failed, succeeded};
 use crate::support::{App, Backend, bounded};
 
 on_both_databases!(
-    async fn a_cancelled_call_stops_its_tool(backend: Backend) {
+    async fn cancelled_call_stops_its_tool(backend: Backend) {
         let app = App::start(backend).await;
         let (tool, begun, stopped) = endless();
         let (thread_begun, thread_stopped) = (CancellationToken::new(), CancellationToken::new());
@@ -34,7 +34,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_tool_that_takes_too_long_is_stopped(backend: Backend) {
+    async fn tool_that_takes_too_long_is_stopped(backend: Backend) {
         let app = App::start(backend).await;
         let (tool, _, stopped) = endless();
         let tool = tool.with_definition(|definition| definition.timeout_ms(300));
@@ -46,7 +46,7 @@ on_both_databases!(
 );
 
 on_both_databases!(
-    async fn a_stopping_worker_finishes_its_calls_and_claims_no_more(backend: Backend) {
+    async fn stopping_worker_finishes_its_calls_and_claims_no_more(backend: Backend) {
         let app = App::start(backend).await;
         let (tool, begun, gate) = gated();
         let working = Working::with(&app, worker(&app, [tool, returns_n()]).concurrency(1), "t").await;

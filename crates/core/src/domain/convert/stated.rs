@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn other_results_state_no_failure() {
+    fn other_results_have_no_failure() {
         let error = json!({"retryable": true});
         for value in [
             json!({"output": "x", "error": error}),

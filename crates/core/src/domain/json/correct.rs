@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_one_meaning_is_mended() {
+    fn unambiguous_errors_are_corrected() {
         for (text, expected) in [
             (r#"{"a":"caf\ud83d end"}"#, json!({"a": "caf\u{fffd} end"})),
             (r#"["\udc00\ud83d\ude00\ud83d"]"#, json!(["\u{fffd}😀\u{fffd}"])),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_left_alone() {
+    fn other_texts_stay_unchanged() {
         for text in ["NaN", "Infinity war", "{\"a\":1}", "[1e-5,-3]", "\"\\ud83d\"", "[\"\\", "[\"\\u", "[\"\\ud8", ""]
         {
             assert_eq!(correct(text), None, "{text}");

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn parsing_stops_without_room() {
+    fn parsing_stops_when_the_memory_budget_is_exceeded() {
         let mut totals = Vec::new();
         let text = format!("[{}0]", "[],".repeat(100_000));
         let refused = parse_weighed(text.as_bytes(), |weight| {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_part_is_kept() {
+    fn valid_prefix_is_kept() {
         let value = json!({"name": "t", "titel": "T", "tags": ["a"], "executor": {"type": "external"}});
         let readable = Readable::new(value);
         let definition = readable.definition.as_ref().unwrap();

@@ -65,7 +65,7 @@ fn long_description_for_openai_is_truncated_with_a_loss() {
 }
 
 #[test]
-fn a_tool_without_a_description_is_described_by_its_title() {
+fn tool_without_a_description_is_described_by_its_title() {
     for (more, expected) in
         [(json!({"description": " ", "title": "Weather"}), "Weather"), (json!({"description": ""}), "get_weather")]
     {
@@ -76,7 +76,7 @@ fn a_tool_without_a_description_is_described_by_its_title() {
 }
 
 #[test]
-fn a_tool_without_arguments_has_no_parameters_for_gemini() {
+fn tool_without_arguments_has_no_parameters_for_gemini() {
     for schema in [json!({"type": "object"}), json!({"type": "object", "properties": {}})] {
         assert_eq!(
             render_definition(Format::Gemini, &tool(json!({ "input_schema": schema }))).0.get("parameters"),
@@ -101,7 +101,7 @@ fn non_object_result_has_no_output_schema_for_mcp() {
 }
 
 #[test]
-fn a_prompt_without_tools_is_empty() {
+fn prompt_without_tools_is_empty() {
     assert_eq!(prompt::render(std::iter::empty::<ToolDefinition>(), &HashMap::new()), "");
 }
 
@@ -179,7 +179,7 @@ fn recursive_schema_is_described_within_limits() {
 }
 
 #[test]
-fn a_prompt_warns_of_tools_that_often_fail_or_are_slow() {
+fn prompt_warns_of_tools_that_often_fail_or_are_slow() {
     let stats = |executions: u64, failures: u64, p95: u64| ToolStats {
         execution_count: executions,
         failure_count: failures,

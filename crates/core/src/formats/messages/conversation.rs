@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_has_one_result_and_a_unique_id() {
+    fn each_call_has_one_result_and_a_unique_id() {
         let ours = Uuid::from_u128(3).to_string();
         let calls: Vec<Call> =
             [call(1, "call_0", json!({})), call(2, "call_0", json!({})), call(3, "call_0", json!({}))]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_is_one_turn_in_order() {
+    fn batch_is_one_message_in_order() {
         let batch = Uuid::from_u128(9);
         let of_batch = |n, id, index| {
             let record = ended(call(n, id, json!({}))).into_record();

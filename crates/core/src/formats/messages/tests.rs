@@ -32,7 +32,7 @@ fn image(mime_type: &str) -> ContentBlock {
 }
 
 #[test]
-fn no_calls_are_no_messages() {
+fn no_calls_give_no_messages() {
     for vendor in VENDORS {
         assert_eq!(Continuation::new(vendor).messages(&[]), json!([]));
     }
@@ -90,7 +90,7 @@ fn unsupported_image_is_replaced_by_a_note() {
 }
 
 #[test]
-fn an_error_is_marked_in_each_vendors_way() {
+fn error_is_marked_in_each_vendors_way() {
     let failed = call(Some(Outcome::failed(Failure::truncated("t"))));
     let text = "Error: Tool call";
     assert!(rendered(Vendor::OpenAi, &failed)[0]["content"].as_str().unwrap().starts_with(text));

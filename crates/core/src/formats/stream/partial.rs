@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_a_limit() {
+    fn text_has_a_limit() {
         let mut partial = Partial::default();
         partial.push(&"x".repeat(LIMIT)).unwrap();
         assert_eq!(partial.push("x"), Err(TooLong));

@@ -184,7 +184,7 @@ fn rejected_names_get_aliases() {
 }
 
 #[test]
-fn the_root_has_no_combinators() {
+fn root_has_no_combinators() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
         "anyOf": [{"required": ["a"]}, {"required": ["b"]}], "not": {"required": ["a", "b"]}});
     for target in [Target::OpenAi, Target::OpenAiStrict, Target::Anthropic, Target::Gemini] {

@@ -10,7 +10,7 @@ fn description(schema: &Value) -> &str {
 }
 
 #[test]
-fn a_schema_that_all_clients_take_stays_as_it_is() {
+fn schema_that_all_clients_accept_is_unchanged() {
     for schema in [
         json!({"type": "object", "properties": {}}),
         json!({"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]},
@@ -49,7 +49,7 @@ fn combinators_leave_the_root_and_their_meaning_stays_in_the_description() {
 }
 
 #[test]
-fn references_and_old_drafts_are_written_for_the_dialect_of_the_protocol() {
+fn references_and_old_drafts_are_converted_to_the_protocol_dialect() {
     let root = listed(json!({"$ref": "#/definitions/A", "definitions": {"A": {"type": "object",
         "properties": {"n": {"type": "number", "minimum": 0}}}}}));
     assert_eq!(root, json!({"type": "object", "properties": {"n": {"type": "number", "minimum": 0}}}));
@@ -66,7 +66,7 @@ fn references_and_old_drafts_are_written_for_the_dialect_of_the_protocol() {
 }
 
 #[test]
-fn references_stay_where_the_schema_would_become_much_longer() {
+fn references_stay_if_inlining_would_be_much_longer() {
     let long = json!({"type": "string", "description": "x".repeat(1_000)});
     let names: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();
     let properties: Map<String, Value> =
@@ -79,7 +79,7 @@ fn references_stay_where_the_schema_would_become_much_longer() {
 }
 
 #[test]
-fn details_that_single_clients_refuse_are_mended() {
+fn details_that_some_clients_reject_are_corrected() {
     let shown = listed(json!({"type": "object", "properties": {"list": {"type": "array"}, "any": true}}));
     assert_eq!(shown["properties"], json!({"list": {"type": "array", "items": {}}, "any": {}}));
     assert_eq!(listed(json!({"type": "object"})), json!({"type": "object", "properties": {}}));
@@ -97,7 +97,7 @@ fn details_that_single_clients_refuse_are_mended() {
 }
 
 #[test]
-fn headers_stay_and_a_schema_that_cannot_be_lowered_keeps_its_properties() {
+fn header_annotations_stay_and_an_unlowerable_schema_keeps_its_properties() {
     let shown = listed(json!({"anyOf": [{"required": ["region"]}, {}], "properties": {"region": {"type": "string",
         "x-mcp-header": "region"}}}));
     assert_eq!(shown["properties"]["region"]["x-mcp-header"], "region");
@@ -107,7 +107,7 @@ fn headers_stay_and_a_schema_that_cannot_be_lowered_keeps_its_properties() {
 }
 
 #[test]
-fn an_output_schema_is_listed_only_if_it_stays_as_wide() {
+fn output_schema_is_listed_only_if_it_stays_equally_permissive() {
     let object = |more: Value| {
         let mut schema = json!({"type": "object", "properties": {}});
         schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -15,13 +15,13 @@ fn property(schema: Value) -> Value {
 }
 
 #[test]
-fn a_valid_schema_is_left_as_it_is() {
+fn valid_schema_is_unchanged() {
     let valid = json!({"type": "object", "properties": {"a": {"default": null, "enum": [null, 1]}}, "required": []});
     assert_eq!(corrected(valid.clone()), Corrected { schema: valid, notes: Vec::new() });
 }
 
 #[test]
-fn a_root_that_says_nothing_else_is_an_object() {
+fn root_without_a_type_is_an_object() {
     for root in [json!({}), json!(null), json!(true), json!({"type": null}), json!({"type": ["object", "null"]})] {
         assert_eq!(corrected(root.clone()).schema["type"], "object", "{root}");
     }
@@ -89,7 +89,7 @@ fn values_of_keywords_are_read() {
 }
 
 #[test]
-fn a_pattern_that_nobody_can_compile_is_left_out_with_a_note() {
+fn pattern_that_cannot_be_compiled_is_dropped_with_a_note() {
     let Corrected { schema, notes } = corrected(json!({"type": "object", "properties": {"p": {"pattern": "(a"}}}));
     assert_eq!(schema["properties"]["p"], json!({}));
     assert!(notes[0].starts_with("/properties/p/pattern: left out, so only the tool checks it"), "{notes:?}");

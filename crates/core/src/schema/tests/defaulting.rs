@@ -35,7 +35,7 @@ fn defaults_fill_absent_properties() {
 }
 
 #[test]
-fn a_default_that_breaks_its_own_schema_is_skipped() {
+fn default_that_breaks_its_own_schema_is_skipped() {
     let compiled = input(json!({"type": "object", "properties": {
         "a": {"type": "integer", "default": "none"}, "b": {"enum": ["x"], "default": "y"}, "c": {"type": "string", "default": "z"}
     }}));
@@ -50,7 +50,7 @@ fn defaults_that_break_the_whole_schema_are_skipped() {
 }
 
 #[test]
-fn required_property_with_default_must_be_given() {
+fn required_property_with_a_default_must_be_present() {
     let compiled = input(json!({"type": "object", "properties": {"a": {"default": 1}}, "required": ["a"]}));
     let violations = compiled.check(&Arc::new(json!({})), true).unwrap_err();
     assert_eq!(violations[0].property.as_deref(), Some("a"));

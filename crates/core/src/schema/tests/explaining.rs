@@ -114,7 +114,7 @@ fn missing_properties_of_forms_are_named() {
 }
 
 #[test]
-fn properties_that_exclude_each_other_are_named() {
+fn mutually_exclusive_properties_are_named() {
     let needs = |form: &str| json!({"required": form.split(' ').collect::<Vec<_>>()});
     let present = json!({"a": 1, "b": 1, "c": 1});
     let one_of = |forms: Value| json!({"oneOf": forms});
@@ -165,7 +165,7 @@ fn violations_of_forms_stay_small() {
 }
 
 #[test]
-fn at_most_twenty_and_each_is_small() {
+fn violations_are_limited_in_number_and_size() {
     let long = "y".repeat(100_000);
     let many: serde_json::Map<String, Value> = (0..100).map(|i| (format!("{long}{i}"), json!(long))).collect();
     let options: Vec<String> = (0..500).map(|i| format!("option \u{0}\u{1} number {i}")).collect();

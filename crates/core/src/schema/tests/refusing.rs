@@ -214,7 +214,7 @@ fn recursive_trees_are_accepted_and_endless_schemas_rejected() {
 }
 
 #[test]
-fn references_that_double_are_bounded() {
+fn exponential_references_are_bounded() {
     for (keyword, below) in [("allOf", false), ("anyOf", false), ("oneOf", false), ("properties", true)] {
         let doubling = |steps: usize| {
             let definitions = (0..steps).map(|step| {

@@ -107,7 +107,7 @@ async fn commit_after_an_unknown_change_reads_all_tools() {
 }
 
 #[tokio::test]
-async fn a_change_during_the_first_read_of_a_tenant_is_not_lost() {
+async fn change_during_the_first_read_of_a_tenant_is_not_lost() {
     let app = tools(0).await;
     let (registry, store) = (&app.registry, app.store.stores().for_tenant(&Tenant::stored("t")));
     let loading = registry.load(store.tenant());

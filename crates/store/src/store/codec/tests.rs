@@ -159,13 +159,13 @@ fn ended(limits: &str) -> Call {
 const USUAL: &str = r#"{"timeout_ms": 30000}"#;
 
 #[test]
-fn a_usual_call_has_nothing_usual_in_its_record() {
+fn record_of_a_usual_call_omits_defaults() {
     let written = r#"{"limits":{"timeout_ms":30000},"times":[40,2000],"outcome":{"structured":{"text":"hi"}}}"#;
     assert_eq!(encode(&ended(USUAL)), written);
 }
 
 #[test]
-fn durations_that_the_times_do_not_say_are_written() {
+fn durations_that_times_do_not_imply_are_written() {
     let clock = toolpost_core::domain::Clock::manual(Time(1_000_000));
     let arguments = Arc::new(json!({}));
     let mut call = Call::from(CallRecord::accepted(
@@ -200,7 +200,7 @@ fn whatever_is_unusual_is_written() {
 }
 
 #[test]
-fn a_record_that_an_older_version_has_written_is_read() {
+fn record_of_an_older_version_is_read() {
     let call = ended(USUAL);
     let record = r#"{"limits":{"timeout_ms":30000,"max_output_bytes":51200,"max_output_lines":2000,"truncate":"head"},
         "started_at":1000040,"ended_at":1002000,"outcome":{"structured":{"text":"hi"}}}"#;

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_waits_for_every_node() {
+    async fn change_waits_for_every_node() {
         let confirmations = Confirmations::default();
         let nodes = ["a".to_owned(), "b".to_owned()];
         assert!(confirmations.wait(&[], 7).await);

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn everything_wakes_every_receiver() {
+    async fn wake_all_signal_wakes_every_receiver() {
         let receivers = Receivers::default();
         let mut wakeups =
             [&receivers.tools, &receivers.keys, &receivers.pauses, &receivers.budgets, &receivers.commits]

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_thousand_commits_a_second_are_at_most_two_hundred_signals() {
+    async fn thousand_commits_a_second_are_at_most_200_signals() {
         let outbox = Outbox::new(true);
         outbox.commits_may_be_watched();
         let until = Instant::now() + Duration::from_secs(1);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_collected_without_other_nodes() {
+    async fn single_node_collects_no_signals() {
         let outbox = Outbox::new(false);
         outbox.push(Signal::Tools);
         outbox.push_commits();

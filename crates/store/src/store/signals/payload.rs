@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn signal_that_is_too_long_loses_its_arguments() {
+    fn oversized_signal_loses_its_arguments() {
         let long = Signal::Session { session: Some(("t".into(), "x".repeat(9000))) };
         let payloads = write("n", &[Signal::Tools, long]);
         let read: Vec<Signal> = payloads.iter().flat_map(|payload| read(payload).unwrap().signals).collect();

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_name_is_a_fault_with_a_hint() {
+    fn unknown_name_is_a_fault_with_a_hint() {
         let schema = json!({"type": "object", "properties": {"city": {}, "unit": {}}});
         assert_eq!(ArgumentNames::of(&schema).fault("city"), None);
         assert_eq!(
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_schema_allows_any_name() {
+    fn open_schema_allows_any_name() {
         for schema in [
             json!(null),
             json!({"type": "object"}),

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_placeholder_keeps_its_type_and_one_in_text_becomes_text() {
+    fn lone_placeholder_keeps_its_type_and_one_in_text_becomes_text() {
         let template =
             json!({"n": "{n}", "t": "n={n}", "list": ["{s}", 1, true, null], "deep": {"o": "{o}", "{s}": "{{s}}"}});
         assert_eq!(

@@ -216,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_entry_is_named() {
+    fn invalid_entry_is_named() {
         for entry in ["", "10.0.0.0/40", "a b", "host:80", "*.", "*", "http://a/"] {
             assert!(Egress::new([entry]).unwrap_err().starts_with(&format!("\"{entry}\" is not a network")), "{entry}");
         }
     }
 
     #[tokio::test]
-    async fn a_name_is_checked_by_its_addresses() {
+    async fn name_is_checked_by_its_addresses() {
         let denied = Egress::default().resolve("localhost".into()).await.unwrap_err();
         let denied = denied.downcast_ref::<EgressDenied>().unwrap();
         assert!(denied.0.contains("loopback address"), "{denied}");

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_found_inside_an_io_error() {
+    fn cause_is_found_inside_an_io_error() {
         let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, tls));
         assert!(find::<rustls::Error>(&wrapped).is_some());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_states_whether_the_request_was_sent() {
+    fn failure_states_whether_the_request_was_sent() {
         let fault = Fault { retryable: true, retry_after_ms: Some(5), ..Fault::unsent("m") };
         let failure = fault.into_failure("t");
         assert_eq!(failure.text, "Error executing tool \"t\": m");

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_document_is_read_and_errors_have_clear_messages() {
+    async fn document_is_read_and_errors_have_clear_messages() {
         let head = "200 OK\r\ncontent-type: application/json";
         assert_eq!(fetched(response(head, "{\"a\":1}")).await, Ok(json!({"a": 1})));
         for (answer, message) in [
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_server_times_out_and_a_denied_address_is_not_contacted() {
+    async fn silent_server_times_out_and_a_denied_address_is_not_contacted() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let url = format!("http://{host}/");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_is_fetched_after_redirects_without_a_signature() {
+    async fn page_is_fetched_after_redirects_without_a_signature() {
         let mut server = TestServer::start(|request| match request.target.as_str() {
             "/a" => response("302 Found\r\nlocation: /b?c=d", ""),
             _ => response("200 OK\r\ncontent-type: Text/HTML; charset=latin1", "caf\u{e9}"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_guard_checks_the_first_address_and_each_redirect() {
+    async fn guard_checks_the_first_address_and_each_redirect() {
         let mut server = TestServer::answering(response("302 Found\r\nlocation: http://127.0.0.2:1/", "")).await;
         assert!(get(&server.url("/"), &[]).await.unwrap_err().message.contains("is not allowed (loopback address"));
         assert!(server.received.try_recv().is_err());

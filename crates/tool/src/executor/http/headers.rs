@@ -121,7 +121,7 @@ mod tests {
     use toolpost_core::domain::secret::SecretRef;
 
     #[test]
-    fn a_header_without_its_argument_is_omitted() {
+    fn header_without_its_argument_is_omitted() {
         let header = HeaderTemplate::parse("X-Note", "n: {a}").unwrap();
         let of = |value| header.render(json!({"a": value}).as_object().unwrap(), &Styles::default());
         assert_eq!(of(json!("é\tb")).unwrap().unwrap().as_bytes(), "n: é\tb".as_bytes());

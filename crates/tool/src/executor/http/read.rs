@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_media_type_decides() {
+    fn media_type_selects_the_reader() {
         let json = || Ok(ToolOutput::Json(json!({"a": 1})));
         for content_type in ["application/json", "Application/JSON; charset=utf-8", "application/problem+json", ""] {
             assert_eq!(read(content_type, br#"{"a":1}"#), json(), "{content_type}");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_charset_is_honoured_and_checked() {
+    fn charset_is_honoured_and_checked() {
         assert_eq!(read("text/plain; charset=iso-8859-1", b"caf\xe9"), text("café"));
         assert_eq!(read("text/plain;charset=UTF-16LE", b"h\0i\0"), text("hi"));
         assert_eq!(read("application/json;charset=utf-16be", b"\0[\0]"), Ok(ToolOutput::Json(json!([]))));

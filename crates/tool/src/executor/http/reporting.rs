@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_on_all_addresses_is_reached_on_this_machine() {
+    fn listener_on_all_addresses_is_reached_on_this_machine() {
         for (address, base) in [
             ("127.0.0.1:80", "http://127.0.0.1:80/"),
             ("0.0.0.0:8080", "http://127.0.0.1:8080/"),

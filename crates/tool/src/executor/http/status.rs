@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_is_that_of_the_server() {
+    fn message_is_that_of_the_server() {
         for (body, text) in [
             ("", "HTTP 404 Not Found"),
             ("  no such thing\n", "HTTP 404 Not Found: no such thing"),

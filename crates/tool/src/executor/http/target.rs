@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_encoded_for_their_place() {
+    fn arguments_are_encoded_for_their_position() {
         let arguments = json!({"a": "x/y?z#%&=+ é\u{0}", "n": 5, "d": "...", "e": ""});
         let encoded = "x%2Fy%3Fz%23%25%26%3D%2B%20%C3%A9%00";
         for (template, url) in [
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_declared_url_has_no_query() {
+    fn declared_url_has_no_query() {
         assert_eq!(UrlTemplate::parse("http://h/{x}?key={y}").unwrap().declared, "http://h/{x}");
     }
 

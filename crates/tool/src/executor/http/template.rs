@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_take_their_places() {
+    fn placeholders_are_replaced_by_arguments() {
         let arguments = json!({"a": "x", "n": 1.5, "o": {"k": [1]}, "b": true, "with space": "é"});
         for (template, text) in [
             ("", ""),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_is_never_read_as_a_template() {
+    fn argument_is_never_read_as_a_template() {
         assert_eq!(rendered("{a}", json!({"a": "{b}", "b": "no"})).as_deref(), Ok("{b}"));
     }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sole_placeholder_is_recognized() {
+    fn sole_placeholder_is_recognized() {
         assert_eq!(Template::parse("{a}").unwrap().sole(), Some("a"));
         for other in ["{a}{b}", " {a}", "{{a}}", "a"] {
             assert_eq!(Template::parse(other).unwrap().sole(), None);

@@ -81,7 +81,7 @@ pub(super) async fn failure_of(answer: impl Into<Vec<u8>>) -> Failure {
 }
 
 #[tokio::test]
-async fn a_call_is_posted_and_its_response_read() {
+async fn call_is_posted_and_its_response_read() {
     let mut server = TestServer::answering(response("200 OK\r\ncontent-type: application/json", r#"{"sum":3}"#)).await;
     let answer = run(json!({"url": server.url("/sum")}), json!({"a": 1, "b": "é\u{0}"})).await;
     assert_eq!(answer, Ok(ToolOutput::Json(json!({"sum": 3}))));
@@ -100,7 +100,7 @@ async fn a_call_is_posted_and_its_response_read() {
 }
 
 #[tokio::test]
-async fn a_repeated_credential_is_redacted() {
+async fn repeated_credential_is_redacted() {
     let server = TestServer::answering(response("401 Unauthorized", "bad token s3cret-value!")).await;
     let spec = json!({"url": server.url("/"), "auth": {"type": "bearer", "token": {"secret": "KEY"}}});
     let failure = run(spec, json!({})).await.unwrap_err();

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_is_posted_as_it_is() {
+    async fn message_is_posted_unchanged() {
         let mut server = TestServer::answering(response("204 No Content", "")).await;
         let delivered = deliver(&server.url("/a?b=c"), &["127.0.0.1"], LONG).await;
         assert_eq!(delivered, Delivered { status: Some(204), fault: None });
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_endless_or_broken_body_does_not_matter() {
+    async fn large_endless_or_broken_body_is_ignored() {
         assert_eq!(answered("200 OK", &vec![b'x'; 1024 * 1024]).await.fault, None);
         for tail in ["transfer-encoding: chunked\r\n\r\nnonsense", "content-length: 100\r\n\r\ntoo short"] {
             let server = TestServer::answering(format!("HTTP/1.1 200 OK\r\n{tail}")).await;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_server_times_out() {
+    async fn silent_server_times_out() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let delivered = deliver(&format!("http://{host}/"), &["127.0.0.1"], Duration::from_millis(50)).await;

@@ -35,7 +35,7 @@ fn text_of(block: &ContentBlock) -> &str {
 }
 
 #[tokio::test]
-async fn a_fitting_image_is_unchanged_and_its_type_is_detected() {
+async fn fitting_image_is_unchanged_and_its_type_is_detected() {
     for (format, mime_type) in [
         (ImageFormat::Png, "image/png"),
         (ImageFormat::Jpeg, "image/jpeg"),
@@ -48,7 +48,7 @@ async fn a_fitting_image_is_unchanged_and_its_type_is_detected() {
 }
 
 #[tokio::test]
-async fn a_large_image_is_scaled_in_proportion() {
+async fn large_image_is_scaled_in_proportion() {
     let (mime_type, width, height, _) = read(&fit(&encoded(plain(2500, 100), ImageFormat::Png)).await);
     assert_eq!((mime_type.as_str(), width, height), ("image/png", 2000, 80));
     let (mime_type, width, height, _) = read(&fit(&encoded(plain(1, 4000), ImageFormat::Jpeg)).await);
@@ -56,7 +56,7 @@ async fn a_large_image_is_scaled_in_proportion() {
 }
 
 #[tokio::test]
-async fn an_image_with_too_many_bytes_becomes_a_jpeg_of_the_same_size() {
+async fn image_with_too_many_bytes_becomes_a_jpeg_of_the_same_size() {
     let mut seed = 1u32;
     let noise = RgbaImage::from_fn(1500, 1300, |_, _| {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -72,7 +72,7 @@ async fn an_image_with_too_many_bytes_becomes_a_jpeg_of_the_same_size() {
 }
 
 #[tokio::test]
-async fn a_decompression_bomb_is_rejected_by_its_header() {
+async fn decompression_bomb_is_rejected_by_its_header() {
     // The header of a PNG of 50,000 by 50,000 pixels, without any pixels.
     let mut bytes = encoded(plain(1, 1), ImageFormat::Png);
     let side = 50_000u32.to_be_bytes();
@@ -90,7 +90,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 #[tokio::test]
-async fn a_text_replaces_an_unreadable_image() {
+async fn text_replaces_an_unreadable_image() {
     let whole = encoded(plain(64, 64), ImageFormat::Png);
     let half = &whole[..whole.len() / 2];
     assert_eq!(text_of(&fit(half).await), "[Image left out: it is not a readable PNG]");
@@ -107,7 +107,7 @@ async fn a_text_replaces_an_unreadable_image() {
 }
 
 #[tokio::test]
-async fn the_text_of_a_failure_equals_its_output() {
+async fn text_of_a_failure_equals_its_output() {
     let failed = Outcome::failed(Failure::execution("t", "no ink"));
     let content = [failed.content.clone(), vec![block(b"no image")]].concat();
     let outcome = fitted(Outcome { content, ..failed }.into()).await;

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_keeps_its_message() {
+    fn error_keeps_its_message() {
         let failed = convert_result(json!({"content": [{"type": "text", "text": "no such city"}], "isError": true}));
         assert_eq!(failed.output, "Error executing tool \"s.t\": no such city");
         assert_eq!(failed.error.unwrap().message, "no such city");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_image_does_not_affect_other_blocks() {
+    fn unreadable_image_does_not_affect_other_blocks() {
         let text = json!({"type": "text", "text": "seen"});
         let result = json!({"content": [text, {"type": "image", "data": "AA=="}, {"type": "image"}], "isError": false});
         let outcome = lenient("s.t", result).unwrap();

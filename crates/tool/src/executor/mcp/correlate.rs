@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_gets_the_id_of_its_request() {
+    fn response_gets_the_id_of_its_request() {
         for id in [json!(7), json!("7"), json!(8), json!("server-error")] {
             let result = answered("tools/call", json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}}));
             assert_eq!(result.unwrap()["id"], 7);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_gets_the_id_of_its_request_and_stays_as_it_is() {
+    fn event_gets_the_id_of_its_request_and_is_otherwise_unchanged() {
         let pending_post = pending_post("tools/call");
         let changed = |data: &str| pending_post.event(data);
         assert_eq!(changed(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#), None);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_as_others_write_json_is_corrected() {
+    fn event_in_nonstandard_json_is_corrected() {
         let corrected =
             readable(r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"caf\ud83d"}]}}"#);
         assert!(corrected.unwrap().contains("caf\u{fffd}"));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_request_that_has_not_run_begins_a_new_session() {
+    fn only_an_unprocessed_request_begins_a_new_session() {
         let lost =
             ["Bad Request: No valid session ID provided", "Session not found", "Bad Request: Server not initialized"];
         let is_expired = |answer: Result<Value, Error>| matches!(answer, Err(StreamableHttpError::SessionExpired));

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_fails_only_its_call() {
+    async fn oversized_line_fails_only_its_call() {
         let long = "x".repeat(MAX_LINE);
         let first = format!("{{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{{\"a\":\"{long}\"}}}}\n");
         let last = format!("{{\"result\":{{\"id\":1,\"a\":\"{long}\"}},\"jsonrpc\":\"2.0\",\"id\": 5}}\n");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_response_fails_its_call() {
+    fn invalid_response_fails_its_call() {
         let (id, reason) = error_of(read(br#"{"jsonrpc":"2.0","id":7,"result":{"n":100000000000000000001}}"#));
         assert!(id == RequestId::Number(7) && reason.contains("its response is invalid"), "{reason}");
         assert_eq!(error_of(read(br#"{"jsonrpc":"1.0","id":8,"result":{}}"#)).0, RequestId::Number(8));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_as_others_write_json_is_mended_and_another_fails_its_call_at_once() {
+    fn nonstandard_json_is_corrected_and_invalid_json_fails_its_call() {
         for line in [
             &br#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"caf\ud83d end"}]}}"#[..],
             b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"content\":[],\"structuredContent\":{\"n\":NaN}}}",
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_found_at_either_end_but_not_inside_the_result() {
+    fn id_is_found_at_either_end_but_not_inside_the_result() {
         assert_eq!(id_of_ends(br#"{"id" : 12,"result":{"#, b""), Some(RequestId::Number(12)));
         assert_eq!(
             id_of_ends(br#"{"result":{"id":1"#, br#"x"}]},"id":3,"jsonrpc":"2.0"}"#),

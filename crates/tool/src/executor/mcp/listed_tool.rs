@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_tool_becomes_a_definition() {
+    fn listed_tool_becomes_a_definition() {
         let tool = json!({"name": "read", "title": "Read", "description": "Reads.", "inputSchema": {"type": "object"},
             "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true, "openWorldHint": false}});
         let definition = definition("files", &listed(tool), OutputCheck::Strict).unwrap();

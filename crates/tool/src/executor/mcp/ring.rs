@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_last_lines_are_kept_without_secrets() {
+    async fn last_lines_are_kept_without_secrets() {
         let ring = Ring::default();
         let redaction = Redaction::of(&[json!("s3cret-value")]).unwrap();
         let text = format!("one s3cret-value\r\n{}\nlast", "é".repeat(3 * MAX_LINE));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_total_size_is_bounded() {
+    fn total_size_is_bounded() {
         let ring = Ring::default();
         (0..100).for_each(|_| ring.push("x".repeat(MAX_LINE)));
         assert_eq!(ring.lines().len(), MAX_BYTES / MAX_LINE);

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_depends_on_no_order_and_never_takes_a_name() {
+    fn alias_is_independent_of_order_and_never_replaces_a_name() {
         let of = |all: &[&str], name: &str| names("s", all).into_iter().find(|(own, _)| own == name).unwrap().1;
         let alone = of(&["a b"], "a b");
         assert_eq!(of(&["a/b", "a b", "a_b"], "a b"), alone);

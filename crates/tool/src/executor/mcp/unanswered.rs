@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_without_an_id_answers_the_only_request() {
+    fn error_without_an_id_answers_the_only_request() {
         let mut transport = Unanswered::new(());
         ask(&mut transport, 1);
         assert_eq!(hear(&mut transport, stray()), [json!(1)]);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_without_an_id_answers_the_request_that_is_left() {
+    fn error_without_an_id_answers_the_last_open_request() {
         let mut transport = Unanswered::new(());
         (1..=3).for_each(|id| ask(&mut transport, id));
         assert_eq!(hear(&mut transport, stray()), Vec::<Value>::new());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_request_waits_for_nothing() {
+    fn cancelled_request_waits_for_no_answer() {
         let mut transport = Unanswered::new(());
         (1..=2).for_each(|id| ask(&mut transport, id));
         let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});

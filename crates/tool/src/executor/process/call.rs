@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_has_the_output_and_the_exit_status() {
+    fn failure_has_the_output_and_the_exit_status() {
         let outcome = convert_end(ExitKind::Exited(3), "out\n", "err\n");
         assert_eq!(outcome.output, "Error executing tool \"t\": out\n\nerr\n\nCommand exited with code 3");
         assert_eq!(outcome.error.unwrap().details, Some(json!({"exit_code": 3})));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_has_declared_variables_and_the_path() {
+    fn environment_has_declared_variables_and_the_path() {
         let spec = json!({"argv": ["a"], "env": {"A": "<{n}>", "GONE": "{absent}", "S": {"secret": "X"}, "P": "{{}}"}});
         let made = made(spec, json!({"type": "object"})).unwrap();
         let secrets = Secrets::new(|name| Some(format!("value of {name}")));

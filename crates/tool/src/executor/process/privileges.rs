@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_user_is_a_name_or_ids_and_never_root() {
+    fn user_is_a_name_or_ids_and_never_root() {
         assert_eq!(user_named(" "), Ok(None));
         let is_root = rustix::process::geteuid().is_root();
         match user_named("4321:1234") {

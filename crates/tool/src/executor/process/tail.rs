@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_keeps_its_end() {
+    fn long_text_keeps_its_end() {
         assert_eq!(shown("nothing is cut", None), "nothing is cut");
         let long = shown(&format!("{}the end", "é".repeat(40_000)), None);
         assert!(long.starts_with("…é") && long.ends_with("the end") && long.len() <= SHOWN + 4);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_are_respected() {
+    fn bounds_are_respected() {
         let bounds = |bytes, lines| Bounds { bytes, lines, ..Bounds::default() };
         assert_eq!(render_tail(b"a\nb\nc\n", None, bounds(100, 2)), "…b\nc\n");
         assert_eq!(render_tail(b"a\nb\nc", None, bounds(100, 3)), "a\nb\nc");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_at_the_cut_is_redacted() {
+    fn secret_at_the_cut_is_redacted() {
         let secret = "s3cret".repeat(100);
         let redaction = Redaction::of(&[json!(secret)]).unwrap();
         for before in [KEPT - 300, KEPT - 10, SHOWN - 300] {

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_is_parsed_after_any_name() {
+    fn state_is_parsed_after_any_name() {
         assert_eq!(state_of(b"12 (sh) S 1 12 12 0"), Some((true, 1)));
         assert_eq!(state_of(b"12 (a) Z 9 (\xff) R 34 12"), Some((true, 34)));
         assert_eq!(state_of(b"12 (sh) Z 7 12"), Some((false, 7)));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parent_is_found() {
+    fn parent_is_found() {
         assert_eq!(parent().unwrap(), std::os::unix::process::parent_id());
     }
 }

@@ -17,7 +17,7 @@ fn clean(text: &str) -> String {
 }
 
 #[test]
-fn a_secret_is_found_in_every_form() {
+fn secret_is_found_in_every_form() {
     let quoted = Value::String(SECRET.into()).to_string();
     for form in [
         SECRET.to_owned(),
@@ -39,7 +39,7 @@ fn a_secret_is_found_in_every_form() {
 }
 
 #[test]
-fn a_short_secret_is_part_of_any_word_and_is_left() {
+fn short_secret_is_not_redacted_inside_words() {
     assert!(Redaction::of([&json!("abc"), &json!(true), &json!(null), &json!(12345)]).unwrap().is_none());
     let redaction = Redaction::of([&json!({"a": [123456, "xyz123"]})]).unwrap().unwrap();
     let mut value = json!({"n": 123456, "text": "n=1234567", "xyz123": {"deep": ["xyz123"]}});
@@ -48,7 +48,7 @@ fn a_short_secret_is_part_of_any_word_and_is_left() {
 }
 
 #[test]
-fn an_outcome_has_it_nowhere_and_its_text_is_still_that_of_its_data() {
+fn redacted_outcome_stays_consistent() {
     let redaction = redaction(SECRET);
     let data = redaction.outcome(Outcome::data(Arc::new(json!({"key": SECRET, "n": 1}))));
     assert_eq!(data.structured.as_deref(), Some(&json!({"key": REDACTED, "n": 1})));

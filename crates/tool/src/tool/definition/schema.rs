@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_types_documentation_and_constraints_become_the_definition() {
+    fn documentation_and_constraints_of_a_type_become_the_definition() {
         let (description, schema) = of_arguments::<Parcel>();
         assert_eq!(description, "Sends a parcel.");
         assert_eq!(

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_title_is_one_line_of_text() {
+    fn title_is_one_line_of_text() {
         assert_eq!(title("<html><TITLE lang=en>A &amp;\n  B_c</TITLE>").as_deref(), Some("A & B_c"));
         assert_eq!(title("<p>no title"), None);
     }

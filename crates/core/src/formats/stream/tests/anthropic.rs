@@ -98,7 +98,7 @@ fn next_event_shows_whether_a_block_was_truncated() {
 }
 
 #[test]
-fn a_block_that_never_stops_never_runs() {
+fn block_that_never_stops_never_runs() {
     for reason in ["tool_use", "end_turn", "max_tokens"] {
         let story = parse_events(&[&[tool(0, "f"), delta(0, "{}")], &ends(reason)[..]].concat());
         assert_eq!(story.short(), [("f", None)]);

@@ -103,7 +103,7 @@ fn empty_stream_yields_no_events() {
 }
 
 #[test]
-fn a_stream_has_a_limit_of_calls() {
+fn stream_has_a_limit_of_calls() {
     let entries: Vec<Value> = (0..=MAX_CALLS)
         .map(|index| json!({"index": index, "id": format!("{index}"), "function": {"name": "f"}}))
         .collect();

@@ -30,7 +30,7 @@ fn piece(path: &str, value: Value) -> Value {
 }
 
 #[test]
-fn a_part_is_a_call() {
+fn each_function_call_part_is_a_call() {
     let story = parse_events(&[
         parts(
             json!([{"text": "x"}, {"functionCall": {"name": "f", "args": {"x": 1}}}, {"functionCall": {"id": "a", "name": "g"}}]),
@@ -44,7 +44,7 @@ fn a_part_is_a_call() {
 }
 
 #[test]
-fn a_call_of_the_chunk_that_hits_the_limit_never_runs() {
+fn call_of_the_chunk_that_hits_the_limit_never_runs() {
     let story = parse_events(&[
         call(json!({"name": "f", "args": {}})),
         last(call(json!({"name": "g", "args": {"x": 1}})), "MAX_TOKENS"),
@@ -54,7 +54,7 @@ fn a_call_of_the_chunk_that_hits_the_limit_never_runs() {
 }
 
 #[test]
-fn arguments_come_by_paths() {
+fn arguments_are_assembled_from_paths() {
     let story = parse_events(&[
         call(json!({"name": "cook", "willContinue": true})),
         piece("$.recipe.steps[0].text", json!({"stringValue": "Boi", "willContinue": true})),
@@ -91,7 +91,7 @@ fn unfinished_call_never_runs() {
 }
 
 #[test]
-fn a_name_that_is_repeated_is_the_same_call() {
+fn repeated_name_continues_the_same_call() {
     for id in [json!(null), json!("a")] {
         let more = |x: &str, goes_on: bool| {
             call(
@@ -136,13 +136,13 @@ fn arguments_have_a_limit() {
 }
 
 #[test]
-fn the_first_candidate_counts() {
+fn only_the_first_candidate_counts() {
     let other = json!({"candidates": [{"index": 1, "content": {"parts": [{"functionCall": {"name": "other"}}]}, "finishReason": "MAX_TOKENS"}]});
     assert_eq!(parse_events(&[other, call(json!({"name": "f"}))]).short(), [("f", Some(&json!({})))]);
 }
 
 #[test]
-fn code_that_the_provider_runs_is_shown() {
+fn code_run_by_the_provider_is_shown() {
     let story = parse_events(&[
         parts(
             json!([{"executableCode": {"language": "PYTHON", "code": "1+1"}}, {"codeExecutionResult": {"outcome": "OUTCOME_OK"}}]),

@@ -36,7 +36,7 @@ fn interleaved_calls_close_together_at_the_finish_reason() {
 }
 
 #[test]
-fn a_whole_object_does_not_close_a_call() {
+fn whole_object_does_not_close_a_call() {
     for end in [vec![], vec![finish("length")], vec![finish("content_filter")]] {
         let mut events = vec![entries(json!([function(0, Some("a"), Some("one"), "{\"x\":1}")]))];
         let is_ended = !end.is_empty();
@@ -48,7 +48,7 @@ fn a_whole_object_does_not_close_a_call() {
 }
 
 #[test]
-fn done_closes_what_no_finish_reason_has_closed() {
+fn done_marker_closes_calls_without_a_finish_reason() {
     let events = [entries(json!([function(0, Some("a"), Some("one"), "{}")])), chunk(json!({}), "".into())];
     let story = story(
         &(sse(&events) + "data: [DONE]\n\n" + &sse(&[entries(json!([function(1, Some("b"), Some("late"), "{}")]))])),
@@ -118,7 +118,7 @@ fn id_and_name_in_every_chunk_are_one_call() {
 }
 
 #[test]
-fn a_name_may_come_after_the_arguments_have_begun() {
+fn name_may_follow_the_first_arguments() {
     let story = parse_events(&[
         entries(json!([function(0, Some("a"), Some(""), "{\"x\"")])),
         entries(json!([function(0, None, Some("f"), ":1}")])),
@@ -139,7 +139,7 @@ fn arguments_may_be_an_object() {
 }
 
 #[test]
-fn a_custom_tool_has_its_text_as_input() {
+fn custom_tool_has_its_text_as_input() {
     let custom = |name: Option<&str>, input: &str| json!({"index": 0, "id": "a", "type": "custom", "custom": {"name": name, "input": input}});
     let story = parse_events(&[
         entries(json!([custom(Some("sql"), "")])),
@@ -167,7 +167,7 @@ fn legacy_function_call_is_parsed() {
 }
 
 #[test]
-fn the_first_choice_counts() {
+fn only_the_first_choice_counts() {
     let choice = |index: u64, arguments: &str| json!({"index": index, "delta": {"tool_calls": [function(0, Some("a"), Some("f"), arguments)]}});
     let mut last = finish("tool_calls");
     last["choices"][0]["index"] = 1.into();

@@ -141,7 +141,7 @@ fn incomplete_calls_never_run() {
 }
 
 #[test]
-fn an_item_done_in_the_middle_waits_for_what_follows() {
+fn item_with_partial_arguments_waits_for_the_next_event() {
     let begun = [
         added(0, function("f", json!(""), "in_progress")),
         delta(0, "f", "{\"x\":"),
@@ -158,7 +158,7 @@ fn an_item_done_in_the_middle_waits_for_what_follows() {
 }
 
 #[test]
-fn a_custom_tool_has_its_text_as_input() {
+fn custom_tool_has_its_text_as_input() {
     let custom = |input: &str| json!({"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "sql", "input": input});
     let piece = |text: &str| json!({"type": "response.custom_tool_call_input.delta", "output_index": 0, "item_id": "ctc_1", "delta": text});
     let begun = [added(0, custom("")), piece("select \""), piece("a\"\n")];

@@ -19,7 +19,7 @@ fn down() -> Sighting {
 const PROMOTED: Server = Server { is_usable: true, is_standby: false, ..STANDBY };
 
 #[test]
-fn old_primary_is_refused_after_a_promotion() {
+fn old_primary_is_rejected_after_a_promotion() {
     let mut fence = Fence::default();
     let mut choose = |sightings: [Sighting; 2], current| choose(&sightings, &mut fence, current);
     assert_eq!(choose([on(1, PRIMARY), on(1, STANDBY)], None), at(0, 1, PRIMARY));
@@ -41,7 +41,7 @@ fn new_node_prefers_the_newest_timeline_in_any_order() {
 }
 
 #[test]
-fn old_primary_is_refused_if_only_a_standby_knows_the_newer_timeline() {
+fn old_primary_is_rejected_if_only_a_standby_knows_the_newer_timeline() {
     let mut fence = Fence::default();
     let sightings = [on(1, PRIMARY), down(), on(2, STANDBY)];
     assert_eq!(choose(&sightings, &mut fence, None), Choice::Nothing);
@@ -63,7 +63,7 @@ fn several_addresses_of_one_server_are_no_conflict() {
 }
 
 #[test]
-fn server_of_another_cluster_is_refused() {
+fn server_of_another_cluster_is_rejected() {
     let other = Server { system: 8, timeline: 7, ..PROMOTED };
     let mut fence = Fence::default();
     assert_eq!(choose(&[on(1, PRIMARY), down()], &mut fence, None), at(0, 1, PRIMARY));

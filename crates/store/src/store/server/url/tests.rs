@@ -30,7 +30,7 @@ fn hosts_and_ports_are_read_as_in_libpq() {
 }
 
 #[test]
-fn every_host_has_the_login_the_database_and_the_parameters() {
+fn every_host_has_the_login_database_and_parameters() {
     let url = parsed("postgres://u%40x:p%2Fw@a,b:6432/d?sslmode=disable&application_name=n&connect_timeout=7");
     let hosts: Vec<_> = url.hosts.iter().map(|host| (host.options.get_host(), host.options.get_port())).collect();
     assert_eq!(hosts, [("a", 5432), ("b", 6432)]);
@@ -48,7 +48,7 @@ fn every_host_has_the_login_the_database_and_the_parameters() {
 }
 
 #[test]
-fn several_hosts_mean_the_one_that_accepts_writes() {
+fn several_hosts_select_the_writable_one() {
     for (url, expected, is_monitored) in [
         ("postgres://a/d", SessionAttrs::Any, false),
         ("postgres://a,b/d", SessionAttrs::ReadWrite, true),

@@ -109,7 +109,7 @@ fn every_request_has_call_trace_and_accept_headers() {
 }
 
 #[test]
-fn a_request_without_a_body_takes_unplaced_arguments_into_its_query() {
+fn request_without_a_body_puts_unplaced_arguments_into_its_query() {
     for method in ["GET", "delete", "HEAD"] {
         let request = request(
             json!({"url": "http://h/{a}?own=1", "method": method, "query": {"q": "{b}", "fixed": 2}, "headers": {"x-c": "{c}"}}),
@@ -124,7 +124,7 @@ fn a_request_without_a_body_takes_unplaced_arguments_into_its_query() {
 }
 
 #[test]
-fn a_body_is_json_or_a_form() {
+fn body_is_json_or_a_form() {
     let json_body = request(
         json!({"url": "http://h", "method": "GET", "body": {"n": "{n}", "t": "<{n}>", "gone": "{m}"}, "headers": {"Content-Type": "application/vnd.x+json"}}),
         json!({"n": 1, "other": 2}),
@@ -166,7 +166,7 @@ fn errors_of_rendering_have_messages() {
 }
 
 #[test]
-fn every_fault_of_a_definition_is_found_at_once() {
+fn every_fault_of_a_definition_is_reported() {
     let found = faults(
         json!({"url": "ftp://h", "method": "TRACE", "headers": {"Host": "x", "x-ok": "{nope}", "Authorization": "x"}, "query": {"a/b": "{"},
             "body": {"k": ["{"]}, "auth": {"type": "bearer", "token": {"secret": "a-b"}}}),
@@ -215,7 +215,7 @@ fn styles_apply_to_all_parts_of_a_request() {
 }
 
 #[test]
-fn a_body_can_be_text_bytes_or_absent() {
+fn body_can_be_text_bytes_or_absent() {
     let text = json!({"url": "http://h", "body": "{t}", "body_type": "text"});
     let sent = request(text.clone(), json!({"t": "é\n<"})).unwrap();
     assert_eq!(

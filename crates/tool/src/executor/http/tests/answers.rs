@@ -8,7 +8,7 @@ async fn answer_of(head: &str, body: &[u8]) -> Result<ToolOutput, String> {
 }
 
 #[tokio::test]
-async fn a_2xx_is_read_by_its_type() {
+async fn response_2xx_is_read_by_its_type() {
     assert_eq!(answer_of("200 OK\r\ncontent-type: text/plain", b"hi").await, Ok(ToolOutput::Text("hi".into())));
     assert_eq!(
         answer_of("201 Created\r\ncontent-type: application/json", b"null").await,
@@ -25,7 +25,7 @@ async fn a_2xx_is_read_by_its_type() {
 }
 
 #[tokio::test]
-async fn a_large_response_is_read_completely() {
+async fn large_response_is_read_completely() {
     let body = format!("[\"{}\"]", "x".repeat(MAX_ANSWER_BYTES - 4));
     let Ok(ToolOutput::Json(value)) = answer_of("200 OK\r\ncontent-type: application/json", body.as_bytes()).await
     else {
@@ -52,7 +52,7 @@ async fn unreadable_responses_have_clear_messages() {
 }
 
 #[tokio::test]
-async fn an_error_status_has_the_servers_message() {
+async fn error_status_has_the_servers_message() {
     let failure = failure_of(response("404 Not Here", "{\"detail\":\"no such city\"}")).await;
     assert_eq!(failure.text, "Error executing tool \"t\": HTTP 404 Not Found: no such city");
     assert!(!failure.retryable);
@@ -63,7 +63,7 @@ async fn an_error_status_has_the_servers_message() {
 }
 
 #[tokio::test]
-async fn only_429_and_5xx_may_pass_and_say_when() {
+async fn only_429_and_5xx_are_retryable_with_a_delay() {
     for (head, retryable, after) in [
         ("429 Too Many Requests\r\nretry-after: 7", true, Some(7000)),
         ("503 Busy\r\nretry-after: Thu, 01 Jan 2026 00:00:05 GMT", true, Some(5000)),

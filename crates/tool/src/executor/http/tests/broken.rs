@@ -14,7 +14,7 @@ fn plain(failure: &Failure) {
 }
 
 #[tokio::test]
-async fn a_connection_closed_without_a_response_is_retryable_but_sent() {
+async fn connection_closed_without_a_response_is_retryable_but_sent() {
     for answer in ["", "HTTP/1.1 200 OK\r\ncontent-le"] {
         let failure = failure_of(answer).await;
         assert!(failure.message.ends_with(" closed the connection without a response"), "{}", failure.message);
@@ -25,7 +25,7 @@ async fn a_connection_closed_without_a_response_is_retryable_but_sent() {
 }
 
 #[tokio::test]
-async fn a_broken_response_is_not_retryable() {
+async fn broken_response_is_not_retryable() {
     for (answer, expected) in [
         ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "answered with invalid HTTP"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc", "closed the connection before the response was complete"),
@@ -47,7 +47,7 @@ async fn a_broken_response_is_not_retryable() {
 }
 
 #[tokio::test]
-async fn a_failed_connection_is_retryable() {
+async fn failed_connection_is_retryable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -72,13 +72,13 @@ async fn a_failed_connection_is_retryable() {
 }
 
 #[tokio::test]
-async fn a_response_over_the_limit_is_rejected_by_its_announced_length() {
+async fn response_over_the_limit_is_rejected_by_its_announced_length() {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", MAX_ANSWER_BYTES + 1);
     assert_eq!(failure_of(head).await.message, "the response is larger than 16777216 bytes (16 MiB)");
 }
 
 #[tokio::test]
-async fn an_endless_response_is_cut_off_and_its_connection_dropped() {
+async fn endless_response_is_cut_off_and_its_connection_dropped() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move {
@@ -95,7 +95,7 @@ async fn an_endless_response_is_cut_off_and_its_connection_dropped() {
 }
 
 #[tokio::test]
-async fn an_unreachable_redirect_target_counts_as_sent() {
+async fn unreachable_redirect_target_counts_as_sent() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = gone.local_addr().unwrap().port();
     drop(gone);
@@ -105,7 +105,7 @@ async fn an_unreachable_redirect_target_counts_as_sent() {
 }
 
 #[tokio::test]
-async fn a_dropped_run_closes_its_connection() {
+async fn dropped_run_closes_its_connection() {
     for begun in [b"".as_slice(), b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc"] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

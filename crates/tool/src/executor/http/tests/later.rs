@@ -64,7 +64,7 @@ async fn after_a_202_the_result_is_awaited_and_its_body_is_ignored() {
 }
 
 #[tokio::test]
-async fn a_202_whose_body_never_ends_is_no_reason_to_wait_longer() {
+async fn endless_body_of_a_202_does_not_delay_the_call() {
     let (url, accepted) = connection().await;
     let mut running = start(json!({"url": url}));
     let mut stream = accepted.await.unwrap();
@@ -76,7 +76,7 @@ async fn a_202_whose_body_never_ends_is_no_reason_to_wait_longer() {
 }
 
 #[tokio::test]
-async fn a_posted_result_wins_and_closes_the_connection() {
+async fn posted_result_wins_and_closes_the_connection() {
     for begun in [
         "",
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc",
@@ -95,7 +95,7 @@ async fn a_posted_result_wins_and_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn a_response_before_a_posted_result_is_the_result() {
+async fn response_before_a_posted_result_is_the_result() {
     for (head, answer) in [("200 OK\r\ncontent-type: text/plain", text("answer")), ("204 None", ToolOutput::Nothing)] {
         let body = if answer == ToolOutput::Nothing { "" } else { "answer" };
         let server = TestServer::answering(response(head, body)).await;
@@ -106,7 +106,7 @@ async fn a_response_before_a_posted_result_is_the_result() {
 }
 
 #[tokio::test]
-async fn a_late_result_ends_the_next_attempt_without_a_request() {
+async fn late_result_ends_the_next_attempt_without_a_request() {
     let mut server = TestServer::answering(response("503 Busy", "")).await;
     let executor = executor(json!({"url": server.url("/")}), client(&["127.0.0.1"]));
     let call = invocation(json!({}));
@@ -118,7 +118,7 @@ async fn a_late_result_ends_the_next_attempt_without_a_request() {
 }
 
 #[tokio::test]
-async fn a_repeated_run_has_a_result_again() {
+async fn repeated_run_can_have_a_result() {
     let server = TestServer::answering(response("200 OK\r\ncontent-type: text/plain", "answer")).await;
     let executor = executor(json!({"url": server.url("/")}), client(&["127.0.0.1"]));
     let call = invocation(json!({}));
@@ -128,7 +128,7 @@ async fn a_repeated_run_has_a_result_again() {
 }
 
 #[tokio::test]
-async fn a_202_fails_if_results_cannot_be_posted() {
+async fn accepted_202_fails_if_results_cannot_be_posted() {
     let server = TestServer::answering(response("202 Accepted", "")).await;
     let client = client_without_service(&["127.0.0.1"]);
     let failure = executor(json!({"url": server.url("/")}), client).execute(invocation(json!({}))).await.unwrap_err();

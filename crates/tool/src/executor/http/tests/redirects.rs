@@ -21,7 +21,7 @@ fn spec(server: &TestServer, method: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_get_follows_all_redirects_and_keeps_headers_within_the_origin() {
+async fn get_follows_all_redirects_and_keeps_headers_within_the_origin() {
     for status in [301, 302, 303, 307, 308] {
         let mut server = redirecting(status, "/end?x=1#f".into()).await;
         assert_eq!(run(spec(&server, "GET"), json!({})).await, Ok(ToolOutput::Text("arrived".into())));
@@ -48,7 +48,7 @@ async fn another_origin_gets_no_credentials_and_no_declared_headers() {
 }
 
 #[tokio::test]
-async fn a_post_is_sent_again_by_307_and_308_and_becomes_a_get_by_the_others() {
+async fn post_is_repeated_by_307_and_308_and_becomes_a_get_otherwise() {
     for status in [307, 308] {
         let mut server = redirecting(status, "/end".into()).await;
         assert!(run(spec(&server, "POST"), json!({"a": 1})).await.is_ok());
@@ -115,7 +115,7 @@ async fn every_target_passes_the_guard() {
 }
 
 #[tokio::test]
-async fn a_loop_ends_after_five() {
+async fn redirect_loop_ends_after_five() {
     let mut server = redirecting(302, "/start".into()).await;
     let failure = run(spec(&server, "GET"), json!({})).await.unwrap_err();
     assert!(failure.message.starts_with("more than 5 redirects"), "{}", failure.message);

@@ -56,7 +56,7 @@ async fn another_attempt_has_the_same_id() {
 }
 
 #[tokio::test]
-async fn a_redirect_within_the_origin_is_signed_again() {
+async fn redirect_within_the_origin_is_signed_again() {
     for status in [301, 302, 303, 307, 308] {
         let mut server = TestServer::start(move |request| match request.target.as_str() {
             "/start" => response(&format!("{status} R\r\nlocation: /end"), ""),

@@ -30,7 +30,7 @@ async fn message_of(stream: impl AsRef<[u8]>) -> String {
 }
 
 #[tokio::test]
-async fn a_result_is_json_or_text_or_nothing() {
+async fn result_is_json_or_text_or_nothing() {
     for (data, answer) in [
         ("data: {\"a\":\ndata: 1}", ToolOutput::Json(json!({"a": 1}))),
         ("data: \"text\"", ToolOutput::Json(json!("text"))),
@@ -93,7 +93,7 @@ async fn invalid_progress_is_shown_and_does_not_end_the_run() {
 }
 
 #[tokio::test]
-async fn a_stream_without_a_result_is_a_failure() {
+async fn stream_without_a_result_is_a_failure() {
     for stream in ["", ": only a comment\n\n", "data: {\"output\":\"x\"}\n\n", "event: result\n\n"] {
         assert_eq!(message_of(stream).await, "the event stream ended without a `result` event", "{stream:?}");
     }
@@ -109,7 +109,7 @@ async fn a_stream_without_a_result_is_a_failure() {
 }
 
 #[tokio::test]
-async fn an_error_event_is_the_tools_own_error() {
+async fn error_event_is_the_tools_own_error() {
     for (data, message) in [
         ("data: no ink", "no ink".to_owned()),
         ("data: {\"message\":\"no ink\"}", "no ink".to_owned()),
@@ -122,12 +122,12 @@ async fn an_error_event_is_the_tools_own_error() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_not_utf8_is_rejected() {
+async fn result_with_invalid_utf8_is_rejected() {
     assert_eq!(message_of(b"event: result\ndata: \xff\n\n").await, "the `result` event is not valid UTF-8");
 }
 
 #[tokio::test]
-async fn a_result_of_the_maximum_size_is_read_and_a_larger_one_rejected() {
+async fn result_of_the_maximum_size_is_read_and_a_larger_one_is_rejected() {
     let full = "x".repeat(MAX_ANSWER_BYTES);
     assert_eq!(answer_of(format!("event: result\ndata: {full}\n\n")).await, ToolOutput::Text(full.clone()));
     let message = "the response is larger than 16777216 bytes (16 MiB)";
@@ -167,7 +167,7 @@ async fn progress_is_reported_immediately_and_the_result_closes_the_connection()
 }
 
 #[tokio::test]
-async fn an_endless_event_is_cut_off_and_its_connection_closed() {
+async fn endless_event_is_cut_off_and_its_connection_closed() {
     let (mut stream, run, _reports, _client) = open_stream().await;
     let chunk = [b'x'; 0x10000];
     stream.write_all(b":").await.unwrap();
@@ -176,7 +176,7 @@ async fn an_endless_event_is_cut_off_and_its_connection_closed() {
 }
 
 #[tokio::test]
-async fn a_stream_waits_while_its_reports_are_not_received() {
+async fn stream_waits_while_its_reports_are_not_received() {
     let events: String = (0..200).map(|number| format!("event: progress\ndata: number {number}\n\n")).collect();
     let (mut stream, run, mut reports, _client) = open_stream().await;
     stream.write_all(format!("{events}event: result\ndata: done\n\n").as_bytes()).await.unwrap();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_character_at_the_end_waits() {
+    fn incomplete_character_at_the_end_waits() {
         for (bytes, end) in [
             (&b"ab"[..], 2),
             ("é".as_bytes(), 2),

@@ -61,7 +61,7 @@ async fn unreadable_files_are_reported_with_a_hint() {
 }
 
 #[tokio::test]
-async fn a_large_file_is_read_in_parts() {
+async fn large_file_is_read_in_parts() {
     let (folder, tool) = folder();
     let line = format!("{}\n", "é".repeat(511));
     fs::write(folder.path().join("large"), line.repeat(3000)).unwrap();
