@@ -59,7 +59,7 @@ pub enum AuthError {
 
 /// An authenticated caller with its limits.
 #[derive(Debug)]
-pub struct Admitted {
+pub struct AdmittedCaller {
     /// The permissions of the caller.
     pub access: Access,
     /// The rate and concurrency limits of the caller.
@@ -145,7 +145,7 @@ impl Auth {
     ///
     /// # Errors
     /// Returns an error if the credential is not valid or a limit of the caller is exceeded.
-    pub async fn admit(&self, bearer: &str, address: Option<IpAddr>) -> Result<Admitted, AuthError> {
+    pub async fn admit(&self, bearer: &str, address: Option<IpAddr>) -> Result<AdmittedCaller, AuthError> {
         let refusal = address.and_then(|address| self.failures.refusal(address));
         if let Some(refusal) = refusal
             && key_format::is_key(bearer)
@@ -161,11 +161,11 @@ impl Auth {
         admitted
     }
 
-    async fn admit_unlimited(&self, bearer: &str) -> Result<Admitted, AuthError> {
+    async fn admit_unlimited(&self, bearer: &str) -> Result<AdmittedCaller, AuthError> {
         if key_format::is_key(bearer) {
             let known = self.keys.find(bearer, &self.registry).await?;
             let (access, limits, credential) = known.caller();
-            return Ok(Admitted { access, permit: limits.admit()?, limits, credential });
+            return Ok(AdmittedCaller { access, permit: limits.admit()?, limits, credential });
         }
         let Some(jwt) = &self.jwt else {
             return Err(AuthError::Invalid("not an API key: keys begin with `tp_`"));
@@ -174,7 +174,12 @@ impl Auth {
         let limits = self.limits.of_subject(&caller.tenant, &subject, bounds);
         let permit = limits.admit()?;
         let access = Access::open(caller, &self.stores, &self.registry).await?;
-        Ok(Admitted { access, limits, permit, credential: self.credentials.of_token(expires_at, subject, bounds) })
+        Ok(AdmittedCaller {
+            access,
+            limits,
+            permit,
+            credential: self.credentials.of_token(expires_at, subject, bounds),
+        })
     }
 
     /// Returns `true` if the credential may be a key or a token of the issuer, and not the token of a call.

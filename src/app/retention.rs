@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::RetentionConfig;
 use crate::domain::{Clock, Time};
 use crate::store::partitions::{overdue_ms, width_for};
-use crate::store::retention::{Pruned, RetentionTarget};
+use crate::store::retention::{PruneCounts, RetentionTarget};
 use crate::store::{Db, StoreError, Stores};
 
 /// The maximum and minimum time between two checks.
@@ -82,7 +82,7 @@ async fn delete(
 ) -> Result<(u64, u64), StoreError> {
     let mut done = (0, 0);
     loop {
-        let Pruned { calls, events, is_unfinished } = stores.prune(target, before, config.batch.max(1)).await?;
+        let PruneCounts { calls, events, is_unfinished } = stores.prune(target, before, config.batch.max(1)).await?;
         done = (done.0 + calls, done.1 + events);
         if !is_unfinished {
             return Ok(done);

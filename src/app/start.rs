@@ -30,7 +30,7 @@ use crate::registry::builder::EntryBuilder;
 use crate::registry::discovery::{self, SharedCatalogs};
 use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check, refresh};
-use crate::store::journal::Committed;
+use crate::store::journal::CommittedEvents;
 use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Stores, partitions, timeout};
 use crate::system_tools;
@@ -317,7 +317,7 @@ impl SharedParts {
     fn journal(&self, bus: Bus, node: &Arc<str>, shard: Shard) -> (Journal, JoinHandle<()>) {
         let metrics = self.metrics.clone();
         let (signals, published) = (self.stores.signals().clone(), bus.clone());
-        let sink = Arc::new(move |committed: &Committed| {
+        let sink = Arc::new(move |committed: &CommittedEvents| {
             published.publish(committed);
             signals.notify_commits();
             metrics.committed(committed.changes(), committed.took, committed.ended());

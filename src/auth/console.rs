@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use super::tickets::{CONSOLE, NewTicket, TicketError};
-use super::{Admitted, Auth, AuthError, key_format};
+use super::{AdmittedCaller, Auth, AuthError, key_format};
 use crate::store::StoreError;
 
 /// Time after which a session ends, in milliseconds.
@@ -18,7 +18,7 @@ impl Auth {
     ///
     /// # Errors
     /// Returns a [`TicketError`] if the tenant has too many tickets, or the database fails.
-    pub async fn sign_in(&self, caller: &Admitted) -> Result<NewTicket, TicketError> {
+    pub async fn sign_in(&self, caller: &AdmittedCaller) -> Result<NewTicket, TicketError> {
         let now = self.clock.now();
         self.issue(&caller.access, Some(&caller.credential), CONSOLE.to_owned(), Some(now), LIFETIME_MS).await
     }
@@ -27,7 +27,7 @@ impl Auth {
     ///
     /// # Errors
     /// Returns an error if the session, its key or its token has ended, or a limit of its holder is exceeded.
-    pub async fn admit_console(&self, text: &str) -> Result<Admitted, AuthError> {
+    pub async fn admit_console(&self, text: &str) -> Result<AdmittedCaller, AuthError> {
         if !key_format::is_ticket(text) {
             return Err(SIGNED_OUT);
         }

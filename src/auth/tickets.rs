@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{Bounds, Limits};
-use super::{Admitted, Auth, AuthError, Credential, key_format};
+use super::{AdmittedCaller, Auth, AuthError, Credential, key_format};
 use crate::access::Access;
 use crate::domain::{Caller, Identity, Scopes, Time};
 use crate::store::StoreError;
@@ -108,7 +108,11 @@ impl Auth {
     ///
     /// # Errors
     /// Returns an error if the ticket is not valid or a limit of its holder is exceeded.
-    pub async fn admit_ticket(&self, text: &str, covers: impl Fn(&str) -> bool) -> Result<Option<Admitted>, AuthError> {
+    pub async fn admit_ticket(
+        &self,
+        text: &str,
+        covers: impl Fn(&str) -> bool,
+    ) -> Result<Option<AdmittedCaller>, AuthError> {
         if !key_format::is_ticket(text) {
             return Err(INVALID_TICKET);
         }
@@ -136,11 +140,11 @@ impl Auth {
         ticket: &StoredTicket,
         session: Option<[u8; 32]>,
         now: Time,
-    ) -> Result<Admitted, AuthError> {
+    ) -> Result<AdmittedCaller, AuthError> {
         let (access, limits, holder) = self.holder_of(ticket, now).await?;
         let permit = limits.admit()?;
         let credential = self.credentials.of_ticket(&holder, ticket.expires_at, session);
-        Ok(Admitted { access, limits, permit, credential })
+        Ok(AdmittedCaller { access, limits, permit, credential })
     }
 
     /// Returns the permissions, the limits and the credential of the caller that requested a ticket.

@@ -138,13 +138,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Only {
+    struct OptionsOnly {
         #[command(flatten)]
         options: Options,
     }
 
     fn settled(flags: &[&str], env: &[(&str, &str)]) -> Config {
-        let only = Only::try_parse_from(["toolpost"].iter().chain(flags)).unwrap();
+        let only = OptionsOnly::try_parse_from(["toolpost"].iter().chain(flags)).unwrap();
         let mut config = Config::default();
         config.store.database_url = "sqlite://of-the-file".into();
         let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());

@@ -25,7 +25,7 @@ mod remote;
 mod show;
 mod validate;
 
-use show::Described;
+use show::DescribedTool;
 
 /// Maximum length of a description or executor in a list, in characters.
 const SHORT: usize = 60;
@@ -158,7 +158,7 @@ fn show_stored(access: &Access, name: &str, json: bool) -> Result<(), CliError> 
     }
     let definition = entry.definition();
     let made = &entry.made;
-    let described = Described {
+    let described = DescribedTool {
         definition: &definition,
         source: made.source.as_str(),
         revision: made.revision,

@@ -18,7 +18,7 @@ use tower::Service;
 use super::client_address::ClientAddress;
 use super::{AppState, HttpResult, Problem, fast_path};
 use crate::access::Access;
-use crate::auth::{Admitted, AuthError, Credential, Limits};
+use crate::auth::{AdmittedCaller, AuthError, Credential, Limits};
 use crate::domain::Scopes;
 
 pub(super) mod cookie;
@@ -106,7 +106,7 @@ where
         let (mut inner, state) = (std::mem::replace(&mut self.inner, other), self.gate.state.clone());
         Either::Right(Box::pin(async move {
             let (permit, credential) = match admit_request(&state, &request_head(&request), ticket, need).await {
-                Ok(Some(Admitted { access, limits, permit, credential })) => {
+                Ok(Some(AdmittedCaller { access, limits, permit, credential })) => {
                     request.extensions_mut().insert(access);
                     request.extensions_mut().insert(CallerLimits { limits, credential: credential.clone() });
                     (permit, credential)
@@ -173,7 +173,7 @@ async fn admit_request(
     head: &RequestHead<'_>,
     ticket: Option<ShownTicket>,
     need: Requirement,
-) -> HttpResult<Option<Admitted>> {
+) -> HttpResult<Option<AdmittedCaller>> {
     let bearer = bearer(head.headers);
     let scopes = match need {
         Requirement::Public => return Ok(None),

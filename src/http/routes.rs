@@ -74,7 +74,7 @@ macro_rules! routes {
 
         #[derive(OpenApi)]
         #[openapi(paths($( $($module)::+::$handler ),+))]
-        struct Described;
+        struct RouteDocument;
     } };
 }
 
@@ -107,7 +107,7 @@ routes! {
 /// Returns the document as derived from the routes.
 pub(super) fn document() -> Document {
     let mut document = docs::frame();
-    document.merge(Described::openapi());
+    document.merge(RouteDocument::openapi());
     document
 }
 

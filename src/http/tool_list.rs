@@ -14,7 +14,7 @@ use crate::domain::stats::ToolStats;
 use crate::formats::definitions::{Format, prompt};
 use crate::registry::definitions::{self, DefinitionList, ListOptions, NativeItem, NativeList, ScoredTool};
 use crate::registry::entry::etag_of;
-use crate::registry::snapshot::Rendered;
+use crate::registry::snapshot::RenderedTools;
 use crate::registry::{Snapshot, ToolRecord, View};
 
 const JSON: &str = "application/json";
@@ -143,12 +143,12 @@ pub(super) async fn list(
         let view = access.view(&snapshot, session.as_ref());
         render_list(&state, &access, view, &params, &stats)
     });
-    let Rendered { body, etag, .. } = made.await?;
+    let RenderedTools { body, etag, .. } = made.await?;
     Ok(reply::bytes(&headers, media_type, &etag, body))
 }
 
 /// Returns the cached list, shared by all callers. Lowering many schemas is slow, so it runs on a blocking thread.
-async fn cached_list(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> HttpResult<Arc<Rendered>> {
+async fn cached_list(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> HttpResult<Arc<RenderedTools>> {
     if let Some(rendered) = snapshot.kept(format, losses) {
         return Ok(rendered);
     }
@@ -162,10 +162,10 @@ fn render_list(
     view: View<'_>,
     params: &ListParams,
     stats: &HashMap<String, ToolStats>,
-) -> Rendered {
+) -> RenderedTools {
     let listed = select_tools(view, params);
     let limit = params.limit.unwrap_or(usize::MAX);
-    Rendered::new(match params.format() {
+    RenderedTools::new(match params.format() {
         Format::Native => definitions::json(&native(state, access, view, &listed, limit)),
         Format::Prompt => {
             let shown: Vec<&Arc<ToolRecord>> = listed.iter().take(limit).map(|(tool, _)| tool).collect();

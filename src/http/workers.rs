@@ -55,7 +55,7 @@ fn one() -> usize {
 /// The calls that a worker has got.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ClaimedCalls)]
-struct Claimed<'a> {
+struct ClaimedCalls<'a> {
     /// The calls, best first: by priority, then by age.
     calls: Vec<ClaimedCallView<'a>>,
 }
@@ -98,7 +98,7 @@ struct ClaimedCallView<'a> {
     security(("api_key" = ["work"])),
     params(("queue" = String, Path, example = "mail", description = "The queue")),
     request_body(content = ClaimBody, example = json!({"worker": "mailer-1", "max": 4, "wait_ms": 0})),
-    responses((status = 200, description = "The calls; none if no call came within `wait_ms`", body = Claimed),
+    responses((status = 200, description = "The calls; none if no call came within `wait_ms`", body = ClaimedCalls),
         (status = 404, description = "The name of the queue is invalid"),
         BodyErrors, InvalidBody, Unavailable))]
 pub(super) async fn claim(
@@ -121,7 +121,7 @@ pub(super) async fn claim(
     let claimed = state.engine.workers().claim(&access, request, sdk_of(&headers)).await;
     let claimed = claimed.map_err(|ClaimError| Problem::store_unavailable("the queue cannot be read"))?;
     let calls = claimed.iter().map(|claimed| view(&state, claimed)).collect();
-    Ok(reply::ok(&Claimed { calls }))
+    Ok(reply::ok(&ClaimedCalls { calls }))
 }
 
 fn view<'a>(state: &Shared, claimed: &'a ClaimedCall) -> ClaimedCallView<'a> {

@@ -30,14 +30,14 @@ pub(super) fn takes_batches(headers: &HeaderMap) -> bool {
 
 /// The forms of a response that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Accepted {
+pub(super) struct AcceptedForms {
     /// One message as JSON.
     pub json: bool,
     /// Messages as events.
     pub events: bool,
 }
 
-impl Accepted {
+impl AcceptedForms {
     /// Reads `Accept`. A client that sends none accepts everything.
     pub fn of(headers: &HeaderMap) -> Self {
         let lines = headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
@@ -178,7 +178,7 @@ mod tests {
             (&["application/jsonx"], false, false),
         ] {
             let lines = accept.iter().map(|line| (ACCEPT, HeaderValue::from_static(line)));
-            assert_eq!(Accepted::of(&lines.collect()), Accepted { json, events }, "{accept:?}");
+            assert_eq!(AcceptedForms::of(&lines.collect()), AcceptedForms { json, events }, "{accept:?}");
         }
     }
 

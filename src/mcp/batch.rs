@@ -12,7 +12,7 @@ use rmcp::{ErrorData, ServerHandler};
 use serde_json::Value;
 
 use super::ClientContext;
-use super::accepted::Accepted;
+use super::accepted::AcceptedForms;
 use super::endpoint::Endpoint;
 use super::refusal::{is_json, refused};
 use super::shared::Owner;
@@ -82,6 +82,6 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         }
         let id = message.id.clone();
         let answer = self.answer_message(parts.clone(), body, caller, message, session, owner).await;
-        Accepted { json: true, events: false }.convert(answer, &id).await
+        AcceptedForms { json: true, events: false }.convert(answer, &id).await
     }
 }

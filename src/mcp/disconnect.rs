@@ -43,7 +43,7 @@ pub(super) trait Presence: Send + Sync + 'static {
 
 /// Wraps the response to a call; cancels the call if the stream breaks and the client does not resume it.
 pub(super) fn watch(answer: Body, stream: CallStream, clients: Arc<impl Presence>) -> Body {
-    Body::new(Watched { inner: answer, guard: Some((stream, clients)) })
+    Body::new(WatchedBody { inner: answer, guard: Some((stream, clients)) })
 }
 
 async fn wait_for_client(stream: CallStream, clients: Arc<impl Presence>) {
@@ -58,12 +58,12 @@ async fn wait_for_client(stream: CallStream, clients: Arc<impl Presence>) {
 }
 
 /// A response body that waits for its client if it is dropped before its end.
-struct Watched<P: Presence> {
+struct WatchedBody<P: Presence> {
     inner: Body,
     guard: Option<(CallStream, Arc<P>)>,
 }
 
-impl<P: Presence> HttpBody for Watched<P> {
+impl<P: Presence> HttpBody for WatchedBody<P> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -80,7 +80,7 @@ impl<P: Presence> HttpBody for Watched<P> {
     }
 }
 
-impl<P: Presence> Drop for Watched<P> {
+impl<P: Presence> Drop for WatchedBody<P> {
     fn drop(&mut self) {
         if let Some((stream, clients)) = self.guard.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::accepted::{Accepted, takes_batches};
+use super::accepted::{AcceptedForms, takes_batches};
 use super::call::{RETRY_LATER, refused as not_submitted};
 use super::disconnect::{self, CallStream};
 use super::event_id::{EventId, PendingRequest};
@@ -117,7 +117,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
                 Err(_) => return unavailable(&Value::Null),
             }
         }
-        let accepted = Accepted::of(&parts.headers);
+        let accepted = AcceptedForms::of(&parts.headers);
         if parts.method != Method::POST {
             accepted.widen(&mut parts.headers, true);
             return self.answer_without_message(parts, session, owner).await;

@@ -148,19 +148,19 @@ impl Presence for SharedState {
 /// The parameters of `initialize`, from which rmcp restores a session of another node.
 pub(super) struct StoredSessions(pub Arc<SharedState>);
 
-type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
+type StoredFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
 
 // The futures are made outside of the trait's methods. With the lifetimes of the methods in scope, the compiler would prove again
 // for everything in them that it can be sent.
 impl StoredSessions {
-    fn restore<'a>(&'a self, id: &'a str) -> Stored<'a, Option<SessionState>> {
+    fn restore<'a>(&'a self, id: &'a str) -> StoredFuture<'a, Option<SessionState>> {
         Box::pin(async move {
             let Some(session) = self.0.stores.mcp_session(id, self.0.clock.now()).await? else { return Ok(None) };
             Ok(Some(SessionState::new(serde_json::from_str(&session.params)?)))
         })
     }
 
-    fn end<'a>(&'a self, id: &'a str) -> Stored<'a, ()> {
+    fn end<'a>(&'a self, id: &'a str) -> StoredFuture<'a, ()> {
         Box::pin(async move {
             self.0.forget(id);
             self.0.stores.delete_mcp_session(id).await?;
@@ -171,7 +171,10 @@ impl StoredSessions {
 }
 
 impl SessionStore for StoredSessions {
-    fn load<'life0, 'life1, 'async_trait>(&'life0 self, id: &'life1 str) -> Stored<'async_trait, Option<SessionState>>
+    fn load<'life0, 'life1, 'async_trait>(
+        &'life0 self,
+        id: &'life1 str,
+    ) -> StoredFuture<'async_trait, Option<SessionState>>
     where
         'life0: 'async_trait,
         'life1: 'async_trait,
@@ -185,7 +188,7 @@ impl SessionStore for StoredSessions {
         &'life0 self,
         _: &'life1 str,
         _: &'life2 SessionState,
-    ) -> Stored<'async_trait, ()>
+    ) -> StoredFuture<'async_trait, ()>
     where
         'life0: 'async_trait,
         'life1: 'async_trait,
@@ -195,7 +198,7 @@ impl SessionStore for StoredSessions {
         Box::pin(async { Ok(()) })
     }
 
-    fn delete<'life0, 'life1, 'async_trait>(&'life0 self, id: &'life1 str) -> Stored<'async_trait, ()>
+    fn delete<'life0, 'life1, 'async_trait>(&'life0 self, id: &'life1 str) -> StoredFuture<'async_trait, ()>
     where
         'life0: 'async_trait,
         'life1: 'async_trait,

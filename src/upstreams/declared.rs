@@ -7,7 +7,7 @@ use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
 
 use crate::domain::json;
-use crate::domain::upstream::{Declared, Upstream, read_settings, server_name};
+use crate::domain::upstream::{DeclaredServer, Upstream, read_settings, server_name};
 
 /// Maximum size of the file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -44,12 +44,12 @@ impl Declarations {
         Ok(found)
     }
 
-    fn add(&mut self, name: &str, declared: Result<Declared, String>) -> Result<(), String> {
+    fn add(&mut self, name: &str, declared: Result<DeclaredServer, String>) -> Result<(), String> {
         let cleaned =
             server_name(name).map_err(|fault| format!("the name \"{}\" {fault}", json::shorten(name, 100)))?;
         let declared = match declared {
-            Ok(Declared::Disabled) => return Ok(()),
-            Ok(Declared::Enabled(upstream)) => Ok(upstream),
+            Ok(DeclaredServer::Disabled) => return Ok(()),
+            Ok(DeclaredServer::Enabled(upstream)) => Ok(upstream),
             Err(fault) => Err(fault),
         };
         if self.0.insert(cleaned.clone(), declared).is_some() {

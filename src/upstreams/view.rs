@@ -53,7 +53,7 @@ pub struct UpstreamView {
     /// The tools that the server offers and that cannot be used.
     pub left_out: Vec<LeftOut>,
     /// The tools that are offered in another form than the server lists them, with what was corrected.
-    pub corrected: Vec<Corrected>,
+    pub corrected: Vec<UpstreamCorrection>,
     /// The time of the registration; for a server of the settings, the start of the service.
     pub created_at: Time,
 }
@@ -103,7 +103,7 @@ pub struct LeftOut {
 /// A tool that is offered in another form than its server lists it.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = UpstreamCorrection)]
-pub struct Corrected {
+pub struct UpstreamCorrection {
     /// The name of the tool at the server.
     pub tool: String,
     /// What was corrected.
@@ -111,11 +111,12 @@ pub struct Corrected {
 }
 
 /// Returns the tools of a server whose names were replaced or whose schemas were corrected.
-fn corrected(server: &str, record: &UpstreamRecord) -> Vec<Corrected> {
+fn corrected(server: &str, record: &UpstreamRecord) -> Vec<UpstreamCorrection> {
     let renamed = record.listed.iter().flat_map(|listed| listed.renamed());
     let note = |shown: &str| format!("its name is not a valid tool name; it is called \"{server}.{shown}\"");
-    let renamed = renamed.map(|item| Corrected { tool: item.name.clone(), note: note(&item.shown) });
-    let schemas = record.corrected.iter().map(|(tool, note)| Corrected { tool: tool.clone(), note: note.clone() });
+    let renamed = renamed.map(|item| UpstreamCorrection { tool: item.name.clone(), note: note(&item.shown) });
+    let schemas =
+        record.corrected.iter().map(|(tool, note)| UpstreamCorrection { tool: tool.clone(), note: note.clone() });
     renamed.chain(schemas).collect()
 }
 

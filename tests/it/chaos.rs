@@ -175,7 +175,7 @@ impl Scene {
         }
         let noted = match self.crew {
             Some(crew) => crew.finish(),
-            None => Noted { runs: self.counter.runs(), posted: Vec::new() },
+            None => WorkNotes { runs: self.counter.runs(), posted: Vec::new() },
         };
         let world = judge(&self.nodes[0].client(), observations, streams, noted, &mut self.figures).await;
         self.figures.print();
@@ -187,13 +187,13 @@ impl Scene {
 #[derive(Default)]
 struct Streams {
     listener: Option<Listener>,
-    watched: Vec<oracle::Watched>,
+    watched: Vec<oracle::WatchedStream>,
 }
 
 /// The work of the tools' server or of the workers, by their own notes.
-struct Noted {
+struct WorkNotes {
     runs: Vec<Run>,
-    posted: Vec<oracle::Posted>,
+    posted: Vec<oracle::PostedResult>,
 }
 
 /// Reads all stored calls and runs the oracle.
@@ -201,7 +201,7 @@ async fn judge(
     client: &Client,
     observations: load::Observations,
     streams: Streams,
-    noted: Noted,
+    noted: WorkNotes,
     figures: &mut Figures,
 ) -> oracle::World {
     let world = oracle::World::read(client).await;
@@ -212,7 +212,7 @@ async fn judge(
     };
     figures.world(&world);
     let load::Observations { key_histories, odd, decided, .. } = observations;
-    let Noted { runs, posted } = noted;
+    let WorkNotes { runs, posted } = noted;
     let evidence =
         oracle::Evidence { key_histories, heard, watched, decided, runs, posted, receipts: Vec::new(), world };
     let mut violations = odd;

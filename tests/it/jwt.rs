@@ -14,7 +14,7 @@ use toolpost::config::Config;
 
 use crate::support::client::send;
 use crate::support::shapes::succeeded;
-use crate::support::{Answer, Client, HttpTool, Received};
+use crate::support::{Answer, Client, HttpTool, ReceivedRequest};
 
 /// Returns the Ed25519 key (RFC 8410) of this seed.
 fn signing_key(seed: u8) -> EncodingKey {
@@ -52,16 +52,17 @@ pub struct Service {
 
 async fn service(keys: impl Fn(usize) -> Value + Send + Sync + 'static) -> Service {
     let fetches = AtomicUsize::new(0);
-    let issuer =
-        HttpTool::start("127.0.0.1", move |_: &Received| Answer::json(&keys(fetches.fetch_add(1, Ordering::Relaxed))))
-            .await;
+    let issuer = HttpTool::start("127.0.0.1", move |_: &ReceivedRequest| {
+        Answer::json(&keys(fetches.fetch_add(1, Ordering::Relaxed)))
+    })
+    .await;
     let (client, stop) = knowing(&issuer.url("/keys"), |_| {}).await;
     Service { client, issuer, _stop: stop }
 }
 
 /// Starts a service with other settings.
 pub async fn tuned(configure: fn(&mut Config)) -> Service {
-    let keys = |_: &Received| Answer::json(&json!({"keys": [public_key(1, "k1")]}));
+    let keys = |_: &ReceivedRequest| Answer::json(&json!({"keys": [public_key(1, "k1")]}));
     let issuer = HttpTool::start("127.0.0.1", keys).await;
     let (client, stop) = knowing(&issuer.url("/keys"), configure).await;
     Service { client, issuer, _stop: stop }

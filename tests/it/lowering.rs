@@ -1,8 +1,8 @@
 //! Lowering to each vendor's subset, and restoring: golden cases and random schemas.
 
 use serde_json::{Value, json};
-use toolpost::schema::lower::{Lowered, Target, lower};
-use toolpost::schema::{Compiled, Role, compile};
+use toolpost::schema::lower::{LoweredSchema, Target, lower};
+use toolpost::schema::{CompiledSchema, Role, compile};
 
 mod checker;
 mod golden;
@@ -42,11 +42,11 @@ fn translate(schema: &mut Value) {
     }
 }
 
-fn compiled(schema: &Value) -> Compiled {
+fn compiled(schema: &Value) -> CompiledSchema {
     compile(schema, Role::Input).unwrap_or_else(|error| panic!("{error} in {schema}"))
 }
 
 /// Restores the arguments for the original schema.
-fn back(lowered: &Lowered, arguments: &Value) -> Value {
+fn back(lowered: &LoweredSchema, arguments: &Value) -> Value {
     lowered.restorer.apply(arguments).unwrap_or_else(|| arguments.clone())
 }

@@ -29,13 +29,13 @@ const TIME_LIMITS: &[(&str, &str)] =
 
 /// A service whose process is limited to the documented memory, as in a container, if the machine permits it: the
 /// kernel kills the process above the limit. Its peak, including the pages of its program, is checked in any case.
-struct Limited {
+struct LimitedService {
     // Dropped before its group is removed.
     node: Node,
     _group: Option<Group>,
 }
 
-impl Limited {
+impl LimitedService {
     /// Starts a service on a fresh database.
     async fn start(backend: Backend) -> Self {
         let node = Node::start(backend, TIME_LIMITS).await;
@@ -44,7 +44,7 @@ impl Limited {
     }
 }
 
-impl Deref for Limited {
+impl Deref for LimitedService {
     type Target = Node;
 
     fn deref(&self) -> &Node {
@@ -96,7 +96,7 @@ fn memory(node: &Node, line: &str) -> u64 {
 
 /// Sends `count` requests at once, each over its own connection. Returns the number of 200 responses, and of other
 /// responses by their code. Each of them is a 503.
-async fn at_once(node: &Limited, count: usize, body: &Bytes) -> (usize, BTreeMap<String, usize>) {
+async fn at_once(node: &LimitedService, count: usize, body: &Bytes) -> (usize, BTreeMap<String, usize>) {
     let mut requests = JoinSet::new();
     for _ in 0..count {
         let request = node.request(reqwest::Method::POST, "/tool-calls").header("content-type", "application/json");
@@ -127,7 +127,7 @@ async fn at_once(node: &Limited, count: usize, body: &Bytes) -> (usize, BTreeMap
 }
 
 /// Sends `count` requests at once, then a small call, which must succeed.
-async fn survives(node: &Limited, count: usize, body: Bytes) {
+async fn survives(node: &LimitedService, count: usize, body: Bytes) {
     let (taken, refused) = at_once(node, count, &body).await;
     assert!(taken > 0, "none of {count} was taken, but {refused:?}: {:.60}", String::from_utf8_lossy(&body));
     let small = json!({"name": "echo", "arguments": {"a": 1}});
@@ -141,7 +141,7 @@ async fn survives(node: &Limited, count: usize, body: Bytes) {
 
 on_both_databases!(
     async fn many_large_bodies_at_once_do_not_end_the_service(backend: Backend) {
-        let node = Limited::start(backend).await;
+        let node = LimitedService::start(backend).await;
         // A subscriber that does not read.
         let _watcher = node.events("/events").await;
         survives(&node, 64, body(r#"{"name":"nope","arguments":{"t":""#, "x", r#""}}"#)).await;
@@ -157,7 +157,7 @@ on_both_databases!(
 
 on_both_databases!(
     async fn bodies_of_many_small_values_do_not_end_the_service(backend: Backend) {
-        let node = Limited::start(backend).await;
+        let node = LimitedService::start(backend).await;
         for dense in [
             body(r#"{"name":"echo","arguments":{"t":["#, "[],", "0]}}"),
             body(r#"{"name":"calculate","arguments":{"t":["#, r#"{"":0},"#, "0]}}"),

@@ -20,7 +20,7 @@ mod runs;
 mod stats;
 mod stored_state;
 
-pub use posted::{Posted, Receipt};
+pub use posted::{PostedResult, Receipt};
 pub use stored_state::World;
 
 /// A tool that must not run twice.
@@ -48,13 +48,13 @@ pub struct Evidence {
     /// Events that a subscriber of all events received, over all its connections; `None` without a subscriber.
     pub heard: Option<Vec<Event>>,
     /// Events that subscribers of single calls received, each on one connection from the beginning of the call.
-    pub watched: Vec<Watched>,
+    pub watched: Vec<WatchedStream>,
     /// Decisions that approvers have sent, by call id.
     pub decided: BTreeMap<String, Vec<SentDecision>>,
     /// Runs that the tools' server or the workers have counted.
     pub runs: Vec<Run>,
     /// Results that workers have posted.
-    pub posted: Vec<Posted>,
+    pub posted: Vec<PostedResult>,
     /// Receipts of results that anybody has posted.
     pub receipts: Vec<Receipt>,
     /// The stored state.
@@ -63,7 +63,7 @@ pub struct Evidence {
 
 /// A stream of one call, read from its beginning until it ended or broke.
 #[derive(Debug, Clone)]
-pub struct Watched {
+pub struct WatchedStream {
     pub id: String,
     pub events: Vec<Event>,
 }

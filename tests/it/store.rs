@@ -9,7 +9,7 @@ use toolpost::domain::call::CallRecord;
 use toolpost::domain::event::{Event, EventKind, Reported};
 use toolpost::domain::{Call, Clock, Cursor, Failure, IdGenerator, Outcome, Shard, Time};
 use toolpost::events::render;
-use toolpost::store::journal::{Change, Committed, JournalError, Transitions};
+use toolpost::store::journal::{Change, CommittedEvents, JournalError, Transitions};
 use toolpost::store::{Db, Journal, Store};
 use uuid::Uuid;
 
@@ -83,7 +83,7 @@ impl Log {
         let store = Store::open(&database.url).await.unwrap();
         let (published, door) = (Arc::<Mutex<Vec<PublishedEvent>>>::default(), Arc::<Door>::default());
         let (heard, passed) = (published.clone(), door.clone());
-        let sink = Arc::new(move |committed: &Committed| {
+        let sink = Arc::new(move |committed: &CommittedEvents| {
             heard.lock().unwrap().extend(committed.events().iter().map(published_event));
             passed.pass(committed.events().first().map(|event| event.call.id));
         });

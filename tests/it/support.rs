@@ -34,7 +34,7 @@ pub mod tcp_proxy;
 
 pub use app::App;
 pub use client::{Client, Response};
-pub use http_tool::{Answer, HttpTool, Received};
+pub use http_tool::{Answer, HttpTool, ReceivedRequest};
 pub use node::Node;
 pub use service::{Backend, Database, Options};
 pub use sse::{Event, EventStream};

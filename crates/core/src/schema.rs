@@ -37,7 +37,7 @@ mod types;
 mod violation;
 
 pub use checked::{SchemaHash, check, hash_of};
-pub use correct::{Corrected, correct};
+pub use correct::{CorrectedSchema, correct};
 pub use nearest::{nearest, sort_by_nearness};
 pub use references::{DOCUMENT_MAPS, localize_document};
 pub use violation::Violation;
@@ -63,7 +63,7 @@ pub struct SchemaError {
 
 /// A schema that was compiled once, at registration.
 #[derive(Debug)]
-pub struct Compiled {
+pub struct CompiledSchema {
     schema: Arc<Value>,
     /// The schema with its references by URI rewritten as pointers; `None` if it has no such references.
     local: Option<Value>,
@@ -76,7 +76,7 @@ pub struct Compiled {
 
 /// Valid arguments, ready for the tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
+pub struct CheckedArguments {
     /// The arguments after coercion, with defaults; the same `Arc` as the input if nothing changed.
     pub arguments: Arc<Value>,
     /// The coercions that were made; applied defaults are not listed.
@@ -91,7 +91,7 @@ const NODE_BYTES: usize = 4096;
 /// # Errors
 /// Returns a [`SchemaError`] if the schema is invalid or too large, has the wrong root type for its role, refers to
 /// anything outside itself, or could take too long to evaluate.
-pub fn compile(schema: &Value, role: Role) -> Result<Compiled, SchemaError> {
+pub fn compile(schema: &Value, role: Role) -> Result<CompiledSchema, SchemaError> {
     bounds::size(schema)?;
     let draft = drafts::read_draft(schema)?;
     if role == Role::Input {
@@ -113,7 +113,7 @@ pub fn compile(schema: &Value, role: Role) -> Result<Compiled, SchemaError> {
     let size = graph.nodes.len() * NODE_BYTES;
     let (schema, local) = (Arc::new(schema.clone()), local.map(|local| local.schema));
     let effort = Effort { expansion, patterns: patterns.effort() };
-    Ok(Compiled { schema, local, validator, graph, effort, size })
+    Ok(CompiledSchema { schema, local, validator, graph, effort, size })
 }
 
 fn check_root(schema: &Value) -> Result<(), SchemaError> {
@@ -193,7 +193,7 @@ fn validator(draft: Draft, engine: Engine, schema: &Value) -> Result<Validator, 
     }
 }
 
-impl Compiled {
+impl CompiledSchema {
     /// Returns the approximate memory of the compiled schema, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -212,13 +212,13 @@ impl Compiled {
     ///
     /// # Errors
     /// Returns the first 20 violations that remain after coercion.
-    pub fn check(&self, arguments: &Arc<Value>, coerce: bool) -> Result<Checked, Vec<Violation>> {
+    pub fn check(&self, arguments: &Arc<Value>, coerce: bool) -> Result<CheckedArguments, Vec<Violation>> {
         self.bounded(arguments, || self.check_bounded(arguments, coerce))
     }
 
-    fn check_bounded(&self, arguments: &Arc<Value>, coerce: bool) -> Result<Checked, Vec<Violation>> {
+    fn check_bounded(&self, arguments: &Arc<Value>, coerce: bool) -> Result<CheckedArguments, Vec<Violation>> {
         let result = if self.holds(arguments) {
-            return Ok(Checked { arguments: self.completed(arguments), coerced: Vec::new() });
+            return Ok(CheckedArguments { arguments: self.completed(arguments), coerced: Vec::new() });
         } else if coerce {
             coerce::coerce(&self.graph, arguments).map(|(result, coerced)| (Arc::new(result), coerced))
         } else {
@@ -226,7 +226,7 @@ impl Compiled {
         };
         let (candidate, coerced) = result.unwrap_or_else(|| (arguments.clone(), Vec::new()));
         if !coerced.is_empty() && self.holds(&candidate) {
-            return Ok(Checked { arguments: self.completed(&candidate), coerced });
+            return Ok(CheckedArguments { arguments: self.completed(&candidate), coerced });
         }
         // Defaults are applied after validation: a required property must be given even if it has a default.
         Err(self.explained(&candidate))

@@ -50,7 +50,7 @@ pub struct Budget {
 }
 
 /// Budgets of a tenant by name.
-pub type Ordered = Arc<Vec<Arc<Budget>>>;
+pub type OrderedBudgets = Arc<Vec<Arc<Budget>>>;
 
 /// All budgets, and what this node holds of them.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub struct Budgets {
     stores: Stores,
     clock: Clock,
     ids: IdGenerator,
-    table: ArcSwap<HashMap<Tenant, Ordered>>,
+    table: ArcSwap<HashMap<Tenant, OrderedBudgets>>,
     has_any: AtomicBool,
     /// The version of the stored budgets in the table.
     version: Mutex<i64>,
@@ -159,7 +159,7 @@ impl Budgets {
 
     /// Returns the budgets of a tenant by name.
     #[must_use]
-    pub fn for_tenant(&self, tenant: &Tenant) -> Ordered {
+    pub fn for_tenant(&self, tenant: &Tenant) -> OrderedBudgets {
         self.table.load().get(tenant).cloned().unwrap_or_default()
     }
 
@@ -167,7 +167,7 @@ impl Budgets {
     #[must_use]
     pub fn all(&self) -> Vec<(Tenant, Arc<Budget>)> {
         let table = self.table.load();
-        let of = |(tenant, budgets): (&Tenant, &Ordered)| {
+        let of = |(tenant, budgets): (&Tenant, &OrderedBudgets)| {
             budgets.iter().map(|budget| (tenant.clone(), budget.clone())).collect::<Vec<_>>()
         };
         table.iter().flat_map(of).collect()

@@ -36,19 +36,19 @@ pub use rust::{AfterToolCall, BeforeToolCall, RustHook, ToolResultPersist};
 pub use truncate::Truncate as TruncateOptions;
 
 /// Hooks in the order in which they run.
-type Ordered = Arc<Vec<Arc<Hook>>>;
+type OrderedHooks = Arc<Vec<Arc<Hook>>>;
 
 /// The hooks of all tenants.
 #[derive(Debug, Default)]
 struct HookTable {
     /// Hooks of the program and of the settings, which apply to all tenants.
-    fixed: Ordered,
+    fixed: OrderedHooks,
     /// The fixed hooks and the tenant's own, for each tenant that has any.
-    of: HashMap<Tenant, Ordered>,
+    of: HashMap<Tenant, OrderedHooks>,
 }
 
 impl HookTable {
-    fn hooks_of(&self, tenant: &Tenant) -> &Ordered {
+    fn hooks_of(&self, tenant: &Tenant) -> &OrderedHooks {
         self.of.get(tenant).unwrap_or(&self.fixed)
     }
 }
@@ -194,7 +194,8 @@ impl Hooks {
             all.sort_by_key(|hook| std::cmp::Reverse(hook.definition.priority));
             Arc::new(all)
         };
-        let of: HashMap<Tenant, Ordered> = stored.into_iter().map(|(tenant, own)| (tenant, in_order(own))).collect();
+        let of: HashMap<Tenant, OrderedHooks> =
+            stored.into_iter().map(|(tenant, own)| (tenant, in_order(own))).collect();
         let table = HookTable { fixed: in_order(Vec::new()), of };
         let all = table.of.values().chain([&table.fixed]).flat_map(|all| all.iter());
         let events = all.fold(0, |events, hook| events | bit(hook.event()));

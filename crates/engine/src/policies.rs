@@ -67,15 +67,15 @@ pub struct Verdict {
 }
 
 /// Policies in the order in which they are evaluated.
-pub type Ordered = Arc<Vec<Arc<Policy>>>;
+pub type OrderedPolicies = Arc<Vec<Arc<Policy>>>;
 
 /// The policies of all tenants.
 #[derive(Debug, Default)]
 struct PolicyTable {
     /// The policies of the settings, which apply to all tenants.
-    fixed: Ordered,
+    fixed: OrderedPolicies,
     /// The fixed policies and the tenant's own, for each tenant that has any.
-    of: HashMap<Tenant, Ordered>,
+    of: HashMap<Tenant, OrderedPolicies>,
 }
 
 /// All policies of a node.
@@ -111,7 +111,7 @@ impl Policy {
 
 /// Evaluates policies in order. Returns the decision of the first policy that matches or cannot be evaluated, or `None` if
 /// none matches. An evaluation that may take long runs on another thread, because it would block other tasks.
-pub async fn decide(policies: Ordered, input: Input, bounds: Bounds) -> Option<Verdict> {
+pub async fn decide(policies: OrderedPolicies, input: Input, bounds: Bounds) -> Option<Verdict> {
     let is_short = |policy: &Arc<Policy>| policy.condition.as_ref().map_or(true, Condition::is_short);
     let size = input.size();
     if size != ArgumentsSize::Large && policies.iter().all(is_short) {
@@ -190,7 +190,7 @@ impl Policies {
 
     /// Returns the policies that apply to a tenant, in the order in which they are evaluated.
     #[must_use]
-    pub fn for_tenant(&self, tenant: &Tenant) -> Ordered {
+    pub fn for_tenant(&self, tenant: &Tenant) -> OrderedPolicies {
         let table = self.table.load();
         table.of.get(tenant).unwrap_or(&table.fixed).clone()
     }
@@ -232,7 +232,8 @@ impl Policies {
             sort(&mut all);
             Arc::new(all)
         };
-        let of: HashMap<Tenant, Ordered> = stored.into_iter().map(|(tenant, own)| (tenant, in_order(own))).collect();
+        let of: HashMap<Tenant, OrderedPolicies> =
+            stored.into_iter().map(|(tenant, own)| (tenant, in_order(own))).collect();
         self.has_any.store(!self.fixed.is_empty() || !of.is_empty(), Ordering::Relaxed);
         self.table.store(Arc::new(PolicyTable { fixed: in_order(Vec::new()), of }));
     }

@@ -51,7 +51,7 @@ pub use snapshot::Snapshot;
 pub use view::{Lookup, View};
 
 use builder::EntryBuilder;
-use declared::Declared;
+use declared::DeclaredDefinition;
 use discovery::SharedCatalogs;
 use entry::Provenance;
 use fetched::FetchedDefinition;
@@ -182,7 +182,7 @@ impl Registry {
 
     /// Publishes the definitions of the tools folder, each with the modification time of its file. An unchanged
     /// definition keeps its record and its revision.
-    fn show_declared(&self, definitions: Vec<(Declared, Time)>) -> Result<(), (String, Vec<Fault>)> {
+    fn show_declared(&self, definitions: Vec<(DeclaredDefinition, Time)>) -> Result<(), (String, Vec<Fault>)> {
         let old: BTreeMap<Arc<str>, Arc<ToolRecord>> =
             self.layers().file.values().map(|record| (record.name.clone(), record.clone())).collect();
         let mut fresh = BTreeMap::new();
@@ -269,15 +269,15 @@ impl Registry {
 }
 
 /// Returns the text of a definition.
-fn declared_of(definition: &ToolDefinition) -> Result<Declared, Vec<Fault>> {
-    Declared::of(definition).map_err(|error| vec![Fault::at("", error.to_string())])
+fn declared_of(definition: &ToolDefinition) -> Result<DeclaredDefinition, Vec<Fault>> {
+    DeclaredDefinition::of(definition).map_err(|error| vec![Fault::at("", error.to_string())])
 }
 
 /// Checks a definition and creates its record.
 fn record_of(
     builder: &Arc<EntryBuilder>,
     definition: &ToolDefinition,
-    declared: Declared,
+    declared: DeclaredDefinition,
     made: Provenance,
 ) -> Result<ToolRecord, Vec<Fault>> {
     let facts = builder.check(definition, made.source, FetchedDefinition::default())?;

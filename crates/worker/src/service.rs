@@ -115,13 +115,13 @@ pub(crate) struct ClaimedCall {
 }
 
 #[derive(Deserialize)]
-struct Claimed {
+struct ClaimResponse {
     calls: Vec<ClaimedCall>,
 }
 
 /// The answer to a heartbeat: the calls that the worker no longer has.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Beaten {
+pub(crate) struct HeartbeatResponse {
     pub(crate) cancelled: Vec<Uuid>,
     pub(crate) lost: Vec<Uuid>,
 }
@@ -212,11 +212,11 @@ impl Service {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let request = self.request(Method::POST, &["workers", &self.queue, "claim"]).timeout(wait + CLAIM_TIMEOUT);
         let answer = self.send(request.json(&Claim { worker: &self.worker, max, wait_ms })).await?;
-        Ok(read::<Claimed>(&answer)?.calls)
+        Ok(read::<ClaimResponse>(&answer)?.calls)
     }
 
     /// Renews the leases of calls.
-    pub(crate) async fn heartbeat(&self, calls: &[Uuid]) -> Result<Beaten, RequestError> {
+    pub(crate) async fn heartbeat(&self, calls: &[Uuid]) -> Result<HeartbeatResponse, RequestError> {
         #[derive(Serialize)]
         struct Heartbeat<'a> {
             worker: &'a str,

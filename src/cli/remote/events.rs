@@ -77,7 +77,7 @@ struct StreamReader {
 }
 
 /// The error of a closed receiver.
-struct Unsubscribed;
+struct UnsubscribedError;
 
 impl StreamReader {
     async fn run(self) {
@@ -88,7 +88,7 @@ impl StreamReader {
         }
     }
 
-    async fn follow(mut self) -> Result<(), Unsubscribed> {
+    async fn follow(mut self) -> Result<(), UnsubscribedError> {
         let (mut attempts, mut is_known) = (0, false);
         loop {
             let error = match self.open().await {
@@ -130,7 +130,7 @@ impl StreamReader {
     }
 
     /// Reads events until the connection ends. Returns `true` if at least one event was received.
-    async fn read(&mut self, mut response: Response) -> Result<bool, Unsubscribed> {
+    async fn read(&mut self, mut response: Response) -> Result<bool, UnsubscribedError> {
         let mut parser = Parser::new(MAX_EVENT);
         let mut has_events = false;
         // An event that is incomplete at the end is sent again after the resumption.
@@ -153,7 +153,7 @@ impl StreamReader {
         Ok(has_events)
     }
 
-    async fn send(&self, update: StreamUpdate) -> Result<(), Unsubscribed> {
-        self.sender.send(update).await.map_err(|_| Unsubscribed)
+    async fn send(&self, update: StreamUpdate) -> Result<(), UnsubscribedError> {
+        self.sender.send(update).await.map_err(|_| UnsubscribedError)
     }
 }

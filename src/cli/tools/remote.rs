@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::show::{self, Described};
+use super::show::{self, DescribedTool};
 use super::{executor, print_table, row};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Query, Remote};
@@ -72,7 +72,7 @@ pub async fn show(service: &Remote, name: &str, json: bool) -> Result<(), CliErr
     let Some(definition) = read_definition(tool.clone()).ok().filter(|_| !json) else { return print::json(&tool) };
     let ToolFacts { source, revision, updated_at, .. } = service.read(tool)?;
     let described =
-        Described { definition: &definition, source: &print::one_line(&source, LONGEST), revision, updated_at };
+        DescribedTool { definition: &definition, source: &print::one_line(&source, LONGEST), revision, updated_at };
     print::result(&show::text(&described))
 }
 

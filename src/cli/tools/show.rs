@@ -9,7 +9,7 @@ const LONGEST: usize = 500;
 
 /// A tool with the facts that are not part of its definition.
 #[derive(Debug)]
-pub struct Described<'a> {
+pub struct DescribedTool<'a> {
     pub definition: &'a ToolDefinition,
     /// The source of the definition, as in JSON.
     pub source: &'a str,
@@ -18,7 +18,7 @@ pub struct Described<'a> {
 }
 
 /// Formats all properties of a tool, the schemas last.
-pub fn text(tool: &Described<'_>) -> String {
+pub fn text(tool: &DescribedTool<'_>) -> String {
     let definition = tool.definition;
     let mut text = String::new();
     for line in definition.description.trim().lines() {
@@ -41,8 +41,8 @@ pub fn text(tool: &Described<'_>) -> String {
     text
 }
 
-fn facts(tool: &Described<'_>) -> Vec<(&'static str, String)> {
-    let Described { definition, source, revision, updated_at } = tool;
+fn facts(tool: &DescribedTool<'_>) -> Vec<(&'static str, String)> {
+    let DescribedTool { definition, source, revision, updated_at } = tool;
     let mut facts = vec![("name", definition.name.clone())];
     facts.extend(definition.title.clone().filter(|title| *title != definition.name).map(|title| ("title", title)));
     facts.push(("source", format!("{source}, revision {revision}, {updated_at}")));

@@ -18,7 +18,7 @@ use crate::cli::{Exit, print, with_app};
 
 /// The result of one file.
 #[derive(Debug, Serialize)]
-struct Checked {
+struct FileCheck {
     file: String,
     valid: bool,
     tools: Vec<String>,
@@ -42,7 +42,7 @@ pub async fn run(files: &[PathBuf], json: bool, options: &Options) -> Result<Exi
     let check_all = async |app: &App| {
         let mut declared = HashMap::new();
         let checked = read.iter().map(|(file, bytes)| check(file, bytes, app.engine.registry(), &mut declared));
-        Ok(checked.collect::<Vec<Checked>>())
+        Ok(checked.collect::<Vec<FileCheck>>())
     };
     let checked = with_app(options.bare_settings()?, check_all).await?;
     if json {
@@ -62,8 +62,9 @@ pub fn read(file: &Path) -> Result<Vec<u8>, CliError> {
 }
 
 /// Checks one file. `declared` maps names to files, because names must be unique within a folder.
-fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<String, PathBuf>) -> Checked {
-    let mut checked = Checked { file: file.display().to_string(), valid: false, tools: Vec::new(), errors: Vec::new() };
+fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<String, PathBuf>) -> FileCheck {
+    let mut checked =
+        FileCheck { file: file.display().to_string(), valid: false, tools: Vec::new(), errors: Vec::new() };
     match files::values(file, bytes) {
         Ok(values) => {
             let is_one = values.len() == 1;
@@ -117,7 +118,7 @@ fn faults(mut definition: ToolDefinition, file: &Path, registry: &Registry) -> V
     faults.into_iter().map(|fault| found((fault.pointer, fault.message))).collect()
 }
 
-fn text(Checked { file, valid, tools, errors }: &Checked) -> String {
+fn text(FileCheck { file, valid, tools, errors }: &FileCheck) -> String {
     if *valid {
         return format!("{file}: ok ({})", tools.join(", "));
     }

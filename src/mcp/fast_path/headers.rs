@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::message::{MODERN, Method};
-use crate::mcp::accepted::Accepted;
+use crate::mcp::accepted::AcceptedForms;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -66,7 +66,7 @@ fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 /// Returns `true` if the client accepts JSON. Weights and parameters are left to rmcp.
 fn accepts_json(headers: &HeaderMap) -> bool {
     let is_plain = |line: &HeaderValue| line.to_str().is_ok_and(|line| !line.contains(['"', ';']));
-    headers.get_all(ACCEPT).iter().all(is_plain) && Accepted::of(headers).json
+    headers.get_all(ACCEPT).iter().all(is_plain) && AcceptedForms::of(headers).json
 }
 
 fn sends_json(headers: &HeaderMap) -> bool {

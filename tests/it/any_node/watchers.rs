@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::gateway::{Cluster, cluster};
 use super::subscriber::Subscriber;
 use crate::gateway::NODE_HEADER;
-use crate::oracle::{Evidence, Watched, World};
+use crate::oracle::{Evidence, WatchedStream, World};
 use crate::support::calls::id_of;
 use crate::support::seeded::Seeded;
 use crate::support::shapes::succeeded;
@@ -28,7 +28,7 @@ const EVENTS: u64 = 20;
 const EVENTS_OF_CALL: u64 = 4;
 
 /// A caller that has made all its calls.
-struct Called {
+struct FinishedCaller {
     /// Subscribers to single calls, by call id.
     watching: Vec<(String, JoinHandle<Subscriber>)>,
     /// Number of requests by node.
@@ -48,11 +48,11 @@ async fn subscribers_behind_a_gateway_receive_every_event_once() {
     let (_one, one_result) = watch::channel(1);
     let one_result = Arc::new(one_result);
     let callers = (0..CALLERS).map(|_| tokio::spawn(call(gateway.clone(), chance.fork(), one_result.clone())));
-    let called: Vec<Called> = join_all(callers).await.into_iter().map(Result::unwrap).collect();
+    let called: Vec<FinishedCaller> = join_all(callers).await.into_iter().map(Result::unwrap).collect();
 
     let mut requests = BTreeMap::<String, usize>::new();
     let mut watched = Vec::new();
-    for Called { watching, nodes } in called {
+    for FinishedCaller { watching, nodes } in called {
         nodes.into_iter().for_each(|(node, count)| *requests.entry(node).or_default() += count);
         for (id, watching) in watching {
             watched.push((id, finished(watching).await));
@@ -71,14 +71,14 @@ async fn subscribers_behind_a_gateway_receive_every_event_once() {
     assert!(moves > watched.len(), "they moved only {moves} times");
     let whole = |(id, subscriber): (String, Subscriber)| {
         assert!(subscriber.events.last().is_some_and(Event::is_result));
-        Watched { id, events: subscriber.events }
+        WatchedStream { id, events: subscriber.events }
     };
     check(&world, None, watched.into_iter().map(whole).collect());
 }
 
 /// Makes calls with progress, one after the other. Some are awaited by another request, and have a subscriber.
-async fn call(gateway: Client, mut chance: Seeded, one_result: Arc<watch::Receiver<usize>>) -> Called {
-    let mut called = Called { watching: Vec::new(), nodes: BTreeMap::new() };
+async fn call(gateway: Client, mut chance: Seeded, one_result: Arc<watch::Receiver<usize>>) -> FinishedCaller {
+    let mut called = FinishedCaller { watching: Vec::new(), nodes: BTreeMap::new() };
     for _ in 0..CALLS {
         let arguments = json!({"ms": chance.within(50..400), "steps": chance.within(3..9)});
         let mut body = json!({"name": "wait", "arguments": arguments});
@@ -111,7 +111,7 @@ fn addresses(cluster: &Cluster) -> BTreeSet<String> {
 }
 
 /// Checks that the events are those of the stored calls: in order per call, without a gap and without a repeat.
-fn check(world: &World, heard: Option<Vec<Event>>, watched: Vec<Watched>) {
+fn check(world: &World, heard: Option<Vec<Event>>, watched: Vec<WatchedStream>) {
     let evidence = Evidence { heard, watched, world: world.clone(), ..Evidence::default() };
     let violations = evidence.violations_of_subscribers();
     assert!(violations.is_empty(), "{}", violations.join("\n"));

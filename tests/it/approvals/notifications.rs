@@ -8,13 +8,13 @@ use toolpost::config::Config;
 use super::{decide, gated, waiting};
 use crate::support::calls::id_of;
 use crate::support::shapes::is_time;
-use crate::support::{Answer, App, Backend, HttpTool, Received, eventually};
+use crate::support::{Answer, App, Backend, HttpTool, ReceivedRequest, eventually};
 
 /// Waits for this many notifications, and returns them in the order of their times.
 async fn notifications(receiver: &HttpTool, count: usize) -> Vec<Value> {
     let all = || async {
         let requests = receiver.requests();
-        (requests.len() >= count).then(|| requests.iter().map(Received::json).collect::<Vec<Value>>())
+        (requests.len() >= count).then(|| requests.iter().map(ReceivedRequest::json).collect::<Vec<Value>>())
     };
     let mut all = eventually("the notifications", all).await;
     assert_eq!(all.len(), count, "{all:#?}");

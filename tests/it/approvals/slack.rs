@@ -12,7 +12,7 @@ use super::{decide, gated, key, waiting};
 use crate::support::calls::{id_of, with};
 use crate::support::fixture::project_file;
 use crate::support::shapes::{failed, succeeded};
-use crate::support::{Answer, App, Backend, Client, HttpTool, Options, Received, Response, bounded};
+use crate::support::{Answer, App, Backend, Client, HttpTool, Options, ReceivedRequest, Response, bounded};
 
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 const SLACK_SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
@@ -50,7 +50,7 @@ impl Scene {
     }
 
     /// Waits until Slack has received this many requests of the relay, and returns the last one.
-    async fn message(&self, count: usize) -> Received {
+    async fn message(&self, count: usize) -> ReceivedRequest {
         self.slack.received(count).await;
         let requests = self.slack.requests();
         assert_eq!(requests.len(), count, "{requests:#?}");
@@ -58,7 +58,7 @@ impl Scene {
     }
 
     /// Presses a button of a message as Slack's user Ada.
-    async fn press(&self, message: &Received, button: &str) -> Response {
+    async fn press(&self, message: &ReceivedRequest, button: &str) -> Response {
         let body = click(&message.json(), button);
         self.send(&body, &signature(SLACK_SECRET, &now(), &body), &now()).await
     }
@@ -122,7 +122,7 @@ fn click(message: &Value, button: &str) -> String {
 }
 
 /// Returns the text that a message shows.
-fn shown(message: &Received) -> String {
+fn shown(message: &ReceivedRequest) -> String {
     message.json()["blocks"][0]["text"]["text"].as_str().unwrap().to_owned()
 }
 

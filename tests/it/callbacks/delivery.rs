@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use toolpost::app::kept_signing_secret;
 
 use super::{Service, shown};
-use crate::support::{Answer, Backend, HttpTool, Received};
+use crate::support::{Answer, Backend, HttpTool, ReceivedRequest};
 
 /// Computes an HMAC-SHA256 by its definition (RFC 2104).
 fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
@@ -19,7 +19,7 @@ fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the expected `webhook-signature` of a request (Standard Webhooks).
-fn signature(secret: &str, request: &Received) -> String {
+fn signature(secret: &str, request: &ReceivedRequest) -> String {
     let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
     let signed = format!("{}.{}.{}", request.header("webhook-id"), request.header("webhook-timestamp"), request.body);
     format!("v1,{}", STANDARD.encode(hmac(&key, signed.as_bytes())))
@@ -67,7 +67,7 @@ async fn end_of_a_failed_call_is_delivered() {
     service.app.store.insert_callbacks(&[row]).await.unwrap();
     service.app.callback_wakeup.notify_one();
     service.delivered(&call).await;
-    let callbacks: Vec<Value> = receiver.requests().iter().map(Received::json).collect();
+    let callbacks: Vec<Value> = receiver.requests().iter().map(ReceivedRequest::json).collect();
     let delivery = callbacks.iter().find(|callback| callback["id"] == call.id.to_string()).unwrap();
     assert_eq!((&delivery["status"], &delivery["error"]["code"]), (&"ERROR".into(), &"ARGUMENTS_TRUNCATED".into()));
     service.app.stop().await;
@@ -76,7 +76,7 @@ async fn end_of_a_failed_call_is_delivered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn response_body_of_any_length_is_ignored() {
     let service = Service::start(Backend::Sqlite).await;
-    let receiver = HttpTool::start("127.0.0.1", |request: &Received| match request.target.as_str() {
+    let receiver = HttpTool::start("127.0.0.1", |request: &ReceivedRequest| match request.target.as_str() {
         "/large" => Answer::Stream(64 * 1024 * 1024),
         "/cut" => Answer::CutOff,
         _ => Answer::Stall,

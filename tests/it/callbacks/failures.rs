@@ -5,18 +5,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
 
 use super::Service;
-use crate::support::{Answer, Backend, Database, HttpTool, Received};
+use crate::support::{Answer, Backend, Database, HttpTool, ReceivedRequest};
 use toolpost::domain::{Clock, Time};
 
 on_both_databases!(
     async fn failed_try_is_repeated_on_schedule_with_the_same_event_id(backend: Backend) {
         let service = Service::start(backend).await;
         let tries = AtomicUsize::new(0);
-        let receiver = HttpTool::start("127.0.0.1", move |_: &Received| match tries.fetch_add(1, Ordering::SeqCst) {
-            0 => Answer::status(500, "text/plain", "not now"),
-            _ => Answer::text("ok"),
-        })
-        .await;
+        let receiver =
+            HttpTool::start("127.0.0.1", move |_: &ReceivedRequest| match tries.fetch_add(1, Ordering::SeqCst) {
+                0 => Answer::status(500, "text/plain", "not now"),
+                _ => Answer::text("ok"),
+            })
+            .await;
         let call = service.call(&receiver.url("/x")).await;
         let failed = service.tried(&call, 1).await;
         assert_eq!((&failed["state"], &failed["last_status"]), (&"pending".into(), &500.into()));
@@ -73,7 +74,7 @@ async fn redirect_is_not_followed() {
     let service = Service::start(Backend::Sqlite).await;
     let target = HttpTool::answering(Answer::text("ok")).await;
     let location = target.url("/");
-    let receiver = HttpTool::start("127.0.0.1", move |_: &Received| Answer::redirect(307, &location)).await;
+    let receiver = HttpTool::start("127.0.0.1", move |_: &ReceivedRequest| Answer::redirect(307, &location)).await;
     let callback = service.tried(&*service.call(&receiver.url("/")).await, 1).await;
     assert_eq!(callback["last_error"], "HTTP 307 Temporary Redirect: redirects are not followed");
     assert_eq!((&callback["state"], target.connections()), (&"pending".into(), 0));

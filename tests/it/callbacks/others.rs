@@ -1,12 +1,12 @@
 //! Isolation: a receiver that hangs or fails does not delay callbacks to other receivers.
 
 use super::Service;
-use crate::support::{Answer, Backend, HttpTool, Received};
+use crate::support::{Answer, Backend, HttpTool, ReceivedRequest};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_url_delays_no_other_delivery() {
     let service = Service::start(Backend::Sqlite).await;
-    let receiver = HttpTool::start("127.0.0.1", |request: &Received| match request.target.as_str() {
+    let receiver = HttpTool::start("127.0.0.1", |request: &ReceivedRequest| match request.target.as_str() {
         "/hangs" => Answer::AfterGate(Box::new(Answer::text("at last"))),
         _ => Answer::text("ok"),
     })
@@ -37,7 +37,7 @@ async fn hanging_retries_do_not_block_first_tries() {
     // Each URL fails at once on the first request and hangs on later ones.
     let receivers = futures_util::future::join_all((0..10).map(|_| async {
         let seen = std::sync::Mutex::new(std::collections::HashSet::new());
-        HttpTool::start("127.0.0.1", move |request: &Received| {
+        HttpTool::start("127.0.0.1", move |request: &ReceivedRequest| {
             match seen.lock().unwrap().insert(request.target.clone()) {
                 true => Answer::status(500, "text/plain", ""),
                 false => Answer::Never,

@@ -10,13 +10,13 @@ use toolpost::store::{Db, Store};
 
 use super::Service;
 use crate::support::postgres::PgCluster;
-use crate::support::{Answer, Backend, Database, HttpTool, Received, eventually};
+use crate::support::{Answer, Backend, Database, HttpTool, ReceivedRequest, eventually};
 
 /// Starts a receiver that answers 500 until it has recovered.
 async fn receiver() -> (HttpTool, Arc<AtomicBool>) {
     let has_recovered = Arc::<AtomicBool>::default();
     let answers = has_recovered.clone();
-    let receiver = HttpTool::start("127.0.0.1", move |_: &Received| match answers.load(Ordering::SeqCst) {
+    let receiver = HttpTool::start("127.0.0.1", move |_: &ReceivedRequest| match answers.load(Ordering::SeqCst) {
         false => Answer::status(500, "text/plain", "not now"),
         true => Answer::text("ok"),
     })

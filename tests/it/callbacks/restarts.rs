@@ -6,7 +6,7 @@ use toolpost::store::callbacks::{CallbackRow, ExcludedTargets};
 use toolpost::store::{Db, Store};
 
 use super::{Service, shown};
-use crate::support::{Answer, App, Backend, HttpTool, Options, Received, bounded, eventually};
+use crate::support::{Answer, App, Backend, HttpTool, Options, ReceivedRequest, bounded, eventually};
 
 /// Marks all stored callbacks as undelivered, although the service may have sent them already.
 async fn as_if_nothing_was_sent(store: &Store) {
@@ -22,7 +22,7 @@ on_both_databases!(
     async fn try_interrupted_by_a_stop_is_repeated(backend: Backend) {
         let service = Service::start(backend).await;
         let tries = std::sync::atomic::AtomicUsize::new(0);
-        let receiver = HttpTool::start("127.0.0.1", move |_: &Received| {
+        let receiver = HttpTool::start("127.0.0.1", move |_: &ReceivedRequest| {
             match tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
                 0 => Answer::Never,
                 _ => Answer::text("ok"),

@@ -8,7 +8,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::client::{Ask, Notes};
 use super::figures::Figures;
-use super::{CALLERS, Noted, Streams, is_long, judge, load, times};
+use super::{CALLERS, Streams, WorkNotes, is_long, judge, load, times};
 use crate::oracle::{self, AGAIN, ONCE, READ};
 use crate::support::calls::with;
 use crate::support::counter::Counter;
@@ -88,7 +88,7 @@ async fn distant_node_keeps_its_lease_while_it_adopts_calls_of_many_sessions() {
     assert!(losses == 0 || !is_long(), "the adopter lost its lease {losses} times");
     stream::iter(&asks).for_each_concurrent(CALLERS, |ask| ask.until_over(&doors, 0, &notes)).await;
     let observations = load::Observations::of(&notes, all);
-    let noted = Noted { runs: counter.runs(), posted: Vec::new() };
+    let noted = WorkNotes { runs: counter.runs(), posted: Vec::new() };
     judge(&doors[0], observations, Streams::default(), noted, &mut figures).await;
     figures.print();
 }

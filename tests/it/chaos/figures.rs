@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{is_long, load::Observations};
 use crate::oracle::World;
-use crate::support::killable::Started;
+use crate::support::killable::StartDurations;
 
 #[derive(Default)]
 pub struct Figures {
@@ -25,7 +25,7 @@ impl Figures {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    pub fn started(&mut self, started: Started) {
+    pub fn started(&mut self, started: StartDurations) {
         self.longest_listening = self.longest_listening.max(started.listening);
         self.longest_ready = self.longest_ready.max(started.ready);
     }

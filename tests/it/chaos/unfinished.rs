@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::client::{Ask, Notes};
 use super::figures::Figures;
-use super::{CALLERS, Noted, Streams, judge, load, service};
+use super::{CALLERS, Streams, WorkNotes, judge, load, service};
 use crate::oracle::{self, AGAIN, ONCE, READ};
 use crate::support::calls::with;
 use crate::support::counter::Counter;
@@ -48,7 +48,7 @@ on_both_databases!(
         tokio::time::timeout(LIMIT, watching).await.expect("all calls end");
         figures.line("the last call ended after it was ready", format!("{:.1?}", ready.elapsed()));
         let observations = load::Observations::of(&notes, Duration::ZERO);
-        let noted = Noted { runs: counter.runs(), posted: Vec::new() };
+        let noted = WorkNotes { runs: counter.runs(), posted: Vec::new() };
         judge(&client, observations, Streams::default(), noted, &mut figures).await;
         figures.print();
     }

@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::client::Ask;
 use super::load::Load;
-use crate::oracle::{AGAIN, ONCE, READ, Watched};
+use crate::oracle::{AGAIN, ONCE, READ, WatchedStream};
 use crate::support::{Client, EventStream, LIMIT, eventually};
 
 /// Number of calls that are started for watchers before a node fails.
@@ -20,7 +20,7 @@ const RUNNING: usize = 4;
 
 #[derive(Default)]
 pub struct Watchers {
-    seen: Arc<Mutex<Vec<Watched>>>,
+    seen: Arc<Mutex<Vec<WatchedStream>>>,
     tasks: Vec<AbortOnDropHandle<()>>,
     rounds: usize,
 }
@@ -44,7 +44,7 @@ impl Watchers {
     }
 
     /// Waits until all watched calls have ended, and returns the observations.
-    pub async fn finish(self) -> Vec<Watched> {
+    pub async fn finish(self) -> Vec<WatchedStream> {
         // The oracle reports missing ends.
         let _ = tokio::time::timeout(LIMIT, join_all(self.tasks)).await;
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
@@ -59,7 +59,7 @@ async fn running(client: &Client) -> Option<Vec<String>> {
     Some(ids.collect())
 }
 
-async fn watch(client: Client, id: String, seen: Arc<Mutex<Vec<Watched>>>) {
+async fn watch(client: Client, id: String, seen: Arc<Mutex<Vec<WatchedStream>>>) {
     let request = client.request(Method::GET, &format!("/tool-calls/{id}/events"));
     let Ok(answer) = request.header("accept", "text/event-stream").send().await else { return };
     if answer.status() != 200 {
@@ -72,5 +72,5 @@ async fn watch(client: Client, id: String, seen: Arc<Mutex<Vec<Watched>>>) {
     while let Some(event) = stream.next_at_any_time().await {
         events.push(event);
     }
-    seen.lock().unwrap_or_else(PoisonError::into_inner).push(Watched { id, events });
+    seen.lock().unwrap_or_else(PoisonError::into_inner).push(WatchedStream { id, events });
 }

@@ -13,7 +13,7 @@ use crate::support::network::{Network, NetworkState};
 use crate::support::pg_proxy::PgProxy;
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{Backend, Client, Database, LIMIT, eventually};
-use crew::Held;
+use crew::HeldCall;
 
 pub mod crew;
 
@@ -54,7 +54,7 @@ enum Failure {
 struct Loss {
     failure: Failure,
     tool: &'static str,
-    held: Held,
+    held: HeldCall,
 }
 
 impl Scene {
@@ -77,7 +77,7 @@ impl Scene {
     }
 
     /// Makes a call that its worker keeps. `node` accepts it.
-    async fn held(&mut self, tool: &str, node: usize) -> Held {
+    async fn held(&mut self, tool: &str, node: usize) -> HeldCall {
         loop {
             let key = format!("held/{}", self.chance.within(0..u64::MAX));
             self.load.also(Ask::accepted(key.clone(), tool, "hold"), node);

@@ -16,7 +16,7 @@ use toolpost::domain::{Call, Clock, Cursor, IdGenerator, Outcome, Shard, Time};
 use toolpost::events::follow::Followers;
 use toolpost::events::frame::HEARTBEAT;
 use toolpost::events::{Bus, render, stream};
-use toolpost::store::journal::{Change, Committed, Transitions};
+use toolpost::store::journal::{Change, CommittedEvents, Transitions};
 use toolpost::store::{Db, Journal, Store};
 
 use crate::support::calls::{gated, idempotent};
@@ -39,7 +39,7 @@ impl Desk {
         let store = Store::open(&database.url).await.unwrap();
         let (bus, elsewhere) = (Bus::default(), Arc::<Mutex<BTreeSet<u32>>>::default());
         let (published, hidden) = (bus.clone(), elsewhere.clone());
-        let sink = Arc::new(move |committed: &Committed| {
+        let sink = Arc::new(move |committed: &CommittedEvents| {
             let hidden = hidden.lock().unwrap();
             if !committed.events().iter().any(|event| hidden.contains(&event.seq)) {
                 published.publish(committed);

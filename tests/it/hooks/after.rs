@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{saying, silent};
 use crate::support::service::rust_tools;
 use crate::support::shapes::{failed, succeeded};
-use crate::support::{Answer, App, Backend, HttpTool, Options, Received, bounded};
+use crate::support::{Answer, App, Backend, HttpTool, Options, ReceivedRequest, bounded};
 
 const AFTER: &str = "after_tool_call";
 
@@ -27,7 +27,7 @@ on_both_databases!(
         }
         // Both hooks receive both calls at once.
         receiver.received(4).await;
-        let bodies: Vec<Value> = receiver.requests().iter().map(Received::json).collect();
+        let bodies: Vec<Value> = receiver.requests().iter().map(ReceivedRequest::json).collect();
         for call in [good, bad] {
             let about: Vec<&Value> = bodies.iter().filter(|body| body["call"]["id"] == call["id"]).collect();
             assert_eq!(about.len(), 2);

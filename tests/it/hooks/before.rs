@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use super::{saying, silent};
 use crate::support::calls::assert_counts;
 use crate::support::shapes::{failed, succeeded};
-use crate::support::{Answer, App, Backend, HttpTool, Received};
+use crate::support::{Answer, App, Backend, HttpTool, ReceivedRequest};
 
 const BEFORE: &str = "before_tool_call";
 
 on_both_databases!(
     async fn hooks_run_by_priority_and_see_earlier_changes(backend: Backend) {
         let app = App::with_egress(backend).await;
-        let receiver = HttpTool::start("127.0.0.1", |request: &Received| match request.target.as_str() {
+        let receiver = HttpTool::start("127.0.0.1", |request: &ReceivedRequest| match request.target.as_str() {
             "/high" => Answer::json(&json!({"arguments": {"b": {"new": true}, "c": 1}})),
             "/tie-1" => Answer::json(&json!({})),
             "/tie-2" => Answer::json(&json!({"arguments": {"c": 2}})),
@@ -78,7 +78,7 @@ async fn block_without_a_reason_has_a_default_reason() {
 on_both_databases!(
     async fn changed_arguments_are_checked_and_coerced_like_any_others(backend: Backend) {
         let app = App::with_egress(backend).await;
-        let receiver = HttpTool::start("127.0.0.1", |request: &Received| {
+        let receiver = HttpTool::start("127.0.0.1", |request: &ReceivedRequest| {
             let n = if request.json()["call"]["arguments"]["n"] == 1 { json!("5") } else { json!("many") };
             Answer::json(&json!({"arguments": {"n": n}}))
         })
@@ -133,7 +133,7 @@ async fn only_final_streamed_arguments_invoke_hooks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_call_of_a_batch_invokes_hooks() {
     let app = App::with_egress(Backend::Sqlite).await;
-    let receiver = HttpTool::start("127.0.0.1", |request: &Received| {
+    let receiver = HttpTool::start("127.0.0.1", |request: &ReceivedRequest| {
         let is_bad = request.json()["call"]["arguments"]["n"] == 2;
         if is_bad { Answer::json(&json!({"block": true, "reason": "no twos"})) } else { Answer::json(&json!({})) }
     })

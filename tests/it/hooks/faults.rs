@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use super::history;
 use crate::support::shapes::{failed, succeeded};
 use crate::support::sse::count;
-use crate::support::{Answer, App, Backend, HttpTool, Received};
+use crate::support::{Answer, App, Backend, HttpTool, ReceivedRequest};
 
 const BLOCKED: &str = "Error: Tool call blocked because before_tool_call hook failed";
 
 /// Starts a receiver with a path for each kind of failure.
 async fn failing() -> HttpTool {
-    HttpTool::start("127.0.0.1", |request: &Received| match request.target.as_str() {
+    HttpTool::start("127.0.0.1", |request: &ReceivedRequest| match request.target.as_str() {
         "/hangs" => Answer::Never,
         "/stalls" => Answer::Stall,
         "/breaks" => Answer::status(500, "text/plain", "secret"),

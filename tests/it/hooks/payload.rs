@@ -9,7 +9,7 @@ use toolpost::domain::Time;
 
 use super::silent;
 use crate::support::fixture::same_json;
-use crate::support::{Answer, App, Backend, HttpTool, Options, Received};
+use crate::support::{Answer, App, Backend, HttpTool, Options, ReceivedRequest};
 
 const SERVICE: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OWN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -24,7 +24,7 @@ async fn app() -> App {
     App::start_with(Backend::Sqlite, options).await
 }
 
-fn signature(secret: &str, request: &Received) -> String {
+fn signature(secret: &str, request: &ReceivedRequest) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(&STANDARD.decode(secret).unwrap()).unwrap();
     let signed = format!("{}.{}.{}", request.header("webhook-id"), request.header("webhook-timestamp"), request.body);
     mac.update(signed.as_bytes());
@@ -67,7 +67,7 @@ async fn bodies_match_the_golden_files() {
     let call = json!({"id": "call_1", "name": "t", "arguments": "{\"a\": \"é\"}", "session": "s1"});
     let id = app.call_with(call).await["id"].clone();
     receiver.received(3).await;
-    let body = |request: &Received| {
+    let body = |request: &ReceivedRequest| {
         let mut body = request.json();
         // The fixture does not contain the ids, which differ in each run.
         assert_eq!(body["call"]["id"].take(), id);

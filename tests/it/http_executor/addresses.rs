@@ -4,12 +4,12 @@ use serde_json::json;
 
 use crate::support::app::http_tool;
 use crate::support::shapes::{failed, succeeded};
-use crate::support::{Answer, App, Backend, HttpTool, Received};
+use crate::support::{Answer, App, Backend, HttpTool, ReceivedRequest};
 
 /// Starts a service that may reach 127.0.0.1, with a tool whose server sends one redirect.
 async fn redirected(status: u16, location: String) -> (App, HttpTool) {
     let app = App::with_egress(Backend::Sqlite).await;
-    let server = HttpTool::start("127.0.0.1", move |_: &Received| Answer::redirect(status, &location)).await;
+    let server = HttpTool::start("127.0.0.1", move |_: &ReceivedRequest| Answer::redirect(status, &location)).await;
     app.http_tool("t", &server).await;
     (app, server)
 }

@@ -9,7 +9,7 @@ use toolpost::domain::Time;
 
 use crate::support::app::http_tool;
 use crate::support::shapes::{HARD_TEXT, succeeded};
-use crate::support::{Answer, App, Backend, HttpTool, Options, Received};
+use crate::support::{Answer, App, Backend, HttpTool, Options, ReceivedRequest};
 
 /// The example of the Standard Webhooks libraries.
 const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -25,7 +25,7 @@ async fn app_and_server(frozen_at: Option<Time>) -> (App, HttpTool) {
 }
 
 /// Returns the signature of a request, computed with the receiver's secret.
-fn expected(request: &Received) -> String {
+fn expected(request: &ReceivedRequest) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(&STANDARD.decode(SECRET).unwrap()).unwrap();
     let signed = format!("{}.{}.{}", request.header("webhook-id"), request.header("webhook-timestamp"), request.body);
     mac.update(signed.as_bytes());

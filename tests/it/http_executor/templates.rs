@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::support::app::http_tool;
 use crate::support::shapes::succeeded;
-use crate::support::{Answer, App, Backend, HttpTool, Received};
+use crate::support::{Answer, App, Backend, HttpTool, ReceivedRequest};
 
 /// Returns the request of a call whose tool has this executor. `{SERVER}` in the URL is the server's address.
-async fn sent(executor: Value, arguments: Value) -> Received {
+async fn sent(executor: Value, arguments: Value) -> ReceivedRequest {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, HttpTool::answering(Answer::text("ok")).await);
     let mut executor = executor;
     executor["url"] = server.url(executor["url"].as_str().unwrap()).into();

@@ -15,7 +15,7 @@ const MARK: &str = "marker";
 
 /// The expected response of a route for a key with a tool restriction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sees {
+enum ExpectedView {
     /// 404: for this key, the tool or the call does not exist.
     Nothing,
     /// 403: the route also concerns other tools.
@@ -27,7 +27,7 @@ enum Sees {
 }
 
 /// Calls of tools that the key excludes.
-struct Others {
+struct ExcludedCalls {
     ended: String,
     waiting: String,
     partial: String,
@@ -36,7 +36,7 @@ struct Others {
     task_call: String,
 }
 
-impl Others {
+impl ExcludedCalls {
     async fn made(operator: &Client) -> Self {
         let any = json!({"type": "object"});
         operator.register(echo_tool("marker.echo", any.clone())).await;
@@ -77,9 +77,9 @@ impl Others {
 }
 
 /// Returns the id, the body and the expectation for a route.
-fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, Sees) {
-    use Sees::{Nothing, Own, OwnStream, Refused};
-    let Others { ended, waiting, partial, task, .. } = others;
+fn case(others: &ExcludedCalls, method: &str, route: &str) -> (String, Option<Value>, ExpectedView) {
+    use ExpectedView::{Nothing, Own, OwnStream, Refused};
+    let ExcludedCalls { ended, waiting, partial, task, .. } = others;
     let tool = json!({"description": "own", "executor": {"type": "builtin", "name": "echo"}});
     let (id, body, sees) = match (method, route) {
         ("get", "/tools" | "/tool-groups" | "/stats" | "/hooks" | "/keys" | "/tool-calls" | "/sessions") => {
@@ -219,21 +219,21 @@ on_both_databases!(
     async fn no_route_shows_or_changes_a_call_of_an_unlisted_tool(backend: Backend) {
         let (app, operator) = service(backend).await;
         assert_eq!(operator.post("/tool-groups", &json!({"name": "own"})).await.status, 201);
-        let others = Others::made(&operator).await;
+        let others = ExcludedCalls::made(&operator).await;
         let client = keyed(&operator, json!({"scopes": ["admin"], "tools": ["echo"]})).await;
         let mut streams = Vec::new();
         for (method, route) in routes(&app).await {
             let (path, body, sees) = case(&others, &method, &route);
-            if sees == Sees::OwnStream {
+            if sees == ExpectedView::OwnStream {
                 streams.push(path);
                 continue;
             }
             let answer = ask(&client, &method, &path, body.as_ref()).await;
             let what = format!("{method} {path}: {} {}", answer.status, answer.text());
             match sees {
-                Sees::Nothing => assert_eq!(answer.status, 404, "{what}"),
-                Sees::Refused => assert_eq!(answer.status, 403, "{what}"),
-                Sees::Own | Sees::OwnStream => {
+                ExpectedView::Nothing => assert_eq!(answer.status, 404, "{what}"),
+                ExpectedView::Refused => assert_eq!(answer.status, 403, "{what}"),
+                ExpectedView::Own | ExpectedView::OwnStream => {
                     assert!(answer.status < 500, "{what}");
                     // Sessions name their tools, and keys name the tools that they allow.
                     let names = ["/sessions", "/keys"].iter().any(|one| path.starts_with(one));

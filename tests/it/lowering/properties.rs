@@ -9,7 +9,7 @@ use crate::support::seeded::Seeded;
 const SCHEMAS: u64 = 400;
 const VALUES: usize = 12;
 
-fn each(mut what: impl FnMut(&mut Seeded, &Value, &Compiled, Target, &Lowered)) {
+fn each(mut what: impl FnMut(&mut Seeded, &Value, &CompiledSchema, Target, &LoweredSchema)) {
     let (mut taken, mut lost) = (0, 0);
     for seed in 0..SCHEMAS {
         let mut chance = Seeded::new(seed);

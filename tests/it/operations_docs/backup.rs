@@ -33,7 +33,7 @@ async fn run(heading: &str, variables: &[(&str, String)]) {
 }
 
 /// The stored data before the backup.
-struct Before {
+struct BackupState {
     done: Value,
     running: String,
     outside: String,
@@ -41,7 +41,7 @@ struct Before {
     slow: HttpTool,
 }
 
-async fn work(app: &Client) -> Before {
+async fn work(app: &Client) -> BackupState {
     let (server, slow) = (HttpTool::answering(crate::support::Answer::text("sent")).await, gated("late").await);
     app.http_tool("mail", &server).await;
     app.put("/tools/mail/presets", &json!({"token": {"value": "tok-123456"}})).await.ok();
@@ -55,7 +55,7 @@ async fn work(app: &Client) -> Before {
     slow.received(1).await;
     let outside = app.accepted(json!({"name": "ask", "arguments": {}})).await;
     app.in_phase(&outside, "external").await;
-    Before { done, running, outside, server, slow }
+    BackupState { done, running, outside, server, slow }
 }
 
 /// Sends calls during the backup.
@@ -70,8 +70,8 @@ fn keep_busy(app: &Client) -> tokio::task::JoinHandle<()> {
 }
 
 /// Checks the service on the restored database.
-async fn check(app: &Client, before: &Before, later: &str) {
-    let Before { done, running, outside, server, .. } = before;
+async fn check(app: &Client, before: &BackupState, later: &str) {
+    let BackupState { done, running, outside, server, .. } = before;
     let stored = app.stored(&id_of(done)).await;
     assert_eq!((&stored["output"], &stored["status"]), (&done["output"], &json!("SUCCESS")));
     assert_eq!(app.get(&format!("/tool-calls/{later}")).await.status, 404, "it came after the backup");
@@ -95,7 +95,7 @@ async fn check(app: &Client, before: &Before, later: &str) {
 }
 
 /// Backs up a busy service with the commands of the page and restores it with them. Both use these variables.
-async fn backed_up_and_restored(node: &mut Node, part: &str, variables: &[(&str, String)]) -> (Before, String) {
+async fn backed_up_and_restored(node: &mut Node, part: &str, variables: &[(&str, String)]) -> (BackupState, String) {
     let before = work(node).await;
     let busy = keep_busy(node);
     eventually("work", || async { (node.stats("echo").await["execution_count"].as_u64() > Some(20)).then_some(()) })

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use toolpost::domain::{Cursor, Shard};
 
-use super::{Evidence, Watched, is_terminal, rank, text};
+use super::{Evidence, WatchedStream, is_terminal, rank, text};
 use crate::support::Event;
 
 pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
@@ -17,7 +17,7 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
     if let Some(heard) = &evidence.heard {
         all_calls(evidence, heard, note);
     }
-    for Watched { id, events } in &evidence.watched {
+    for WatchedStream { id, events } in &evidence.watched {
         gapless(id, events, note);
         match evidence.world.histories.get(id) {
             Some(history) => watched(id, events, history, note),
@@ -111,10 +111,10 @@ fn all_calls(evidence: &Evidence, heard: &[Event], note: &mut impl FnMut(String)
 }
 
 /// Position, kind, number and status of an event.
-type Brief<'a> = (i64, &'a str, Option<u64>, &'a str);
+type BriefEvent<'a> = (i64, &'a str, Option<u64>, &'a str);
 
-fn brief(events: &[Event]) -> Vec<Brief<'_>> {
-    fn one(event: &Event) -> Brief<'_> {
+fn brief(events: &[Event]) -> Vec<BriefEvent<'_>> {
+    fn one(event: &Event) -> BriefEvent<'_> {
         (position(event), &event.event, event.data["seq"].as_u64(), text(&event.data, "status"))
     }
     events.iter().map(one).collect()

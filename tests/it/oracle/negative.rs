@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    AGAIN, BEYOND_BOUNDS, Evidence, GATED, KeyHistory, ONCE, Posted, READ, Receipt, Reply, SentDecision, Sight, Watched,
+    AGAIN, BEYOND_BOUNDS, Evidence, GATED, KeyHistory, ONCE, PostedResult, READ, Receipt, Reply, SentDecision, Sight,
+    WatchedStream,
 };
 use crate::support::Event;
 use crate::support::counter::Run;
@@ -221,7 +222,7 @@ fn live_events_must_equal_stored_events() {
         found(|e| {
             let mut events = e.world.histories["id0"].clone();
             change(&mut events);
-            e.watched.push(Watched { id: "id0".into(), events });
+            e.watched.push(WatchedStream { id: "id0".into(), events });
         })
     };
     assert_eq!(watched(|_| ()), "");
@@ -230,22 +231,24 @@ fn live_events_must_equal_stored_events() {
     assert!(watched(|events| drop(events.remove(2))).contains("its stream has a gap"));
     assert!(watched(|events| events.push(events[4].clone())).contains("a watcher was sent"));
     assert!(watched(|events| events[3].data["phase"] = json!("done")).contains("`phase` of an event"));
-    let stranger = found(|e| e.watched.push(Watched { id: "other".into(), events: Vec::new() }));
+    let stranger = found(|e| e.watched.push(WatchedStream { id: "other".into(), events: Vec::new() }));
     assert!(stranger.contains("is not stored"), "{stranger}");
 }
 
 #[test]
 fn posted_results_must_agree_with_the_store() {
-    let counted = Posted { number: 1, id: "id0".into(), status: 200, is_ignored: false, is_first: true };
-    let late = Posted { number: 7, is_ignored: true, ..counted.clone() };
-    let repeated = Posted { is_ignored: true, is_first: false, ..counted.clone() };
-    let posted = |posted: &[&Posted]| found(|e| e.posted.extend(posted.iter().copied().cloned()));
+    let counted = PostedResult { number: 1, id: "id0".into(), status: 200, is_ignored: false, is_first: true };
+    let late = PostedResult { number: 7, is_ignored: true, ..counted.clone() };
+    let repeated = PostedResult { is_ignored: true, is_first: false, ..counted.clone() };
+    let posted = |posted: &[&PostedResult]| found(|e| e.posted.extend(posted.iter().copied().cloned()));
     assert_eq!(posted(&[&counted, &late]), "");
     assert_eq!(posted(&[&repeated]), "", "the first response was lost");
-    assert!(posted(&[&Posted { id: "other".into(), ..counted.clone() }]).contains("of no call that is stored"));
-    assert!(posted(&[&Posted { status: 409, ..counted.clone() }]).contains("unexpected response"));
-    assert!(posted(&[&Posted { number: 7, ..counted.clone() }]).contains("acknowledged, but is not the stored one"));
-    assert!(posted(&[&Posted { is_ignored: true, ..counted }]).contains("ignored, but is the stored one"));
+    assert!(posted(&[&PostedResult { id: "other".into(), ..counted.clone() }]).contains("of no call that is stored"));
+    assert!(posted(&[&PostedResult { status: 409, ..counted.clone() }]).contains("unexpected response"));
+    assert!(
+        posted(&[&PostedResult { number: 7, ..counted.clone() }]).contains("acknowledged, but is not the stored one")
+    );
+    assert!(posted(&[&PostedResult { is_ignored: true, ..counted }]).contains("ignored, but is the stored one"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{Evidence, text};
 
 /// A result that a worker has posted, with the first complete response.
 #[derive(Debug, Clone)]
-pub struct Posted {
+pub struct PostedResult {
     /// The number of its run.
     pub number: usize,
     /// The id of its call.
@@ -70,6 +70,6 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
 }
 
 /// Returns `true` if the call has ended with the result of this run.
-fn is_of(call: &Value, posted: &Posted) -> bool {
+fn is_of(call: &Value, posted: &PostedResult) -> bool {
     call["status"] == "SUCCESS" && call["output"] == format!("run {}", posted.number)
 }

@@ -106,18 +106,18 @@ on_both_databases!(
 );
 
 /// A service process whose files are limited. Killed on drop.
-struct Limited {
+struct LimitedService {
     child: Child,
 }
 
-impl Drop for Limited {
+impl Drop for LimitedService {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Limited {
+impl LimitedService {
     /// Starts a service on the database in `folder`. Its files may not grow beyond this number of blocks of 512 bytes.
     async fn start(folder: &Path, blocks: &str) -> (Self, Client) {
         let (folder, blocks) = (folder.to_owned(), blocks.to_owned());
@@ -141,7 +141,7 @@ impl Limited {
 #[tokio::test(flavor = "multi_thread")]
 async fn file_at_its_size_limit_rejects_calls_and_the_service_survives() {
     let folder = tempfile::tempdir().unwrap();
-    let (_limited, client) = Limited::start(folder.path(), "4096").await;
+    let (_limited, client) = LimitedService::start(folder.path(), "4096").await;
     let mut turned_away = None;
     for n in 0..100 {
         let answer = client.post("/tool-calls", &large("echo", &n.to_string())).await;
@@ -159,7 +159,7 @@ async fn file_at_its_size_limit_rejects_calls_and_the_service_survives() {
 #[tokio::test(flavor = "multi_thread")]
 async fn service_starts_on_a_full_disk_and_recovers_once_space_is_free() {
     let folder = tempfile::tempdir().unwrap();
-    let (first, client) = Limited::start(folder.path(), "unlimited").await;
+    let (first, client) = LimitedService::start(folder.path(), "unlimited").await;
     for n in 0..5 {
         succeeded(&client.post("/tool-calls", &large("echo", &n.to_string())).await.ok());
     }
@@ -168,7 +168,7 @@ async fn service_starts_on_a_full_disk_and_recovers_once_space_is_free() {
     drop(first);
 
     // The index of the log fits, and nothing can be added to the log.
-    let (full, client) = Limited::start(folder.path(), "100").await;
+    let (full, client) = LimitedService::start(folder.path(), "100").await;
     assert_eq!(client.get("/healthz").await.status, 200);
     readyz(&client, 503).await;
     assert_eq!(client.get("/tool-calls").await.ok(), listed, "what is there can be read");
@@ -177,7 +177,7 @@ async fn service_starts_on_a_full_disk_and_recovers_once_space_is_free() {
     unavailable(client.post("/sessions", &json!({"id": "turned away"})).await);
     drop(full);
 
-    let (_free, client) = Limited::start(folder.path(), "unlimited").await;
+    let (_free, client) = LimitedService::start(folder.path(), "unlimited").await;
     readyz(&client, 200).await;
     succeeded(&client.call("echo", json!({})).await);
     assert_eq!(client.get("/sessions/turned%20away").await.status, 404);

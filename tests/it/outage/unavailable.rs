@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::outage::{readyz, service, unavailable, with};
-use crate::support::http_tool::Received;
+use crate::support::http_tool::ReceivedRequest;
 use crate::support::postgres::PgCluster;
 use crate::support::shapes::{failed, succeeded};
 use crate::support::sse::statuses;
@@ -15,7 +15,7 @@ fn options(patience_ms: u64) -> Options {
 
 /// Returns `true` if the server received the call with this `call_id`.
 fn has_run(server: &HttpTool, call_id: &str) -> bool {
-    server.requests().iter().any(|request: &Received| request.json()["call_id"] == call_id)
+    server.requests().iter().any(|request: &ReceivedRequest| request.json()["call_id"] == call_id)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,7 @@ async fn order_of(app: &App, server: &HttpTool, name: &str, priorities: &[Option
         succeeded(&app.ended(&id_of(&call)).await);
     }
     let requests = server.requests();
-    let n = |request: &crate::support::Received| request.json()["arguments"]["n"].as_u64().unwrap() as usize;
+    let n = |request: &crate::support::ReceivedRequest| request.json()["arguments"]["n"].as_u64().unwrap() as usize;
     assert_eq!((n(&requests[0]), server.max_running()), (999, 1));
     requests[1..].iter().map(n).collect()
 }

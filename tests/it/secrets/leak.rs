@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::dump;
 use super::markers::{Needle, all_forms};
 use crate::support::client::send;
-use crate::support::{Answer, Backend, Database, HttpTool, Node, Received};
+use crate::support::{Answer, Backend, Database, HttpTool, Node, ReceivedRequest};
 
 const OF_ENVIRONMENT: Needle = Needle { what: "the secret of the environment", value: "sk-env/+\"7?&ü-planted" };
 const OF_FILE: Needle = Needle { what: "the secret of the file", value: "sk-file/+'9?é-planted" };
@@ -23,7 +23,7 @@ fn everything() -> String {
 }
 
 /// Leaks all secrets in the way that the path selects.
-fn behave(request: &Received) -> Answer {
+fn behave(request: &ReceivedRequest) -> Answer {
     let all = everything();
     let sse = |events: String| Answer::body("text/event-stream", events);
     let quoted = Value::String(all.clone()).to_string();

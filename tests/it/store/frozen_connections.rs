@@ -26,15 +26,15 @@ use crate::support::{Database, bounded, eventually};
 struct Scene {
     log: Log,
     beside: PgConnection,
-    stopped: Stopped,
+    stopped: StoppedProcesses,
     cluster: PgCluster,
 }
 
 /// Stopped processes, which continue when the test ends or panics.
 #[derive(Default)]
-struct Stopped(Vec<i32>);
+struct StoppedProcesses(Vec<i32>);
 
-impl Stopped {
+impl StoppedProcesses {
     fn stop(&mut self, processes: Vec<i32>) {
         signal("STOP", &processes);
         self.0.extend(processes);
@@ -50,7 +50,7 @@ impl Stopped {
     }
 }
 
-impl Drop for Stopped {
+impl Drop for StoppedProcesses {
     fn drop(&mut self) {
         self.go_on();
     }
@@ -72,7 +72,7 @@ impl Scene {
         .unwrap();
         let beside = PgConnection::connect(&url).await.unwrap();
         let log = Log::on(Database::at(url), IdGenerator::counted()).await;
-        Self { log, beside, stopped: Stopped::default(), cluster }
+        Self { log, beside, stopped: StoppedProcesses::default(), cluster }
     }
 
     /// Stops the backend processes of this journal and its store.

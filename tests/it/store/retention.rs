@@ -8,7 +8,7 @@ use toolpost::domain::{Call, Outcome, Shard, Tenant, Time};
 use toolpost::store::callbacks::{AttemptRecord, CallbackRow, RecordedOutcome};
 use toolpost::store::inbox::Message;
 use toolpost::store::journal::Change;
-use toolpost::store::retention::{Pruned, RetentionTarget};
+use toolpost::store::retention::{PruneCounts, RetentionTarget};
 
 use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, WHOLE, ended, life};
 use crate::support::{Backend, Database, bounded};
@@ -17,13 +17,13 @@ use crate::support::{Backend, Database, bounded};
 const LATER: Time = Time(ACCEPTED_AT + 1);
 
 impl Log {
-    async fn prune(&self, part: RetentionTarget, max: u32) -> Pruned {
+    async fn prune(&self, part: RetentionTarget, max: u32) -> PruneCounts {
         bounded("a step", self.store.prune(part, LATER, max)).await.unwrap()
     }
 
     /// Runs all steps. Returns their number and the deleted rows.
-    pub(super) async fn prune_all(&self, part: RetentionTarget, max: u32) -> (u32, Pruned) {
-        let (mut steps, mut all) = (0, Pruned::default());
+    pub(super) async fn prune_all(&self, part: RetentionTarget, max: u32) -> (u32, PruneCounts) {
+        let (mut steps, mut all) = (0, PruneCounts::default());
         loop {
             let step = self.prune(part, max).await;
             (steps, all.calls, all.events) = (steps + 1, all.calls + step.calls, all.events + step.events);
@@ -64,7 +64,7 @@ on_both_databases!(
         let message = Message { call: lived.id, kind: "cancel".into(), body: "{}".into() };
         log.store.leave_message(log.ids.next(), &message).await.unwrap();
         let (_, pruned) = log.prune_all(RetentionTarget::Calls, 500).await;
-        assert_eq!(pruned, Pruned { calls: 2, events: 1, is_unfinished: false });
+        assert_eq!(pruned, PruneCounts { calls: 2, events: 1, is_unfinished: false });
         assert!(!log.is_there(&whole).await && !log.is_there(&lived).await);
         assert_eq!(log.store.callback_state(whole.id).await.unwrap(), None);
         assert!(!log.store.has_messages().await.unwrap());
@@ -135,7 +135,7 @@ on_both_databases!(
         let (steps, pruned) = log.prune_all(RetentionTarget::Calls, 4).await;
         assert_eq!((pruned.calls, pruned.events), (7, 7));
         assert!(steps >= 7, "a call is in four commits, and a step sees four: {steps}");
-        assert_eq!(log.prune(RetentionTarget::Calls, 4).await, Pruned::default());
+        assert_eq!(log.prune(RetentionTarget::Calls, 4).await, PruneCounts::default());
     }
 );
 
@@ -171,7 +171,7 @@ on_both_databases!(
         assert_eq!(log.events_of(&lived).await.len(), 6);
         assert_eq!(
             log.prune_all(RetentionTarget::Events, 500).await.1,
-            Pruned { calls: 0, events: 1, is_unfinished: false }
+            PruneCounts { calls: 0, events: 1, is_unfinished: false }
         );
         assert_eq!(log.stored(&lived).await.outcome, lived.outcome);
         let kinds: Vec<&str> = log.events_of(&lived).await.iter().map(|event| event.2).collect();
@@ -223,7 +223,7 @@ async fn while_another_node_deletes_nothing_is_done_and_nothing_waits() {
     let mut other = sqlx::PgConnection::connect(&database.url).await.unwrap();
     let mut held = other.begin().await.unwrap();
     sqlx::query("SELECT shard FROM retention FOR UPDATE").execute(&mut *held).await.unwrap();
-    assert_eq!(log.prune(RetentionTarget::Calls, 500).await, Pruned::default());
+    assert_eq!(log.prune(RetentionTarget::Calls, 500).await, PruneCounts::default());
     log.whole_call("t").await;
     assert!(log.is_there(&call).await);
     held.rollback().await.unwrap();

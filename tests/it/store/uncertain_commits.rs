@@ -12,13 +12,13 @@ use crate::support::pg_proxy::PgProxy;
 use crate::support::{Backend, Database, eventually};
 
 /// A journal behind a connection that can be cut, and a direct connection that holds the lock of commits.
-struct Cut {
+struct CutJournal {
     log: Arc<Log>,
     proxy: PgProxy,
     holder: PgConnection,
 }
 
-impl Cut {
+impl CutJournal {
     async fn open() -> Self {
         let database = Database::fresh(Backend::Postgres).await;
         let proxy = PgProxy::before(&database.url);
@@ -70,7 +70,7 @@ async fn waiting(connection: &mut PgConnection, count: i64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn end_with_a_lost_acknowledgement_is_counted_and_published_once() {
     requires_postgres!();
-    let mut cut = Cut::open().await;
+    let mut cut = CutJournal::open().await;
     let call = ended(&cut.log.call("echo"), Outcome::text("x"), 5);
     let ends = cut.write_with_a_lost_answer(vec![super::whole(&call)]).await;
     assert_eq!(ends, [Ok(())]);
@@ -83,7 +83,7 @@ async fn end_with_a_lost_acknowledgement_is_counted_and_published_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_with_a_lost_acknowledgement_are_made_once() {
     requires_postgres!();
-    let mut cut = Cut::open().await;
+    let mut cut = CutJournal::open().await;
     let log = cut.log.clone();
     let mut started = log.call("started");
     log.write(&started, ACCEPTED).await.unwrap();
@@ -102,7 +102,7 @@ async fn changes_with_a_lost_acknowledgement_are_made_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn second_end_with_a_lost_acknowledgement_is_rejected() {
     requires_postgres!();
-    let mut cut = Cut::open().await;
+    let mut cut = CutJournal::open().await;
     let log = cut.log.clone();
     let running = log.call("echo");
     log.write(&ended(&running, Outcome::text("first"), 1), WHOLE).await.unwrap();

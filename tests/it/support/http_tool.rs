@@ -13,7 +13,7 @@ use super::bounded;
 
 /// A received request.
 #[derive(Debug, Clone, Default)]
-pub struct Received {
+pub struct ReceivedRequest {
     pub method: String,
     /// Path and query, still encoded.
     pub target: String,
@@ -78,7 +78,7 @@ impl Answer {
 /// Everything that the server has received.
 #[derive(Default)]
 struct ServerLog {
-    requests: Vec<Received>,
+    requests: Vec<ReceivedRequest>,
     log: Vec<String>,
     connections: usize,
     running: usize,
@@ -87,7 +87,7 @@ struct ServerLog {
     gate_open: bool,
 }
 
-type Behaviour = Arc<dyn Fn(&Received) -> Answer + Send + Sync>;
+type Behaviour = Arc<dyn Fn(&ReceivedRequest) -> Answer + Send + Sync>;
 
 /// The server; stops listening on drop.
 pub struct HttpTool {
@@ -109,7 +109,7 @@ impl HttpTool {
     }
 
     /// Starts a server at `ip` on a free port that responds as `behaviour` says.
-    pub async fn start(ip: &str, behaviour: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+    pub async fn start(ip: &str, behaviour: impl Fn(&ReceivedRequest) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(watch::channel(ServerLog::default()).0);
@@ -138,7 +138,7 @@ impl HttpTool {
         self.seen.send_modify(|seen| seen.gate_open = true);
     }
 
-    pub fn requests(&self) -> Vec<Received> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.seen.borrow().requests.clone()
     }
 
@@ -157,7 +157,7 @@ impl HttpTool {
     }
 
     /// Returns the only request so far.
-    pub fn request(&self) -> Received {
+    pub fn request(&self) -> ReceivedRequest {
         let requests = self.requests();
         assert_eq!(requests.len(), 1, "{requests:#?}");
         requests.into_iter().next().unwrap()
@@ -218,7 +218,7 @@ async fn serve(
     stream.shutdown().await
 }
 
-async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<Received>> {
+async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<ReceivedRequest>> {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     let head_end = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -235,7 +235,7 @@ async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<Received
     let (method, target) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
     let headers = lines.filter_map(|line| line.split_once(':'));
     let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
-    let mut request = Received { method, target, headers, body: String::new() };
+    let mut request = ReceivedRequest { method, target, headers, body: String::new() };
     let length: usize = request.header("content-length").parse().unwrap_or(0);
     let mut body = bytes.split_off(head_end + 4);
     while body.len() < length {
@@ -286,7 +286,7 @@ async fn write_answer(stream: &mut TcpStream, answer: Answer) -> std::io::Result
     }
 }
 
-impl Received {
+impl ReceivedRequest {
     /// Returns a header by its lower-case name, or an empty string if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)

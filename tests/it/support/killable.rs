@@ -32,7 +32,7 @@ pub struct Killable {
 
 /// Durations of a start, measured from the creation of the process.
 #[derive(Debug, Clone, Copy)]
-pub struct Started {
+pub struct StartDurations {
     /// Time until the line `toolpost listening on`.
     pub listening: Duration,
     /// Time until `/readyz` returned 200.
@@ -71,7 +71,7 @@ impl Killable {
     }
 
     /// Starts the program and waits until it is ready.
-    pub async fn start(&mut self) -> Started {
+    pub async fn start(&mut self) -> StartDurations {
         let born = Instant::now();
         let line = self.launch(None);
         let heard = tokio::time::timeout(LIMIT, line).await;
@@ -88,7 +88,7 @@ impl Killable {
             }
         };
         tokio::time::timeout(LIMIT, is_ready).await.expect("the program did not become ready");
-        Started { listening, ready: born.elapsed() }
+        StartDurations { listening, ready: born.elapsed() }
     }
 
     /// Starts the program with a fault point such as `AfterRun:3` and waits for its exit, which may come before it

@@ -258,9 +258,9 @@ struct TypedArgs {
     days: Option<u8>,
 }
 
-struct Picky;
+struct StrictTool;
 
-impl toolpost::tool::Tool for Picky {
+impl toolpost::tool::Tool for StrictTool {
     const NAME: &'static str = "picky";
     type Args = NumberArgs;
     type Output = i64;
@@ -302,7 +302,7 @@ pub fn rust_tools() -> Vec<BuiltinTool> {
         tool_fn("panics", "Panics.", |_: NoArgs| -> Result<(), ToolError> { panic!("secret-panic-text") }),
         tool_fn("fails", "Fails.", |_: NoArgs| -> Result<(), ToolError> { Err("no such city".into()) }),
         blocking_tool_fn("blocks", "Blocks.", |args: TextArgs, _| Ok(args.text)),
-        BuiltinTool::new(Picky),
+        BuiltinTool::new(StrictTool),
         async_tool_fn("reports", "Reports.", reports),
         tool_fn("typed", "Has typed arguments.", |args: TypedArgs| Ok(Json(args))),
     ]

@@ -7,7 +7,7 @@ use crate::support::{App, Backend, Client, Options};
 
 /// The result of a route for another tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sees {
+enum ExpectedView {
     /// 404: the resource is not found.
     Nothing,
     /// A list without data of the other tenant.
@@ -32,7 +32,7 @@ enum Sees {
 struct Case {
     path: String,
     body: Option<Value>,
-    sees: Sees,
+    sees: ExpectedView,
 }
 
 /// Returns an API description with one operation.
@@ -45,7 +45,7 @@ fn document() -> Value {
 
 /// Returns the case of a route with the owner's ids.
 fn case(owner: &Owner, method: &str, route: &str) -> Case {
-    use Sees::{Forbidden, NotThere, Nothing, Open, Operators, OwnChange, OwnList, OwnStream, SignIn};
+    use ExpectedView::{Forbidden, NotThere, Nothing, Open, Operators, OwnChange, OwnList, OwnStream, SignIn};
     let Owner { ended, waiting, partial, hook, key, .. } = owner;
     let tool = json!({"description": "own", "executor": {"type": "builtin", "name": "echo"}});
     let named = |name: &str| {
@@ -159,46 +159,46 @@ async fn routes(app: &App) -> Vec<(String, String)> {
 async fn tried(stranger: &Client, owner: &Owner, cases: &[(String, Case)], is_operator: bool) {
     // Lists come first, because changes create resources with the names of the owner.
     let in_order = [
-        Sees::OwnList,
-        Sees::OwnStream,
-        Sees::Open,
-        Sees::SignIn,
-        Sees::Forbidden,
-        Sees::Nothing,
-        Sees::NotThere,
-        Sees::Operators,
-        Sees::OwnChange,
+        ExpectedView::OwnList,
+        ExpectedView::OwnStream,
+        ExpectedView::Open,
+        ExpectedView::SignIn,
+        ExpectedView::Forbidden,
+        ExpectedView::Nothing,
+        ExpectedView::NotThere,
+        ExpectedView::Operators,
+        ExpectedView::OwnChange,
     ];
     let cases = in_order.into_iter().flat_map(|sees| cases.iter().filter(move |(_, case)| case.sees == sees));
     for (method, case) in cases {
         let what = format!("{method} {}", case.path);
-        if (case.path.starts_with("/keys") || case.sees == Sees::Operators) && is_operator {
+        if (case.path.starts_with("/keys") || case.sees == ExpectedView::Operators) && is_operator {
             continue;
         }
-        if case.sees == Sees::OwnStream {
+        if case.sees == ExpectedView::OwnStream {
             sees_only_own(stranger, owner, &case.path).await;
             continue;
         }
         let answer = ask(stranger, method, &case.path, case.body.as_ref()).await;
         match case.sees {
-            Sees::Nothing => {
+            ExpectedView::Nothing => {
                 let text = answer.text();
                 assert_eq!(answer.status, 404, "{what}: {text}");
             }
-            Sees::SignIn => assert_eq!(answer.status, 401, "{what}: {}", answer.text()),
-            Sees::NotThere => assert_eq!(answer.status, 405, "{what}: {}", answer.text()),
-            Sees::Operators => assert_eq!(answer.status, 403, "{what}: {}", answer.text()),
-            Sees::Forbidden if is_operator => assert_eq!(answer.status, 200, "{what}: {}", answer.text()),
-            Sees::Forbidden => {
+            ExpectedView::SignIn => assert_eq!(answer.status, 401, "{what}: {}", answer.text()),
+            ExpectedView::NotThere => assert_eq!(answer.status, 405, "{what}: {}", answer.text()),
+            ExpectedView::Operators => assert_eq!(answer.status, 403, "{what}: {}", answer.text()),
+            ExpectedView::Forbidden if is_operator => assert_eq!(answer.status, 200, "{what}: {}", answer.text()),
+            ExpectedView::Forbidden => {
                 assert!(!answer.text().contains(MARK), "{what}: {}", answer.text());
                 assert_eq!(answer.problem(403)["code"], "FORBIDDEN", "{what}");
             }
-            Sees::OwnList | Sees::OwnChange | Sees::Open => {
+            ExpectedView::OwnList | ExpectedView::OwnChange | ExpectedView::Open => {
                 assert!((200..300).contains(&answer.status), "{what}: {} {}", answer.status, answer.text());
                 let is_own = case.path.contains(MARK) || !answer.text().contains(MARK);
                 assert!(is_own, "{what}: {}", answer.text());
             }
-            Sees::OwnStream => unreachable!(),
+            ExpectedView::OwnStream => unreachable!(),
         }
     }
 }
@@ -243,9 +243,9 @@ on_both_databases!(
         for (method, case) in &cases {
             let answer = ask(&app, method, &case.path, case.body.as_ref()).await;
             let what = format!("{method} {}: {}", case.path, answer.text());
-            if case.sees == Sees::Open {
+            if case.sees == ExpectedView::Open {
                 assert!((200..300).contains(&answer.status), "{what}");
-            } else if case.sees == Sees::SignIn {
+            } else if case.sees == ExpectedView::SignIn {
                 assert_eq!(answer.problem(401)["code"], "INVALID_KEY", "{what}");
             } else {
                 assert!(answer.header("www-authenticate").starts_with("Bearer"), "{what}");
@@ -269,7 +269,7 @@ on_both_databases!(
         for (method, route) in routes(&app).await {
             let case = case(&owner, &method, &route);
             let answer = ask(&stranger, &method, &case.path, case.body.as_ref()).await;
-            if case.sees != Sees::Open {
+            if case.sees != ExpectedView::Open {
                 assert_eq!(answer.problem(401)["code"], "INVALID_KEY", "{method} {route}");
             }
         }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use toolpost::domain::Time;
-use toolpost::domain::preset::Sealed;
+use toolpost::domain::preset::SealedValue;
 use toolpost::store::Store;
 use toolpost::store::upstreams::{PinMode, StoredUpstream};
 
@@ -15,7 +15,7 @@ on_both_databases!(
         let server = StoredUpstream {
             name: "a".into(),
             definition: json!({"pin": true}).to_string(),
-            sealed: Sealed { key_id: "k".into(), bytes: vec![0, 255, 7] },
+            sealed: SealedValue { key_id: "k".into(), bytes: vec![0, 255, 7] },
             created_at: Time(5),
         };
         let (_, _, before) = store.upstreams().await.unwrap();

@@ -18,12 +18,12 @@ use crate::support::{App, Backend, Options};
 /// A server of 2025-06-18 that answers calls of each tool in its own way. Stopped on drop.
 struct OddServer {
     url: String,
-    seen: Arc<Seen>,
+    seen: Arc<SeenRequests>,
     task: JoinHandle<()>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct SeenRequests {
     /// The number of sessions so far; the last one is the only valid session.
     sessions: Mutex<usize>,
     /// The tools of the calls that a valid session has sent.
@@ -63,7 +63,7 @@ const TOOLS: [&str; 20] = [
 
 impl OddServer {
     async fn start() -> Self {
-        let seen = Arc::<Seen>::default();
+        let seen = Arc::<SeenRequests>::default();
         let router = Router::new().route("/mcp", post(answer)).with_state(seen.clone());
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -88,7 +88,7 @@ fn sent(status: u16, body: &Value) -> Response {
     (StatusCode::from_u16(status).unwrap(), axum::Json(body.clone())).into_response()
 }
 
-async fn answer(State(seen): State<Arc<Seen>>, headers: HeaderMap, message: axum::Json<Value>) -> Response {
+async fn answer(State(seen): State<Arc<SeenRequests>>, headers: HeaderMap, message: axum::Json<Value>) -> Response {
     let id = message["id"].clone();
     let result = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
     let session = headers.get("mcp-session-id").and_then(|session| session.to_str().ok()).unwrap_or_default();
@@ -113,7 +113,7 @@ async fn answer(State(seen): State<Arc<Seen>>, headers: HeaderMap, message: axum
 }
 
 /// Answers a call. Tools named `lost_…` have lost the first session.
-fn called(seen: &Seen, tool: &str, is_first: bool, id: &Value) -> Response {
+fn called(seen: &SeenRequests, tool: &str, is_first: bool, id: &Value) -> Response {
     let done = |id: &Value| {
         seen.ran.lock().unwrap().push(tool.to_owned());
         json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": "done"}]}})

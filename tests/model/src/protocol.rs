@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use stateright::{Model, Property};
 
 use crate::state::{
-    Claim, Doing, End, Faults, Held, Holder, MAX_ATTEMPTS, Node, Offer, Row, Run, State, Status, Step, Worker,
+    Claim, Doing, End, Faults, Holder, MAX_ATTEMPTS, Node, Offer, OfferState, Row, Run, State, Status, Step, Worker,
 };
 
 /// The rules that a model can leave out, to show that the exploration finds the fault that each of them prevents.
@@ -66,7 +66,7 @@ pub struct Protocol {
 
 /// What becomes of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sent {
+pub enum StatementFate {
     /// It is made, and its sender is answered.
     Done,
     /// It is made, and the answer is lost.
@@ -83,16 +83,16 @@ pub enum Action {
     /// A client posts a call (`accept`).
     Accept { node: usize, call: usize },
     /// A node writes an offer (`OfferWriter::write`), with a claim of a worker that waits at it.
-    Offer { node: usize, call: usize, run: usize, worker: Option<usize>, sent: Sent },
+    Offer { node: usize, call: usize, run: usize, worker: Option<usize>, sent: StatementFate },
     /// A node takes back a claim of a failed write (`OfferWriter::take_back`).
-    TakeBack { node: usize, claim: Claim, sent: Sent },
+    TakeBack { node: usize, claim: Claim, sent: StatementFate },
     /// The server makes a statement whose sender has given up.
     Late { claim: Claim },
     /// A worker asks a node for a call.
     Poll { worker: usize, node: usize },
     /// A node gives a waiting call to a worker that waits at it (`Stores::claim`). With `Delayed`, the worker is gone, and the statement
     /// that gives the call back comes later (`Handover::take_back`).
-    Claim { worker: usize, call: usize, sent: Sent },
+    Claim { worker: usize, call: usize, sent: StatementFate },
     /// The owner reads the row of an offer (`HandOut::await_claim`).
     Look { node: usize, call: usize, run: usize },
     /// The owner records the start of an attempt (`CallRun::start_at_worker`).
@@ -164,8 +164,10 @@ impl Model for Protocol {
         for (node, memory) in state.nodes.iter().enumerate() {
             if memory.is_up {
                 for &claim in &memory.lost {
-                    let sent = [Sent::Done, Sent::Unanswered, Sent::Failed, Sent::Delayed];
-                    let possible = sent.into_iter().filter(|sent| *sent == Sent::Done || state.faults.lost_answers > 0);
+                    let sent =
+                        [StatementFate::Done, StatementFate::Unanswered, StatementFate::Failed, StatementFate::Delayed];
+                    let possible =
+                        sent.into_iter().filter(|sent| *sent == StatementFate::Done || state.faults.lost_answers > 0);
                     actions.extend(possible.map(|sent| Action::TakeBack { node, claim, sent }));
                 }
                 if state.faults.crashes > 0 {
@@ -235,7 +237,7 @@ impl Model for Protocol {
                     .filter_map(|(offer, starts)| Some((offer.as_ref()?, starts)));
                 offers
                     .into_iter()
-                    .all(|(offer, starts)| offer.held != Held::Waiting || starts[usize::from(offer.attempt)] == 0)
+                    .all(|(offer, starts)| offer.held != OfferState::Waiting || starts[usize::from(offer.attempt)] == 0)
             }),
             Property::always("a stored result is the end of its call", |_: &Self, state: &State| {
                 state.rows.iter().zip(&state.stored).all(|(row, stored)| {
@@ -273,12 +275,12 @@ impl Protocol {
         }
         for (worker, doing) in state.workers.iter().enumerate() {
             if let Worker::Waiting(_) = doing
-                && state.offers[call].as_ref().is_some_and(|offer| offer.held == Held::Waiting)
+                && state.offers[call].as_ref().is_some_and(|offer| offer.held == OfferState::Waiting)
             {
-                actions.push(Action::Claim { worker, call, sent: Sent::Done });
+                actions.push(Action::Claim { worker, call, sent: StatementFate::Done });
                 if faulty {
-                    actions.push(Action::Claim { worker, call, sent: Sent::Unanswered });
-                    actions.push(Action::Claim { worker, call, sent: Sent::Delayed });
+                    actions.push(Action::Claim { worker, call, sent: StatementFate::Unanswered });
+                    actions.push(Action::Claim { worker, call, sent: StatementFate::Delayed });
                 }
             }
         }
@@ -316,8 +318,11 @@ impl Protocol {
                 }
                 let waits = |worker: &usize| is_first && state.workers[*worker] == Worker::Waiting(node);
                 for worker in (0..self.workers).filter(waits).map(Some).chain([None]) {
-                    let sent: &[Sent] =
-                        if faulty { &[Sent::Done, Sent::Unanswered, Sent::Failed] } else { &[Sent::Done] };
+                    let sent: &[StatementFate] = if faulty {
+                        &[StatementFate::Done, StatementFate::Unanswered, StatementFate::Failed]
+                    } else {
+                        &[StatementFate::Done]
+                    };
                     actions.extend(sent.iter().map(|&sent| Action::Offer { node, call, run, worker, sent }));
                 }
                 self.may_cancel(state, (node, call, run), actions);
@@ -392,15 +397,15 @@ impl Protocol {
     fn step_of_claim(&self, state: &mut State, action: Action) {
         match action {
             Action::TakeBack { node, claim, sent } => {
-                if sent != Sent::Done {
+                if sent != StatementFate::Done {
                     state.faults.lost_answers -= 1;
                 }
                 match sent {
-                    Sent::Done | Sent::Unanswered => self.unclaim(state, claim),
-                    Sent::Failed => {}
-                    Sent::Delayed => state.late.push(claim),
+                    StatementFate::Done | StatementFate::Unanswered => self.unclaim(state, claim),
+                    StatementFate::Failed => {}
+                    StatementFate::Delayed => state.late.push(claim),
                 }
-                if sent == Sent::Done {
+                if sent == StatementFate::Done {
                     state.nodes[node].lost.retain(|lost| *lost != claim);
                 }
             }
@@ -490,29 +495,35 @@ impl Protocol {
         may
     }
 
-    fn offer(&self, state: &mut State, (node, call, run): (usize, usize, usize), worker: Option<usize>, sent: Sent) {
+    fn offer(
+        &self,
+        state: &mut State,
+        (node, call, run): (usize, usize, usize),
+        worker: Option<usize>,
+        sent: StatementFate,
+    ) {
         let Step::Offer { attempt, .. } = state.nodes[node].runs[call][run].step else { return };
         let name = state.next_name();
         let claim = worker.map(|worker| Claim { call, attempt, worker, name });
         let is_owner =
             state.rows[call].as_ref().is_some_and(|row| row.node == node && !matches!(row.status, Status::Ended(_)));
         let may = is_owner || !self.rules.offers_need_the_owner;
-        if sent != Sent::Done {
+        if sent != StatementFate::Done {
             state.faults.lost_answers -= 1;
         }
-        if may && sent != Sent::Failed {
-            let held = claim.map_or(Held::Waiting, |claim| Held::Claimed { worker: claim.worker, name });
+        if may && sent != StatementFate::Failed {
+            let held = claim.map_or(OfferState::Waiting, |claim| OfferState::Claimed { worker: claim.worker, name });
             match &mut state.offers[call] {
                 None => state.offers[call] = Some(Offer { attempt, held, node }),
                 Some(stored) => {
                     stored.node = node;
                     if stored.attempt < attempt {
-                        (stored.attempt, stored.held) = (attempt, Held::Waiting);
+                        (stored.attempt, stored.held) = (attempt, OfferState::Waiting);
                     }
                 }
             }
         }
-        if sent != Sent::Done {
+        if sent != StatementFate::Done {
             state.nodes[node].runs[call][run].step = Step::Offer { attempt, is_first: false };
             state.nodes[node].lost.extend(claim);
             return;
@@ -522,13 +533,13 @@ impl Protocol {
             state.nodes[node].runs[call].remove(run);
             return;
         };
-        let is_waiting = stored.held == Held::Waiting && stored.attempt <= attempt;
+        let is_waiting = stored.held == OfferState::Waiting && stored.attempt <= attempt;
         let is_recorded = state.nodes[node].runs[call][run].attempt >= attempt;
         state.nodes[node].runs[call][run].step =
             if is_waiting { Step::Await { attempt } } else { Step::Run { attempt, is_recorded } };
         if let Some(claim) = claim
             && stored.attempt == attempt
-            && matches!(stored.held, Held::Claimed { .. })
+            && matches!(stored.held, OfferState::Claimed { .. })
         {
             Self::give(state, node, claim);
         }
@@ -549,24 +560,24 @@ impl Protocol {
     fn unclaim(&self, state: &mut State, claim: Claim) {
         if let Some(offer) = &mut state.offers[claim.call]
             && offer.attempt == claim.attempt
-            && let Held::Claimed { worker, name } = offer.held
+            && let OfferState::Claimed { worker, name } = offer.held
             && worker == claim.worker
             && (name == claim.name || !self.rules.claims_have_names)
         {
-            offer.held = Held::Waiting;
+            offer.held = OfferState::Waiting;
         }
     }
 
-    fn claim(&self, state: &mut State, worker: usize, call: usize, sent: Sent) {
+    fn claim(&self, state: &mut State, worker: usize, call: usize, sent: StatementFate) {
         let Worker::Waiting(node) = state.workers[worker] else { return };
         let name = state.next_name();
         let Some(offer) = &mut state.offers[call] else { return };
-        offer.held = Held::Claimed { worker, name };
+        offer.held = OfferState::Claimed { worker, name };
         let claim = Claim { call, attempt: offer.attempt, worker, name };
         match sent {
-            Sent::Done => Self::give(state, node, claim),
-            Sent::Unanswered | Sent::Failed => state.faults.lost_answers -= 1,
-            Sent::Delayed => {
+            StatementFate::Done => Self::give(state, node, claim),
+            StatementFate::Unanswered | StatementFate::Failed => state.faults.lost_answers -= 1,
+            StatementFate::Delayed => {
                 state.faults.lost_answers -= 1;
                 state.late.push(claim);
             }
@@ -580,7 +591,7 @@ impl Protocol {
         let is_recorded = at.attempt >= attempt;
         match offer {
             None => at.step = Step::Offer { attempt, is_first: false },
-            Some(offer) if offer.held == Held::Waiting && offer.attempt <= attempt => {}
+            Some(offer) if offer.held == OfferState::Waiting && offer.attempt <= attempt => {}
             Some(_) => at.step = Step::Run { attempt, is_recorded },
         }
     }
@@ -599,11 +610,11 @@ impl Protocol {
         let has_ended = matches!(row.status, Status::Ended(_));
         if let Some(offer) = &mut state.offers[call]
             && offer.attempt == attempt
-            && matches!(offer.held, Held::Claimed { .. })
+            && matches!(offer.held, OfferState::Claimed { .. })
             && !has_ended
             && (state.inbox[call].is_none() || !self.rules.results_are_unique)
         {
-            offer.held = Held::Answered;
+            offer.held = OfferState::Answered;
             state.inbox[call] = Some(End::Result(doing));
             state.stored[call] = Some(doing);
         }
@@ -618,7 +629,7 @@ impl Protocol {
         if offer.attempt != attempt {
             return self.lose(state, (node, call, run), attempt);
         }
-        let Held::Claimed { worker, .. } = offer.held else { return };
+        let OfferState::Claimed { worker, .. } = offer.held else { return };
         let is_at_work = state.workers[worker] == Worker::Working(Doing { call, attempt, worker });
         if is_at_work && state.faults.expiries == 0 {
             return;
@@ -634,7 +645,7 @@ impl Protocol {
         }
         state.offers[call] = self.repeatable[call].then_some(Offer {
             attempt: (attempt + 1).min(MAX_ATTEMPTS as u8 - 1),
-            held: Held::Waiting,
+            held: OfferState::Waiting,
             node,
         });
         self.lose(state, (node, call, run), attempt);
@@ -662,7 +673,7 @@ impl Protocol {
         {
             // A lost node may have made it.
             offer.node = node;
-            if offer.held == Held::Waiting {
+            if offer.held == OfferState::Waiting {
                 state.offers[call] = None;
             } else {
                 // A worker has it. Its result counts if it is stored before the end.
@@ -700,10 +711,10 @@ impl Protocol {
     fn rejoined(offer: Option<Offer>, inbox: Option<End>, recorded: u8, is_repeatable: bool) -> Step {
         let next = (recorded + 1).min(MAX_ATTEMPTS as u8 - 1);
         match offer {
-            Some(Offer { held: Held::Answered, attempt, .. }) if attempt >= next => {
+            Some(Offer { held: OfferState::Answered, attempt, .. }) if attempt >= next => {
                 Step::Run { attempt: next, is_recorded: false }
             }
-            Some(Offer { held: Held::Answered, .. }) => Step::Run { attempt: recorded, is_recorded: true },
+            Some(Offer { held: OfferState::Answered, .. }) => Step::Run { attempt: recorded, is_recorded: true },
             _ if inbox.is_some() => Step::Run { attempt: recorded, is_recorded: true },
             Some(Offer { attempt, .. }) if attempt < next => Step::Offer { attempt, is_first: false },
             None if !is_repeatable => Step::Refuse(End::Unknown),

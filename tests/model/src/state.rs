@@ -55,13 +55,13 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Offer {
     pub attempt: u8,
-    pub held: Held,
+    pub held: OfferState,
     pub node: usize,
 }
 
 /// The state of an offer. The name distinguishes a claim from later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Held {
+pub enum OfferState {
     Waiting,
     Claimed { worker: usize, name: u8 },
     Answered,
@@ -179,7 +179,7 @@ impl State {
     /// Returns a name that no claim has that is stored or to be taken back.
     pub fn next_name(&self) -> u8 {
         let stored = self.offers.iter().flatten().filter_map(|offer| match offer.held {
-            Held::Claimed { name, .. } => Some(name),
+            OfferState::Claimed { name, .. } => Some(name),
             _ => None,
         });
         let lost = self.nodes.iter().flat_map(|node| &node.lost).chain(&self.late).map(|claim| claim.name);

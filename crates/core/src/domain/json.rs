@@ -16,7 +16,7 @@ pub use bounds::{Bound, ReplacedBound, SCHEMA_MAPS, is_within_schema, parse_with
 pub use canonical::write_canonical;
 pub use correct::correct;
 pub use text::JsonText;
-pub use weighed::{DeserializeWeighed, STEP, Scale, Weighed, WeighedError, parse_weighed, parse_weighed_as};
+pub use weighed::{DeserializeWeighed, STEP, Scale, WeighedError, WeighedValue, parse_weighed, parse_weighed_as};
 pub use write::{write_text, write_value};
 
 /// The error reason for an integer that would be rounded.

@@ -76,13 +76,13 @@ impl Serialize for ContentBlock {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         #[serde(tag = "type", rename_all = "lowercase")]
-        enum Tagged<'a> {
+        enum TaggedBlock<'a> {
             Text { text: &'a str },
             Image { data: &'a str, mime_type: &'a str },
         }
         match self {
-            Self::Text(text) => Tagged::Text { text }.serialize(serializer),
-            Self::Image { data, mime_type } => Tagged::Image { data, mime_type }.serialize(serializer),
+            Self::Text(text) => TaggedBlock::Text { text }.serialize(serializer),
+            Self::Image { data, mime_type } => TaggedBlock::Image { data, mime_type }.serialize(serializer),
             Self::Other(block) => block.serialize(serializer),
         }
     }

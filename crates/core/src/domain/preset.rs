@@ -28,12 +28,12 @@ pub enum PresetSource {
     /// The secret of this name.
     Secret(String),
     /// A value that is stored over the API; `None` if it is not stored yet or not known here.
-    Stored(Option<Sealed>),
+    Stored(Option<SealedValue>),
 }
 
 /// An encrypted value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedValue {
     /// The id of the key that decrypts it.
     pub key_id: String,
     /// Nonce, ciphertext and tag.

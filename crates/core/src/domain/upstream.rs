@@ -77,7 +77,7 @@ const KNOWN: [&str; 15] = [
 
 /// A server declared in the settings or in a file.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Declared {
+pub enum DeclaredServer {
     /// The server is enabled.
     Enabled(Upstream),
     /// The server is disabled.
@@ -109,12 +109,12 @@ fn check_name(name: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns an error for the first invalid member.
-pub fn read_settings(members: &Map<String, Value>, strict: bool) -> Result<Declared, DecodeError> {
+pub fn read_settings(members: &Map<String, Value>, strict: bool) -> Result<DeclaredServer, DecodeError> {
     if let Some(name) = members.keys().find(|name| strict && !KNOWN.contains(&name.as_str())) {
         return Err(fault(format!("/{}", pointer_token(name)), format!("unknown field `{name}`")));
     }
     if flag(members, "disabled")? == Some(true) || flag(members, "enabled")? == Some(false) {
-        return Ok(Declared::Disabled);
+        return Ok(DeclaredServer::Disabled);
     }
     let url = ["url", "serverUrl", "httpUrl"].into_iter().find(|name| members.contains_key(*name));
     let is_http = match kind(members)? {
@@ -142,7 +142,7 @@ pub fn read_settings(members: &Map<String, Value>, strict: bool) -> Result<Decla
         output_check: output_check(members)?,
         expands: true,
     };
-    Ok(Declared::Enabled(upstream))
+    Ok(DeclaredServer::Enabled(upstream))
 }
 
 /// Parses a server that is registered over the API, and its name. Only HTTP servers can be registered.
@@ -279,15 +279,16 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Result<Declared, DecodeError> {
+    fn read(value: Value) -> Result<DeclaredServer, DecodeError> {
         read_settings(value.as_object().unwrap(), false)
     }
 
     #[test]
     fn files_of_other_programs_are_accepted() {
         let stdio = json!({"command": "uvx", "args": ["mcp-server-git"], "env": {"A": "b", "N": 1}, "autoApprove": []});
-        let Declared::Enabled(Upstream { transport: UpstreamTransport::Stdio { command, args, env, cwd }, .. }) =
-            read(stdio).unwrap()
+        let DeclaredServer::Enabled(Upstream {
+            transport: UpstreamTransport::Stdio { command, args, env, cwd }, ..
+        }) = read(stdio).unwrap()
         else {
             panic!("a program");
         };
@@ -301,12 +302,12 @@ mod tests {
             json!({"serverUrl": "https://h/mcp", "disabled": false}),
         ] {
             let read = read(http.clone()).unwrap();
-            let Declared::Enabled(Upstream { transport: UpstreamTransport::Http { url, .. }, .. }) = read else {
+            let DeclaredServer::Enabled(Upstream { transport: UpstreamTransport::Http { url, .. }, .. }) = read else {
                 panic!("{http}")
             };
             assert_eq!(url, "https://h/mcp");
         }
-        assert_eq!(read(json!({"command": "x", "disabled": true})).unwrap(), Declared::Disabled);
+        assert_eq!(read(json!({"command": "x", "disabled": true})).unwrap(), DeclaredServer::Disabled);
         assert_eq!(server_name("My server (1)").unwrap(), "My_server__1_");
         assert!(server_name(" ").is_err() && server_name(&"x".repeat(65)).is_err());
     }

@@ -17,7 +17,7 @@ use super::security::Security;
 use super::servers;
 use super::version::Version;
 use crate::domain::{ToolDefinition, json, tool};
-use crate::schema::{self, Corrected, Role};
+use crate::schema::{self, CorrectedSchema, Role};
 
 /// Maximum length of a description for the model, in characters.
 const MAX_DESCRIPTION_LENGTH: usize = 4000;
@@ -228,7 +228,7 @@ fn executor(request: &Request<'_>, url: &str, method: &str, auth: Option<Value>)
 }
 
 /// Returns a schema, and adds what was corrected in it to the warnings.
-fn with_notes(corrected: Corrected, what: &str, warnings: &mut Vec<String>) -> Value {
+fn with_notes(corrected: CorrectedSchema, what: &str, warnings: &mut Vec<String>) -> Value {
     warnings.extend(corrected.notes.into_iter().map(|note| format!("the schema of its {what} was corrected: {note}")));
     corrected.schema
 }

@@ -8,7 +8,7 @@ use super::media::is_json;
 use super::reference;
 use super::schema::{Bundler, Direction};
 use super::version::Version;
-use crate::schema::{self, Corrected, Role};
+use crate::schema::{self, CorrectedSchema, Role};
 
 /// Returns the schema of the response with the lowest success status; `None` if it has no schema or is not JSON.
 ///
@@ -19,7 +19,7 @@ pub fn output_schema<'d>(
     version: Version,
     operation: &'d Map<String, Value>,
     budget: &'d Cell<usize>,
-) -> Result<Option<Corrected>, String> {
+) -> Result<Option<CorrectedSchema>, String> {
     let Some(responses) = reference::member(operation, "responses")? else { return Ok(None) };
     let success =
         responses.iter().filter(|(status, _)| status.starts_with('2')).min_by(|(one, _), (other, _)| one.cmp(other));

@@ -44,7 +44,7 @@ pub struct Bundler<'d> {
     /// Definitions that are named but not converted yet.
     waiting: VecDeque<(String, &'d Value)>,
     /// The current schema, which is the target of `$recursiveRef`.
-    around: Around<'d>,
+    around: EnclosingSchema<'d>,
     left: usize,
     depth: usize,
     /// The bytes that are left for the whole import.
@@ -53,7 +53,7 @@ pub struct Bundler<'d> {
 
 /// A schema that is being converted.
 #[derive(Debug, Clone)]
-enum Around<'d> {
+enum EnclosingSchema<'d> {
     /// A schema without a name so far.
     Inline(Option<&'d Value>),
     /// The definition of this name.
@@ -75,7 +75,7 @@ impl<'d> Bundler<'d> {
     /// Creates a converter for the schemas of one tool.
     pub fn new(document: &'d Value, version: Version, direction: Direction, budget: &'d Cell<usize>) -> Self {
         let (names, given, waiting) = (HashMap::new(), Unique::default(), VecDeque::new());
-        let around = Around::Inline(None);
+        let around = EnclosingSchema::Inline(None);
         Self { document, version, direction, names, given, waiting, around, left: MAX_SCHEMA_BYTES, depth: 0, budget }
     }
 
@@ -84,7 +84,7 @@ impl<'d> Bundler<'d> {
     /// # Errors
     /// Returns the reason if the schema is invalid or too large, or refers outside the document.
     pub fn schema(&mut self, schema: &'d Value) -> Result<Value, String> {
-        self.around = Around::Inline(Some(schema));
+        self.around = EnclosingSchema::Inline(Some(schema));
         self.convert(schema, &BTreeSet::new())
     }
 
@@ -95,7 +95,7 @@ impl<'d> Bundler<'d> {
     pub fn definitions(mut self) -> Result<Map<String, Value>, String> {
         let mut definitions = Map::new();
         while let Some((name, schema)) = self.waiting.pop_front() {
-            self.around = Around::Definition(name.clone());
+            self.around = EnclosingSchema::Definition(name.clone());
             let made = self.convert(schema, &BTreeSet::new()).map_err(|reason| format!("{name}: {reason}"))?;
             definitions.insert(name, made);
         }
@@ -308,12 +308,12 @@ impl<'d> Bundler<'d> {
     /// Returns a reference to the schema that is being converted.
     fn recursion(&mut self) -> Result<Value, String> {
         let name = match &self.around {
-            Around::Definition(name) => name.clone(),
-            Around::Inline(None) => return Err("it has a `$recursiveRef` without a target schema".to_owned()),
-            Around::Inline(Some(schema)) => {
+            EnclosingSchema::Definition(name) => name.clone(),
+            EnclosingSchema::Inline(None) => return Err("it has a `$recursiveRef` without a target schema".to_owned()),
+            EnclosingSchema::Inline(Some(schema)) => {
                 let name = self.given.reserve("recursive", 100);
                 self.waiting.push_back((name.clone(), schema));
-                self.around = Around::Definition(name.clone());
+                self.around = EnclosingSchema::Definition(name.clone());
                 name
             }
         };

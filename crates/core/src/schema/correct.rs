@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 64;
 
 /// A schema that compiles, and what was corrected in it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Corrected {
+pub struct CorrectedSchema {
     /// The schema.
     pub schema: Value,
     /// What was corrected, each with its location; empty if the schema was valid.
@@ -31,9 +31,9 @@ pub struct Corrected {
 ///
 /// # Errors
 /// Returns the [`SchemaError`] that remains.
-pub fn correct(schema: &Value, role: Role) -> Result<Corrected, SchemaError> {
+pub fn correct(schema: &Value, role: Role) -> Result<CorrectedSchema, SchemaError> {
     if check(schema, role).is_ok() {
-        return Ok(Corrected { schema: schema.clone(), notes: Vec::new() });
+        return Ok(CorrectedSchema { schema: schema.clone(), notes: Vec::new() });
     }
     let mut notes = Notes::default();
     let mut schema = schema.clone();
@@ -46,7 +46,7 @@ pub fn correct(schema: &Value, role: Role) -> Result<Corrected, SchemaError> {
     Corrector { notes: &mut notes, is_draft_4, has_draft, path: String::new(), depth: 0 }.schema(&mut schema);
     for _ in 0..=MAX_PATTERNS {
         let error = match check(&schema, role) {
-            Ok(()) => return Ok(Corrected { schema, notes: notes.finish() }),
+            Ok(()) => return Ok(CorrectedSchema { schema, notes: notes.finish() }),
             Err(error) => error,
         };
         let parent = error.pointer.strip_suffix("/pattern").and_then(|parent| schema.pointer_mut(parent));
@@ -55,7 +55,7 @@ pub fn correct(schema: &Value, role: Role) -> Result<Corrected, SchemaError> {
         }
         notes.add(&error.pointer, format_args!("left out, so only the tool checks it: {}", error.message));
     }
-    check(&schema, role).map(|()| Corrected { schema, notes: notes.finish() })
+    check(&schema, role).map(|()| CorrectedSchema { schema, notes: notes.finish() })
 }
 
 /// Notes of corrections.

@@ -71,7 +71,7 @@ pub struct Unlowerable {
 
 /// A schema in a vendor's subset, with its losses.
 #[derive(Debug, Clone)]
-pub struct Lowered {
+pub struct LoweredSchema {
     /// The schema for the vendor.
     pub schema: Value,
     /// The constraints that the lowered schema no longer expresses.
@@ -91,7 +91,7 @@ pub(super) fn has_aliases(schema: &Value, target: Target) -> bool {
 ///
 /// # Errors
 /// Returns [`Unlowerable`] if the schema exceeds the limits of the subset, or if no arguments are valid.
-pub fn lower(schema: &Value, target: Target) -> Result<Lowered, Unlowerable> {
+pub fn lower(schema: &Value, target: Target) -> Result<LoweredSchema, Unlowerable> {
     // `compile` has rejected unknown drafts.
     let draft = super::drafts::read_draft(schema).unwrap_or(jsonschema::Draft::Draft202012);
     // `compile` has rejected references without a target.

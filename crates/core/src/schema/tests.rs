@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Checked, Compiled, Role, SchemaError, Violation, compile};
+use super::{CheckedArguments, CompiledSchema, Role, SchemaError, Violation, compile};
 
 mod backtracking;
 mod coercing;
@@ -14,12 +14,12 @@ mod explaining;
 mod properties;
 mod refusing;
 
-fn input(schema: Value) -> Compiled {
+fn input(schema: Value) -> CompiledSchema {
     compile(&schema, Role::Input).unwrap()
 }
 
 /// Compiles an input schema with one property `x`.
-fn of_x(schema: Value) -> Compiled {
+fn of_x(schema: Value) -> CompiledSchema {
     input(json!({"type": "object", "properties": {"x": schema}}))
 }
 
@@ -27,10 +27,10 @@ fn refused(schema: Value) -> SchemaError {
     compile(&schema, Role::Input).unwrap_err()
 }
 
-fn checked(compiled: &Compiled, arguments: Value) -> Checked {
+fn checked(compiled: &CompiledSchema, arguments: Value) -> CheckedArguments {
     compiled.check(&Arc::new(arguments), true).unwrap()
 }
 
-fn wrong(compiled: &Compiled, arguments: Value) -> Vec<Violation> {
+fn wrong(compiled: &CompiledSchema, arguments: Value) -> Vec<Violation> {
     compiled.check(&Arc::new(arguments), true).unwrap_err()
 }

@@ -14,7 +14,7 @@ use toolpost_core::domain::{Time, json};
 use toolpost_core::formats::native::ToolCall;
 use toolpost_store::store::StoreError;
 use toolpost_store::store::callbacks::{AttemptRecord, DueCallback, RecordedOutcome};
-use toolpost_tool::executor::http::{Delivered, webhook_headers};
+use toolpost_tool::executor::http::{DeliveryOutcome, webhook_headers};
 
 /// Number of due callbacks that are read in one query.
 const WINDOW: u32 = 500;
@@ -33,7 +33,7 @@ const ERROR_CHARS: usize = 500;
 /// The attempts in flight and their unrecorded outcomes.
 pub struct Worker {
     callbacks: Arc<Callbacks>,
-    tries: JoinSet<Option<Delivered>>,
+    tries: JoinSet<Option<DeliveryOutcome>>,
     /// The callbacks of the attempts in flight, with the starts of the attempts.
     running: HashMap<Id, (DueCallback, Time)>,
     /// Outcomes that are not stored yet, each with the end of its lease.
@@ -108,7 +108,7 @@ impl Worker {
         Ok(())
     }
 
-    fn finish(&mut self, ended: Result<(Id, Option<Delivered>), JoinError>) {
+    fn finish(&mut self, ended: Result<(Id, Option<DeliveryOutcome>), JoinError>) {
         let (id, delivered) = match ended {
             Ok(ended) => ended,
             Err(error) if error.is_cancelled() => (error.id(), None),
@@ -119,10 +119,10 @@ impl Worker {
         let counts = &self.callbacks.counts;
         let (outcome, count) = match delivered {
             None => (RecordedOutcome::Interrupted, None),
-            Some(Delivered { status: Some(status), fault: None }) => {
+            Some(DeliveryOutcome { status: Some(status), fault: None }) => {
                 (RecordedOutcome::Delivered { status, at: now }, Some(&counts.delivered))
             }
-            Some(Delivered { status, fault }) => {
+            Some(DeliveryOutcome { status, fault }) => {
                 let error = stored_error(&fault.unwrap_or_default());
                 let next_at = schedule::next_at(due.event_id, due.step(), started, now);
                 let count = if next_at.is_some() {
@@ -158,7 +158,7 @@ impl Worker {
 }
 
 /// Makes one attempt, which `due` already counts. Returns `None` if it was not started and does not count.
-async fn attempt(callbacks: &Callbacks, due: &DueCallback) -> Option<Delivered> {
+async fn attempt(callbacks: &Callbacks, due: &DueCallback) -> Option<DeliveryOutcome> {
     let body = match due.has_body {
         true => {
             tokio::time::timeout(READ_TIMEOUT, callbacks.store.body_of_notification(due.call_id)).await.ok()?.ok()?
@@ -181,7 +181,7 @@ async fn attempt(callbacks: &Callbacks, due: &DueCallback) -> Option<Delivered> 
 ///
 /// # Errors
 /// Returns the end of an attempt that was not made.
-async fn body_of_call(callbacks: &Callbacks, due: &DueCallback) -> Result<Bytes, Option<Delivered>> {
+async fn body_of_call(callbacks: &Callbacks, due: &DueCallback) -> Result<Bytes, Option<DeliveryOutcome>> {
     let call = match tokio::time::timeout(READ_TIMEOUT, callbacks.store.call_of_callback(due.call_id)).await {
         Ok(Ok(Some(call))) => call,
         Ok(Ok(None)) => return Err(unsent("the stored call was deleted")),
@@ -194,8 +194,8 @@ async fn body_of_call(callbacks: &Callbacks, due: &DueCallback) -> Result<Bytes,
 }
 
 /// Creates the result of an attempt that failed before anything was sent.
-fn unsent(fault: &str) -> Option<Delivered> {
-    Some(Delivered { status: None, fault: Some(fault.to_owned()) })
+fn unsent(fault: &str) -> Option<DeliveryOutcome> {
+    Some(DeliveryOutcome { status: None, fault: Some(fault.to_owned()) })
 }
 
 /// Shortens an error to one line without U+0000, which Postgres rejects.

@@ -20,7 +20,7 @@ use toolpost_core::domain::{
 };
 use toolpost_core::fault::{self, Point};
 use toolpost_core::schema::Violation;
-use toolpost_store::store::approvals::{Remembered, StoredApproval};
+use toolpost_store::store::approvals::{RememberedApproval, StoredApproval};
 use toolpost_store::store::callbacks::Notification;
 use toolpost_store::store::{StoreError, Stores};
 
@@ -162,7 +162,7 @@ impl Approvals<'_> {
             };
             // Only a complete approval is remembered.
             let session = session.as_ref().filter(|_| new.approval.status == ApprovalStatus::Approved);
-            let remembered = session.map(|session| Remembered { session, decisions: &new.approval.decisions });
+            let remembered = session.map(|session| RememberedApproval { session, decisions: &new.approval.decisions });
             let note = Some((self.ids.next(), &message));
             let notice = self.notice(call, &row, &new).await;
             fault::pass(Point::BeforeApproval);

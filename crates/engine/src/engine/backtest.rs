@@ -6,7 +6,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::access::Access;
-use crate::policies::{Bounds, Input, Ordered, Policy, decide, sort};
+use crate::policies::{Bounds, Input, OrderedPolicies, Policy, decide, sort};
 use toolpost_core::domain::policy::PolicyEffect;
 use toolpost_core::domain::{Call, Code};
 use toolpost_store::store::StoreError;
@@ -73,7 +73,7 @@ pub struct BacktestResult {
 /// Returns a [`StoreError`] if the database fails.
 pub async fn backtest(
     access: &Access,
-    (policies, bounds): (Ordered, Bounds),
+    (policies, bounds): (OrderedPolicies, Bounds),
     calls: CallFilter,
     most: u64,
 ) -> Result<BacktestResult, StoreError> {
@@ -103,7 +103,7 @@ pub fn with_policy(in_force: &[Arc<Policy>], new: Arc<Policy>) -> Vec<Arc<Policy
     policies
 }
 
-async fn decided(access: &Access, (policies, bounds): (Ordered, Bounds), call: &Call) -> Decided {
+async fn decided(access: &Access, (policies, bounds): (OrderedPolicies, Bounds), call: &Call) -> Decided {
     let snapshot = access.snapshot();
     let tool = snapshot.get(&call.name).map(|tool| (tool.definition(), tool.made.source));
     let tool = tool.as_ref().map(|(definition, source)| (definition, *source));

@@ -27,7 +27,7 @@ use crate::access::Access;
 use crate::registry::Entry;
 use toolpost_core::domain::{Call, Failure, Naming, Phase, Session, Status, Tenant};
 use toolpost_store::store::StoreError;
-use toolpost_store::store::nodes::Beaten;
+use toolpost_store::store::nodes::NodeState;
 use toolpost_telemetry::Context;
 use toolpost_tool::executor::emitter;
 
@@ -114,13 +114,13 @@ impl Recovery<'_> {
         self.engine.notices.process(|notice| self.engine.sessions.apply(notice)).await
     }
 
-    async fn adopt_lost(&self, lost: Vec<Beaten>, known: &mut Knowledge) -> Result<(), StoreError> {
+    async fn adopt_lost(&self, lost: Vec<NodeState>, known: &mut Knowledge) -> Result<(), StoreError> {
         let stores = &self.engine.stores;
         // Without its own row, this node would adopt its own calls.
         if !self.lease.adopts_calls || self.engine.is_draining() || !self.engine.is_signed_on() {
             return Ok(());
         }
-        for Beaten { node, beat, .. } in lost {
+        for NodeState { node, beat, .. } in lost {
             tracing::warn!(node, "node lost; adopting its calls");
             known.may_have_ended_offers = true;
             stores.expire_node(&node, beat).await?;
@@ -383,12 +383,12 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(12);
 
     /// Returns this node and another one; the arguments say whether their leases have expired.
-    fn nodes(own: bool, other: bool) -> Vec<Beaten> {
-        let node = |(name, is_over): (&str, bool)| Beaten { node: name.to_owned(), beat: 1, is_over };
+    fn nodes(own: bool, other: bool) -> Vec<NodeState> {
+        let node = |(name, is_over): (&str, bool)| NodeState { node: name.to_owned(), beat: 1, is_over };
         [("own", own), ("other", other)].map(node).to_vec()
     }
 
-    fn lost(grace: &mut GracePeriod, nodes: Vec<Beaten>) -> Vec<String> {
+    fn lost(grace: &mut GracePeriod, nodes: Vec<NodeState>) -> Vec<String> {
         grace.lost(nodes, "own", LEASE).into_iter().map(|node| node.node).collect()
     }
 

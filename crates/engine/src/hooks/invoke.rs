@@ -19,7 +19,7 @@ use toolpost_tool::executor::signing_key::SigningKey;
 const MAX_REASON: usize = 500;
 
 /// The kind and the reason of a hook failure.
-type Failed = (HookFaultKind, String);
+type HookFailure = (HookFaultKind, String);
 
 impl Hooks {
     /// Runs a before-hook.
@@ -88,7 +88,7 @@ impl Hooks {
         Ok(())
     }
 
-    async fn within<T>(&self, hook: &Hook, run: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
+    async fn within<T>(&self, hook: &Hook, run: impl Future<Output = Result<T, HookFailure>>) -> Result<T, HookFault> {
         self.count_invocation(hook);
         let timeout_ms = hook.definition.timeout_ms;
         let result = tokio::time::timeout(Duration::from_millis(timeout_ms), run).await;
@@ -112,7 +112,7 @@ impl Hooks {
         self.counts.count_ended(hook.event(), outcome)
     }
 
-    async fn post(&self, url: &str, key: Option<&SigningKey>, body: Bytes) -> Result<WebhookAnswer, Failed> {
+    async fn post(&self, url: &str, key: Option<&SigningKey>, body: Bytes) -> Result<WebhookAnswer, HookFailure> {
         let id = self.ids.next().to_string();
         let headers = webhook_headers(key.unwrap_or(&self.key), &id, self.clock.now(), &body);
         self.client.ask(url, headers, body).await.map_err(|reason| (HookFaultKind::Failed, reason))
@@ -127,7 +127,7 @@ fn outcome_of(kind: HookFaultKind) -> HookOutcome {
     }
 }
 
-fn read<T>(answer: WebhookAnswer, read: fn(&[u8]) -> Result<T, String>) -> Result<T, Failed> {
+fn read<T>(answer: WebhookAnswer, read: fn(&[u8]) -> Result<T, String>) -> Result<T, HookFailure> {
     let read = match answer {
         WebhookAnswer::Body(body) => read(&body),
         WebhookAnswer::Unreadable(reason) => Err(reason),
@@ -136,7 +136,7 @@ fn read<T>(answer: WebhookAnswer, read: fn(&[u8]) -> Result<T, String>) -> Resul
 }
 
 /// Invokes a function. A panic is a failure of the hook, not of the call.
-async fn invoke<T>(function: &HookFn<T>, call: HookCall) -> Result<T, Failed> {
+async fn invoke<T>(function: &HookFn<T>, call: HookCall) -> Result<T, HookFailure> {
     let result = AssertUnwindSafe(async { function(call).await }).catch_unwind().await;
     let panicked = |_| Err("it panicked".into());
     result.unwrap_or_else(panicked).map_err(|super::HookError(reason)| (HookFaultKind::Failed, reason))

@@ -23,7 +23,7 @@ pub const MAX_ARGUMENTS: usize = 256 * 1024;
 const MAX_INLINE_ARGUMENTS: usize = 8 * 1024;
 
 /// A value that borrows texts of the call and its tool.
-type Boxed<'a> = Box<dyn Val + 'a>;
+type BoxedValue<'a> = Box<dyn Val + 'a>;
 
 /// The parts of a call that expressions see.
 #[derive(Debug, Clone)]
@@ -108,7 +108,7 @@ fn spend(json: &Json, left: &mut usize) -> bool {
 /// The variables of expressions about one call. Each is converted when it is first used.
 pub struct Variables<'a> {
     input: &'a Input,
-    converted: [OnceLock<Boxed<'a>>; VARIABLES.len()],
+    converted: [OnceLock<BoxedValue<'a>>; VARIABLES.len()],
 }
 
 impl<'a> Variables<'a> {
@@ -118,7 +118,7 @@ impl<'a> Variables<'a> {
         Self { input, converted: Default::default() }
     }
 
-    fn convert(&self, variable: usize) -> Boxed<'a> {
+    fn convert(&self, variable: usize) -> BoxedValue<'a> {
         let call = self.input;
         match VARIABLES[variable] {
             "tool" => self.tool(),
@@ -146,7 +146,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    fn tool(&self) -> Boxed<'a> {
+    fn tool(&self) -> BoxedValue<'a> {
         let Some((tool, source)) = &self.input.tool else {
             return map([
                 ("name", text(&*self.input.tool_name)),
@@ -182,29 +182,29 @@ impl VariableResolver for Variables<'_> {
     }
 }
 
-fn text<'a>(text: impl Into<Cow<'a, str>>) -> Boxed<'a> {
+fn text<'a>(text: impl Into<Cow<'a, str>>) -> BoxedValue<'a> {
     Box::new(CelString::from(text.into()))
 }
 
-fn boolean<'a>(value: bool) -> Boxed<'a> {
+fn boolean<'a>(value: bool) -> BoxedValue<'a> {
     Box::new(CelBool::from(value))
 }
 
-fn optional(value: Option<Boxed<'_>>) -> Boxed<'_> {
+fn optional(value: Option<BoxedValue<'_>>) -> BoxedValue<'_> {
     value.unwrap_or_else(|| Box::new(CelNull))
 }
 
-fn list(items: Vec<Boxed<'_>>) -> Boxed<'_> {
+fn list(items: Vec<BoxedValue<'_>>) -> BoxedValue<'_> {
     Box::new(CelList::from(items))
 }
 
-fn map<'a>(members: impl IntoIterator<Item = (&'a str, Boxed<'a>)>) -> Boxed<'a> {
+fn map<'a>(members: impl IntoIterator<Item = (&'a str, BoxedValue<'a>)>) -> BoxedValue<'a> {
     let members = members.into_iter().map(|(name, value)| (CelMapKey::from(name), value));
     Box::new(CelMap::from(members.collect::<HashMap<_, _>>()))
 }
 
 /// Converts JSON: whole numbers become `int` or `uint`, others `double`.
-fn value_of(json: &Json) -> Boxed<'_> {
+fn value_of(json: &Json) -> BoxedValue<'_> {
     match json {
         Json::Null => Box::new(CelNull),
         Json::Bool(value) => boolean(*value),

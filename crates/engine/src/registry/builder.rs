@@ -13,7 +13,7 @@ use super::fetched::FetchedDefinition;
 use super::presets;
 use super::validators::Validators;
 use toolpost_core::domain::{ExecutorSpec, NameSeparator, Source, ToolDefinition};
-use toolpost_core::schema::{self, Compiled, Role, SchemaError};
+use toolpost_core::schema::{self, CompiledSchema, Role, SchemaError};
 use toolpost_tool::executor::http::{HttpClient, HttpExecutor};
 use toolpost_tool::executor::mcp::{McpExecutor, Servers};
 use toolpost_tool::executor::process::{ProcessExecutor, Processes};
@@ -205,7 +205,13 @@ impl EntryBuilder {
     }
 
     /// Compiles a schema, or shares the compiled form of an equal one.
-    fn compile(&self, schema: &Value, role: Role, pointer: &str, faults: &mut Vec<Fault>) -> Option<Arc<Compiled>> {
+    fn compile(
+        &self,
+        schema: &Value,
+        role: Role,
+        pointer: &str,
+        faults: &mut Vec<Fault>,
+    ) -> Option<Arc<CompiledSchema>> {
         if schema.is_null() {
             return None;
         }

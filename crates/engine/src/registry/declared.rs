@@ -10,35 +10,35 @@ use toolpost_core::domain::tool::UpstreamMetadata;
 
 /// A definition as declared. A parsed one takes about ten times its text.
 #[derive(Clone, PartialEq)]
-pub(super) struct Declared {
+pub(super) struct DeclaredDefinition {
     name: Arc<str>,
     text: Arc<str>,
     /// Members that have no stored form.
-    more: Option<Box<Unstored>>,
+    more: Option<Box<UnstoredMembers>>,
 }
 
 #[derive(Clone, Default, PartialEq)]
-struct Unstored {
+struct UnstoredMembers {
     upstream: Option<Arc<UpstreamMetadata>>,
     /// Presets stored over the API, which take precedence.
     presets: Presets,
 }
 
 /// Shows the name only, because the text contains the values of presets.
-impl std::fmt::Debug for Declared {
+impl std::fmt::Debug for DeclaredDefinition {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Declared").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Declared {
+impl DeclaredDefinition {
     /// Keeps a definition without the values of stored presets.
     ///
     /// # Errors
     /// Returns an error if the definition cannot be serialized.
     pub fn of(definition: &ToolDefinition) -> Result<Self, serde_json::Error> {
         let upstream = definition.upstream.clone();
-        let more = upstream.map(|upstream| Unstored { upstream: Some(upstream), presets: Presets::new() });
+        let more = upstream.map(|upstream| UnstoredMembers { upstream: Some(upstream), presets: Presets::new() });
         let (name, text) = (definition.name.as_str().into(), definition.to_stored()?.into());
         Ok(Self { name, text, more: more.map(Box::new) })
     }

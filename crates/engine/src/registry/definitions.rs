@@ -8,10 +8,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::listed::ListedTool;
-use super::rendered::{ListWriter, Rendered};
+use super::rendered::{ListWriter, RenderedTools};
 use super::{Snapshot, ToolRecord};
 use toolpost_core::formats::definitions::{self, Format, PresentedTool, prompt};
-use toolpost_core::schema::lower::{Loss, Lowered, Unlowerable};
+use toolpost_core::schema::lower::{Loss, LoweredSchema, Unlowerable};
 
 /// The response of `GET /tools` in the service's own format.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -113,22 +113,22 @@ impl Snapshot {
     /// Returns all tools rendered in this format, optionally with losses. The native list ignores pauses. The list is
     /// kept while it is in use.
     #[must_use]
-    pub fn rendered(&self, format: Format, losses: bool) -> Arc<Rendered> {
+    pub fn rendered(&self, format: Format, losses: bool) -> Arc<RenderedTools> {
         self.rendered.get_or_render(format, losses, |before| self.render(format, losses, before))
     }
 
     /// Returns the rendered list, if it is kept.
     #[must_use]
-    pub fn kept(&self, format: Format, losses: bool) -> Option<Arc<Rendered>> {
+    pub fn kept(&self, format: Format, losses: bool) -> Option<Arc<RenderedTools>> {
         self.rendered.get(format, losses)
     }
 
-    fn render(&self, format: Format, losses: bool, before: Option<&Rendered>) -> Rendered {
+    fn render(&self, format: Format, losses: bool, before: Option<&RenderedTools>) -> RenderedTools {
         if losses {
             let all: Vec<ScoredTool> = self.list().iter().map(|tool| (tool.clone(), None)).collect();
-            return Rendered::new(json(&self.definitions(format, &all, WHOLE_WITH_LOSSES)));
+            return RenderedTools::new(json(&self.definitions(format, &all, WHOLE_WITH_LOSSES)));
         }
-        let known = before.map(Rendered::texts).unwrap_or_default();
+        let known = before.map(RenderedTools::texts).unwrap_or_default();
         let known = |tool: &Arc<ToolRecord>| known.get(&Arc::as_ptr(tool)).copied();
         match format {
             Format::Native => self.render_native(known),
@@ -137,7 +137,7 @@ impl Snapshot {
         }
     }
 
-    fn render_native<'a>(&self, known: impl Fn(&Arc<ToolRecord>) -> Option<&'a [u8]>) -> Rendered {
+    fn render_native<'a>(&self, known: impl Fn(&Arc<ToolRecord>) -> Option<&'a [u8]>) -> RenderedTools {
         let total = self.list().len();
         let empty = json(&NativeList { tools: Vec::new(), total });
         let (opening, closing) = empty.split_at(TOOLS.len());
@@ -151,7 +151,7 @@ impl Snapshot {
         list.end(closing, Some(self.etag().to_owned()))
     }
 
-    fn render_prompt<'a>(&self, known: impl Fn(&Arc<ToolRecord>) -> Option<&'a [u8]>) -> Rendered {
+    fn render_prompt<'a>(&self, known: impl Fn(&Arc<ToolRecord>) -> Option<&'a [u8]>) -> RenderedTools {
         let mut list = ListWriter::new(prompt::opening(self.list().len()), "\n");
         for tool in self.list() {
             match known(tool) {
@@ -162,7 +162,11 @@ impl Snapshot {
         list.end(b"", None)
     }
 
-    fn render_for_vendor<'a>(&self, format: Format, known: impl Fn(&Arc<ToolRecord>) -> Option<&'a [u8]>) -> Rendered {
+    fn render_for_vendor<'a>(
+        &self,
+        format: Format,
+        known: impl Fn(&Arc<ToolRecord>) -> Option<&'a [u8]>,
+    ) -> RenderedTools {
         let (wrapper, wrapper_end) = definitions::wrapper(format);
         let mut list = ListWriter::new([TOOLS, wrapper].concat(), ",");
         let (mut left_out, mut not_strict) = (Vec::new(), Vec::new());
@@ -280,7 +284,7 @@ impl Snapshot {
 }
 
 /// The lowered schema of a tool, and the reason why it is not strict.
-type LoweredFor = (Option<Lowered>, Option<LeftOut>);
+type LoweredFor = (Option<LoweredSchema>, Option<LeftOut>);
 
 /// A definition in a vendor's format.
 struct Presentation {

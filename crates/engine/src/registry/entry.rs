@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use sha2::{Digest, Sha256};
 
 use toolpost_core::domain::{Source, Tenant, Time, ToolDefinition};
-use toolpost_core::schema::Compiled;
-use toolpost_core::schema::lower::{self, Lowered, Target, Unlowerable};
+use toolpost_core::schema::CompiledSchema;
+use toolpost_core::schema::lower::{self, LoweredSchema, Target, Unlowerable};
 use toolpost_core::schema::portable;
 use toolpost_tool::executor::{Pool, SystemTool, ToolRole};
 use toolpost_tool::policy::Stack;
@@ -37,7 +37,7 @@ impl Provenance {
 const ENTRY_BYTES: usize = 4096;
 
 /// The results of lowering one schema, by target; `Gemini` is the last one.
-pub(super) type LoweredSchemas = [OnceLock<Result<Lowered, Unlowerable>>; Target::Gemini as usize + 1];
+pub(super) type LoweredSchemas = [OnceLock<Result<LoweredSchema, Unlowerable>>; Target::Gemini as usize + 1];
 
 /// A compiled tool that can be called. It exists while the tool is in use; the registry keeps a
 /// [`ToolRecord`](super::ToolRecord).
@@ -53,9 +53,9 @@ pub struct Entry {
     /// The entity tag of a tool whose results are cached; otherwise empty.
     pub etag: Box<str>,
     /// The validator of arguments.
-    pub input: Arc<Compiled>,
+    pub input: Arc<CompiledSchema>,
     /// The validator of results.
-    pub output: Option<Arc<Compiled>>,
+    pub output: Option<Arc<CompiledSchema>>,
     /// The tool's own check of arguments, which runs after schema validation.
     pub validate: Option<Validate>,
     /// The same check for a tool with presets: it runs after they are injected.
@@ -90,7 +90,7 @@ impl Entry {
     ///
     /// # Errors
     /// Returns an error if the target cannot express the schema.
-    pub fn lowered(&self, target: Target) -> Result<&Lowered, &Unlowerable> {
+    pub fn lowered(&self, target: Target) -> Result<&LoweredSchema, &Unlowerable> {
         let lowered = self.lowered[target as usize].get_or_init(|| lower::lower(&self.definition.input_schema, target));
         lowered.as_ref()
     }

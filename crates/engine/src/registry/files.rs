@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::declared::Declared;
+use super::declared::DeclaredDefinition;
 use super::{Fault, Registry, check, declared_of};
 use toolpost_core::domain::{Time, ToolDefinition, tool};
 
@@ -27,12 +27,12 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 pub struct ToolsFolder {
     path: PathBuf,
     files: BTreeMap<PathBuf, DefinitionFile>,
-    last_valid: BTreeMap<PathBuf, Vec<Dated>>,
+    last_valid: BTreeMap<PathBuf, Vec<DatedDefinition>>,
     reported: Vec<InvalidFile>,
 }
 
 /// A definition and the modification time of its file.
-type Dated = (Declared, Time);
+type DatedDefinition = (DeclaredDefinition, Time);
 
 /// The bytes of a file and its modification time.
 type FileContent = (Vec<u8>, Time);
@@ -41,7 +41,7 @@ type FileContent = (Vec<u8>, Time);
 #[derive(Debug)]
 struct DefinitionFile {
     content: FileContent,
-    definitions: Result<Vec<Declared>, String>,
+    definitions: Result<Vec<DeclaredDefinition>, String>,
 }
 
 /// An invalid definition file. Its last valid definitions stay in use.
@@ -102,9 +102,9 @@ impl ToolsFolder {
         let mut broken = Vec::new();
         let mut owners: BTreeMap<Arc<str>, PathBuf> = BTreeMap::new();
         for (path, file) in &self.files {
-            let is_taken = |(definition, _): &&Dated| owners.contains_key(definition.name());
+            let is_taken = |(definition, _): &&DatedDefinition| owners.contains_key(definition.name());
             let fresh = file.definitions.clone().and_then(|definitions| {
-                let dated: Vec<Dated> = definitions.into_iter().map(|one| (one, file.content.1)).collect();
+                let dated: Vec<DatedDefinition> = definitions.into_iter().map(|one| (one, file.content.1)).collect();
                 match dated.iter().find(is_taken) {
                     Some((taken, _)) => {
                         let (name, owner) = (taken.name(), &owners[taken.name()]);
@@ -134,7 +134,7 @@ impl DefinitionFile {
 }
 
 /// Returns the definitions of a file after checking each one.
-fn checked(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<Declared>, String> {
+fn checked(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<DeclaredDefinition>, String> {
     let mut definitions = definitions(path, bytes)?;
     for definition in &mut definitions {
         scripts::resolve(definition, path)
@@ -149,7 +149,7 @@ fn checked(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<Declare
             return Err(format!("tool \"{name}\" is declared twice"));
         }
     }
-    let declared: Result<Vec<Declared>, Vec<Fault>> = definitions.iter().map(declared_of).collect();
+    let declared: Result<Vec<DeclaredDefinition>, Vec<Fault>> = definitions.iter().map(declared_of).collect();
     declared.map_err(|faults| check::summary(&faults))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::declared::Declared;
+use super::declared::DeclaredDefinition;
 use super::fetched::FetchedDefinition;
 use super::{Registry, check, checked};
 use toolpost_core::domain::{Source, Tenant};
@@ -99,7 +99,9 @@ async fn register_chunk(
             let (definition, name) = (&tool.definition, &tool.definition.name);
             let expected = match registry.registered(store.tenant(), name) {
                 None => Precondition::Absent,
-                Some(record) if Declared::of(definition).is_ok_and(|declared| record.text().is(&declared)) => {
+                Some(record)
+                    if DeclaredDefinition::of(definition).is_ok_and(|declared| record.text().is(&declared)) =>
+                {
                     report.unchanged.push(name.clone());
                     continue;
                 }

@@ -10,11 +10,11 @@ use arc_swap::ArcSwapOption;
 use super::builder::{EntryBuilder, ToolFacts};
 use super::check;
 use super::compiled::Evict;
-use super::declared::Declared;
+use super::declared::DeclaredDefinition;
 use super::entry::{Entry, Provenance};
 use super::fetched::FetchedDefinition;
 use toolpost_core::domain::{ExecutorSpec, Failure, Session, ToolDefinition};
-use toolpost_core::schema::lower::{self, Lowered, Target, Unlowerable};
+use toolpost_core::schema::lower::{self, LoweredSchema, Target, Unlowerable};
 use toolpost_tool::executor::{Available, ToolRole};
 
 /// Default lifetime of the response of a `definition_url`, in milliseconds.
@@ -39,7 +39,7 @@ pub struct ToolRecord {
     pub is_quarantined: bool,
     /// Decides which sessions have the tool; `None` means all.
     is_available: Option<Available>,
-    declared: Declared,
+    declared: DeclaredDefinition,
     /// The response of the definition's URL, if it has one.
     remote: Option<Box<Remote>>,
     pub(super) etag: OnceLock<Box<str>>,
@@ -73,7 +73,12 @@ impl std::fmt::Debug for ToolRecord {
 
 impl ToolRecord {
     /// Keeps a checked definition.
-    pub(super) fn new(builder: &Arc<EntryBuilder>, declared: Declared, facts: ToolFacts, made: Provenance) -> Self {
+    pub(super) fn new(
+        builder: &Arc<EntryBuilder>,
+        declared: DeclaredDefinition,
+        facts: ToolFacts,
+        made: Provenance,
+    ) -> Self {
         let ToolFacts { definition, fetched, role, is_available } = facts;
         let ToolDefinition { name, title, groups, definition_url, definition_ttl_ms, .. } = definition;
         let remote = definition_url.map(|url| {
@@ -85,7 +90,12 @@ impl ToolRecord {
     }
 
     /// Keeps a stored definition that was checked before.
-    pub(super) fn stored(builder: &Arc<EntryBuilder>, declared: Declared, outline: Outline, made: Provenance) -> Self {
+    pub(super) fn stored(
+        builder: &Arc<EntryBuilder>,
+        declared: DeclaredDefinition,
+        outline: Outline,
+        made: Provenance,
+    ) -> Self {
         let Outline { title, groups, role, .. } = outline;
         let name = declared.name().clone();
         Self {
@@ -167,7 +177,7 @@ impl ToolRecord {
     }
 
     /// Returns the text of the definition as declared.
-    pub(super) fn text(&self) -> &Declared {
+    pub(super) fn text(&self) -> &DeclaredDefinition {
         &self.declared
     }
 
@@ -187,7 +197,7 @@ impl ToolRecord {
 
     /// Returns the argument schema of the tool's definition lowered for this target. The result is kept only with a
     /// compiled tool.
-    pub(super) fn lowered(&self, target: Target, definition: &ToolDefinition) -> Result<Lowered, Unlowerable> {
+    pub(super) fn lowered(&self, target: Target, definition: &ToolDefinition) -> Result<LoweredSchema, Unlowerable> {
         let entry = self.entry.load();
         let known = entry.as_ref().and_then(|entry| entry.lowered[target as usize].get());
         known.cloned().unwrap_or_else(|| lower::lower(&definition.input_schema, target))

@@ -14,7 +14,7 @@ use toolpost_core::formats::definitions::Format;
 
 /// A list as it is sent.
 #[derive(Debug, Clone)]
-pub struct Rendered {
+pub struct RenderedTools {
     /// JSON, or Markdown for [`Format::Prompt`].
     pub body: Bytes,
     /// The entity tag of the body.
@@ -27,7 +27,7 @@ pub struct Rendered {
     start: usize,
 }
 
-impl Rendered {
+impl RenderedTools {
     /// Creates a list from its body.
     #[must_use]
     pub fn new(body: Bytes) -> Self {
@@ -76,11 +76,11 @@ impl ListWriter {
     }
 
     /// Ends the list with this text. Without `etag`, its entity tag is the hash of the body.
-    pub fn end(mut self, closing: &[u8], etag: Option<String>) -> Rendered {
+    pub fn end(mut self, closing: &[u8], etag: Option<String>) -> RenderedTools {
         self.body.extend_from_slice(closing);
         let (body, tools) = (Bytes::from(self.body.into_boxed_slice()), self.tools);
         let etag = etag.unwrap_or_else(|| etag_of(&body));
-        Rendered { body, etag, tools, separator: self.separator, start: self.start }
+        RenderedTools { body, etag, tools, separator: self.separator, start: self.start }
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) struct RenderedLists {
 
 #[derive(Debug, Default)]
 struct RenderedList {
-    list: ArcSwapOption<Rendered>,
+    list: ArcSwapOption<RenderedTools>,
     was_used: AtomicBool,
     /// Held while the list is rendered, so that it is rendered once.
     rendering: Mutex<()>,
@@ -117,7 +117,7 @@ impl RenderedLists {
     }
 
     /// Returns a list if it is kept.
-    pub fn get(&self, format: Format, losses: bool) -> Option<Arc<Rendered>> {
+    pub fn get(&self, format: Format, losses: bool) -> Option<Arc<RenderedTools>> {
         let slot = self.lists[format as usize][usize::from(losses)].get()?;
         let list = slot.list.load_full()?;
         slot.was_used.store(true, Relaxed);
@@ -129,8 +129,8 @@ impl RenderedLists {
         &self,
         format: Format,
         losses: bool,
-        render: impl FnOnce(Option<&Rendered>) -> Rendered,
-    ) -> Arc<Rendered> {
+        render: impl FnOnce(Option<&RenderedTools>) -> RenderedTools,
+    ) -> Arc<RenderedTools> {
         let slot = self.lists[format as usize][usize::from(losses)].get_or_init(Arc::default);
         let _alone = slot.rendering.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(list) = self.get(format, losses) {

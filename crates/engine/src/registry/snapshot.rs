@@ -13,7 +13,7 @@ use super::tool_index::ToolIndex;
 use toolpost_core::domain::{Groups, NameSeparator, Naming, Source};
 use toolpost_tool::executor::ToolRole;
 
-pub use super::rendered::Rendered;
+pub use super::rendered::RenderedTools;
 
 /// An immutable set of tools, by name and in the stable order of lists. A changed snapshot shares all unchanged tools
 /// with the one before. Its lists are created on first use.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::catalog::Catalog;
-use super::declared::Declared;
+use super::declared::DeclaredDefinition;
 use super::entry::Provenance;
 use super::layer::{ChangedNames, Layer};
 use super::preset_overlay::PresetOverlays;
@@ -221,7 +221,7 @@ impl Registry {
         let (definition, fetched) = fetched::read_stored(&stored.definition)?;
         let checked = self.check_best(&definition, Source::Api, fetched, None);
         let facts = checked.map_err(|faults| check::summary(&faults))?;
-        let declared = Declared::of(&definition).map_err(|error| error.to_string())?;
+        let declared = DeclaredDefinition::of(&definition).map_err(|error| error.to_string())?;
         Ok(ToolRecord::new(&self.builder, declared, facts, made))
     }
 
@@ -231,7 +231,7 @@ impl Registry {
             return None;
         }
         let outline = checked::outline(&stored.definition, &self.builder)?;
-        let declared = Declared::stored(outline.name.as_str().into(), &stored.definition);
+        let declared = DeclaredDefinition::stored(outline.name.as_str().into(), &stored.definition);
         Some(ToolRecord::stored(&self.builder, declared, outline, made))
     }
 

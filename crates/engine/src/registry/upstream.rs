@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::declared::Declared;
+use super::declared::DeclaredDefinition;
 use super::entry::Provenance;
 use super::{Registry, ToolRecord, check, record_of};
 use toolpost_core::domain::{Source, ToolDefinition};
@@ -26,7 +26,7 @@ impl Registry {
         let now = self.clock.now();
         for UpstreamTool { definition, is_withheld } in offered {
             let before = old.get(definition.name.as_str());
-            let declared = match Declared::of(&definition) {
+            let declared = match DeclaredDefinition::of(&definition) {
                 Ok(declared) => declared,
                 Err(error) => {
                     refused.push((definition.name, error.to_string()));

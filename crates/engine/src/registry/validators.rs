@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 
-use toolpost_core::schema::{self, Compiled, Role, SchemaError, SchemaHash};
+use toolpost_core::schema::{self, CompiledSchema, Role, SchemaError, SchemaHash};
 
 /// Number of schemas from which unused ones are removed from the table.
 const MIN_CLEANUP: usize = 64;
@@ -16,14 +16,14 @@ pub(super) struct Validators(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    schemas: HashMap<SchemaHash, Weak<Compiled>>,
+    schemas: HashMap<SchemaHash, Weak<CompiledSchema>>,
     /// The size at which unused schemas are removed next.
     cleanup_at: usize,
 }
 
 impl Validators {
     /// Compiles a schema, or returns the compiled form of an equal schema that is in use.
-    pub fn compile(&self, schema: &Value, role: Role) -> Result<Arc<Compiled>, SchemaError> {
+    pub fn compile(&self, schema: &Value, role: Role) -> Result<Arc<CompiledSchema>, SchemaError> {
         let hash = schema::hash_of(schema, role);
         if let Some(shared) = self.table().schemas.get(&hash).and_then(Weak::upgrade) {
             return Ok(shared);

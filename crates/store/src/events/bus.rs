@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::frame::{CommitFrames, FramedEvent};
 use super::throttle::ReadThrottle;
-use crate::store::journal::Committed;
+use crate::store::journal::CommittedEvents;
 use toolpost_core::domain::event::{Event, Stage};
 use toolpost_core::domain::{Call, Cursor};
 
@@ -96,7 +96,7 @@ impl Default for Bus {
 
 impl Bus {
     /// Sends the events of a commit to all subscribers. Costs almost nothing without subscribers.
-    pub fn publish(&self, committed: &Committed) {
+    pub fn publish(&self, committed: &CommittedEvents) {
         self.publish_events(committed.first_pos, committed.last_pos, || committed.events());
     }
 

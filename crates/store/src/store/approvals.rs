@@ -50,7 +50,7 @@ pub struct ApprovalFilter {
 
 /// The decisions that count for the rest of a session.
 #[derive(Debug, Clone)]
-pub struct Remembered<'a> {
+pub struct RememberedApproval<'a> {
     /// The session.
     pub session: &'a Session,
     /// The decisions.
@@ -153,7 +153,7 @@ impl Stores {
         new: &StoredApproval,
         note: Option<(Uuid, &Message)>,
         notification: Option<&Notification>,
-        remembered: Option<Remembered<'_>>,
+        remembered: Option<RememberedApproval<'_>>,
     ) -> Result<bool, StoreError> {
         const UPDATE: &str = "UPDATE approvals SET status = $3, state = $4, arguments = $5 \
             WHERE shard = $1 AND call_id = $2 AND status = $6 AND state = $7";
@@ -174,7 +174,7 @@ impl Stores {
             if let Some(notification) = notification {
                 notification.insert(transaction).await?;
             }
-            if let Some(Remembered { session, decisions }) = remembered {
+            if let Some(RememberedApproval { session, decisions }) = remembered {
                 let state = serde_json::to_string(decisions).map_err(|error| StoreError::Corrupt(error.to_string()))?;
                 let query = transaction.query(REMEMBER).bind(&new.tenant).bind(&*session.id);
                 query.bind(&new.approval.digest).bind(session.created_at).bind(state).execute().await?;

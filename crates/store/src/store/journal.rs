@@ -195,7 +195,7 @@ pub enum JournalError {
 
 /// The events of one commit, in order.
 #[derive(Debug)]
-pub struct Committed {
+pub struct CommittedEvents {
     /// Position of the first event.
     pub first_pos: i64,
     /// Position of the last event.
@@ -213,7 +213,7 @@ struct CommittedChange {
     reported: Option<Arc<Reported>>,
 }
 
-impl Committed {
+impl CommittedEvents {
     /// Returns the number of changes in the commit.
     #[must_use]
     pub fn changes(&self) -> usize {
@@ -251,7 +251,7 @@ impl Committed {
 }
 
 /// Receives each commit, in the order of its shard, after its callers were notified.
-pub type Sink = Arc<dyn Fn(&Committed) + Send + Sync>;
+pub type Sink = Arc<dyn Fn(&CommittedEvents) + Send + Sync>;
 
 struct Entry {
     unit: WriteUnit,

@@ -17,7 +17,7 @@ pub(super) const UNFINISHED: &str = "status <> 2 AND status < 2";
 
 /// The stored state of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beaten {
+pub struct NodeState {
     /// The name of the node.
     pub node: String,
     /// The number of its last heartbeat.
@@ -88,7 +88,7 @@ impl Stores {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn nodes(&self, lease: Duration) -> Result<Vec<Beaten>, StoreError> {
+    pub async fn nodes(&self, lease: Duration) -> Result<Vec<NodeState>, StoreError> {
         let now = now_of(&self.db);
         let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
         let look = format!(
@@ -102,7 +102,7 @@ impl Stores {
             let again = format!("UPDATE nodes SET beat = beat WHERE COALESCE(beat_at > {now}, TRUE)");
             self.db.write(again).execute().await?;
         }
-        Ok(rows.into_iter().map(|(node, beat, is_over, _)| Beaten { node, beat, is_over }).collect())
+        Ok(rows.into_iter().map(|(node, beat, is_over, _)| NodeState { node, beat, is_over }).collect())
     }
 
     /// Returns the other nodes whose lease has not expired, except nodes that run calls from a command line.

@@ -2,7 +2,7 @@
 
 use super::{Store, StoreError};
 use toolpost_core::domain::Time;
-use toolpost_core::domain::preset::{Preset, PresetSource, Sealed};
+use toolpost_core::domain::preset::{Preset, PresetSource, SealedValue};
 
 /// A stored preset.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +38,7 @@ impl Store {
         let preset = |(tool, name, overridable, secret, key_id, sealed, revision, updated_at): Row| {
             let origin = match (secret, key_id, sealed) {
                 (Some(secret), _, _) => Some(PresetSource::Secret(secret)),
-                (None, Some(key_id), Some(bytes)) => Some(PresetSource::Stored(Some(Sealed { key_id, bytes }))),
+                (None, Some(key_id), Some(bytes)) => Some(PresetSource::Stored(Some(SealedValue { key_id, bytes }))),
                 _ => None,
             };
             let preset = origin.map(|origin| Preset { origin, overridable: overridable != 0 });

@@ -75,7 +75,7 @@ enum OfDatabase<S, P> {
 
 type Rows = OfDatabase<Vec<SqliteRow>, Vec<PgRow>>;
 type Row = OfDatabase<Option<SqliteRow>, Option<PgRow>>;
-type Done = OfDatabase<SqliteQueryResult, PgQueryResult>;
+type ExecuteResult = OfDatabase<SqliteQueryResult, PgQueryResult>;
 
 /// Runs a statement by a method of sqlx's executors, and returns a `$type`.
 macro_rules! run {
@@ -264,13 +264,13 @@ impl<'t> Query<'t> {
     /// Runs the statement and returns the number of rows that it changed.
     pub async fn execute(self) -> Result<u64, StoreError> {
         Ok(match self.done().await? {
-            Done::Sqlite(done) => done.rows_affected(),
-            Done::Postgres(done) => done.rows_affected(),
+            ExecuteResult::Sqlite(done) => done.rows_affected(),
+            ExecuteResult::Postgres(done) => done.rows_affected(),
         })
     }
 
-    fn done(self) -> BoxFuture<'t, Result<Done, StoreError>> {
-        Box::pin(async move { Ok(run!(self, execute, Done)) })
+    fn done(self) -> BoxFuture<'t, Result<ExecuteResult, StoreError>> {
+        Box::pin(async move { Ok(run!(self, execute, ExecuteResult)) })
     }
 }
 

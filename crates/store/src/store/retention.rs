@@ -29,7 +29,7 @@ pub enum RetentionTarget {
 
 /// The number of rows deleted by one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneCounts {
     /// Number of calls.
     pub calls: u64,
     /// Number of reported events.
@@ -64,9 +64,9 @@ impl Stores {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails; then nothing is deleted.
-    pub async fn prune(&self, part: RetentionTarget, before: Time, max: u32) -> Result<Pruned, StoreError> {
+    pub async fn prune(&self, part: RetentionTarget, before: Time, max: u32) -> Result<PruneCounts, StoreError> {
         self.fold_stats().await?;
-        let mut pruned = Pruned::default();
+        let mut pruned = PruneCounts::default();
         for shard in self.db.read("SELECT shard FROM retention ORDER BY shard").column::<i16>().await? {
             let step = self.prune_shard(shard, part, before, max).await?;
             pruned.calls += step.calls;
@@ -82,7 +82,7 @@ impl Stores {
         part: RetentionTarget,
         before: Time,
         max: u32,
-    ) -> Result<Pruned, StoreError> {
+    ) -> Result<PruneCounts, StoreError> {
         let hold = match &self.db {
             Db::Sqlite(_) => HOLD_SQLITE,
             Db::Postgres(_) => HOLD_POSTGRES,
@@ -97,14 +97,14 @@ impl Stores {
             let Some(until) = range.until() else { return Ok(None) };
             // A call that ended after this range is deleted with the commit that ended it.
             let ended: Vec<Uuid> = ended.into_iter().filter(|(_, pos, _)| *pos <= until).map(|(id, ..)| id).collect();
-            let mut pruned = Pruned { is_unfinished: range.may_have_more, ..Pruned::default() };
+            let mut pruned = PruneCounts { is_unfinished: range.may_have_more, ..PruneCounts::default() };
             if !ended.is_empty() {
                 let events =
                     transaction.query(DELETE_EVENTS).push_calls(CALL_ID, &ended).push(" LIMIT ").push_bind(MAX_EVENTS);
                 pruned.events = events.push(")").uncached().execute().await?;
                 if pruned.events >= MAX_EVENTS.unsigned_abs() {
                     // The next step deletes the remaining events and the calls.
-                    return Ok(Some(Pruned { is_unfinished: true, ..pruned }));
+                    return Ok(Some(PruneCounts { is_unfinished: true, ..pruned }));
                 }
             }
             if part == RetentionTarget::Events {

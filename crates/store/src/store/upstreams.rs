@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Store, StoreError};
 use toolpost_core::domain::Time;
-use toolpost_core::domain::preset::Sealed;
+use toolpost_core::domain::preset::SealedValue;
 
 /// Maximum number of rows that one statement writes.
 const PAGE: usize = 256;
@@ -17,7 +17,7 @@ pub struct StoredUpstream {
     /// The definition as JSON, without secrets.
     pub definition: String,
     /// The encrypted address and headers.
-    pub sealed: Sealed,
+    pub sealed: SealedValue,
     /// The time of registration.
     pub created_at: Time,
 }
@@ -60,7 +60,7 @@ impl Store {
         // The version is read first: if a server changes in between, it is read again instead of missed.
         let version = self.tools_version().await?;
         let servers = self.read(SQL).all().await?.into_iter().map(|(name, definition, key_id, bytes, created_at)| {
-            StoredUpstream { name, definition, sealed: Sealed { key_id, bytes }, created_at }
+            StoredUpstream { name, definition, sealed: SealedValue { key_id, bytes }, created_at }
         });
         let pins = self.read(PINS).all().await?;
         let pins = pins.into_iter().map(|(upstream, tool, hash)| StoredPin { upstream, tool, hash });

@@ -41,11 +41,11 @@ struct Series {
     label: Box<str>,
     outcomes: [Option<Counter>; OUTCOMES],
     /// The series of executed calls; `None` for unknown tools.
-    ran: Option<Ran>,
+    ran: Option<RunSeries>,
 }
 
 #[derive(Debug)]
-struct Ran {
+struct RunSeries {
     duration: Histogram,
     retries: Counter,
     cache_hits: Counter,
@@ -84,7 +84,7 @@ impl ToolTable {
         let index = match self.by_name.get(label) {
             Some(index) => *index,
             None => {
-                self.series.push(Series::new(label, Some(Ran::of(&self.registry, label))));
+                self.series.push(Series::new(label, Some(RunSeries::of(&self.registry, label))));
                 self.by_name.insert(label.into(), self.series.len() - 1);
                 self.series.len() - 1
             }
@@ -119,12 +119,12 @@ impl ToolTable {
 }
 
 impl Series {
-    fn new(label: &str, ran: Option<Ran>) -> Self {
+    fn new(label: &str, ran: Option<RunSeries>) -> Self {
         Self { label: label.into(), outcomes: [const { None }; OUTCOMES], ran }
     }
 }
 
-impl Ran {
+impl RunSeries {
     fn of(registry: &Registry, label: &str) -> Self {
         let labels = [("tool", label)];
         Self {

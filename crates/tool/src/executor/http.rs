@@ -43,7 +43,7 @@ pub use fetch::Page;
 pub use read::MAX_ANSWER_BYTES;
 pub use reporting::Reporting;
 pub use target::check_url;
-pub use webhook::{Delivered, WebhookAnswer, webhook_headers};
+pub use webhook::{DeliveryOutcome, WebhookAnswer, webhook_headers};
 
 use plan::Plan;
 

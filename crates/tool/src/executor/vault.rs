@@ -6,7 +6,7 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 
 use toolpost_core::domain::Tenant;
-use toolpost_core::domain::preset::Sealed;
+use toolpost_core::domain::preset::SealedValue;
 
 /// Size of a nonce, in bytes. Random nonces of this size do not collide.
 const NONCE: usize = 24;
@@ -115,21 +115,21 @@ impl Vault {
     ///
     /// # Errors
     /// Returns an error if no key is configured or no random bytes are available.
-    pub fn seal(&self, value: &[u8], context: &SealContext<'_>) -> Result<Sealed, VaultError> {
+    pub fn seal(&self, value: &[u8], context: &SealContext<'_>) -> Result<SealedValue, VaultError> {
         let (id, cipher) = self.0.first().ok_or(VaultError::NoKey)?;
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| VaultError::Randomness)?;
         let payload = Payload { msg: value, aad: &context.bytes() };
         let sealed = cipher.encrypt(&XNonce::from(nonce), payload).map_err(|_| VaultError::Corrupt(id.clone()))?;
-        Ok(Sealed { key_id: id.clone(), bytes: [nonce.as_slice(), &sealed].concat() })
+        Ok(SealedValue { key_id: id.clone(), bytes: [nonce.as_slice(), &sealed].concat() })
     }
 
     /// Opens a value.
     ///
     /// # Errors
     /// Returns an error if its key is unknown, the value was modified, or it was sealed for another place.
-    pub fn open(&self, sealed: &Sealed, context: &SealContext<'_>) -> Result<Vec<u8>, VaultError> {
-        let Sealed { key_id, bytes } = sealed;
+    pub fn open(&self, sealed: &SealedValue, context: &SealContext<'_>) -> Result<Vec<u8>, VaultError> {
+        let SealedValue { key_id, bytes } = sealed;
         let key = self.0.iter().find(|(id, _)| id == key_id);
         let (_, cipher) = key.ok_or_else(|| VaultError::UnknownKey(key_id.clone()))?;
         let broken = || VaultError::Corrupt(key_id.clone());

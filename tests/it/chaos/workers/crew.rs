@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::super::Noted;
-use crate::oracle::Posted;
+use super::super::WorkNotes;
+use crate::oracle::PostedResult;
 use crate::support::counter::Run;
 use crate::support::fixture::project_file;
 use crate::support::killable::Killable;
@@ -32,7 +32,7 @@ struct Worker {
 
 /// A call whose worker keeps it until [`Crew::release`].
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct HeldCall {
     pub worker: usize,
     /// The number of the run.
     pub number: usize,
@@ -108,10 +108,10 @@ impl Crew {
     }
 
     /// Returns the held call of this key.
-    pub fn held(&self, key: &str) -> Option<Held> {
+    pub fn held(&self, key: &str) -> Option<HeldCall> {
         let of = |(worker, line): (usize, Value)| {
             let text = |field: &str| line[field].as_str().unwrap_or_default().to_owned();
-            Some(Held { worker, number: number_of(&line["held"])?, id: text("id"), key: text("key") })
+            Some(HeldCall { worker, number: number_of(&line["held"])?, id: text("id"), key: text("key") })
         };
         self.lines().filter_map(of).find(|held| held.key == key)
     }
@@ -122,7 +122,7 @@ impl Crew {
     }
 
     /// Kills all workers and returns what they have noted.
-    pub fn finish(mut self) -> Noted {
+    pub fn finish(mut self) -> WorkNotes {
         for worker in &mut self.workers {
             let status = worker.child.as_mut().and_then(|child| child.try_wait().unwrap());
             assert_eq!(status, None, "a worker has ended");
@@ -131,8 +131,8 @@ impl Crew {
         self.noted()
     }
 
-    fn noted(&self) -> Noted {
-        let mut noted = Noted { runs: Vec::new(), posted: Vec::new() };
+    fn noted(&self) -> WorkNotes {
+        let mut noted = WorkNotes { runs: Vec::new(), posted: Vec::new() };
         for (_, line) in self.lines() {
             let text = |field: &str| line[field].as_str().unwrap_or_default().to_owned();
             if let Some(number) = number_of(&line["run"]) {
@@ -141,7 +141,7 @@ impl Crew {
             } else if let Some(number) = number_of(&line["posted"]) {
                 let status = line["status"].as_u64().and_then(|status| status.try_into().ok()).unwrap_or_default();
                 let (is_ignored, is_first) = (line["ignored"] == true, line["is_first"] == true);
-                noted.posted.push(Posted { number, id: text("id"), status, is_ignored, is_first });
+                noted.posted.push(PostedResult { number, id: text("id"), status, is_ignored, is_first });
             }
         }
         noted

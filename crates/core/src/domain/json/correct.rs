@@ -10,7 +10,7 @@ pub fn correct(text: &str) -> Option<(String, String)> {
     if !bare.trim_start().starts_with(['{', '[']) {
         return None;
     }
-    let mut corrected = Corrected { out: String::with_capacity(bare.len()), surrogates: 0, numbers: 0 };
+    let mut corrected = CorrectedText { out: String::with_capacity(bare.len()), surrogates: 0, numbers: 0 };
     let mut rest = bare;
     while let Some(at) = rest.find(['"', 'N', 'I', '-']) {
         let (before, from) = rest.split_at(at);
@@ -18,7 +18,7 @@ pub fn correct(text: &str) -> Option<(String, String)> {
         rest = if from.starts_with('"') { corrected.string(from) } else { corrected.number(from) };
     }
     corrected.out.push_str(rest);
-    let Corrected { out, surrogates, numbers } = corrected;
+    let CorrectedText { out, surrogates, numbers } = corrected;
     let mut notes = Vec::new();
     if surrogates > 0 {
         notes.push(format!("{surrogates} incomplete surrogate pair(s) replaced by U+FFFD"));
@@ -32,13 +32,13 @@ pub fn correct(text: &str) -> Option<(String, String)> {
     (!notes.is_empty()).then(|| (out, notes.join("; ")))
 }
 
-struct Corrected {
+struct CorrectedText {
     out: String,
     surrogates: usize,
     numbers: usize,
 }
 
-impl Corrected {
+impl CorrectedText {
     /// Copies a string that begins the text, and returns the rest.
     fn string<'t>(&mut self, text: &'t str) -> &'t str {
         self.out.push('"');

@@ -11,7 +11,7 @@ use super::{JsonError, check_depth_and_integers, may_hold_long_integer, parse_wi
 
 /// A value and the approximate memory that it uses.
 #[derive(Debug, PartialEq)]
-pub struct Weighed {
+pub struct WeighedValue {
     /// The value.
     pub value: Value,
     /// The heap memory of its parts, in bytes.
@@ -48,12 +48,12 @@ const MIN_SLOTS: usize = 3;
 ///
 /// # Errors
 /// Returns an error as [`super::parse`] does, or if `has_room` returns `false`.
-pub fn parse_weighed(bytes: &[u8], mut has_memory: impl FnMut(usize) -> bool) -> Result<Weighed, WeighedError> {
+pub fn parse_weighed(bytes: &[u8], mut has_memory: impl FnMut(usize) -> bool) -> Result<WeighedValue, WeighedError> {
     let mut scale = Scale { weight: 0, covered: STEP, is_over: false, has_memory: &mut has_memory };
     let parsed = parse_with(bytes, &mut scale);
     let Scale { weight, is_over, .. } = scale;
     match parsed {
-        Ok(value) => Ok(Weighed { value, weight }),
+        Ok(value) => Ok(WeighedValue { value, weight }),
         Err(_) if is_over => Err(WeighedError::TooHeavy),
         Err(error) => Err(error.into()),
     }
@@ -214,7 +214,7 @@ fn spare(members: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn weighed(text: &str) -> Weighed {
+    fn weighed(text: &str) -> WeighedValue {
         parse_weighed(text.as_bytes(), |_| true).unwrap()
     }
 

@@ -13,11 +13,11 @@ use super::partial;
 /// A parser for Gemini's stream, with the call whose arguments are incomplete.
 #[derive(Debug, Default)]
 pub(super) struct Gemini {
-    open: Option<Streamed>,
+    open: Option<OpenCall>,
 }
 
 #[derive(Debug)]
-struct Streamed {
+struct OpenCall {
     call_index: usize,
     id: Option<String>,
     name: String,
@@ -84,7 +84,7 @@ impl Gemini {
             }
             let Some(name) = name else { return Ok(()) };
             let call_index = calls.open(id.clone(), name.clone(), Kind::Function)?;
-            self.open = Some(Streamed { call_index, id, name, arguments: Object::new().into(), size: 0, shown: 0 });
+            self.open = Some(OpenCall { call_index, id, name, arguments: Object::new().into(), size: 0, shown: 0 });
         }
         let Some(open) = &mut self.open else { return Ok(()) };
         if let Some(arguments) = take_object(&mut call, "args") {
@@ -112,7 +112,7 @@ impl Gemini {
     }
 }
 
-impl Streamed {
+impl OpenCall {
     /// Sends the arguments so far. Copying a large value is expensive, so it must have grown by a fraction of its size.
     fn show(&mut self, calls: &mut Calls) {
         if self.size > self.shown && self.size - self.shown >= self.shown / 16 {

@@ -8,7 +8,7 @@ use super::conjunction::{FlatConjunction, Key, Term, flatten};
 use super::names::Aliases;
 use super::restore::{Definitions, Restorer};
 use super::shape::Shape;
-use super::{Loss, Lowered, Restore, Target, Unlowerable, limits};
+use super::{Loss, LoweredSchema, Restore, Target, Unlowerable, limits};
 use crate::domain::json;
 use crate::schema::document::Document;
 
@@ -23,18 +23,18 @@ const MAX_LOSSES: usize = 1_000;
 
 /// The unrolling of recursive schemas for a vendor that does not support references.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Unrolled {
+pub(super) struct Unrolling {
     pub(super) times: usize,
     /// Maximum number of subschemas in the result if the schema is recursive.
     pub(super) nodes: usize,
 }
 
 /// In the order of attempts: less depth allows more subschemas, because a huge tree helps no model.
-pub(super) const UNROLLED: [Unrolled; 4] = [
-    Unrolled { times: 3, nodes: 60 },
-    Unrolled { times: 2, nodes: 150 },
-    Unrolled { times: 1, nodes: 600 },
-    Unrolled { times: 0, nodes: MAX_NODES },
+pub(super) const UNROLLED: [Unrolling; 4] = [
+    Unrolling { times: 3, nodes: 60 },
+    Unrolling { times: 2, nodes: 150 },
+    Unrolling { times: 1, nodes: 600 },
+    Unrolling { times: 0, nodes: MAX_NODES },
 ];
 
 /// The reason why a lowering stopped.
@@ -59,7 +59,7 @@ pub(super) struct Lowering<'a, 'd> {
     nodes: usize,
     bytes: usize,
     depth: usize,
-    unrolled: Unrolled,
+    unrolled: Unrolling,
     /// Whether a subschema contains itself.
     recursive: bool,
     /// Conjunctions that are being lowered and were reached by reference.
@@ -87,7 +87,7 @@ pub(super) enum Visit<'a> {
 }
 
 impl<'a, 'd> Lowering<'a, 'd> {
-    pub(super) fn new(document: &'d Document<'a>, target: Target, unrolled: Unrolled) -> Self {
+    pub(super) fn new(document: &'d Document<'a>, target: Target, unrolled: Unrolling) -> Self {
         Self {
             document,
             target,
@@ -106,7 +106,7 @@ impl<'a, 'd> Lowering<'a, 'd> {
         }
     }
 
-    pub(super) fn run(mut self) -> Step<Lowered> {
+    pub(super) fn run(mut self) -> Step<LoweredSchema> {
         let root = vec![Term::of(self.document.root)];
         let flat = flatten(self.document, &root);
         let mut shape = Shape::of(self.document, flat);
@@ -129,7 +129,7 @@ impl<'a, 'd> Lowering<'a, 'd> {
         if self.target == Target::OpenAiStrict {
             limits::strict(&schema).map_err(LowerError::Cannot)?;
         }
-        Ok(Lowered { schema, losses: self.losses, restorer: Restorer::new(back, definitions) })
+        Ok(LoweredSchema { schema, losses: self.losses, restorer: Restorer::new(back, definitions) })
     }
 
     /// Records the alias of a property in its description and as a loss.

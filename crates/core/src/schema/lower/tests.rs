@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Lowered, Target, lower};
+use super::{LoweredSchema, Target, lower};
 
 /// Lowers a tool schema with one property, required or not.
-fn property(target: Target, schema: &Value, required: bool) -> (Value, Lowered) {
+fn property(target: Target, schema: &Value, required: bool) -> (Value, LoweredSchema) {
     let required = if required { json!(["p"]) } else { json!([]) };
     let whole = json!({"type": "object", "properties": {"p": schema}, "required": required});
     let lowered = lower(&whole, target).unwrap_or_else(|error| panic!("{error}"));
@@ -20,7 +20,7 @@ fn gemini(schema: &Value) -> Value {
     property(Target::Gemini, schema, true).0
 }
 
-fn keywords(lowered: &Lowered) -> Vec<(&str, bool)> {
+fn keywords(lowered: &LoweredSchema) -> Vec<(&str, bool)> {
     lowered.losses.iter().map(|loss| (loss.keyword.as_str(), loss.widens)).collect()
 }
 

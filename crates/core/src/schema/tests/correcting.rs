@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Corrected, Role, correct};
+use super::super::{CorrectedSchema, Role, correct};
 
-fn corrected(schema: Value) -> Corrected {
+fn corrected(schema: Value) -> CorrectedSchema {
     correct(&schema, Role::Input).unwrap_or_else(|error| panic!("{schema}: {error}"))
 }
 
 fn property(schema: Value) -> Value {
-    let Corrected { mut schema, notes } = corrected(json!({"type": "object", "properties": {"p": schema}}));
+    let CorrectedSchema { mut schema, notes } = corrected(json!({"type": "object", "properties": {"p": schema}}));
     assert!(!notes.is_empty());
     schema["properties"]["p"].take()
 }
@@ -17,7 +17,7 @@ fn property(schema: Value) -> Value {
 #[test]
 fn valid_schema_is_unchanged() {
     let valid = json!({"type": "object", "properties": {"a": {"default": null, "enum": [null, 1]}}, "required": []});
-    assert_eq!(corrected(valid.clone()), Corrected { schema: valid, notes: Vec::new() });
+    assert_eq!(corrected(valid.clone()), CorrectedSchema { schema: valid, notes: Vec::new() });
 }
 
 #[test]
@@ -83,14 +83,15 @@ fn values_of_keywords_are_read() {
         (json!({"title": 1, "examples": "a"}), json!({"title": "1", "examples": ["a"]})),
         (json!(null), json!({})),
     ] {
-        let Corrected { schema, .. } = corrected(json!({"type": "object", "properties": {"p": given}}));
+        let CorrectedSchema { schema, .. } = corrected(json!({"type": "object", "properties": {"p": given}}));
         assert_eq!(schema["properties"]["p"], expected);
     }
 }
 
 #[test]
 fn pattern_that_cannot_be_compiled_is_dropped_with_a_note() {
-    let Corrected { schema, notes } = corrected(json!({"type": "object", "properties": {"p": {"pattern": "(a"}}}));
+    let CorrectedSchema { schema, notes } =
+        corrected(json!({"type": "object", "properties": {"p": {"pattern": "(a"}}}));
     assert_eq!(schema["properties"]["p"], json!({}));
     assert!(notes[0].starts_with("/properties/p/pattern: left out, so only the tool checks it"), "{notes:?}");
 }

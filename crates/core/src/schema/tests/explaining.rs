@@ -1,6 +1,6 @@
 use super::*;
 
-fn messages(compiled: &Compiled, arguments: Value) -> Vec<String> {
+fn messages(compiled: &CompiledSchema, arguments: Value) -> Vec<String> {
     wrong(compiled, arguments).into_iter().map(|v| format!("{}: {}", v.pointer, v.message)).collect()
 }
 

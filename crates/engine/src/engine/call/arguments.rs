@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use crate::registry::{Entry, presets};
 use toolpost_core::domain::json::WeighedError;
 use toolpost_core::domain::{Failure, Vendor, json};
-use toolpost_core::schema::lower::{Lowered, Target};
-use toolpost_core::schema::{Checked, Violation};
+use toolpost_core::schema::lower::{LoweredSchema, Target};
+use toolpost_core::schema::{CheckedArguments, Violation};
 
 /// Maximum size of arguments that are checked on the current thread, in bytes.
 pub(in crate::engine) const MAX_INLINE_CHECK: usize = 64 * 1024;
@@ -23,7 +23,7 @@ pub(in crate::engine) fn valid(
     given: &Arc<Value>,
     vendor: Option<Vendor>,
     has_room: impl FnMut(usize) -> bool,
-) -> Result<Checked, Box<Failure>> {
+) -> Result<CheckedArguments, Box<Failure>> {
     checked(entry, &parsed(entry, given, has_room)?, vendor)
 }
 
@@ -55,7 +55,7 @@ pub(in crate::engine) fn checked(
     entry: &Entry,
     arguments: &Arc<Value>,
     vendor: Option<Vendor>,
-) -> Result<Checked, Box<Failure>> {
+) -> Result<CheckedArguments, Box<Failure>> {
     let mut first = None;
     // Presets are hidden from the model, so a guessed value is ignored and not an error.
     let arguments = &presets::without(&entry.definition.presets, arguments);
@@ -78,8 +78,8 @@ pub(in crate::engine) fn checked(
 pub(super) async fn check_without_blocking(
     tool: &str,
     size: usize,
-    check: impl FnOnce() -> Result<Checked, Box<Failure>> + Send + 'static,
-) -> Result<Checked, Box<Failure>> {
+    check: impl FnOnce() -> Result<CheckedArguments, Box<Failure>> + Send + 'static,
+) -> Result<CheckedArguments, Box<Failure>> {
     if size <= MAX_INLINE_CHECK {
         return check();
     }
@@ -91,7 +91,7 @@ pub(super) async fn check_without_blocking(
 ///
 /// # Errors
 /// Returns all violations.
-pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
+pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<CheckedArguments, Vec<Violation>> {
     let arguments = parse(given, |_| true)
         .map_err(|reason| vec![violation(String::new(), format!("invalid JSON: {reason}"), "json", Value::Null)])?;
     check(entry, &presets::without(&entry.definition.presets, &arguments))
@@ -116,7 +116,7 @@ pub(in crate::engine) fn parse(
 }
 
 /// Coerces and validates arguments, applies defaults, and runs the tool's own check.
-fn check(entry: &Entry, arguments: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
+fn check(entry: &Entry, arguments: &Arc<Value>) -> Result<CheckedArguments, Vec<Violation>> {
     if !arguments.is_object() {
         let message = format!("arguments must be an object, got {}", json::type_name(arguments));
         return Err(vec![violation(String::new(), message, "type", "object".into())]);
@@ -182,7 +182,7 @@ fn candidates(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> 
 
 /// Returns `true` if the arguments may have been written for this lowering. In strict mode a model writes every
 /// property; the other vendors have one lowering each.
-fn may_have_been_shown(target: Target, lowered: &Lowered, arguments: &Value) -> bool {
+fn may_have_been_shown(target: Target, lowered: &LoweredSchema, arguments: &Value) -> bool {
     match target {
         Target::OpenAi => false,
         Target::Anthropic | Target::Gemini => true,

@@ -22,7 +22,7 @@ use crate::registry::{Entry, View, presets};
 use toolpost_core::domain::call::{CallFormat, CallRecord, JsonCache, RERUN_OF};
 use toolpost_core::domain::limits::ServerLimits;
 use toolpost_core::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Moment, Naming, Time, Vendor};
-use toolpost_core::schema::Checked;
+use toolpost_core::schema::CheckedArguments;
 use toolpost_telemetry::Context;
 use toolpost_tool::executor::{SystemTool, ToolRole, emitter};
 
@@ -275,7 +275,7 @@ impl TextMemory<'_> {
 pub(in crate::engine) fn next(
     call: &mut Call,
     entry: &Arc<Entry>,
-    checked: Result<Checked, Box<Failure>>,
+    checked: Result<CheckedArguments, Box<Failure>>,
 ) -> Result<Arc<Entry>, Box<Failure>> {
     if !entry.definition.presets.is_empty()
         && let Ok(given) = parse(&call.arguments, |_| true)

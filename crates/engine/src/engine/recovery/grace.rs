@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use toolpost_store::store::nodes::Beaten;
+use toolpost_store::store::nodes::NodeState;
 
 /// The time during which this node must not declare other nodes lost.
 ///
@@ -20,7 +20,7 @@ impl GracePeriod {
     }
 
     /// Returns the lost nodes. The row of this node, `own`, is from its previous heartbeat.
-    pub fn lost(&mut self, nodes: Vec<Beaten>, own: &str, lease: Duration) -> Vec<Beaten> {
+    pub fn lost(&mut self, nodes: Vec<NodeState>, own: &str, lease: Duration) -> Vec<NodeState> {
         let has_lasted = nodes.iter().any(|node| node.node == own && !node.is_over);
         if !has_lasted {
             self.restart(lease);

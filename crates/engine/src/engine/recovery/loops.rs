@@ -12,7 +12,7 @@ use super::{Knowledge, Lease, Recovery};
 use crate::engine::Engine;
 use toolpost_core::domain::Time;
 use toolpost_store::store::StoreError;
-use toolpost_store::store::nodes::Beaten;
+use toolpost_store::store::nodes::NodeState;
 
 /// Interval between two deletions of expired idempotency keys, tickets and pauses.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
@@ -24,7 +24,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// The lost nodes of the newest heartbeat.
-    lost: Vec<Beaten>,
+    lost: Vec<NodeState>,
     /// `true` if this node is new, or was declared lost, or if the database failed.
     has_unknown_calls: bool,
 }

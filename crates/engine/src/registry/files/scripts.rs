@@ -91,9 +91,9 @@ mod tests {
     }
 
     /// The resolved `argv` and `read`, or the pointer and message of each fault.
-    type Resolved = Result<(Vec<String>, Option<Vec<String>>), Vec<(String, String)>>;
+    type ResolveResult = Result<(Vec<String>, Option<Vec<String>>), Vec<(String, String)>>;
 
-    fn resolved(file: &Path, executor: Value) -> Resolved {
+    fn resolved(file: &Path, executor: Value) -> ResolveResult {
         let mut definition = definition(executor);
         match resolve(&mut definition, file) {
             Ok(()) => match definition.executor {

@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 256 * 1024;
 /// Returns the different words of a query, in order.
 #[must_use]
 pub fn of_query(text: &str) -> Vec<String> {
-    let mut words = Collected::default();
+    let mut words = CollectedWords::default();
     words.add(text);
     words.in_order
 }
@@ -27,7 +27,7 @@ pub fn of_query(text: &str) -> Vec<String> {
 /// Returns the different words in the arguments and the output of a call.
 #[must_use]
 pub fn of_call(call: &Call) -> HashSet<String> {
-    let mut words = Collected::default();
+    let mut words = CollectedWords::default();
     words.add_value(&call.arguments);
     if let Some(effective) = call.effective_arguments.as_deref().filter(|_| call.arguments.is_string()) {
         // The text of escaped arguments differs from its words.
@@ -57,12 +57,12 @@ pub fn hash(tenant: &str, word: &str) -> i64 {
 
 /// Words that were found so far.
 #[derive(Debug, Default)]
-struct Collected {
+struct CollectedWords {
     found: HashSet<String>,
     in_order: Vec<String>,
 }
 
-impl Collected {
+impl CollectedWords {
     fn add_value(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.add(text),

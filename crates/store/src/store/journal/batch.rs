@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Change, ClaimAssigner, Committed, CommittedChange, Tally, WriteUnit};
+use super::{Change, ClaimAssigner, CommittedChange, CommittedEvents, Tally, WriteUnit};
 use crate::store::callbacks::CallbackRow;
 use crate::store::workers::Offer;
 use toolpost_core::domain::event::Reported;
@@ -198,8 +198,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Converts the batch to its events, after its commit at the positions that follow `base`.
-    pub fn committed(self, base: i64, took: Duration) -> Committed {
-        Committed { first_pos: base + 1, last_pos: base + self.positions(), took, changes: self.changes }
+    pub fn committed(self, base: i64, took: Duration) -> CommittedEvents {
+        CommittedEvents { first_pos: base + 1, last_pos: base + self.positions(), took, changes: self.changes }
     }
 }
 

@@ -18,7 +18,7 @@ use super::commit::{COMMIT_TIMEOUT, CommitError, CommitResult, is_transient};
 use super::flush::FlushGate;
 use super::group::{MAX_GROUP, count_fitting, fill_group, gather};
 use super::pace::CommitPace;
-use super::{Change, Committed, Entry, JournalError, Sink, WriteUnit, postgres, sqlite};
+use super::{Change, CommittedEvents, Entry, JournalError, Sink, WriteUnit, postgres, sqlite};
 use crate::store::calls::StoredVersion;
 use crate::store::db::Pools;
 use crate::store::server::confirm::wait_for_standbys;
@@ -33,7 +33,7 @@ const MAX_PRERENDER_BYTES: usize = 4 * 1024;
 const FIRST_DELAY: Duration = Duration::from_millis(25);
 const MAX_DELAY: Duration = Duration::from_secs(1);
 
-type Done = oneshot::Sender<Result<(), JournalError>>;
+type DoneSender = oneshot::Sender<Result<(), JournalError>>;
 
 /// The parts of a writer that all writers of a node share.
 #[derive(Clone)]
@@ -67,13 +67,13 @@ pub(super) struct Writer {
     /// The Postgres connection, kept across commits: each acquire and release of a pooled connection costs a task.
     connection: Option<PinnedConnection<Postgres>>,
     /// The previous commit, until it is published.
-    unpublished: Option<Unpublished>,
+    unpublished: Option<UnpublishedCommit>,
 }
 
 /// A commit that was acknowledged to its callers but not yet published to subscribers. It is published while the
 /// database executes the next commit, or when the queue is empty.
-pub(super) struct Unpublished {
-    committed: Committed,
+pub(super) struct UnpublishedCommit {
+    committed: CommittedEvents,
     /// Freed together with the commit, because freeing takes time as well.
     _units: Vec<WriteUnit>,
 }
@@ -162,7 +162,7 @@ impl Writer {
     }
 
     /// Writes the units, in one commit if possible, and notifies each sender.
-    async fn write(&mut self, units: Vec<WriteUnit>, done: Vec<Done>) {
+    async fn write(&mut self, units: Vec<WriteUnit>, done: Vec<DoneSender>) {
         let mut batch = Batch::of(self.ids.next(), self.clock.now(), &units);
         batch.assign_workers();
         let began = Instant::now();
@@ -194,7 +194,7 @@ impl Writer {
                     let _ = done.send(end);
                 }
                 let committed = batch.committed(base, began.elapsed());
-                self.unpublished = Some(Unpublished { committed, _units: units });
+                self.unpublished = Some(UnpublishedCommit { committed, _units: units });
             }
             Err(CommitError::NotAllWritten) => {
                 let at = batch.at;
@@ -205,7 +205,7 @@ impl Writer {
     }
 
     /// Rejects units with ended calls or claimed keys, and writes the other units.
-    async fn retry_without_refused(&mut self, units: Vec<WriteUnit>, done: Vec<Done>, at: Time) {
+    async fn retry_without_refused(&mut self, units: Vec<WriteUnit>, done: Vec<DoneSender>, at: Time) {
         let changes = || units.iter().flat_map(WriteUnit::changes);
         let ids: Vec<Uuid> = changes().map(|change| change.call.id).collect();
         let claims: Vec<(&Tenant, &KeyClaim)> = changes().flat_map(Change::claims).collect();
@@ -243,7 +243,7 @@ impl Writer {
     }
 
     /// Splits units that the database rejects into halves until the offending unit is isolated and rejected.
-    async fn bisect(&mut self, mut units: Vec<WriteUnit>, mut done: Vec<Done>, error: &CommitError) {
+    async fn bisect(&mut self, mut units: Vec<WriteUnit>, mut done: Vec<DoneSender>, error: &CommitError) {
         if units.len() == 1 {
             let id = units.iter().flat_map(WriteUnit::changes).next().map(|change| change.call.id);
             tracing::error!(?id, %error, "the database rejected the record of a call");
@@ -419,8 +419,8 @@ async fn acquire(
     }
 }
 
-fn publish(sink: &Sink, unpublished: Option<Unpublished>) {
-    if let Some(Unpublished { committed, .. }) = &unpublished {
+fn publish(sink: &Sink, unpublished: Option<UnpublishedCommit>) {
+    if let Some(UnpublishedCommit { committed, .. }) = &unpublished {
         sink(committed);
     }
 }

@@ -23,7 +23,7 @@ struct Incoming {
 
 /// A received notification.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Received {
+pub(super) struct ReceivedSignal {
     /// The node that sent it.
     pub from: String,
     /// The signals of known kinds.
@@ -53,10 +53,10 @@ pub(super) fn write(from: &str, signals: &[Signal]) -> Vec<String> {
 }
 
 /// Reads a payload. Returns `None` if it is not a payload of a node.
-pub(super) fn read(text: &str) -> Option<Received> {
+pub(super) fn read(text: &str) -> Option<ReceivedSignal> {
     let Incoming { from, signals } = serde_json::from_str(text).ok()?;
     let signals = signals.into_iter().filter_map(|signal| serde_json::from_value(signal).ok()).collect();
-    Some(Received { from, signals })
+    Some(ReceivedSignal { from, signals })
 }
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
         ];
         let payloads = write("node-1", &signals);
         assert_eq!(payloads.len(), 1);
-        assert_eq!(read(&payloads[0]), Some(Received { from: "node-1".into(), signals }));
+        assert_eq!(read(&payloads[0]), Some(ReceivedSignal { from: "node-1".into(), signals }));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// A received request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedRequest {
     pub method: String,
     pub target: String,
     /// Headers, with names in lower case.
@@ -16,7 +16,7 @@ pub(crate) struct Received {
     pub body: Vec<u8>,
 }
 
-impl Received {
+impl ReceivedRequest {
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_slice())
     }
@@ -29,13 +29,13 @@ impl Received {
 /// A server that sends one response per connection and closes it.
 pub(crate) struct TestServer {
     pub port: u16,
-    pub received: UnboundedReceiver<Received>,
+    pub received: UnboundedReceiver<ReceivedRequest>,
 }
 
 impl TestServer {
     /// Starts a server. `respond` returns the raw response; if it is empty, the connection is closed without a
     /// response.
-    pub async fn start(respond: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub async fn start(respond: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, received) = unbounded_channel();
@@ -76,7 +76,7 @@ pub(crate) fn response(head: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 /// Reads one request with a `Content-Length` or without a body.
-pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<Received> {
+pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -105,5 +105,5 @@ pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<Received> {
             return None;
         }
     }
-    Some(Received { method, target, headers, body })
+    Some(ReceivedRequest { method, target, headers, body })
 }

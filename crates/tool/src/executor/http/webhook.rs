@@ -38,7 +38,7 @@ pub enum WebhookAnswer {
 
 /// The outcome of one delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivered {
+pub struct DeliveryOutcome {
     /// The status of the response; `None` if no response was received.
     pub status: Option<u16>,
     /// The reason for a failed delivery; `None` after a 2xx. It contains nothing of the response body, because the
@@ -76,7 +76,7 @@ impl HttpClient {
 
     /// Posts `body` to `url` through the egress guard. A 2xx response within `timeout` means success; only its status
     /// counts.
-    pub async fn deliver(&self, url: &str, headers: HeaderMap, body: Bytes, timeout: Duration) -> Delivered {
+    pub async fn deliver(&self, url: &str, headers: HeaderMap, body: Bytes, timeout: Duration) -> DeliveryOutcome {
         let sent = async {
             let url = parse_url(url)?;
             let sent = tokio::time::timeout(timeout, self.send_once(Method::POST, &url, headers, Some(body))).await;
@@ -84,12 +84,12 @@ impl HttpClient {
             sent.map_err(late)?.map_err(|fault| fault.message)
         };
         match sent.await {
-            Err(fault) => Delivered { status: None, fault: Some(fault) },
+            Err(fault) => DeliveryOutcome { status: None, fault: Some(fault) },
             Ok(response) => {
                 let status = response.status();
                 finish(response).await;
                 let fault = || format!("{}{}", status_line(status), redirect_hint(status));
-                Delivered { status: Some(status.as_u16()), fault: (!status.is_success()).then(fault) }
+                DeliveryOutcome { status: Some(status.as_u16()), fault: (!status.is_success()).then(fault) }
             }
         }
     }
@@ -116,12 +116,12 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(15);
 
-    async fn deliver(url: &str, allow: &[&str], timeout: Duration) -> Delivered {
+    async fn deliver(url: &str, allow: &[&str], timeout: Duration) -> DeliveryOutcome {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         client(allow).deliver(url, headers, Bytes::from_static("{\"a\":\"é\"}".as_bytes()), timeout).await
     }
 
-    async fn answered(head: &str, body: &[u8]) -> Delivered {
+    async fn answered(head: &str, body: &[u8]) -> DeliveryOutcome {
         let server = TestServer::answering(response(head, body)).await;
         deliver(&server.url("/x"), &["127.0.0.1"], LONG).await
     }
@@ -130,7 +130,7 @@ mod tests {
     async fn message_is_posted_unchanged() {
         let mut server = TestServer::answering(response("204 No Content", "")).await;
         let delivered = deliver(&server.url("/a?b=c"), &["127.0.0.1"], LONG).await;
-        assert_eq!(delivered, Delivered { status: Some(204), fault: None });
+        assert_eq!(delivered, DeliveryOutcome { status: Some(204), fault: None });
         let request = server.received.recv().await.unwrap();
         assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/a?b=c"));
         assert_eq!(request.body, "{\"a\":\"é\"}".as_bytes());
@@ -148,7 +148,7 @@ mod tests {
             ("410 Gone", 410, Some("HTTP 410 Gone")),
             ("500 Oops", 500, Some("HTTP 500 Internal Server Error")),
         ] {
-            let expected = Delivered { status: Some(status), fault: fault.map(str::to_owned) };
+            let expected = DeliveryOutcome { status: Some(status), fault: fault.map(str::to_owned) };
             assert_eq!(answered(head, b"secret").await, expected, "{head}");
         }
     }
@@ -168,7 +168,7 @@ mod tests {
         let host = listener.local_addr().unwrap().to_string();
         let delivered = deliver(&format!("http://{host}/"), &["127.0.0.1"], Duration::from_millis(50)).await;
         let fault = Some(format!("{host} did not answer within 0.05 s"));
-        assert_eq!(delivered, Delivered { status: None, fault });
+        assert_eq!(delivered, DeliveryOutcome { status: None, fault });
     }
 
     #[tokio::test]

@@ -22,7 +22,7 @@ use super::link::Link;
 use super::progress::{ProgressRouter, Receivers, Tap};
 use super::resolve::{ResolvedServer, ResolvedTransport};
 use super::ring::Ring;
-use super::unanswered::Unanswered;
+use super::unanswered::UnansweredTransport;
 use super::{annotations, fault, http};
 use crate::executor::Redaction;
 
@@ -90,7 +90,7 @@ pub async fn open(
         ResolvedTransport::Stdio { argv, env, cwd } => {
             let (child, stdout, stdin) =
                 child::start(&context.processes, &argv, &env, cwd.as_deref(), stderr, redaction.clone())?;
-            let inner = Unanswered::new(LineTransport::new(stdout, stdin));
+            let inner = UnansweredTransport::new(LineTransport::new(stdout, stdin));
             (begin(Tap { inner, receivers }, handshake, None).await, Some(child), None)
         }
         ResolvedTransport::Http { url, headers } => {

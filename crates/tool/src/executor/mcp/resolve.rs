@@ -193,10 +193,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use toolpost_core::domain::upstream::{Declared, read_settings};
+    use toolpost_core::domain::upstream::{DeclaredServer, read_settings};
 
     fn resolved(value: Value) -> Result<ResolvedServer, String> {
-        let Ok(Declared::Enabled(upstream)) = read_settings(value.as_object().unwrap(), true) else {
+        let Ok(DeclaredServer::Enabled(upstream)) = read_settings(value.as_object().unwrap(), true) else {
             panic!("{value}")
         };
         let secrets = Secrets::new(|name| (name == "KEY").then(|| "of-a-secret".to_owned()));

@@ -9,7 +9,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
 /// A transport that finds the requests of errors without an id.
-pub struct Unanswered<T> {
+pub struct UnansweredTransport<T> {
     inner: T,
     /// The requests without a response, by their order.
     pending: BTreeMap<u64, RequestId>,
@@ -18,7 +18,7 @@ pub struct Unanswered<T> {
     strays: VecDeque<ErrorData>,
 }
 
-impl<T> Unanswered<T> {
+impl<T> UnansweredTransport<T> {
     /// Wraps a transport.
     pub fn new(inner: T) -> Self {
         Self { inner, pending: BTreeMap::new(), sent: 0, strays: VecDeque::new() }
@@ -79,7 +79,7 @@ impl<T> Unanswered<T> {
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Unanswered<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for UnansweredTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -113,12 +113,12 @@ mod tests {
 
     use super::*;
 
-    fn ask(transport: &mut Unanswered<()>, id: i64) {
+    fn ask(transport: &mut UnansweredTransport<()>, id: i64) {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "t"}});
         transport.note_sent(&serde_json::from_value(message).unwrap());
     }
 
-    fn hear(transport: &mut Unanswered<()>, message: Value) -> Vec<Value> {
+    fn hear(transport: &mut UnansweredTransport<()>, message: Value) -> Vec<Value> {
         let delivered = transport.note_received(serde_json::from_value(message).unwrap());
         let settled = std::iter::from_fn(|| transport.settled());
         delivered
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn error_without_an_id_answers_the_only_request() {
-        let mut transport = Unanswered::new(());
+        let mut transport = UnansweredTransport::new(());
         ask(&mut transport, 1);
         assert_eq!(hear(&mut transport, stray()), [json!(1)]);
         assert_eq!(hear(&mut transport, stray()), Vec::<Value>::new(), "nothing waits for it");
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn error_without_an_id_answers_the_last_open_request() {
-        let mut transport = Unanswered::new(());
+        let mut transport = UnansweredTransport::new(());
         (1..=3).for_each(|id| ask(&mut transport, id));
         assert_eq!(hear(&mut transport, stray()), Vec::<Value>::new());
         assert_eq!(hear(&mut transport, answer(json!("3"))), [json!("3")]);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn cancelled_request_waits_for_no_answer() {
-        let mut transport = Unanswered::new(());
+        let mut transport = UnansweredTransport::new(());
         (1..=2).for_each(|id| ask(&mut transport, id));
         let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
         transport.note_sent(&serde_json::from_value(cancel).unwrap());

@@ -12,11 +12,11 @@ const MAX_BYTES: u64 = 1 << 20;
 /// A secrets file. Not shown by `Debug`.
 pub struct SecretsFile {
     path: PathBuf,
-    read: Mutex<Read>,
+    read: Mutex<ParsedFile>,
 }
 
 /// The parsed values and the file state that they belong to.
-struct Read {
+struct ParsedFile {
     state: Option<State>,
     values: HashMap<String, String>,
 }
@@ -33,7 +33,7 @@ impl SecretsFile {
         let state = state_of(&path).map_err(|error| error.to_string())?;
         let values = read(&path)?;
         warn_if_open(&path);
-        Ok(Self { path, read: Mutex::new(Read { state: Some(state), values }) })
+        Ok(Self { path, read: Mutex::new(ParsedFile { state: Some(state), values }) })
     }
 
     /// Returns the current value of the secret `name`. While the file is invalid, its last valid values are used.

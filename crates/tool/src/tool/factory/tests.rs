@@ -12,9 +12,9 @@ use toolpost_core::domain::Time;
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// A tool that returns its number.
-struct Numbered(usize);
+struct NumberTool(usize);
 
-impl Tool for Numbered {
+impl Tool for NumberTool {
     const NAME: &'static str = "numbered";
     type Args = NoArgs;
     type Output = String;
@@ -31,21 +31,21 @@ struct Numbers {
 }
 
 impl ToolFactory for Numbers {
-    type Tool = Numbered;
+    type Tool = NumberTool;
     const SCOPE: InstanceScope = InstanceScope::Session;
 
     fn is_available(&self, session: &Session) -> bool {
         &*session.id != "stranger"
     }
 
-    async fn create(&self, run: Run) -> Result<Numbered, ToolError> {
+    async fn create(&self, run: Run) -> Result<NumberTool, ToolError> {
         tokio::task::yield_now().await;
         let mut log = self.log.lock().unwrap();
         log.push(format!("made for {}", run.session().unwrap_or("no session")));
-        Ok(Numbered(log.iter().filter(|entry| entry.starts_with("made")).count()))
+        Ok(NumberTool(log.iter().filter(|entry| entry.starts_with("made")).count()))
     }
 
-    async fn dispose(&self, tool: Numbered) -> Result<(), ToolError> {
+    async fn dispose(&self, tool: NumberTool) -> Result<(), ToolError> {
         self.log.lock().unwrap().push(format!("disposed of {}", tool.0));
         match self.fault {
             "panic" => panic!("cannot be closed"),

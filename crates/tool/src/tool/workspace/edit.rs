@@ -16,7 +16,7 @@ use toolpost_core::domain::truncation::grouped;
 mod locate;
 mod similar;
 
-use locate::{Edited, MatchError, replace_unique};
+use locate::{EditedText, MatchError, replace_unique};
 
 /// Maximum size of a file to edit, in bytes.
 const MAX_FILE_BYTES: usize = 8 * 1024 * 1024;
@@ -72,7 +72,7 @@ impl Tool for Edit {
             let path = workspace.resolve(&args.path)?;
             let _alone = workspace.change();
             let text = text(&workspace, &path)?;
-            let Edited { text, line, lines_before, lines_after } =
+            let EditedText { text, line, lines_before, lines_after } =
                 replace_unique(&text, &args.old_text, &args.new_text)
                     .map_err(|not_one| match_error(&path, &text, &args.old_text, not_one))?;
             workspace.target(&path)?.replace(text.as_bytes(), run.id().as_u128())?;

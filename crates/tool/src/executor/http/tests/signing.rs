@@ -5,13 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::super::test_server::Received;
+use super::super::test_server::ReceivedRequest;
 use super::*;
 
 const ID: &str = "00000000-0000-0000-0000-000000000007";
 
 /// Verifies the signature with the service's key, as a receiver would.
-fn verify(request: &Received) {
+fn verify(request: &ReceivedRequest) {
     let header = |name: &str| request.text_header(name).unwrap_or_else(|| panic!("no {name} in {request:?}"));
     let (id, timestamp) = (header("webhook-id"), header("webhook-timestamp"));
     assert_eq!((id.as_str(), timestamp.as_str()), (ID, "1767225600"));

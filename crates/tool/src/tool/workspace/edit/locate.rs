@@ -6,7 +6,7 @@ use toolpost_core::domain::truncation;
 
 /// The edited text.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Edited {
+pub struct EditedText {
     pub text: String,
     /// The line where the change starts, counted from 1.
     pub line: usize,
@@ -31,7 +31,7 @@ const MAX_LINES: usize = 100;
 ///
 /// # Errors
 /// Returns an error unless `old` occurs exactly once.
-pub fn replace_unique(text: &str, old: &str, new: &str) -> Result<Edited, MatchError> {
+pub fn replace_unique(text: &str, old: &str, new: &str) -> Result<EditedText, MatchError> {
     let is_crlf = is_crlf(text);
     let (at, old) = match find_unique(text, old) {
         // Try the other line ending.
@@ -45,7 +45,7 @@ pub fn replace_unique(text: &str, old: &str, new: &str) -> Result<Edited, MatchE
     let has_crlf = if old.contains('\n') { old.contains("\r\n") } else { is_crlf };
     let new = if has_crlf { Cow::Owned(with_crlf(new)) } else { Cow::Borrowed(new) };
     let (before, after) = (&text[..at], &text[at + old.len()..]);
-    Ok(Edited {
+    Ok(EditedText {
         line: newlines(before) + 1,
         lines_before: truncation::lines(&old),
         lines_after: truncation::lines(&new),
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn only_the_unique_occurrence_is_replaced() {
         let edited = replace_unique("a\nb\nc\n", "b\nc", "x").unwrap();
-        assert_eq!(edited, Edited { text: "a\nx\n".into(), line: 2, lines_before: 2, lines_after: 1 });
+        assert_eq!(edited, EditedText { text: "a\nx\n".into(), line: 2, lines_before: 2, lines_after: 1 });
         assert_eq!(text("日本語\n", "本", ""), Ok("日語\n".into()));
         assert_eq!(text("a", "b", "c"), Err(MatchError::None));
     }
