@@ -88,11 +88,11 @@ fn streams(criterion: &mut Criterion) {
     }
     criterion.bench_function("1 MiB of arguments, as a stream", |bench| {
         bench.iter(|| {
-            let (mut parser, mut said, mut partial) = (Parser::new(None), Vec::new(), Partial::default());
+            let (mut parser, mut events, mut partial) = (Parser::new(None), Vec::new(), Partial::default());
             for bytes in body.as_bytes().chunks(1400) {
-                parser.push(black_box(bytes), &mut said).expect("it is a stream");
-                for said in said.drain(..) {
-                    if let StreamEvent::Delta { text, .. } = said {
+                parser.push(black_box(bytes), &mut events).expect("it is a stream");
+                for event in events.drain(..) {
+                    if let StreamEvent::Delta { text, .. } = event {
                         partial.push(&text).expect("it is not too long");
                     }
                 }

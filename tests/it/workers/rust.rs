@@ -12,9 +12,9 @@ use crate::support::service::BuiltinTool;
 use crate::support::{Client, bounded, eventually};
 
 mod life;
-mod places;
 mod refused;
 mod same;
+mod slots;
 mod stops;
 
 /// A running worker. It is stopped abruptly when dropped.
