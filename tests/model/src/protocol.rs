@@ -66,7 +66,7 @@ pub struct Protocol {
 
 /// What becomes of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StatementFate {
+pub enum Fate {
     /// It is made, and its sender is answered.
     Done,
     /// It is made, and the answer is lost.
@@ -83,16 +83,16 @@ pub enum Action {
     /// A client posts a call (`accept`).
     Accept { node: usize, call: usize },
     /// A node writes an offer (`OfferWriter::write`), with a claim of a worker that waits at it.
-    Offer { node: usize, call: usize, run: usize, worker: Option<usize>, sent: StatementFate },
+    Offer { node: usize, call: usize, run: usize, worker: Option<usize>, sent: Fate },
     /// A node takes back a claim of a failed write (`OfferWriter::take_back`).
-    TakeBack { node: usize, claim: Claim, sent: StatementFate },
+    TakeBack { node: usize, claim: Claim, sent: Fate },
     /// The server makes a statement whose sender has given up.
     Late { claim: Claim },
     /// A worker asks a node for a call.
     Poll { worker: usize, node: usize },
     /// A node gives a waiting call to a worker that waits at it (`Stores::claim`). With `Delayed`, the worker is gone, and the statement
     /// that gives the call back comes later (`Handover::take_back`).
-    Claim { worker: usize, call: usize, sent: StatementFate },
+    Claim { worker: usize, call: usize, sent: Fate },
     /// The owner reads the row of an offer (`HandOut::await_claim`).
     Look { node: usize, call: usize, run: usize },
     /// The owner records the start of an attempt (`CallRun::start_at_worker`).
@@ -164,10 +164,8 @@ impl Model for Protocol {
         for (node, memory) in state.nodes.iter().enumerate() {
             if memory.is_up {
                 for &claim in &memory.lost {
-                    let sent =
-                        [StatementFate::Done, StatementFate::Unanswered, StatementFate::Failed, StatementFate::Delayed];
-                    let possible =
-                        sent.into_iter().filter(|sent| *sent == StatementFate::Done || state.faults.lost_answers > 0);
+                    let sent = [Fate::Done, Fate::Unanswered, Fate::Failed, Fate::Delayed];
+                    let possible = sent.into_iter().filter(|sent| *sent == Fate::Done || state.faults.lost_answers > 0);
                     actions.extend(possible.map(|sent| Action::TakeBack { node, claim, sent }));
                 }
                 if state.faults.crashes > 0 {
@@ -277,10 +275,10 @@ impl Protocol {
             if let Worker::Waiting(_) = doing
                 && state.offers[call].as_ref().is_some_and(|offer| offer.held == OfferState::Waiting)
             {
-                actions.push(Action::Claim { worker, call, sent: StatementFate::Done });
+                actions.push(Action::Claim { worker, call, sent: Fate::Done });
                 if faulty {
-                    actions.push(Action::Claim { worker, call, sent: StatementFate::Unanswered });
-                    actions.push(Action::Claim { worker, call, sent: StatementFate::Delayed });
+                    actions.push(Action::Claim { worker, call, sent: Fate::Unanswered });
+                    actions.push(Action::Claim { worker, call, sent: Fate::Delayed });
                 }
             }
         }
@@ -318,11 +316,8 @@ impl Protocol {
                 }
                 let waits = |worker: &usize| is_first && state.workers[*worker] == Worker::Waiting(node);
                 for worker in (0..self.workers).filter(waits).map(Some).chain([None]) {
-                    let sent: &[StatementFate] = if faulty {
-                        &[StatementFate::Done, StatementFate::Unanswered, StatementFate::Failed]
-                    } else {
-                        &[StatementFate::Done]
-                    };
+                    let sent: &[Fate] =
+                        if faulty { &[Fate::Done, Fate::Unanswered, Fate::Failed] } else { &[Fate::Done] };
                     actions.extend(sent.iter().map(|&sent| Action::Offer { node, call, run, worker, sent }));
                 }
                 self.may_cancel(state, (node, call, run), actions);
@@ -397,15 +392,15 @@ impl Protocol {
     fn step_of_claim(&self, state: &mut State, action: Action) {
         match action {
             Action::TakeBack { node, claim, sent } => {
-                if sent != StatementFate::Done {
+                if sent != Fate::Done {
                     state.faults.lost_answers -= 1;
                 }
                 match sent {
-                    StatementFate::Done | StatementFate::Unanswered => self.unclaim(state, claim),
-                    StatementFate::Failed => {}
-                    StatementFate::Delayed => state.late.push(claim),
+                    Fate::Done | Fate::Unanswered => self.unclaim(state, claim),
+                    Fate::Failed => {}
+                    Fate::Delayed => state.late.push(claim),
                 }
-                if sent == StatementFate::Done {
+                if sent == Fate::Done {
                     state.nodes[node].lost.retain(|lost| *lost != claim);
                 }
             }
@@ -495,23 +490,17 @@ impl Protocol {
         may
     }
 
-    fn offer(
-        &self,
-        state: &mut State,
-        (node, call, run): (usize, usize, usize),
-        worker: Option<usize>,
-        sent: StatementFate,
-    ) {
+    fn offer(&self, state: &mut State, (node, call, run): (usize, usize, usize), worker: Option<usize>, sent: Fate) {
         let Step::Offer { attempt, .. } = state.nodes[node].runs[call][run].step else { return };
         let name = state.next_name();
         let claim = worker.map(|worker| Claim { call, attempt, worker, name });
         let is_owner =
             state.rows[call].as_ref().is_some_and(|row| row.node == node && !matches!(row.status, Status::Ended(_)));
         let may = is_owner || !self.rules.offers_need_the_owner;
-        if sent != StatementFate::Done {
+        if sent != Fate::Done {
             state.faults.lost_answers -= 1;
         }
-        if may && sent != StatementFate::Failed {
+        if may && sent != Fate::Failed {
             let held = claim.map_or(OfferState::Waiting, |claim| OfferState::Claimed { worker: claim.worker, name });
             match &mut state.offers[call] {
                 None => state.offers[call] = Some(Offer { attempt, held, node }),
@@ -523,7 +512,7 @@ impl Protocol {
                 }
             }
         }
-        if sent != StatementFate::Done {
+        if sent != Fate::Done {
             state.nodes[node].runs[call][run].step = Step::Offer { attempt, is_first: false };
             state.nodes[node].lost.extend(claim);
             return;
@@ -568,16 +557,16 @@ impl Protocol {
         }
     }
 
-    fn claim(&self, state: &mut State, worker: usize, call: usize, sent: StatementFate) {
+    fn claim(&self, state: &mut State, worker: usize, call: usize, sent: Fate) {
         let Worker::Waiting(node) = state.workers[worker] else { return };
         let name = state.next_name();
         let Some(offer) = &mut state.offers[call] else { return };
         offer.held = OfferState::Claimed { worker, name };
         let claim = Claim { call, attempt: offer.attempt, worker, name };
         match sent {
-            StatementFate::Done => Self::give(state, node, claim),
-            StatementFate::Unanswered | StatementFate::Failed => state.faults.lost_answers -= 1,
-            StatementFate::Delayed => {
+            Fate::Done => Self::give(state, node, claim),
+            Fate::Unanswered | Fate::Failed => state.faults.lost_answers -= 1,
+            Fate::Delayed => {
                 state.faults.lost_answers -= 1;
                 state.late.push(claim);
             }
