@@ -47,13 +47,13 @@ async fn ambiguous_edit_is_explained_and_changes_nothing() {
     let text = "fn one() {\n    work(1);\n}\nfn two() {\n    work(1);\n}\n";
     let (app, folder) = service(&[("a.rs", text)]).await;
     let several = app.call("edit", edit("a.rs", "work(1);", "work(2);")).await;
-    let text = failed(&several, "TOOL_EXECUTION_ERROR");
-    assert!(text.contains("old_text occurs 2 times in \"a.rs\" (lines 2, 5)"), "{text}");
+    let message = failed(&several, "TOOL_EXECUTION_ERROR");
+    assert!(message.contains("old_text occurs 2 times in \"a.rs\" (lines 2, 5)"), "{message}");
     let none = app.call("edit", edit("a.rs", "fn two() {\n  work(1);", "x")).await;
-    let text = failed(&none, "TOOL_EXECUTION_ERROR");
+    let message = failed(&none, "TOOL_EXECUTION_ERROR");
     assert!(
-        text.contains("the closest match differs only in whitespace (lines 4-5):\n4: fn two() {\n5:     work(1);"),
-        "{text}"
+        message.contains("the closest match differs only in whitespace (lines 4-5):\n4: fn two() {\n5:     work(1);"),
+        "{message}"
     );
     assert_eq!(violation(&app.call("edit", edit("a.rs", "x", "x")).await)["pointer"], "/new_text");
     assert_eq!(violation(&app.call("edit", edit("a.rs", "", "x")).await)["pointer"], "/old_text");

@@ -80,7 +80,7 @@ pub fn read(vendor: Vendor, body: Value) -> Result<ParsedMessage, DecodeError> {
     let spoken = read_as(vendor, body)?;
     match other {
         Some((other, body)) if spoken.calls.is_empty() => match read_as(other, body) {
-            Ok(message) if !message.calls.is_empty() => {
+            Ok(parsed) if !parsed.calls.is_empty() => {
                 let message = format!("is a message of {}, not of {}", other.as_str(), vendor.as_str());
                 Err(members::error_at("", message))
             }
