@@ -158,7 +158,9 @@ pub mod http;
 #[doc(hidden)]
 pub use toolpost_core::{aside, fault, formats, import, schema};
 #[doc(hidden)]
-pub use toolpost_engine::{access, budgets, callbacks, dispatch, engine, policies, registry, system_tools, threads};
+pub use toolpost_engine::{
+    access, budgets, callbacks, dispatch, engine, policies, registry, system_tools, threads, workqueue,
+};
 #[doc(hidden)]
 pub use toolpost_store::{events, store};
 #[doc(hidden)]

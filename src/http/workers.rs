@@ -13,7 +13,7 @@ use super::responses::{InvalidBody, Unavailable};
 use super::{Api, BodyErrors, HttpResult, JsonBody, Problem, Shared, reply};
 use crate::access::Access;
 use crate::domain::{Agent, decode, json, tool};
-use crate::engine::{ClaimError, ClaimRequest, ClaimedCall};
+use crate::workqueue::{ClaimError, ClaimRequest, ClaimedCall};
 
 pub(super) mod listing;
 pub(super) mod results;

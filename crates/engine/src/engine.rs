@@ -22,6 +22,7 @@ use crate::dispatch::Slots;
 use crate::hooks::Hooks;
 use crate::policies::Policies;
 use crate::registry::Registry;
+use crate::workqueue::WorkQueue;
 use toolpost_core::domain::{Clock, IdGenerator, Tenant};
 use toolpost_store::store::{Journal, StoreError, Stores};
 
@@ -35,22 +36,17 @@ mod backtest;
 mod bulk_cancel;
 mod call;
 mod call_order;
-mod claims;
 mod context;
 mod control;
 mod control_message;
 mod detach;
-mod early_claims;
 mod follow;
-mod handover;
 mod in_flight;
 mod inbox;
 pub mod live;
 mod memory_budget;
 mod memory_permit;
 mod notices;
-mod offer_writer;
-mod offers;
 pub mod pauses;
 mod posted_results;
 mod rates;
@@ -74,7 +70,6 @@ pub use call::accept::AcceptError;
 pub use call::arguments::try_arguments;
 pub use call::log::{PendingCall, RecordError};
 pub use call_order::CallOrder;
-pub use claims::{ClaimError, ClaimRequest, ClaimedCall};
 pub use control::{ControlOutcome, ControlPlane};
 pub use in_flight::{InFlightCalls, WaitOutcome};
 pub use memory_budget::{Footprint, MemoryBudget, NoRoom, Unread};
@@ -91,17 +86,12 @@ use argument_chunks::ChunkReceiver;
 use call::cached::Results;
 use call::interrupt::Shutdown;
 use call::log::LogParts;
-use claims::Claims;
 use follow::Followed;
-use handover::Handover;
 use inbox::Inbox;
 use live::LiveCalls;
-use offer_writer::OfferWriter;
-use offers::Offers;
 use pauses::{Pauses, SharedPauses};
 use sessions::SessionCalls;
 use tool_lookups::ToolLookups;
-use workers::Presence;
 
 /// The engine of one node, which runs its calls.
 #[derive(Debug)]
@@ -124,11 +114,8 @@ pub struct Engine {
     chunks: ChunkReceiver,
     results: Results,
     sessions: SessionCalls,
-    offers: Offers,
-    offer_writer: OfferWriter,
+    workqueue: WorkQueue,
     at_work: at_work::AtWork,
-    claims: Arc<Claims>,
-    presence: Presence,
     notices: NoticeBoard,
     /// Changes of the registry.
     tool_changes: watch::Receiver<u64>,
@@ -151,10 +138,7 @@ impl Engine {
         let live = LiveCalls::default();
         let notices = NoticeBoard::new(stores.clone(), ids.clone(), settings.node.clone());
         let (tool_changes, tasks) = (registry.changes(), TaskTracker::new());
-        let (offers, claims) = (Offers::default(), Arc::<Claims>::default());
-        let handover =
-            Handover { stores: stores.clone(), live: live.clone(), offers: offers.clone(), claims: claims.clone() };
-        let offer_writer = OfferWriter::new(handover, settings.node.clone(), tasks.clone());
+        let workqueue = WorkQueue::new(stores.clone(), settings.node.clone(), tasks.clone());
         let at_work = at_work::AtWork::new(stores.clone(), settings.node.clone(), tasks.clone());
         Self {
             registry,
@@ -171,11 +155,8 @@ impl Engine {
             stores,
             results: Results::new(settings.results_bytes, clock.clone()),
             sessions: SessionCalls::default(),
-            offers,
-            offer_writer,
+            workqueue,
             at_work,
-            claims,
-            presence: Presence::default(),
             notices,
             tool_changes,
             tasks,
@@ -345,8 +326,8 @@ impl Engine {
 
     /// Returns the control plane, which cancels calls and delivers reports and posted results.
     pub fn control(&self) -> ControlPlane<'_> {
-        let Self { registry, stores, ids, live, inbox, offers, settings, .. } = self;
-        ControlPlane { registry, stores, ids, node: &settings.node, live, inbox, offers }
+        let Self { registry, stores, ids, live, inbox, workqueue, settings, .. } = self;
+        ControlPlane { registry, stores, ids, node: &settings.node, live, inbox, offers: &workqueue.offers }
     }
 
     /// Returns the notices between this node and the others.

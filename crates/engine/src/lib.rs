@@ -4,6 +4,7 @@
 //! - [`registry`] has the tools of all sources and tenants, compiled on use. [`access`] is a caller with the tools of its tenant.
 //! - [`policies`], [`budgets`] and [`hooks`] are the rules around calls, [`dispatch`] decides who runs when, and [`callbacks`] delivers
 //!   ended calls.
+//! - [`workqueue`] has the calls that worker programs fetch.
 //! - [`system_tools`] are the tools that read or change what is stored.
 
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "the table of a test is as long as its cases"))]
@@ -11,6 +12,7 @@
 
 pub mod access;
 pub mod budgets;
+mod call_table;
 pub mod callbacks;
 pub mod dispatch;
 pub mod engine;
@@ -19,3 +21,4 @@ pub mod policies;
 pub mod registry;
 pub mod system_tools;
 pub mod threads;
+pub mod workqueue;

@@ -1,12 +1,12 @@
 //! Offers of calls to workers.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{Connection, PgConnection};
-use toolpost::domain::{Call, Outcome, Tenant, Time};
+use toolpost::domain::{Call, IdempotencyKey, KeyClaim, Outcome, Tenant, Time};
 use toolpost::store::Stores;
-use toolpost::store::journal::{Change, ClaimAssigner};
+use toolpost::store::journal::Change;
 use toolpost::store::workers::{AfterLease, Claim, Offer, OfferState, StoredOffer};
 use uuid::Uuid;
 
@@ -58,7 +58,6 @@ fn offer(call: &Call, attempt: u32, worker: Option<&str>) -> Offer {
         priority: 0,
         attempt,
         lease_ms: 30_000,
-        is_first: true,
         worker: worker.map(Arc::from),
     }
 }
@@ -122,15 +121,10 @@ on_both_databases!(
             is_own: true,
         };
         for wrong in [claim("other", 1), claim("w", 2)] {
-            assert_eq!(log.store.claimed_at(&wrong).await.unwrap(), None);
-        }
-        let own = claim("w", 1);
-        let at = log.store.claimed_at(&own).await.unwrap().expect("its time");
-        for (wrong, at) in [(claim("other", 1), at), (claim("w", 2), at), (claim("w", 1), at - 1)] {
-            log.store.unclaim(&wrong, at).await.unwrap();
+            log.store.unclaim(&wrong).await.unwrap();
             assert_eq!(log.offer_state(call.id).await, Some((1, "claimed")));
         }
-        log.store.unclaim(&own, at).await.unwrap();
+        log.store.unclaim(&claim("w", 1)).await.unwrap();
         assert_eq!(log.offer_state(call.id).await, Some((1, "waiting")));
         assert_eq!(log.claimed("other").await[0].attempt, 1);
     }
@@ -142,10 +136,9 @@ on_both_databases!(
         let call = log.accepted_call().await;
         log.offer("node", offer(&call, 1, Some("w"))).await.unwrap();
         let claim = Claim { call: call.id, attempt: 1, lease_ms: 30_000, worker: "w".into(), is_own: true };
-        let at = log.store.claimed_at(&claim).await.unwrap().expect("its time");
         log.write(&ended(&call, Outcome::text("x"), 1), SETTLED).await.unwrap();
         // The server runs the statement after the end of the call.
-        log.store.unclaim(&claim, at).await.unwrap();
+        log.store.unclaim(&claim).await.unwrap();
         assert_eq!(log.offer_state(call.id).await, Some((1, "claimed")));
         assert!(log.claimed("other").await.is_empty());
     }
@@ -187,34 +180,76 @@ on_both_databases!(
     }
 );
 
-/// Assigns one worker to every call.
-#[derive(Debug)]
-struct OneWorker(Mutex<Vec<Offer>>);
-
-impl ClaimAssigner for OneWorker {
-    fn assign(&self, accepted: &[Uuid]) -> Vec<Offer> {
-        self.0.lock().unwrap().iter().filter(|offer| accepted.contains(&offer.call)).cloned().collect()
+on_both_databases!(
+    async fn worker_claim_is_stored_with_the_change_of_its_call_or_not_at_all(backend: Backend) {
+        let log = Log::open(backend).await;
+        let (new, known, refused) = (log.call("t"), log.accepted_call().await, log.accepted_call().await);
+        let claimed = async |call: &Call, transitions| {
+            let change = Change::new(Arc::new(call.clone()), transitions);
+            log.journal.write(change.with_worker_claim(offer(call, 1, Some("w")))).await
+        };
+        claimed(&new, ACCEPTED).await.unwrap();
+        let mut started = known.clone();
+        started.start(Time(1)).unwrap();
+        claimed(&started, STARTED).await.unwrap();
+        for call in [&new, &known] {
+            let stored = log.store.offer_of(call.id).await.unwrap().unwrap();
+            assert_eq!(stored.attempt, 1);
+            assert!(matches!(stored.state, OfferState::Claimed { left, .. } if !left.is_zero()));
+            assert!(log.store.is_claimed(call.id, 1).await.unwrap());
+        }
+        assert!(log.claimed("other").await.is_empty());
+        // The call exists already, so the database refuses the commit.
+        claimed(&refused, ACCEPTED).await.unwrap_err();
+        // Another node has adopted the call.
+        log.sql("UPDATE tool_calls SET node = 'other'").await;
+        let mut adopted = refused.clone();
+        adopted.start(Time(1)).unwrap();
+        claimed(&adopted, STARTED).await.unwrap_err();
+        assert_eq!(log.offer_state(refused.id).await, None);
     }
-}
+);
 
 on_both_databases!(
-    async fn claim_is_stored_with_the_acceptance_or_not_at_all(backend: Backend) {
+    async fn keys_and_worker_claims_of_one_moment_are_both_stored(backend: Backend) {
         let log = Log::open(backend).await;
-        let (call, refused) = (log.call("t"), log.accepted_call().await);
-        let offers = [offer(&call, 1, Some("w")), offer(&refused, 1, Some("w"))];
-        let assigner = Arc::new(OneWorker(Mutex::new(offers.to_vec())));
-        let accept = async |call: &Call| {
-            let change = Change::new(Arc::new(call.clone()), ACCEPTED).with_assigner(assigner.clone());
-            log.journal.write(change).await
-        };
-        accept(&call).await.unwrap();
-        let claims = log.store.offer_of(call.id).await.unwrap().unwrap();
-        assert!(claims.is_claim_of(1) && matches!(claims.state, OfferState::Claimed { left, .. } if !left.is_zero()));
-        assert!(log.claimed("other").await.is_empty());
-        assert!(log.store.is_claimed(call.id, 1).await.unwrap());
-        // The call exists already, so the database refuses the commit.
-        accept(&refused).await.unwrap_err();
-        assert_eq!(log.offer_state(refused.id).await, None);
+        let calls: Vec<Call> = (0..8).map(|_| log.call("t")).collect();
+        let writes = calls.iter().enumerate().map(|(number, call)| {
+            let change = Change::new(Arc::new(call.clone()), ACCEPTED);
+            let once = IdempotencyKey::of_request(&number.to_string(), &serde_json::Value::Null);
+            log.journal.write(match number % 2 {
+                0 => change.with_worker_claim(offer(call, 1, Some("w"))),
+                _ => change.with_claims(vec![KeyClaim { once, batch_id: None, calls: vec![call.id] }]),
+            })
+        });
+        futures_util::future::try_join_all(writes).await.unwrap();
+        for (number, call) in calls.iter().enumerate() {
+            let expected = (number % 2 == 0).then_some((1, "claimed"));
+            assert_eq!(log.offer_state(call.id).await, expected);
+        }
+    }
+);
+
+on_both_databases!(
+    async fn offers_of_many_calls_are_taken_over_together(backend: Backend) {
+        let log = Log::open(backend).await;
+        let (waiting, claimed, foreign) =
+            (log.accepted_call().await, log.accepted_call().await, log.accepted_call().await);
+        for (call, worker) in [(&waiting, None), (&claimed, Some("w")), (&foreign, None)] {
+            log.offer("node", offer(call, 1, worker)).await.unwrap();
+        }
+        let without = log.accepted_call().await;
+        log.sql("UPDATE tool_calls SET node = 'adopter'").await;
+        // The last one is the newest.
+        log.sql("UPDATE tool_calls SET node = 'third' WHERE id = (SELECT call_id FROM worker_calls ORDER BY call_id DESC LIMIT 1)")
+            .await;
+        let ids = [waiting.id, claimed.id, foreign.id, without.id];
+        let taken = log.store.take_over_offers(&ids, "adopter").await.unwrap();
+        let mut states: Vec<_> = taken.iter().map(|(call, offer)| (*call, name_of(offer.state))).collect();
+        states.sort_unstable();
+        assert_eq!(states, [(waiting.id, "waiting"), (claimed.id, "claimed")]);
+        assert_eq!(log.store.claimed_of("adopter").await.unwrap(), [claimed.id].into());
+        assert_eq!(log.store.waiting_of("node").await.unwrap(), [foreign.id].into());
     }
 );
 

@@ -31,7 +31,7 @@ async fn waits(app: &App, worker: &str) {
 async fn call_with_a_lost_claim_acknowledgement_is_assigned_at_the_same_attempt() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
-    let loss = Loss::of_statements(3, 1, &["WRITE_OFFERS"]);
+    let loss = Loss::of_statements(3, 1, &["JOURNAL_COMMIT_WITH_CLAIMS"]);
     let (app, _proxy) = service(&database, &loss).await;
     // The queue is known to be empty, so new calls go to waiting workers directly.
     assert_eq!(claim_now(&app, "first").await, Vec::<Value>::new());
@@ -96,22 +96,22 @@ async fn offer_lost_by_the_database_is_made_again() {
     assert_eq!((succeeded(&ended), &ended["attempts"]), ("once", &json!(1)));
 }
 
-/// Offers fail while `faults` says so.
+/// Claims are rejected while `faults` says so.
 const FAULTS: &str = "
-    CREATE TABLE faults (offers BOOLEAN NOT NULL);
+    CREATE TABLE faults (claims BOOLEAN NOT NULL);
     INSERT INTO faults VALUES (TRUE);
-    CREATE FUNCTION offers() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
-        IF (SELECT f.offers FROM faults AS f) THEN RAISE EXCEPTION 'no offers'; END IF;
+    CREATE FUNCTION claims() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+        IF (SELECT f.claims FROM faults AS f) THEN RAISE EXCEPTION 'no claims'; END IF;
         RETURN NULL;
     END $$;
-    CREATE TRIGGER offers BEFORE INSERT ON worker_calls EXECUTE FUNCTION offers()";
+    CREATE TRIGGER claims BEFORE INSERT ON worker_calls EXECUTE FUNCTION claims()";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_is_offered_while_a_failed_claim_is_being_revoked() {
+async fn worker_waits_on_after_the_database_has_rejected_its_claim() {
     requires_postgres!();
     let database = Database::fresh(Backend::Postgres).await;
-    let loss = Loss::of_statements(3, 1, &["CLAIMED_AT FROM WORKER_CALLS WHERE"]);
-    let (app, _proxy) = service(&database, &loss).await;
+    let app = App::start_at(database.url.clone(), Options::default()).await;
+    tool(&app, json!({})).await;
     let mut connection = PgConnection::connect(&database.url).await.unwrap();
     sqlx::raw_sql(FAULTS).execute(&mut connection).await.unwrap();
     // The queue is known to be empty, so the call goes to the waiting worker directly.
@@ -121,17 +121,13 @@ async fn no_call_is_offered_while_a_failed_claim_is_being_revoked() {
         tokio::spawn(async move { claim_one(&app, "w").await })
     };
     waits(&app, "w").await;
-    loss.switch(true);
+    let rejected = called(&app, json!({})).await;
+    assert_eq!(app.ended(&rejected).await["error"]["code"], "OVERLOADED");
+    assert!(!waiting.is_finished(), "the worker got a call that has ended");
+    sqlx::query("UPDATE faults SET claims = FALSE").execute(&mut connection).await.unwrap();
     let id = called(&app, json!({})).await;
-    let tried = async |count| eventually("tries", async || (loss.count() >= count).then_some(())).await;
-    tried(1).await;
-    sqlx::query("UPDATE faults SET offers = FALSE").execute(&mut connection).await.unwrap();
-    tried(loss.count() + 3).await;
-    assert!(!waiting.is_finished(), "the next try would take its claim");
-    loss.switch(false);
     let call = waiting.await.unwrap();
     assert_eq!((id_of(&call), &call["attempt"]), (id.clone(), &json!(1)));
-    assert_eq!(claim_now(&app, "other").await, Vec::<Value>::new());
     finish(&app, &call, &json!("once")).await;
     let ended = app.ended(&id).await;
     assert_eq!((succeeded(&ended), &ended["attempts"]), ("once", &json!(1)));

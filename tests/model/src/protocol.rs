@@ -19,22 +19,20 @@ pub struct Rules {
     pub offers_need_the_owner: bool,
     /// A node that was declared lost adopts nothing before its runs of calls that others own have ended (`Recovery::adopt_lost`).
     pub adoption_awaits_foreign_runs: bool,
-    /// A node offers nothing while a claim of a failed write is to be taken back (`OfferWriter::write_all`).
-    pub offers_wait_for_lost_claims: bool,
+    /// The claim of a worker that waits is stored with the start of its attempt, or not at all (`CallRun::start_with_claim`).
+    pub starts_have_their_claims: bool,
     /// A lease expires only after the start of its attempt is recorded (`Stores::expire_lease`).
     pub expiry_needs_the_start: bool,
     /// A call has one stored result, also that it has none (the unique index of `inbox`).
     pub results_are_unique: bool,
-    /// An offer that nobody has claimed is withdrawn before its call ends (`HandOut::or_withdraw`, `LastResult::notice_claim`).
+    /// An offer that nobody has claimed is withdrawn before its call ends (`WorkerPermits::or_withdraw`, `LastResult::notice_claim`).
     pub end_withdraws_the_offer: bool,
     /// The offer of a call that ends without a result is deleted right before its end (`Settler::delete_offer`).
     pub end_deletes_the_offer: bool,
     /// A call that is resumed ends with the result that is stored, if one is (`Recovery::resume` reads the inbox first).
     pub stored_results_come_first: bool,
-    /// A node that has adopted a call becomes the owner of its offer only while it owns the call (`Stores::take_over_offer`).
+    /// A node that has adopted a call becomes the owner of its offer only while it owns the call (`Stores::take_over_offers`).
     pub takeover_is_one_statement: bool,
-    /// A claim is taken back by what distinguishes it from later ones (`Stores::unclaim`).
-    pub claims_have_names: bool,
 }
 
 impl Rules {
@@ -42,14 +40,13 @@ impl Rules {
     pub const ALL: Self = Self {
         offers_need_the_owner: true,
         adoption_awaits_foreign_runs: true,
-        offers_wait_for_lost_claims: true,
+        starts_have_their_claims: true,
         expiry_needs_the_start: true,
         results_are_unique: true,
         end_withdraws_the_offer: true,
         end_deletes_the_offer: true,
         stored_results_come_first: true,
         takeover_is_one_statement: true,
-        claims_have_names: true,
     };
 }
 
@@ -82,20 +79,21 @@ pub enum Fate {
 pub enum Action {
     /// A client posts a call (`accept`).
     Accept { node: usize, call: usize },
-    /// A node writes an offer (`OfferWriter::write`), with a claim of a worker that waits at it.
-    Offer { node: usize, call: usize, run: usize, worker: Option<usize>, sent: Fate },
-    /// A node takes back a claim of a failed write (`OfferWriter::take_back`).
-    TakeBack { node: usize, claim: Claim, sent: Fate },
+    /// A node starts an attempt that a worker gets which waits at it (`WorkerPermits::start`). Unless it is `Done`, the worker is gone
+    /// after the commit: the statement that gives the call back fails, or comes later.
+    Start { node: usize, call: usize, run: usize, worker: usize, sent: Fate },
+    /// A node writes an offer (`OfferWriter::write`).
+    Offer { node: usize, call: usize, run: usize, sent: Fate },
     /// The server makes a statement whose sender has given up.
     Late { claim: Claim },
     /// A worker asks a node for a call.
     Poll { worker: usize, node: usize },
     /// A node gives a waiting call to a worker that waits at it (`Stores::claim`). With `Delayed`, the worker is gone, and the statement
-    /// that gives the call back comes later (`Handover::take_back`).
+    /// that gives the call back comes later (`Claims::undelivered`).
     Claim { worker: usize, call: usize, sent: Fate },
-    /// The owner reads the row of an offer (`HandOut::await_claim`).
+    /// The owner reads the row of an offer (`WorkerPermits::await_claim`).
     Look { node: usize, call: usize, run: usize },
-    /// The owner records the start of an attempt (`CallRun::start_at_worker`).
+    /// The owner records the start of an attempt (`CallRun::start_outside`).
     RecordStart { node: usize, call: usize, run: usize },
     /// A worker posts its result at a node (`ControlPlane::answer_of_worker`).
     Post { worker: usize, node: usize },
@@ -105,7 +103,7 @@ pub enum Action {
     ReadInbox { node: usize, call: usize, run: usize },
     /// The lease of a worker ends (`LeaseWatch::look`).
     Expire { node: usize, call: usize, run: usize },
-    /// The call is cancelled before a worker has it (`HandOut::or_withdraw`).
+    /// The call is cancelled before a worker has it (`WorkerPermits::or_withdraw`).
     Cancel { node: usize, call: usize, run: usize },
     /// The owner refuses later results (`LastResult::find_posted`).
     Refuse { node: usize, call: usize, run: usize },
@@ -113,9 +111,9 @@ pub enum Action {
     Settle { node: usize, call: usize, run: usize },
     /// The offer of a call that has ended is deleted (`Stores::delete_ended_offers`).
     DeleteOffer { call: usize },
-    /// A node that has adopted a call checks that it owns it (`Stores::take_over_offer`).
+    /// A node that has adopted a call checks that it owns it (`Stores::take_over_offers`).
     CheckOwner { node: usize, call: usize, run: usize },
-    /// The node becomes the owner of the offer, and reads it (`HandOut::rejoin`).
+    /// The node becomes the owner of the offer, and reads it (`Recovery::offers_of`).
     Rejoin { node: usize, call: usize, run: usize },
     /// A node dies.
     Crash { node: usize },
@@ -145,10 +143,7 @@ impl Model for Protocol {
             inbox: vec![None; calls],
             stored: vec![None; calls],
             leases: vec![true; self.nodes],
-            nodes: vec![
-                Node { is_up: true, runs: vec![Vec::new(); calls], has_unknown_calls: false, lost: Vec::new() };
-                self.nodes
-            ],
+            nodes: vec![Node { is_up: true, runs: vec![Vec::new(); calls], has_unknown_calls: false }; self.nodes],
             workers: vec![Worker::Idle; self.workers],
             late: Vec::new(),
             faults: self.faults,
@@ -163,11 +158,6 @@ impl Model for Protocol {
         }
         for (node, memory) in state.nodes.iter().enumerate() {
             if memory.is_up {
-                for &claim in &memory.lost {
-                    let sent = [Fate::Done, Fate::Unanswered, Fate::Failed, Fate::Delayed];
-                    let possible = sent.into_iter().filter(|sent| *sent == Fate::Done || state.faults.lost_answers > 0);
-                    actions.extend(possible.map(|sent| Action::TakeBack { node, claim, sent }));
-                }
                 if state.faults.crashes > 0 {
                     actions.push(Action::Crash { node });
                 }
@@ -311,15 +301,14 @@ impl Protocol {
         let faulty = state.faults.lost_answers > 0;
         match at.step {
             Step::Offer { is_first, .. } => {
-                if self.rules.offers_wait_for_lost_claims && !state.nodes[node].lost.is_empty() {
-                    return;
-                }
                 let waits = |worker: &usize| is_first && state.workers[*worker] == Worker::Waiting(node);
-                for worker in (0..self.workers).filter(waits).map(Some).chain([None]) {
+                for worker in (0..self.workers).filter(waits) {
                     let sent: &[Fate] =
-                        if faulty { &[Fate::Done, Fate::Unanswered, Fate::Failed] } else { &[Fate::Done] };
-                    actions.extend(sent.iter().map(|&sent| Action::Offer { node, call, run, worker, sent }));
+                        if faulty { &[Fate::Done, Fate::Unanswered, Fate::Delayed] } else { &[Fate::Done] };
+                    actions.extend(sent.iter().map(|&sent| Action::Start { node, call, run, worker, sent }));
                 }
+                let sent: &[Fate] = if faulty { &[Fate::Done, Fate::Unanswered, Fate::Failed] } else { &[Fate::Done] };
+                actions.extend(sent.iter().map(|&sent| Action::Offer { node, call, run, sent }));
                 self.may_cancel(state, (node, call, run), actions);
             }
             Step::Await { .. } => {
@@ -349,8 +338,7 @@ impl Protocol {
 
     fn step(&self, state: &mut State, action: Action) {
         match action {
-            Action::TakeBack { .. }
-            | Action::Late { .. }
+            Action::Late { .. }
             | Action::Poll { .. }
             | Action::Claim { .. }
             | Action::Post { .. }
@@ -364,7 +352,6 @@ impl Protocol {
                 let memory = &mut state.nodes[node];
                 memory.is_up = false;
                 memory.runs.iter_mut().for_each(Vec::clear);
-                memory.lost.clear();
                 state.faults.crashes -= 1;
             }
             Action::DeclareLost { node } => {
@@ -391,19 +378,6 @@ impl Protocol {
     /// Makes a step of a worker or a claim.
     fn step_of_claim(&self, state: &mut State, action: Action) {
         match action {
-            Action::TakeBack { node, claim, sent } => {
-                if sent != Fate::Done {
-                    state.faults.lost_answers -= 1;
-                }
-                match sent {
-                    Fate::Done | Fate::Unanswered => self.unclaim(state, claim),
-                    Fate::Failed => {}
-                    Fate::Delayed => state.late.push(claim),
-                }
-                if sent == Fate::Done {
-                    state.nodes[node].lost.retain(|lost| *lost != claim);
-                }
-            }
             Action::Late { claim } => {
                 self.unclaim(state, claim);
                 state.late.retain(|late| *late != claim);
@@ -422,7 +396,8 @@ impl Protocol {
     /// Makes a step of a run.
     fn step_of_run(&self, state: &mut State, action: Action) {
         match action {
-            Action::Offer { node, call, run, worker, sent } => self.offer(state, (node, call, run), worker, sent),
+            Action::Start { node, call, run, worker, sent } => self.start(state, (node, call, run), worker, sent),
+            Action::Offer { node, call, run, sent } => self.offer(state, (node, call, run), sent),
             Action::Look { node, call, run } => Self::look(state, (node, call, run)),
             Action::RecordStart { node, call, run } => {
                 let at = &mut state.nodes[node].runs[call][run];
@@ -457,22 +432,21 @@ impl Protocol {
             }
             Action::CheckOwner { node, call, run } => {
                 let is_owner = state.rows[call].as_ref().is_some_and(|row| row.node == node);
-                let (offer, inbox) = (state.offers[call], state.inbox[call]);
-                let is_repeatable = self.repeatable[call];
+                let offer = state.offers[call];
                 let at = &mut state.nodes[node].runs[call][run];
                 at.step = match offer {
                     Some(_) if is_owner && !self.rules.takeover_is_one_statement => Step::Rejoin,
                     Some(_) if is_owner => return self.step(state, Action::Rejoin { node, call, run }),
-                    _ => Self::rejoined(None, inbox, at.attempt, is_repeatable),
+                    _ => Self::entry_point(None, at.attempt),
                 };
             }
             Action::Rejoin { node, call, run } => {
                 if let Some(offer) = &mut state.offers[call] {
                     offer.node = node;
                 }
-                let (offer, inbox) = (state.offers[call], state.inbox[call]);
+                let offer = state.offers[call];
                 let at = &mut state.nodes[node].runs[call][run];
-                at.step = Self::rejoined(offer, inbox, at.attempt, self.repeatable[call]);
+                at.step = Self::entry_point(offer, at.attempt);
             }
             Action::Leave { node, call, run } => drop(state.nodes[node].runs[call].remove(run)),
             _ => {}
@@ -490,10 +464,34 @@ impl Protocol {
         may
     }
 
-    fn offer(&self, state: &mut State, (node, call, run): (usize, usize, usize), worker: Option<usize>, sent: Fate) {
+    /// Starts the first attempt with the claim of a worker.
+    fn start(&self, state: &mut State, (node, call, run): (usize, usize, usize), worker: usize, sent: Fate) {
+        let Run { step: Step::Offer { attempt, .. }, seq, .. } = state.nodes[node].runs[call][run] else { return };
+        let claim = Claim { call, attempt, worker };
+        if sent != Fate::Done {
+            state.faults.lost_answers -= 1;
+        }
+        if !Self::write(state, (node, call), (attempt, seq + 1), Status::Doing) {
+            // Another node owns the call.
+            state.nodes[node].runs[call].remove(run);
+            if !self.rules.starts_have_their_claims {
+                Self::give(state, node, claim);
+            }
+            return;
+        }
+        state.offers[call] = Some(Offer { attempt, held: OfferState::Claimed { worker }, node });
+        let at = &mut state.nodes[node].runs[call][run];
+        (at.step, at.seq, at.attempt) = (Step::Run { attempt, is_recorded: true }, seq + 1, attempt);
+        at.note_claim(attempt);
+        match sent {
+            Fate::Done => Self::give(state, node, claim),
+            Fate::Delayed => state.late.push(claim),
+            Fate::Unanswered | Fate::Failed => {}
+        }
+    }
+
+    fn offer(&self, state: &mut State, (node, call, run): (usize, usize, usize), sent: Fate) {
         let Step::Offer { attempt, .. } = state.nodes[node].runs[call][run].step else { return };
-        let name = state.next_name();
-        let claim = worker.map(|worker| Claim { call, attempt, worker, name });
         let is_owner =
             state.rows[call].as_ref().is_some_and(|row| row.node == node && !matches!(row.status, Status::Ended(_)));
         let may = is_owner || !self.rules.offers_need_the_owner;
@@ -501,9 +499,8 @@ impl Protocol {
             state.faults.lost_answers -= 1;
         }
         if may && sent != Fate::Failed {
-            let held = claim.map_or(OfferState::Waiting, |claim| OfferState::Claimed { worker: claim.worker, name });
             match &mut state.offers[call] {
-                None => state.offers[call] = Some(Offer { attempt, held, node }),
+                None => state.offers[call] = Some(Offer { attempt, held: OfferState::Waiting, node }),
                 Some(stored) => {
                     stored.node = node;
                     if stored.attempt < attempt {
@@ -514,7 +511,6 @@ impl Protocol {
         }
         if sent != Fate::Done {
             state.nodes[node].runs[call][run].step = Step::Offer { attempt, is_first: false };
-            state.nodes[node].lost.extend(claim);
             return;
         }
         let Some(stored) = state.offers[call].filter(|_| may) else {
@@ -526,12 +522,6 @@ impl Protocol {
         let is_recorded = state.nodes[node].runs[call][run].attempt >= attempt;
         state.nodes[node].runs[call][run].step =
             if is_waiting { Step::Await { attempt } } else { Step::Run { attempt, is_recorded } };
-        if let Some(claim) = claim
-            && stored.attempt == attempt
-            && matches!(stored.held, OfferState::Claimed { .. })
-        {
-            Self::give(state, node, claim);
-        }
     }
 
     /// Gives a call to a worker that waits at a node, and notes it if the node owns the call.
@@ -549,9 +539,8 @@ impl Protocol {
     fn unclaim(&self, state: &mut State, claim: Claim) {
         if let Some(offer) = &mut state.offers[claim.call]
             && offer.attempt == claim.attempt
-            && let OfferState::Claimed { worker, name } = offer.held
+            && let OfferState::Claimed { worker } = offer.held
             && worker == claim.worker
-            && (name == claim.name || !self.rules.claims_have_names)
         {
             offer.held = OfferState::Waiting;
         }
@@ -559,10 +548,9 @@ impl Protocol {
 
     fn claim(&self, state: &mut State, worker: usize, call: usize, sent: Fate) {
         let Worker::Waiting(node) = state.workers[worker] else { return };
-        let name = state.next_name();
         let Some(offer) = &mut state.offers[call] else { return };
-        offer.held = OfferState::Claimed { worker, name };
-        let claim = Claim { call, attempt: offer.attempt, worker, name };
+        offer.held = OfferState::Claimed { worker };
+        let claim = Claim { call, attempt: offer.attempt, worker };
         match sent {
             Fate::Done => Self::give(state, node, claim),
             Fate::Unanswered | Fate::Failed => state.faults.lost_answers -= 1,
@@ -618,7 +606,7 @@ impl Protocol {
         if offer.attempt != attempt {
             return self.lose(state, (node, call, run), attempt);
         }
-        let OfferState::Claimed { worker, .. } = offer.held else { return };
+        let OfferState::Claimed { worker } = offer.held else { return };
         let is_at_work = state.workers[worker] == Worker::Working(Doing { call, attempt, worker });
         if is_at_work && state.faults.expiries == 0 {
             return;
@@ -696,18 +684,14 @@ impl Protocol {
         state.nodes[node].runs[call].push(run);
     }
 
-    /// Returns how a run continues that was handed out before, by the offer that it has found.
-    fn rejoined(offer: Option<Offer>, inbox: Option<End>, recorded: u8, is_repeatable: bool) -> Step {
-        let next = (recorded + 1).min(MAX_ATTEMPTS as u8 - 1);
+    /// Returns how a run continues that a worker had before, by the offer that is found (`entry_point_at_worker` of the recovery).
+    fn entry_point(offer: Option<Offer>, recorded: u8) -> Step {
         match offer {
-            Some(Offer { held: OfferState::Answered, attempt, .. }) if attempt >= next => {
-                Step::Run { attempt: next, is_recorded: false }
+            Some(offer) if offer.attempt > recorded => {
+                Step::Offer { attempt: (recorded + 1).min(MAX_ATTEMPTS as u8 - 1), is_first: false }
             }
-            Some(Offer { held: OfferState::Answered, .. }) => Step::Run { attempt: recorded, is_recorded: true },
-            _ if inbox.is_some() => Step::Run { attempt: recorded, is_recorded: true },
-            Some(Offer { attempt, .. }) if attempt < next => Step::Offer { attempt, is_first: false },
-            None if !is_repeatable => Step::Refuse(End::Unknown),
-            _ => Step::Offer { attempt: next, is_first: false },
+            // The attempt is answered, waits for another worker, or is lost.
+            Some(_) | None => Step::Run { attempt: recorded, is_recorded: true },
         }
     }
 }

@@ -59,11 +59,11 @@ pub struct Offer {
     pub node: usize,
 }
 
-/// The state of an offer. The name distinguishes a claim from later ones.
+/// The state of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OfferState {
     Waiting,
-    Claimed { worker: usize, name: u8 },
+    Claimed { worker: usize },
     Answered,
 }
 
@@ -73,7 +73,6 @@ pub struct Claim {
     pub call: usize,
     pub attempt: u8,
     pub worker: usize,
-    pub name: u8,
 }
 
 /// A run of a call at a node.
@@ -142,8 +141,6 @@ pub struct Node {
     pub runs: Vec<Vec<Run>>,
     /// Whether this node may have runs of calls that others have adopted, or own calls that it does not run.
     pub has_unknown_calls: bool,
-    /// The claims of failed writes, which are to be taken back.
-    pub lost: Vec<Claim>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,17 +170,4 @@ pub struct State {
     pub starts: Vec<[u8; MAX_ATTEMPTS]>,
     /// Whether a worker was given a call that had ended.
     pub has_late_start: bool,
-}
-
-impl State {
-    /// Returns a name that no claim has that is stored or to be taken back.
-    pub fn next_name(&self) -> u8 {
-        let stored = self.offers.iter().flatten().filter_map(|offer| match offer.held {
-            OfferState::Claimed { name, .. } => Some(name),
-            _ => None,
-        });
-        let lost = self.nodes.iter().flat_map(|node| &node.lost).chain(&self.late).map(|claim| claim.name);
-        let used: Vec<u8> = stored.chain(lost).collect();
-        (0..u8::MAX).find(|name| !used.contains(name)).unwrap_or(u8::MAX)
-    }
 }

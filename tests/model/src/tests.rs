@@ -103,11 +103,9 @@ fn two_statement_takeover_of_an_offer_is_detected() {
 }
 
 #[test]
-fn claim_revoked_during_an_offer_is_detected() {
-    let faults = Faults { lost_answers: 2, ..NO_FAULTS };
-    let rules = |rules: &mut Rules| (rules.offers_wait_for_lost_claims, rules.claims_have_names) = (false, false);
-    assert_found(STARTED_TWICE, rules, false, faults);
-    assert_found(STARTED_TWICE, |rules| rules.claims_have_names = false, false, faults);
+fn a_worker_that_is_given_a_call_without_a_claim_is_found() {
+    let faults = Faults { losses: 1, ..NO_FAULTS };
+    assert_found(STARTED_TWICE, |rules| rules.starts_have_their_claims = false, false, faults);
 }
 
 #[test]

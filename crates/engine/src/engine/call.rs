@@ -29,7 +29,6 @@ pub(super) mod cached;
 mod collect_arguments;
 mod execute;
 mod forward;
-mod hand_out;
 mod hooks;
 mod inject;
 mod instrument;
@@ -37,6 +36,7 @@ pub(super) mod interrupt;
 mod last_result;
 mod lease_watch;
 pub(super) mod log;
+mod permit;
 pub(super) mod plan;
 mod policies;
 mod prepare;
@@ -57,12 +57,12 @@ use budget::BudgetReserver;
 use cached::{CacheResult, Lookup};
 use collect_arguments::ArgumentCollector;
 use execute::{Execution, Start};
-use hand_out::HandOut;
 use hooks::CallHooks;
 pub(super) use inject::{ExecutorInputs, InputInjector};
 use instrument::call_span;
 use last_result::LastResult;
 use log::Recorded;
+use permit::WorkerPermits;
 use policies::PolicyCheck;
 use prepare::Preparer;
 use run_exit::RunExit;
@@ -96,8 +96,7 @@ impl<'a> Steps<'a> {
             ids,
             tool_changes,
             inbox,
-            offers,
-            offer_writer,
+            workqueue,
             at_work,
             ..
         } = engine;
@@ -109,7 +108,7 @@ impl<'a> Steps<'a> {
         let notices = engine.approval_notices();
         let approver = Approver { stores, waiter, notices, policies, allows_self, changes: tool_changes };
         let collector = ArgumentCollector { room, limits, silence: *silence, shutdown, clock };
-        let hand_out = HandOut { stores, node, waiter, inbox, offers, writer: offer_writer, hooks: hooks.hooks };
+        let permits = WorkerPermits { workqueue, waiter, inbox, hooks: hooks.hooks };
         let last_result = LastResult { stores, ids, node, patience: *store_patience, shutdown };
         let attempts = Attempts { waiter, tasks, metrics, tracer };
         Self {
@@ -124,8 +123,17 @@ impl<'a> Steps<'a> {
             },
             lookup: Lookup { results, waiter },
             admit: Admitter { rates, slots, pauses, metrics, waiter },
-            execute: Execution { at_work, attempts, waiter, hand_out, pauses, ids },
-            settle: Settler { last_result, stores, node, offers: offer_writer, hooks, budgets, clock, callbacks_due },
+            execute: Execution { at_work, attempts, waiter, permits, pauses, ids },
+            settle: Settler {
+                last_result,
+                stores,
+                node,
+                offers: &workqueue.writer,
+                hooks,
+                budgets,
+                clock,
+                callbacks_due,
+            },
         }
     }
 
@@ -158,9 +166,9 @@ impl<'a> Steps<'a> {
                 let prepared = self.prepare.prepare_again(Prepared::new(run, entry, place), false)?;
                 Ok(self.execute.run(self.admit.admit_again(prepared).await?, Start::Again(None)).await)
             }
-            Next::Continue(entry) => {
+            Next::Continue(entry, elapsed_ms) => {
                 let prepared = self.prepare.prepare_again(Prepared::new(run, entry, place), true)?;
-                Ok(self.execute.run(self.admit.admit_again(prepared).await?, Start::Resumed).await)
+                Ok(self.execute.run(self.admit.admit_again(prepared).await?, Start::Resumed { elapsed_ms }).await)
             }
             Next::Lost(entry) => {
                 let failure = Failure::outcome_unknown(&entry.name);

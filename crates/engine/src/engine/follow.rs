@@ -9,8 +9,8 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::Engine;
 use super::sessions::SessionKey;
-use super::{Engine, offers};
 use toolpost_core::domain::SessionState;
 use toolpost_store::store::StoreError;
 use toolpost_store::store::signals::{Hint, HintReceiver, Wakeup};
@@ -48,7 +48,7 @@ impl Followed {
                 () = self.pauses.woken() => engine.shared_pauses().sync().await,
                 () = engine.pauses.unsaved() => engine.shared_pauses().sync().await,
                 _ = poll.tick() => look(&engine).await,
-                _ = lost.tick() => offers::wake_lost(&engine).await,
+                _ = lost.tick() => engine.workqueue.wake_lost().await,
             };
             if let Err(error) = done {
                 // The next poll repeats it.
@@ -61,7 +61,7 @@ impl Followed {
 /// Reads what the other nodes have changed without a signal.
 async fn look(engine: &Engine) -> Result<(), StoreError> {
     engine.shared_pauses().sync().await?;
-    offers::wake_claimed(engine).await
+    engine.workqueue.wake_claimed().await
 }
 
 /// Delivers messages that another node has stored.
@@ -71,7 +71,7 @@ async fn read_messages(engine: &Engine, hint: Hint<Uuid>) -> Result<(), StoreErr
         Hint::Of(_) => {}
         Hint::Any => engine.inbox.process_inbox().await?,
     }
-    offers::follow(engine, &hint).await
+    engine.workqueue.follow(&hint).await
 }
 
 /// Cancels the calls of this node whose session was aborted. Stored calls are also cancelled by a message, which does not

@@ -1,14 +1,14 @@
 //! The reachable calls of this node, and the signals that reach them while they wait or run.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::argument_stream::ArgumentStream;
+use crate::call_table::CallTable;
 use crate::registry::Entry;
 use toolpost_core::domain::Tenant;
 use toolpost_tool::executor::{Emitter, ResultSlot};
@@ -66,39 +66,9 @@ impl CallSignals {
 /// All reachable calls of this node.
 pub type LiveCalls = CallTable<Arc<CallSignals>>;
 
-/// Values of calls on this node. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct CallTable<T>(Arc<Mutex<HashMap<Uuid, T>>>);
-
-/// The entry of a call in a table, removed when dropped.
-#[derive(Debug)]
-pub struct CallEntry<T> {
-    table: CallTable<T>,
-    id: Uuid,
-}
-
 /// Returns `true` if calls of the tool may end with a posted result.
 pub(super) fn accepts_posted_result(entry: &Entry) -> bool {
     entry.works_outside() || entry.definition.has_token()
-}
-
-impl<T> Default for CallTable<T> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
-}
-
-impl<T> CallTable<T> {
-    /// Locks the table.
-    pub fn calls(&self) -> MutexGuard<'_, HashMap<Uuid, T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Enters a call until the returned value is dropped.
-    pub fn enter(&self, id: Uuid, value: T) -> CallEntry<T> {
-        self.calls().insert(id, value);
-        CallEntry { table: Self(self.0.clone()), id }
-    }
 }
 
 impl LiveCalls {
@@ -115,12 +85,5 @@ impl LiveCalls {
     /// Returns the signals of a call of any tenant, if it is reachable on this node.
     pub fn get(&self, id: Uuid) -> Option<Arc<CallSignals>> {
         self.calls().get(&id).cloned()
-    }
-}
-
-impl<T> Drop for CallEntry<T> {
-    fn drop(&mut self) {
-        // The value is dropped after the lock is released.
-        let _value = self.table.calls().remove(&self.id);
     }
 }

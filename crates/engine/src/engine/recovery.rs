@@ -28,6 +28,7 @@ use crate::registry::Entry;
 use toolpost_core::domain::{Call, Failure, Naming, Phase, Session, Status, Tenant};
 use toolpost_store::store::StoreError;
 use toolpost_store::store::nodes::NodeState;
+use toolpost_store::store::workers::{OfferState, StoredOffer};
 use toolpost_telemetry::Context;
 use toolpost_tool::executor::emitter;
 
@@ -213,13 +214,14 @@ impl Recovery<'_> {
             return Ok(());
         }
         let sessions = self.sessions_of(&calls).await?;
-        let losses = self.losses_of(&calls).await?;
+        let (losses, offers) = (self.losses_of(&calls).await?, self.offers_of(&calls).await?);
         let (mut resumed, mut done) = (Vec::with_capacity(calls.len()), Ok(()));
         for call in calls {
             match access_of(self.engine, &call).await {
                 Ok(access) => {
                     let losses = losses.get(&call.id).copied().unwrap_or(0);
-                    resumed.push(self.resumed(access, call, &sessions, losses));
+                    let offer = offers.get(&call.id).copied();
+                    resumed.push(self.resumed(access, call, &sessions, (losses, offer)));
                 }
                 Err(error) => done = Err(error),
             }
@@ -295,12 +297,23 @@ impl Recovery<'_> {
         Ok(losses)
     }
 
+    /// Makes this node the owner of the offers of calls, and reads them.
+    async fn offers_of(&self, calls: &[Call]) -> Result<HashMap<Uuid, StoredOffer>, StoreError> {
+        // A call that waits offers itself.
+        let ids: Vec<Uuid> = calls.iter().filter(|call| call.status == Status::Doing).map(|call| call.id).collect();
+        let mut offers = HashMap::new();
+        for page in ids.chunks(PAGE) {
+            offers.extend(self.engine.stores.take_over_offers(page, self.engine.node()).await?);
+        }
+        Ok(offers)
+    }
+
     fn resumed(
         &self,
         access: Access,
         mut call: Call,
         sessions: &HashMap<SessionKey, Arc<Session>>,
-        losses: i16,
+        (losses, offer): (i16, Option<StoredOffer>),
     ) -> Planned {
         call.resume(self.engine.clock.moment());
         let snapshot = access.snapshot();
@@ -311,14 +324,14 @@ impl Recovery<'_> {
             // Its registration was valid, so the definition was damaged since.
             Err(_) => None,
         };
-        let next = match entry_point(&call, entry) {
+        let next = match entry_point(&call, entry, offer) {
             Some(Next::Prepare(_) | Next::Repeat(_)) if losses >= MAX_LOSSES => Next::End(poison(&call).into(), None),
             Some(next) => next,
             None => Next::End(snapshot.not_found(&call.name, None).into(), None),
         };
         let (emitter, reports) = emitter::channel();
         let signals = CallSignals::new(call.tenant.clone(), next.entry().map(|entry| &**entry), emitter, None);
-        let is_handed_out = matches!(next, Next::Repeat(_) | Next::Continue(_) | Next::Lost(_));
+        let is_handed_out = matches!(next, Next::Repeat(_) | Next::Continue(..) | Next::Lost(_));
         if is_handed_out && signals.accepts_posted_result {
             // The call was handed out before the restart, so its result may arrive before its turn.
             signals.posted.open();
@@ -336,7 +349,7 @@ impl Recovery<'_> {
 }
 
 /// Returns how a stored call continues, or `None` if nothing of it has run and its tool is missing.
-fn entry_point(call: &Call, entry: Option<&Arc<Entry>>) -> Option<Next> {
+fn entry_point(call: &Call, entry: Option<&Arc<Entry>>, offer: Option<StoredOffer>) -> Option<Next> {
     let end = |failure: Failure| Some(Next::End(failure.into(), None));
     if call.status == Status::Wait {
         if call.phase == Phase::Arguments {
@@ -352,14 +365,27 @@ fn entry_point(call: &Call, entry: Option<&Arc<Entry>>) -> Option<Next> {
     let Some(entry) = entry.cloned() else { return end(Failure::outcome_unknown(&call.name)) };
     let is_for_worker = entry.definition.worker().is_some();
     match call.phase {
-        Phase::External => Some(Next::Continue(entry)),
-        _ if is_for_worker => Some(Next::Continue(entry)),
+        _ if is_for_worker => Some(entry_point_at_worker(call, entry, offer)),
+        Phase::External => Some(Next::Continue(entry, None)),
         Phase::Retrying => Some(Next::Repeat(entry)),
         // The call may have been handed out before its phase was committed. No work of it runs here.
-        _ if entry.definition.is_external() => Some(Next::Continue(entry)),
+        _ if entry.definition.is_external() => Some(Next::Continue(entry, None)),
         _ if entry.may_repeat() => Some(Next::Repeat(entry)),
         _ if entry.definition.has_token() => Some(Next::Lost(entry)),
         _ => end(Failure::outcome_unknown(&call.name)),
+    }
+}
+
+/// Returns how a call continues that a worker had.
+fn entry_point_at_worker(call: &Call, entry: Arc<Entry>, offer: Option<StoredOffer>) -> Next {
+    match offer {
+        // A lost node may have offered the next attempt without recording its start.
+        Some(offer) if offer.attempt > call.attempts => Next::Repeat(entry),
+        Some(StoredOffer { state: OfferState::Claimed { since, .. }, .. }) => {
+            Next::Continue(entry, u64::try_from(since.as_millis()).ok())
+        }
+        // The watch of the lease decides: the attempt is answered, waits for another worker, or is lost.
+        Some(_) | None => Next::Continue(entry, None),
     }
 }
 

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::control::{ControlOutcome, ControlPlane};
-use super::live::CallTable;
 use super::notices::{Notice, NoticeBoard};
+use crate::call_table::CallTable;
 use crate::registry::Registry;
 use toolpost_core::domain::{Clock, Completion, Session, SessionState, Tenant, Time, ToolOutput};
 use toolpost_store::store::{Store, StoreError, Stores};

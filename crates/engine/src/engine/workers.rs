@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Engine;
-use super::claims::{ClaimError, ClaimRequest, ClaimedCall};
 use crate::access::Access;
+use crate::workqueue::{ClaimError, ClaimRequest, ClaimedCall, FORGET_MS};
 use toolpost_core::domain::Tenant;
 use toolpost_store::store::StoreError;
 use toolpost_store::store::signals::HintReceiver;
@@ -18,9 +18,6 @@ use toolpost_store::store::workers::{NotHeld, SeenWorker};
 
 mod forget;
 mod give;
-mod presence;
-
-pub(super) use presence::Presence;
 
 /// Interval between two records of the workers that were seen.
 const NOTE_INTERVAL: Duration = Duration::from_secs(5);
@@ -56,7 +53,7 @@ impl Workers<'_> {
     ) -> Result<Vec<ClaimedCall>, ClaimError> {
         let (tenant, allowed) = (access.tenant().clone(), access.caller().tools.clone());
         self.see(&tenant, &request.queue, &request.worker, sdk);
-        self.engine.claims.claim((tenant, allowed), request, &self.engine.shutdown.drain).await
+        self.engine.workqueue.claims.claim((tenant, allowed), request, &self.engine.shutdown.drain).await
     }
 
     /// Renews the leases of a worker's calls. Returns those of these calls that it no longer has.
@@ -80,7 +77,7 @@ impl Workers<'_> {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn offer_tools(&self, seen: SeenWorker, tools: &[String]) -> Result<(), StoreError> {
         self.engine.stores.set_worker_tools(&seen, tools).await?;
-        self.engine.presence.see(seen);
+        self.engine.workqueue.presence.see(seen);
         Ok(())
     }
 
@@ -89,13 +86,13 @@ impl Workers<'_> {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn note_seen(&self) -> Result<(), StoreError> {
-        self.engine.presence.note(&self.engine.stores).await
+        self.engine.workqueue.presence.note(&self.engine.stores).await
     }
 
     /// Records that a worker was seen.
     pub fn see(&self, tenant: &Tenant, queue: &Arc<str>, worker: &Arc<str>, sdk: Option<Arc<str>>) {
         let (queue, worker) = (queue.clone(), worker.clone());
-        self.engine.presence.see(SeenWorker { tenant: tenant.clone(), queue, worker, sdk });
+        self.engine.workqueue.presence.see(SeenWorker { tenant: tenant.clone(), queue, worker, sdk });
     }
 }
 
@@ -135,10 +132,10 @@ async fn keep(engine: &Arc<Engine>, rules: WorkerRules) {
     loop {
         let done = tokio::select! {
             _ = note.tick() => {
-                engine.presence.see_waiting(engine.claims.waiting());
-                engine.presence.note(&engine.stores).await
+                engine.workqueue.presence.see_waiting(engine.workqueue.claims.waiting());
+                engine.workqueue.presence.note(&engine.stores).await
             }
-            () = engine.presence.has_new() => engine.presence.note(&engine.stores).await,
+            () = engine.workqueue.presence.has_new() => engine.workqueue.presence.note(&engine.stores).await,
             () = forget::due(&mut forget) => forget::forget_tools(engine, rules.forget_ms).await,
         };
         if let Err(error) = done {
@@ -147,7 +144,7 @@ async fn keep(engine: &Arc<Engine>, rules: WorkerRules) {
         }
         if last_cleanup.elapsed() > CLEANUP_INTERVAL {
             last_cleanup = Instant::now();
-            let _ = engine.stores.delete_gone_workers(presence::FORGET_MS).await;
+            let _ = engine.stores.delete_gone_workers(FORGET_MS).await;
         }
     }
 }

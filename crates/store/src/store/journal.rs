@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::workers::Offer;
 use super::{Db, codec};
 use toolpost_core::domain::event::{Event, Reported, Stage};
 use toolpost_core::domain::{Call, Clock, IdGenerator, KeyClaim, Shard, Tenant};
@@ -22,7 +23,6 @@ use toolpost_core::fault::assert_in_tests;
 
 mod batch;
 mod bucket;
-mod claims;
 mod commit;
 mod flush;
 mod group;
@@ -34,7 +34,6 @@ mod tally;
 mod writer;
 
 pub use bucket::{bucket_of, upper_end_ms};
-pub use claims::ClaimAssigner;
 pub(in crate::store) use tally::{Key, Sum, Tally};
 
 use shard_writers::ShardWriters;
@@ -59,8 +58,8 @@ pub struct Change {
     callback: Option<Uuid>,
     /// Whether a caller waits for the call.
     is_awaited: bool,
-    /// Chooses the worker that claims the accepted call in the same commit.
-    assigner: Option<Arc<dyn ClaimAssigner>>,
+    /// The claim of the worker that gets the call with this commit.
+    worker_claim: Option<Offer>,
 }
 
 /// Changes that are written together or not at all.
@@ -104,7 +103,7 @@ impl Change {
             claims: Vec::new(),
             callback: None,
             is_awaited: false,
-            assigner: None,
+            worker_claim: None,
         }
     }
 
@@ -131,10 +130,10 @@ impl Change {
         Self { is_awaited: true, ..self }
     }
 
-    /// Lets a worker claim the accepted call in the same commit. A commit with idempotency keys does not ask.
+    /// Stores the claim of a worker with the change. The call was never offered before.
     #[must_use]
-    pub fn with_assigner(self, assigner: Arc<dyn ClaimAssigner>) -> Self {
-        Self { assigner: Some(assigner), ..self }
+    pub fn with_worker_claim(self, claim: Offer) -> Self {
+        Self { worker_claim: Some(claim), ..self }
     }
 
     /// Stores `image` instead of the published call. It is the same call with a different outcome, arguments or

@@ -41,9 +41,7 @@ pub struct Offer {
     pub attempt: u32,
     /// How long a worker has the call without a heartbeat, in milliseconds.
     pub lease_ms: u64,
-    /// Whether the call was never offered before. Only then a worker can claim it with the offer.
-    pub is_first: bool,
-    /// The worker that claims the attempt with the offer.
+    /// The worker, if it claims the attempt with the start of the call.
     pub worker: Option<Arc<str>>,
 }
 
@@ -91,12 +89,6 @@ impl StoredOffer {
     #[must_use]
     pub fn is_waiting(&self, attempt: u32) -> bool {
         self.attempt <= attempt && self.state == OfferState::Waiting
-    }
-
-    /// Returns `true` if a worker has claimed this attempt and has not answered it.
-    #[must_use]
-    pub fn is_claim_of(&self, attempt: u32) -> bool {
-        self.attempt == attempt && matches!(self.state, OfferState::Claimed { .. })
     }
 }
 

@@ -3,10 +3,10 @@
 use futures_util::future::FutureExt;
 
 use super::attempt::{Attempt, Attempts, Resumed};
-use super::hand_out::{Claimed, HandOut};
 use super::inject::ExecutorInputs;
 use super::interrupt::Race;
 use super::lease_watch::LeaseWatch;
+use super::permit::{WorkerPermit, WorkerPermits, WorkerTool};
 use super::retry;
 use super::run::CallRun;
 use super::run_exit::RunExit;
@@ -16,7 +16,7 @@ use crate::engine::at_work::AtWork;
 use crate::engine::pauses::Pauses;
 use crate::registry::Entry;
 use toolpost_core::domain::call::OUTPUT_VIOLATIONS;
-use toolpost_core::domain::tool::{OutputCheck, WorkerSpec};
+use toolpost_core::domain::tool::OutputCheck;
 use toolpost_core::domain::{Code, Failure, IdGenerator, Outcome};
 use toolpost_core::fault::{self, Point};
 use toolpost_tool::executor::images;
@@ -26,7 +26,7 @@ pub(super) struct Execution<'a> {
     pub at_work: &'a AtWork,
     pub attempts: Attempts<'a>,
     pub waiter: Waiter<'a>,
-    pub hand_out: HandOut<'a>,
+    pub permits: WorkerPermits<'a>,
     pub pauses: &'a Pauses,
     pub ids: &'a IdGenerator,
 }
@@ -37,8 +37,9 @@ pub(super) enum Start {
     First,
     /// A further attempt after this failure. `None` means that the process of the last attempt was lost.
     Again(Option<Failure>),
-    /// The rest of an attempt that is worked on outside of this process, and was so before a restart.
-    Resumed,
+    /// The rest of an attempt that is worked on outside of this process, and was so before a restart: for this time, in
+    /// milliseconds, if it is known.
+    Resumed { elapsed_ms: Option<u64> },
 }
 
 impl Execution<'_> {
@@ -77,7 +78,7 @@ impl Execution<'_> {
     }
 
     /// Begins an attempt. It is recorded before the tool runs, except the first one of a read-only call. An attempt of a
-    /// worker's tool waits for a worker first. Returns the attempt that has begun before a restart, if it is still under way.
+    /// worker's tool needs a worker first. Returns the attempt that has begun before a restart, if it is still under way.
     async fn begin(
         &self,
         run: &mut CallRun,
@@ -85,26 +86,33 @@ impl Execution<'_> {
         inputs: &ExecutorInputs,
         start: Start,
     ) -> Result<Option<Resumed>, RunExit> {
-        let clock = self.waiter.clock;
-        match (start, entry.definition.worker()) {
+        let (clock, permits) = (self.waiter.clock, &self.permits);
+        let worker = entry.definition.worker().map(|spec| WorkerTool { entry, spec, inputs });
+        match (start, worker) {
             (Start::First, None) => run.start(clock.moment()).await?,
             // The futures for workers are boxed because few calls wait for a worker.
-            (Start::First, Some(spec)) => {
-                Box::pin(self.hand_out.hand_out(run, entry, inputs, spec)).await?;
-                run.start_at_worker(clock.moment())?;
-            }
-            (Start::Again(None), _) => {
-                Box::pin(retry::resume_backoff(self.waiter, run)).await?;
-                Box::pin(run.start_again(clock.now(), None)).await?;
-            }
+            (Start::First, Some(tool)) => match Box::pin(permits.acquire(run, tool)).await? {
+                WorkerPermit::Reserved(place) => Box::pin(permits.start(run, tool, place)).await?,
+                WorkerPermit::Claimed => run.start_outside(clock.moment())?,
+            },
             (Start::Again(failed), worker) => {
-                if let Some(spec) = worker {
-                    Box::pin(self.hand_out.hand_out_again(run, entry, inputs, spec)).await?;
+                match failed {
+                    None => Box::pin(retry::resume_backoff(self.waiter, run)).await?,
+                    Some(_) if worker.is_some() => Box::pin(permits.announce_next(run)).await?,
+                    Some(_) => {}
+                }
+                if let Some(tool) = worker {
+                    Box::pin(permits.acquire(run, tool)).await?;
                 }
                 Box::pin(run.start_again(clock.now(), failed)).await?;
             }
-            (Start::Resumed, None) => return Ok(Some(Resumed { elapsed_ms: self.since_start(run) })),
-            (Start::Resumed, Some(spec)) => return Box::pin(self.rejoin(run, entry, inputs, spec)).await,
+            (Start::Resumed { elapsed_ms }, worker) => {
+                if worker.is_some() {
+                    run.posted().open();
+                    run.register();
+                }
+                return Ok(Some(Resumed { elapsed_ms: elapsed_ms.unwrap_or_else(|| self.since_start(run)) }));
+            }
         }
         Ok(None)
     }
@@ -117,7 +125,7 @@ impl Execution<'_> {
     ) -> Result<Result<Box<Outcome>, Box<Failure>>, RunExit> {
         let Attempt { entry, .. } = attempt;
         fault::pass(Point::BeforeRun);
-        let ended = match entry.definition.worker().map(|spec| self.hand_out.watch(run, entry, spec)) {
+        let ended = match entry.definition.worker().map(|spec| self.permits.watch(run, entry, spec)) {
             None => self.attempts.run(run, attempt).await,
             Some(watch) => Box::pin(watched(&watch, self.attempts.run(run, attempt))).await,
         };
@@ -143,29 +151,10 @@ impl Execution<'_> {
         let wait = retry::wait(&entry.definition, &spec, run.call().attempts, &failure, random);
         let Some(wait) = wait else { return Err(failure.into()) };
         if is_for_worker {
-            Box::pin(self.hand_out.withdraw(run)).await?;
+            Box::pin(self.permits.release(run)).await?;
         }
         Box::pin(retry::wait_backoff(self.waiter, run, wait, spec.max_attempts, &failure)).await?;
         Ok(failure)
-    }
-
-    /// Continues with a call that a worker may have had before a restart. Returns the attempt that it still has.
-    async fn rejoin(
-        &self,
-        run: &mut CallRun,
-        entry: &Entry,
-        inputs: &ExecutorInputs,
-        spec: &WorkerSpec,
-    ) -> Result<Option<Resumed>, RunExit> {
-        match self.hand_out.rejoin(run, entry, inputs, spec).await? {
-            Claimed::New => {
-                run.start_again(self.waiter.clock.now(), None).await?;
-                Ok(None)
-            }
-            Claimed::Known { elapsed_ms } => {
-                Ok(Some(Resumed { elapsed_ms: elapsed_ms.unwrap_or_else(|| self.since_start(run)) }))
-            }
-        }
     }
 
     /// Returns the time since the start of the call, in milliseconds.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::engine::inbox::Inbox;
-use crate::engine::offers::OfferWatch;
+use crate::workqueue::OfferWatch;
 use toolpost_store::store::signals::QueueKey;
 use toolpost_store::store::workers::{AfterLease, OfferState};
 use toolpost_store::store::{StoreError, Stores};

@@ -13,15 +13,17 @@ use uuid::Uuid;
 use super::log::{CallLog, Recorded};
 use super::run_exit::RunExit;
 use crate::access::Access;
-use crate::engine::live::{CallEntry, CallSignals, LiveCalls};
-use crate::engine::offers::{OfferWatch, Offers};
+use crate::call_table::CallEntry;
+use crate::engine::live::{CallSignals, LiveCalls};
 use crate::registry::Entry;
+use crate::workqueue::{OfferWatch, Offers};
 use toolpost_core::domain::call::{Phase, StatusUpdate};
 use toolpost_core::domain::event::{EventKind, Reported};
 use toolpost_core::domain::{Call, Code, Failure, Moment, Naming, Outcome, Session, Status, Time};
 use toolpost_core::fault::{self, Point, assert_in_tests};
 use toolpost_store::events::render;
 use toolpost_store::store::journal::{Change, JournalError};
+use toolpost_store::store::workers::Offer;
 use toolpost_telemetry::Context;
 use toolpost_tool::executor::ResultSlot;
 use toolpost_tool::executor::emitter::{Report, ReportReceiver};
@@ -344,24 +346,20 @@ impl CallRun {
         }
     }
 
-    /// Accepts the call together with the claim of a worker that waits. Returns after the commit, and whether it was in time.
+    /// Commits the acceptance of a call that waits for a worker, with its status if the arguments have changed since. Returns after
+    /// the commit.
     ///
     /// # Errors
-    /// Returns the end of a call that is not recorded.
-    pub async fn accept_with(
-        &mut self,
-        call: Arc<Call>,
-        claim: impl FnOnce(Change) -> Change,
-    ) -> Result<Recorded, RunExit> {
-        let change = claim(self.log.shared_change(call));
-        fault::pass(Point::BeforeAccept);
-        let written = self.log.write(change).await;
-        fault::pass(Point::AfterAccept);
-        let recorded = written.map_err(not_run)?;
-        if recorded == Recorded::InTime {
-            self.log.accept_first();
+    /// Returns the end of a call that is not recorded, or not in time.
+    pub async fn accept(&mut self, now: Time, has_changed: bool) -> Result<(), RunExit> {
+        if self.is_recorded() {
+            return if has_changed { self.record_status(now).await } else { Ok(()) };
         }
-        Ok(recorded)
+        let change = self.log.change(&self.call);
+        let recorded = self.write_ahead(change, false).await?;
+        recorded.map_err(|reason| Failure::overloaded(&reason))?;
+        self.log.accept_first();
+        Ok(())
     }
 
     /// Begins to write the current status.
@@ -409,19 +407,37 @@ impl CallRun {
         }
         self.register();
         let change = self.log.change(&self.call);
-        let recorded = Box::pin(self.write_ahead(change)).await?;
+        let may_be_late = self.log.may_start_late();
+        let recorded = Box::pin(self.write_ahead(change, may_be_late)).await?;
         recorded.map_err(|reason| {
             self.call.never_ran();
             Failure::overloaded(&reason).into()
         })
     }
 
-    /// Starts the first attempt, which a worker has. Its claim is committed. If the call takes longer, its start is recorded
-    /// like that of a read-only tool.
+    /// Starts the first attempt, which a worker gets after the commit. Its claim is stored with the start. Returns the call.
+    ///
+    /// # Errors
+    /// Returns the end of a call whose start is not recorded, or not in time for a caller that does not know of the call.
+    pub async fn start_with_claim(&mut self, now: Moment, claim: Offer) -> Result<Arc<Call>, RunExit> {
+        self.start_outside(now)?;
+        let (may_be_late, call) = (self.is_recorded(), Arc::new(self.call.clone()));
+        let change = self.log.shared_change(call.clone()).with_worker_claim(claim);
+        let recorded = self.write_ahead(change, may_be_late).await?;
+        recorded.map_err(|reason| {
+            self.call.never_ran();
+            Failure::overloaded(&reason)
+        })?;
+        self.log.accept_first();
+        Ok(call)
+    }
+
+    /// Starts the first attempt, which a worker has claimed. If the call takes longer, its start is recorded like that of a
+    /// read-only tool.
     ///
     /// # Errors
     /// Returns the end of a call that has ended already.
-    pub fn start_at_worker(&mut self, now: Moment) -> Result<(), RunExit> {
+    pub fn start_outside(&mut self, now: Moment) -> Result<(), RunExit> {
         let started = self.call.start_outside(now);
         Ok(started.map_err(|error| Failure::execution(&self.call.name, error.to_string()))?)
     }
@@ -434,7 +450,7 @@ impl CallRun {
     pub async fn start_again(&mut self, now: Time, failed: Option<Failure>) -> Result<(), RunExit> {
         self.call.start_again().map_err(|error| Failure::execution(&self.call.name, error.to_string()))?;
         self.call.set_tip(format!("Attempt {}", self.call.attempts));
-        let recorded = self.write_ahead(self.status_change(now)).await?;
+        let recorded = self.write_ahead(self.status_change(now), self.log.may_start_late()).await?;
         recorded.map_err(|_| {
             self.call.never_ran();
             // The tool has run in an earlier attempt, so the call ends with that failure.
@@ -444,14 +460,14 @@ impl CallRun {
     }
 
     /// Records that the tool is about to run. Returns the reason why it must not run. If the commit takes too long, the
-    /// caller may repeat the call.
-    async fn write_ahead(&mut self, change: Change) -> Result<Result<(), String>, RunExit> {
+    /// caller may repeat the call; `may_be_late` says that the tool may run nevertheless.
+    async fn write_ahead(&mut self, change: Change, may_be_late: bool) -> Result<Result<(), String>, RunExit> {
         fault::pass(Point::BeforeAccept);
         let written = self.log.write(change).await;
         fault::pass(Point::AfterAccept);
         match written {
             Ok(Recorded::InTime) => Ok(Ok(())),
-            Ok(Recorded::Late) if self.log.may_start_late() => Ok(Ok(())),
+            Ok(Recorded::Late) if may_be_late => Ok(Ok(())),
             Ok(Recorded::Late) => Ok(Err("The call could not be recorded in time and was not run".to_owned())),
             Err(JournalError::Fenced) => Err(RunExit::TakenOver),
             Err(error) => Ok(Err(format!("The call was not run: {error}"))),

@@ -10,7 +10,7 @@ use super::run::CallRun;
 use super::run_exit::RunExit;
 use super::state::Executed;
 use crate::budgets::Budgets;
-use crate::engine::offer_writer::OfferWriter;
+use crate::workqueue::OfferWriter;
 use toolpost_core::domain::limits::Bounds;
 use toolpost_core::domain::{Call, Clock, HookEvent, Outcome};
 use toolpost_store::store::Stores;

@@ -36,8 +36,8 @@ pub(in crate::engine) enum Next {
     Prepare(Arc<Entry>),
     /// A further attempt: the last one was lost, or has failed, and the tool may be repeated.
     Repeat(Arc<Entry>),
-    /// The rest of an attempt that is worked on outside of this process.
-    Continue(Arc<Entry>),
+    /// The rest of an attempt that is worked on outside of this process: for this time, in milliseconds, if it is known.
+    Continue(Arc<Entry>, Option<u64>),
     /// The end: an attempt was lost that must not be repeated. Only a result that is posted already counts.
     Lost(Arc<Entry>),
     /// The end with this failure. The tool is given if the call may have kept a posted result.
@@ -56,7 +56,7 @@ impl Next {
     /// Returns the tool that runs, if the call does not end.
     pub fn entry(&self) -> Option<&Arc<Entry>> {
         match self {
-            Self::Prepare(entry) | Self::Repeat(entry) | Self::Continue(entry) | Self::Lost(entry) => Some(entry),
+            Self::Prepare(entry) | Self::Repeat(entry) | Self::Continue(entry, _) | Self::Lost(entry) => Some(entry),
             Self::End(..) => None,
         }
     }
@@ -73,7 +73,7 @@ impl Next {
 
     /// Returns `true` if the work of the call does not run here.
     pub fn is_outside(&self) -> bool {
-        matches!(self, Self::Continue(_) | Self::Lost(_))
+        matches!(self, Self::Continue(..) | Self::Lost(_))
     }
 }
 

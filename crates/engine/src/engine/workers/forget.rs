@@ -33,8 +33,8 @@ pub(super) async fn due(interval: &mut Option<Interval>) {
 /// Removes the tools whose last worker was seen before that time.
 pub(super) async fn forget_tools(engine: &Arc<Engine>, forget_ms: u64) -> Result<(), StoreError> {
     // A worker that waits at this node was seen just now.
-    engine.presence.see_waiting(engine.claims.waiting());
-    engine.presence.note(&engine.stores).await?;
+    engine.workqueue.presence.see_waiting(engine.workqueue.claims.waiting());
+    engine.workqueue.presence.note(&engine.stores).await?;
     for gone in engine.stores.abandoned_tools(forget_ms).await? {
         forget(engine, &gone).await?;
     }

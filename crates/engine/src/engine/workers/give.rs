@@ -8,11 +8,9 @@ use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::engine::call::{ExecutorInputs, InputInjector};
-use crate::engine::claims::{Batch, ClaimError, ClaimedCall};
 use crate::engine::control_message::{ControlMessage, WireOutput};
-use crate::engine::handover::{MOST, Places};
-use crate::engine::offers::OfferedCall;
 use crate::engine::tool_lookups::access_of;
+use crate::workqueue::{Batch, ClaimError, ClaimedCall, MAX_CLAIMED, OfferedCall, Shares};
 use toolpost_core::domain::{Call, Failure};
 use toolpost_core::fault::{self, Point};
 use toolpost_store::store::StoreError;
@@ -28,16 +26,20 @@ pub(super) async fn run(engine: &Arc<Engine>, mut work: HintReceiver<QueueKey>, 
         Some(poll) => tokio::time::sleep(poll).await,
         None => std::future::pending().await,
     };
-    let mut has_failed = false;
+    let (claims, mut has_failed) = (&engine.workqueue.claims, false);
     loop {
         let poll = if has_failed { Some(RETRY_AFTER) } else { poll };
         tokio::select! {
-            () = engine.claims.woken() => {}
-            hint = work.recv() => engine.claims.note_work(&hint),
-            () = polled(poll) => engine.claims.note_work(&Hint::Any),
+            () = claims.woken() => {}
+            undelivered = claims.undelivered() => {
+                take_back(engine, &undelivered).await;
+                claims.note_work(&Hint::Any);
+            }
+            hint = work.recv() => claims.note_work(&hint),
+            () = polled(poll) => claims.note_work(&Hint::Any),
         }
         has_failed = false;
-        for batch in engine.claims.take() {
+        for batch in claims.take() {
             has_failed |= !serve(engine, batch).await;
         }
     }
@@ -45,7 +47,7 @@ pub(super) async fn run(engine: &Arc<Engine>, mut work: HintReceiver<QueueKey>, 
 
 /// Serves the claims of one group. Claims without a call wait on. Returns `false` if the database has failed.
 async fn serve(engine: &Arc<Engine>, batch: Batch) -> bool {
-    let Places { owners, workers } = Places::of(&batch.claims, MOST);
+    let Shares { owners, workers } = Shares::new(&batch.claims, MAX_CLAIMED);
     let claimed = match claim(engine, &batch, &workers).await {
         Ok(claimed) => claimed,
         Err(error) => {
@@ -76,18 +78,50 @@ async fn serve(engine: &Arc<Engine>, batch: Batch) -> bool {
             }
             Err(()) => {
                 is_complete = false;
-                engine.offer_writer.handover().take_back(&claim, &mut None).await;
+                take_back(engine, std::slice::from_ref(&claim)).await;
             }
         }
     }
-    let handover = engine.offer_writer.handover();
-    handover.take_back_all(handover.answer(batch, assigned, is_full)).await;
+    answer(engine, batch, assigned, is_full);
     is_complete
+}
+
+/// Answers claims with their calls: those at `n` of `assigned` are for claim `n`. Claims without a call wait on.
+fn answer(engine: &Engine, mut batch: Batch, assigned: Vec<Vec<ClaimedCall>>, may_have_calls: bool) {
+    let claims = &engine.workqueue.claims;
+    let mut left = Vec::new();
+    for (waiting, assigned) in std::mem::take(&mut batch.claims).into_iter().zip(assigned) {
+        if assigned.is_empty() {
+            left.push(waiting);
+            continue;
+        }
+        let calls: Vec<(Uuid, u32)> = assigned.iter().map(|claimed| (claimed.call.id, claimed.attempt)).collect();
+        if claims.answer(waiting, assigned) {
+            calls.into_iter().for_each(|(call, attempt)| notify_owner(engine, call, attempt));
+        }
+    }
+    claims.put_back(Batch { claims: left, ..batch }, may_have_calls);
+}
+
+/// Notifies the owner of a call that a worker has claimed an attempt.
+fn notify_owner(engine: &Engine, call: Uuid, attempt: u32) {
+    if !engine.workqueue.offers.note_claim(call, attempt) {
+        engine.stores.signals().notify_inbox(call);
+    }
+}
+
+/// Takes calls back that their workers did not receive, so that others get them. If this fails, their leases expire.
+async fn take_back(engine: &Engine, claims: &[Claim]) {
+    for claim in claims {
+        if let Err(error) = engine.stores.unclaim(claim).await {
+            tracing::debug!(id = %claim.call, %error, "cannot take back a call");
+        }
+    }
 }
 
 async fn claim(engine: &Engine, batch: &Batch, names: &[Arc<str>]) -> Result<Vec<Claim>, StoreError> {
     let Batch { group, allowed, .. } = batch;
-    let place = (&group.tenant, &*group.queue);
+    let queue = (&group.tenant, &*group.queue);
     let tools = match allowed {
         None => None,
         Some(allowed) => {
@@ -100,14 +134,14 @@ async fn claim(engine: &Engine, batch: &Batch, names: &[Arc<str>]) -> Result<Vec
         }
     };
     fault::pass(Point::BeforeClaim);
-    let claimed = engine.stores.claim(place, tools.as_deref(), names, engine.node()).await?;
+    let claimed = engine.stores.claim(queue, tools.as_deref(), names, engine.node()).await?;
     fault::pass(Point::AfterClaim);
     Ok(claimed)
 }
 
 /// Returns a claimed call of this node without the database. Its inputs are complete.
 fn own_call(engine: &Engine, claim: &Claim) -> Option<ClaimedCall> {
-    let OfferedCall { call, arguments } = engine.offers.content(claim.call).filter(|_| claim.is_own)?;
+    let OfferedCall { call, arguments } = engine.workqueue.offers.content(claim.call).filter(|_| claim.is_own)?;
     Some(ClaimedCall { call, attempt: claim.attempt, lease_ms: claim.lease_ms, arguments })
 }
 
@@ -163,6 +197,8 @@ async fn end(engine: &Engine, claim: &Claim, failure: Failure) {
         tracing::debug!(id = %claim.call, %error, "cannot end a call that no worker can get");
     }
     engine.inbox.process_messages_of(claim.call).await;
-    engine.offers.wake(claim.call);
-    engine.offer_writer.handover().signal_owner(claim.call);
+    engine.workqueue.offers.wake(claim.call);
+    if engine.live.get(claim.call).is_none() {
+        engine.stores.signals().notify_inbox(claim.call);
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Change, ClaimAssigner, CommittedChange, CommittedEvents, Tally, WriteUnit};
+use super::{Change, CommittedChange, CommittedEvents, Tally, WriteUnit};
 use crate::store::callbacks::CallbackRow;
 use crate::store::workers::Offer;
 use toolpost_core::domain::event::Reported;
@@ -51,11 +51,8 @@ pub(super) struct Batch<'a> {
     pub claimed: Vec<usize>,
     pub claims: Vec<(&'a Tenant, &'a KeyClaim)>,
     pub callbacks: Vec<CallbackRow>,
-    /// The new calls that workers claim.
-    pub offers: Vec<Offer>,
-    assigner: Option<&'a dyn ClaimAssigner>,
-    /// The new calls that workers may claim.
-    assignable: Vec<Uuid>,
+    /// The claims of workers.
+    pub offers: Vec<&'a Offer>,
     changes: Vec<CommittedChange>,
     positions: i32,
 }
@@ -73,8 +70,6 @@ impl<'a> Batch<'a> {
             claims: Vec::new(),
             callbacks: Vec::new(),
             offers: Vec::new(),
-            assigner: None,
-            assignable: Vec::new(),
             changes: Vec::with_capacity(units.len()),
             positions: 0,
         };
@@ -98,13 +93,6 @@ impl<'a> Batch<'a> {
             }
         }
         batch
-    }
-
-    /// Chooses workers for new calls. Their claims become part of the commit.
-    pub fn assign_workers(&mut self) {
-        if let Some(assigner) = self.assigner.filter(|_| self.claims.is_empty()) {
-            self.offers = assigner.assign(&self.assignable);
-        }
     }
 
     /// Returns the number of event positions of the commit.
@@ -187,10 +175,7 @@ impl<'a> Batch<'a> {
             row.settled = Some(allocate(2));
             self.stats.count(call);
         }
-        if let Some(assigner) = &change.assigner {
-            self.assigner = Some(&**assigner);
-            self.assignable.push(call.id);
-        }
+        self.offers.extend(&change.worker_claim);
         self.claims.extend(change.claims());
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
         let live = live_image.as_ref().unwrap_or(call).clone();

@@ -15,13 +15,17 @@ const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum scheduler turns that a commit waits for as many changes as the previous commit had.
 const MAX_YIELDS: usize = 32;
 
-/// Returns the number of entries that fit into one commit.
+/// Returns the number of entries that fit into one commit. Idempotency keys and claims of workers are not in one commit: on PostgreSQL,
+/// each of them has a function of its own.
 pub(super) fn count_fitting(group: &[Entry]) -> usize {
-    let mut bytes = 0;
+    let (mut bytes, mut has_keys, mut has_workers) = (0, false, false);
     let fits = |entry: &&Entry| {
         let before = bytes;
-        bytes += entry.unit.changes().iter().map(Change::size).sum::<usize>();
-        before < MAX_GROUP_BYTES
+        let changes = entry.unit.changes();
+        bytes += changes.iter().map(Change::size).sum::<usize>();
+        has_keys |= changes.iter().any(|change| !change.claims.is_empty());
+        has_workers |= changes.iter().any(|change| change.worker_claim.is_some());
+        before < MAX_GROUP_BYTES && !(has_keys && has_workers)
     };
     group.iter().take_while(fits).count()
 }

@@ -76,7 +76,7 @@ fn bind_claims<'q>(query: Commit<'q>, batch: &'q Batch<'q>) -> Commit<'q> {
 }
 
 fn bind_offers<'q>(query: Commit<'q>, batch: &'q Batch<'q>) -> Commit<'q> {
-    let offers = || batch.offers.iter();
+    let offers = || batch.offers.iter().copied();
     query
         .bind(offers().map(|offer| offer.call).collect::<Vec<_>>())
         .bind(offers().map(|offer| offer.tenant.as_str()).collect::<Vec<_>>())

@@ -163,8 +163,7 @@ impl Writer {
 
     /// Writes the units, in one commit if possible, and notifies each sender.
     async fn write(&mut self, units: Vec<WriteUnit>, done: Vec<DoneSender>) {
-        let mut batch = Batch::of(self.ids.next(), self.clock.now(), &units);
-        batch.assign_workers();
+        let batch = Batch::of(self.ids.next(), self.clock.now(), &units);
         let began = Instant::now();
         self.pace.begin();
         let (sink, unpublished) = (self.sink.clone(), self.unpublished.take());

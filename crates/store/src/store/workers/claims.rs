@@ -97,29 +97,16 @@ impl Stores {
         Ok(rows.into_iter().zip(workers).map(claim).collect())
     }
 
-    /// Returns when a claim was made, by the clock of the database, in milliseconds; `None` if it is not stored. The time
-    /// distinguishes it from a later claim of the same worker.
+    /// Gives back a call that its worker has not received, unless the call has ended.
     ///
     /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn claimed_at(&self, claim: &Claim) -> Result<Option<i64>, StoreError> {
-        const SQL: &str =
-            "SELECT claimed_at FROM worker_calls WHERE call_id = $1 AND attempt = $2 AND worker = $3 AND state = 1";
-        let query = self.db.write(SQL).bind(claim.call).bind(number(claim.attempt)).bind(&*claim.worker);
-        Ok(query.optional().await?.map(|(at,)| at))
-    }
-
-    /// Gives back a call that its worker has not received, unless the call has ended. The statement names the time of the claim,
-    /// since the server may run it long after its sender has given up.
-    ///
-    /// # Errors
-    /// Returns a [`StoreError`] if the database fails.
-    pub async fn unclaim(&self, claim: &Claim, claimed_at: i64) -> Result<(), StoreError> {
+    /// Returns a [`StoreError`] if the database fails. The server may still run the statement later.
+    pub async fn unclaim(&self, claim: &Claim) -> Result<(), StoreError> {
         const SQL: &str = "UPDATE worker_calls SET state = 0, worker = NULL \
-            WHERE call_id = $2 AND attempt = $3 AND worker = $4 AND state = 1 AND claimed_at = $5 AND EXISTS \
+            WHERE call_id = $2 AND attempt = $3 AND worker = $4 AND state = 1 AND EXISTS \
             (SELECT 1 FROM tool_calls AS c WHERE c.shard = $1 AND c.id = $2 AND c.status + 0 < 2)";
         let query = self.db.write(SQL).bind_call(claim.call).bind(number(claim.attempt)).bind(&*claim.worker);
-        query.bind(claimed_at).execute().await.map(drop)
+        query.execute().await.map(drop)
     }
 
     /// Renews the leases of a worker's calls. Returns those of these calls that it no longer has.

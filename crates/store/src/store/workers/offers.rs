@@ -14,16 +14,16 @@ use crate::store::{Db, StoreError, Stores, codec};
 const OWNED: &str =
     "node = $3 AND EXISTS (SELECT 1 FROM tool_calls AS c WHERE c.shard = $1 AND c.id = $2 AND c.node = $3)";
 
-/// The columns of a stored offer.
-type OfferColumns = (i32, i16, i64, i64, i64);
+/// A stored offer with its call.
+pub(super) type OfferRow = (Uuid, i32, i16, i64, i64, i64);
 
 /// Returns the columns of a stored offer as a list for SQL.
-fn offer_columns(now: &str) -> String {
+pub(super) fn offer_columns(now: &str) -> String {
     format!("attempt, state, COALESCE(lease_until - {now}, 0), COALESCE({now} - claimed_at, 0), {now} - offered_at")
 }
 
-fn stored_offer((attempt, state, left, since, age): OfferColumns) -> StoredOffer {
-    StoredOffer {
+pub(super) fn stored_offer((call, attempt, state, left, since, age): OfferRow) -> (Uuid, StoredOffer) {
+    let offer = StoredOffer {
         attempt: attempt.unsigned_abs(),
         state: match state {
             WAITING => OfferState::Waiting,
@@ -31,11 +31,9 @@ fn stored_offer((attempt, state, left, since, age): OfferColumns) -> StoredOffer
             _ => OfferState::Answered,
         },
         age: millis(age),
-    }
+    };
+    (call, offer)
 }
-
-/// A stored offer with its call.
-type OfferRow = (Uuid, i32, i16, i64, i64, i64);
 
 const WRITE_OFFERS: &str = "SELECT stored_call, stored_attempt, stored_state, lease_left, since_claim, age \
     FROM write_offers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
@@ -118,9 +116,7 @@ impl Stores {
                 written.await?.unwrap_or_default()
             }
         };
-        let stored =
-            |(call, attempt, state, left, since, age)| (call, stored_offer((attempt, state, left, since, age)));
-        Ok(rows.into_iter().map(stored).collect())
+        Ok(rows.into_iter().map(stored_offer).collect())
     }
 
     /// Returns the stored offer of a call.
@@ -128,10 +124,10 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn offer_of(&self, call: Uuid) -> Result<Option<StoredOffer>, StoreError> {
-        let sql = format!("SELECT {} FROM worker_calls WHERE call_id = $1", offer_columns(now_of(&self.db)));
+        let sql = format!("SELECT call_id, {} FROM worker_calls WHERE call_id = $1", offer_columns(now_of(&self.db)));
         // Uses the writer, because a replica or an older snapshot could miss the claim.
-        let row: Option<OfferColumns> = self.db.write(sql).bind(call).optional().await?;
-        Ok(row.map(stored_offer))
+        let row: Option<OfferRow> = self.db.write(sql).bind(call).optional().await?;
+        Ok(row.map(|row| stored_offer(row).1))
     }
 
     /// Takes back an attempt that no worker has. Returns `false` if one has claimed or answered it.

@@ -1,8 +1,12 @@
 //! Offers that a lost node has made for calls that another node has adopted.
 
+use std::collections::HashMap;
+
 use uuid::Uuid;
 
 use super::StoredOffer;
+use super::offers::{OfferRow, offer_columns, stored_offer};
+use crate::store::nodes::now_of;
 use crate::store::{Db, StoreError, Stores};
 
 impl Stores {
@@ -12,17 +16,27 @@ impl Stores {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn take_over_offer(&self, call: Uuid, node: &str) -> Result<Option<StoredOffer>, StoreError> {
-        // The call is locked until the offer is written: a node that stands still in between must not take the offer from the next
-        // owner.
-        const TAKE_LOCKED: &str = "WITH own AS (SELECT 1 FROM tool_calls WHERE shard = $1 AND id = $2 AND node = $3 FOR SHARE) \
-            UPDATE worker_calls SET node = $3 WHERE call_id = $2 AND EXISTS (SELECT 1 FROM own) RETURNING call_id";
-        const TAKE: &str = "UPDATE worker_calls SET node = $3 WHERE call_id = $2 AND EXISTS \
-            (SELECT 1 FROM tool_calls AS c WHERE c.shard = $1 AND c.id = $2 AND c.node = $3) RETURNING call_id";
-        let sql = if matches!(self.db, Db::Postgres(_)) { TAKE_LOCKED } else { TAKE };
-        let taken: Option<(Uuid,)> = self.db.write(sql).bind_call(call).bind(node).optional().await?;
-        if taken.is_none() {
-            return Ok(None);
+        Ok(self.take_over_offers(&[call], node).await?.remove(&call))
+    }
+
+    /// Makes this node the owner of the offers of those of these calls that are its own. Returns these offers.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn take_over_offers(&self, calls: &[Uuid], node: &str) -> Result<HashMap<Uuid, StoredOffer>, StoreError> {
+        if calls.is_empty() {
+            return Ok(HashMap::new());
         }
-        self.offer_of(call).await
+        let own = self.db.write("WITH own AS (SELECT c.id FROM tool_calls AS c WHERE ");
+        let own = own.push_calls(["c.shard", "c.id"], calls).push(" AND c.node = ").push_bind(node);
+        let own = own.push(" AND EXISTS (SELECT 1 FROM worker_calls AS w WHERE w.call_id = c.id)");
+        // The calls are locked until their offers are written: a node that stands still in between must not take an offer from the
+        // next owner.
+        let own = own.push(if matches!(self.db, Db::Postgres(_)) { " ORDER BY c.id FOR SHARE)" } else { ")" });
+        let query = own.push(" UPDATE worker_calls SET node = ").push_bind(node);
+        let columns = offer_columns(now_of(&self.db));
+        let query = query.push(&format!(" WHERE call_id IN (SELECT id FROM own) RETURNING call_id, {columns}"));
+        let rows: Vec<OfferRow> = query.uncached().all().await?;
+        Ok(rows.into_iter().map(stored_offer).collect())
     }
 }

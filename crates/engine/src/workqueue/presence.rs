@@ -12,7 +12,7 @@ use toolpost_store::store::workers::SeenWorker;
 use toolpost_store::store::{StoreError, Stores};
 
 /// How long a worker stays listed after its last request, unless it offers tools, in milliseconds: one day.
-pub(super) const FORGET_MS: u64 = 24 * 60 * 60 * 1000;
+pub(crate) const FORGET_MS: u64 = 24 * 60 * 60 * 1000;
 /// How long this node remembers that it has stored a worker.
 const REMEMBER: Duration = Duration::from_secs(600);
 
@@ -27,7 +27,7 @@ type Key = (toolpost_core::domain::Tenant, std::sync::Arc<str>, std::sync::Arc<s
 
 /// The workers that this node has seen.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Presence {
+pub(crate) struct Presence {
     workers: Mutex<HashMap<Key, State>>,
     has_new: Notify,
 }

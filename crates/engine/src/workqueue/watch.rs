@@ -6,18 +6,18 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::Engine;
-use super::live::{CallEntry, CallTable};
+use super::WorkQueue;
+use crate::call_table::{CallEntry, CallTable};
 use toolpost_core::domain::Call;
 use toolpost_store::store::StoreError;
 use toolpost_store::store::signals::Hint;
 
 /// The offered calls of this node. Cheap to clone.
-pub(super) type Offers = CallTable<Arc<OfferWatch>>;
+pub(crate) type Offers = CallTable<Arc<OfferWatch>>;
 
 /// Wakes a call when its offer may have changed, and knows what this node knows of its worker.
 #[derive(Debug, Default)]
-pub(super) struct OfferWatch {
+pub(crate) struct OfferWatch {
     changed: Notify,
     holder: Mutex<Holder>,
     content: OnceLock<OfferedCall>,
@@ -25,7 +25,7 @@ pub(super) struct OfferWatch {
 
 /// The parts of an offered call that its worker gets.
 #[derive(Debug, Clone)]
-pub(super) struct OfferedCall {
+pub(crate) struct OfferedCall {
     /// The call.
     pub call: Arc<Call>,
     /// The arguments including presets.
@@ -99,6 +99,12 @@ impl OfferWatch {
         may_refuse
     }
 
+    /// Records that a worker has claimed this attempt at this node, and wakes the call.
+    pub fn note_claim(&self, attempt: u32) {
+        self.holder().become_of(attempt, Holder::Claimed(attempt));
+        self.changed.notify_one();
+    }
+
     /// Waits until the offer may have changed.
     pub async fn changed(&self) {
         self.changed.notified().await;
@@ -124,11 +130,10 @@ impl Offers {
         self.watch(call)?.content.get().cloned()
     }
 
-    /// Records that a worker has claimed an attempt of a call of this node, and wakes the call.
-    pub fn note_claim(&self, call: Uuid, attempt: u32) {
-        let Some(watch) = self.watch(call) else { return };
-        watch.holder().become_of(attempt, Holder::Claimed(attempt));
-        watch.changed.notify_one();
+    /// Records that a worker has claimed an attempt of a call of this node, and wakes the call. Returns `false` for a call of
+    /// another node.
+    pub fn note_claim(&self, call: Uuid, attempt: u32) -> bool {
+        self.watch(call).inspect(|watch| watch.note_claim(attempt)).is_some()
     }
 
     /// Returns `true` if a worker runs this attempt of a call of this node.
@@ -170,34 +175,45 @@ impl Offers {
     }
 }
 
-/// Wakes the calls about whose offers another node has sent a signal.
-pub(super) async fn follow(engine: &Engine, hint: &Hint<Uuid>) -> Result<(), StoreError> {
-    match hint {
-        Hint::Of(call) => {
-            engine.offers.wake(*call);
-            Ok(())
+impl WorkQueue {
+    /// Wakes the calls about whose offers another node has sent a signal.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn follow(&self, hint: &Hint<Uuid>) -> Result<(), StoreError> {
+        match hint {
+            Hint::Of(call) => {
+                self.offers.wake(*call);
+                Ok(())
+            }
+            Hint::Any => self.wake_claimed().await,
         }
-        Hint::Any => wake_claimed(engine).await,
     }
-}
 
-/// Wakes the waiting calls that a worker has claimed meanwhile. One statement serves all of them, and none is sent if no
-/// call waits.
-pub(super) async fn wake_claimed(engine: &Engine) -> Result<(), StoreError> {
-    if engine.offers.has_waiting() {
-        let claimed = engine.stores.claimed_of(engine.node()).await?;
-        engine.offers.wake_waiting(|call| claimed.contains(call));
+    /// Wakes the waiting calls that a worker has claimed meanwhile. One statement serves all of them, and none is sent if no
+    /// call waits.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn wake_claimed(&self) -> Result<(), StoreError> {
+        if self.offers.has_waiting() {
+            let claimed = self.stores.claimed_of(&self.node).await?;
+            self.offers.wake_waiting(|call| claimed.contains(call));
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Wakes the waiting calls without a waiting row. The database may have lost it in a crash.
-pub(super) async fn wake_lost(engine: &Engine) -> Result<(), StoreError> {
-    if engine.offers.has_waiting() {
-        let waiting = engine.stores.waiting_of(engine.node()).await?;
-        engine.offers.wake_waiting(|call| !waiting.contains(call));
+    /// Wakes the waiting calls without a waiting row. The database may have lost it in a crash.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn wake_lost(&self) -> Result<(), StoreError> {
+        if self.offers.has_waiting() {
+            let waiting = self.stores.waiting_of(&self.node).await?;
+            self.offers.wake_waiting(|call| !waiting.contains(call));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
