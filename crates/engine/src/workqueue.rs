@@ -1,7 +1,7 @@
 //! The work queue: calls that worker programs fetch (docs/reference/contract.md, section 17).
 //!
 //! The row of an offered call is the truth. A call gets its worker in one of two ways. A worker that waits at the call's node has a
-//! place for it, and the claim is stored in the commit that starts the attempt. Otherwise the call is offered, and any node may give it
+//! slot for it, and the claim is stored in the commit that starts the attempt. Otherwise the call is offered, and any node may give it
 //! to a worker. In both ways the claim is durable before the worker is answered.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ mod presence;
 mod watch;
 mod writer;
 
-pub(crate) use claims::{Batch, Claims, MAX_CLAIMED, Place, Shares};
+pub(crate) use claims::{Batch, ClaimSlot, Claims, MAX_CLAIMED, Shares};
 pub use claims::{ClaimError, ClaimRequest, ClaimedCall};
 pub(crate) use presence::{FORGET_MS, Presence};
 pub(crate) use watch::{OfferWatch, OfferedCall, Offers};

@@ -214,15 +214,17 @@ on_both_databases!(
     async fn keys_and_worker_claims_of_one_moment_are_both_stored(backend: Backend) {
         let log = Log::open(backend).await;
         let calls: Vec<Call> = (0..8).map(|_| log.call("t")).collect();
-        let writes = calls.iter().enumerate().map(|(number, call)| {
+        let changes = calls.iter().enumerate().map(|(number, call)| {
             let change = Change::new(Arc::new(call.clone()), ACCEPTED);
             let once = IdempotencyKey::of_request(&number.to_string(), &serde_json::Value::Null);
-            log.journal.write(match number % 2 {
+            match number % 2 {
                 0 => change.with_worker_claim(offer(call, 1, Some("w"))),
                 _ => change.with_claims(vec![KeyClaim { once, batch_id: None, calls: vec![call.id] }]),
-            })
+            }
         });
-        futures_util::future::try_join_all(writes).await.unwrap();
+        let before = log.commits().await;
+        assert!(log.together(changes.collect()).await.iter().all(Result::is_ok));
+        assert_eq!(log.commits().await - before, 3, "one before, one with the keys, one with the claims");
         for (number, call) in calls.iter().enumerate() {
             let expected = (number % 2 == 0).then_some((1, "claimed"));
             assert_eq!(log.offer_state(call.id).await, expected);

@@ -89,7 +89,7 @@ pub(crate) struct Group {
 struct WaitingCall {
     /// The best call first: the highest priority, then the oldest.
     order: (Reverse<i32>, Uuid),
-    place: oneshot::Sender<Place>,
+    slot: oneshot::Sender<ClaimSlot>,
 }
 
 #[derive(Debug)]
@@ -113,11 +113,11 @@ struct State {
 }
 
 impl State {
-    /// Gives waiting claims to the calls of a queue that wait for one. The caller sends the places once the lock is released.
-    fn match_calls(&mut self, claims: &Arc<Claims>, group: &Group) -> Vec<(WaitingCall, Place)> {
+    /// Gives waiting claims to the calls of a queue that wait for one. The caller sends the slots once the lock is released.
+    fn match_calls(&mut self, claims: &Arc<Claims>, group: &Group) -> Vec<(WaitingCall, ClaimSlot)> {
         let is_draining = self.is_draining;
         let Some(waiting) = self.groups.get_mut(group) else { return Vec::new() };
-        waiting.calls.retain(|call| !call.place.is_closed());
+        waiting.calls.retain(|call| !call.slot.is_closed());
         // Stored calls come first.
         if is_draining || waiting.may_have_calls || waiting.calls.is_empty() || waiting.claims.is_empty() {
             return Vec::new();
@@ -129,7 +129,7 @@ impl State {
             let share = calls.len().div_ceil(waiting.claims.len() + 1).min(claim.max);
             let answer = ClaimAnswer::new(claims, group, claim);
             let best = calls.split_off(calls.len() - share).into_iter().rev();
-            matched.extend(best.map(|call| (call, Place(answer.clone()))));
+            matched.extend(best.map(|call| (call, ClaimSlot(answer.clone()))));
             if calls.is_empty() {
                 break;
             }
@@ -147,11 +147,11 @@ pub(crate) struct Claims {
     has_undelivered: Notify,
 }
 
-/// A place for one call in the answer to a waiting claim. A claim without a filled place waits on.
+/// A slot for one call in the answer to a waiting claim. A claim without a filled slot waits on.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<ClaimAnswer>);
+pub(crate) struct ClaimSlot(Arc<ClaimAnswer>);
 
-/// The answer to a claim, sent once all its places are filled or dropped.
+/// The answer to a claim, sent once all its slots are filled or dropped.
 #[derive(Debug)]
 struct ClaimAnswer {
     claims: Arc<Claims>,
@@ -160,13 +160,13 @@ struct ClaimAnswer {
     content: Mutex<(Option<WaitingClaim>, Vec<ClaimedCall>)>,
 }
 
-impl Place {
+impl ClaimSlot {
     /// Returns the worker that gets the call.
     pub fn worker(&self) -> &Arc<str> {
         &self.0.worker
     }
 
-    /// Fills the place. The claim is stored.
+    /// Fills the slot. The claim is stored.
     pub fn fill(self, call: ClaimedCall) {
         self.0.content.lock().unwrap_or_else(PoisonError::into_inner).1.push(call);
     }
@@ -233,9 +233,9 @@ impl Waiting {
     }
 }
 
-/// Sends places to calls. A call that has left drops its place.
-fn send(matched: Vec<(WaitingCall, Place)>) {
-    matched.into_iter().for_each(|(call, place)| drop(call.place.send(place)));
+/// Sends slots to calls. A call that has left drops its slot.
+fn send(matched: Vec<(WaitingCall, ClaimSlot)>) {
+    matched.into_iter().for_each(|(call, slot)| drop(call.slot.send(slot)));
 }
 
 impl Claims {
@@ -297,12 +297,16 @@ impl Claims {
         }
     }
 
-    /// Returns a place for a call of this node in the answer to a claim that waits for any call of the queue. Waits a moment if the
+    /// Returns a slot for a call of this node in the answer to a claim that waits for any call of the queue. Waits a moment if the
     /// next claim is likely to come soon. Returns `None` if the call is to be offered: no worker waits, or stored calls of the queue
     /// come first, as far as this node knows.
-    pub async fn place(self: &Arc<Self>, (tenant, queue): &QueueKey, order: (Reverse<i32>, Uuid)) -> Option<Place> {
+    pub async fn reserve(
+        self: &Arc<Self>,
+        (tenant, queue): &QueueKey,
+        order: (Reverse<i32>, Uuid),
+    ) -> Option<ClaimSlot> {
         let group = Group { tenant: tenant.clone(), queue: queue.clone(), globs: Vec::new() };
-        let (place, mut placed) = oneshot::channel();
+        let (slot, mut reserved) = oneshot::channel();
         {
             let mut state = self.state();
             let is_draining = state.is_draining;
@@ -312,18 +316,18 @@ impl Claims {
                 return None;
             }
             if let Some(claim) = waiting.claims.pop_front() {
-                return Some(Place(ClaimAnswer::new(self, &group, claim)));
+                return Some(ClaimSlot(ClaimAnswer::new(self, &group, claim)));
             }
             if waiting.used_at.elapsed() >= SOON {
                 return None;
             }
-            waiting.calls.push(WaitingCall { order, place });
+            waiting.calls.push(WaitingCall { order, slot });
         }
-        match tokio::time::timeout(SOON, &mut placed).await {
-            Ok(place) => place.ok(),
+        match tokio::time::timeout(SOON, &mut reserved).await {
+            Ok(slot) => slot.ok(),
             Err(_) => {
-                placed.close();
-                placed.try_recv().ok()
+                reserved.close();
+                reserved.try_recv().ok()
             }
         }
     }
@@ -334,11 +338,11 @@ impl Claims {
         let mut state = self.state();
         state.is_draining |= is_forced;
         let Some(waiting) = state.groups.get_mut(group) else { return false };
-        let Some(place) = waiting.claims.iter().position(|claim| claim.id == id) else { return false };
+        let Some(index) = waiting.claims.iter().position(|claim| claim.id == id) else { return false };
         if waiting.may_have_calls && !is_forced {
             return false;
         }
-        waiting.claims.remove(place).is_some()
+        waiting.claims.remove(index).is_some()
     }
 
     /// Records that a queue may have calls.

@@ -72,10 +72,10 @@ impl OfferWatch {
         self.holder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that a worker is awaited, and returns what it gets. What was known of earlier attempts is forgotten.
-    pub fn await_worker(&self, content: impl FnOnce() -> OfferedCall) -> OfferedCall {
+    /// Records that a worker is awaited, and what it gets. What was known of earlier attempts is forgotten.
+    pub fn await_worker(&self, content: impl FnOnce() -> OfferedCall) {
         *self.holder() = Holder::NoWorker;
-        self.content.get_or_init(content).clone()
+        self.content.get_or_init(content);
     }
 
     /// Returns `true` if a worker has claimed this attempt at this node, and its lease is not watched yet.

@@ -133,7 +133,13 @@ impl Change {
     /// Stores the claim of a worker with the change. The call was never offered before.
     #[must_use]
     pub fn with_worker_claim(self, claim: Offer) -> Self {
+        assert_in_tests!(self.claims.is_empty(), "a commit has either keys or claims of workers");
         Self { worker_claim: Some(claim), ..self }
+    }
+
+    /// Returns `true` if the claim of a worker is stored with the change.
+    fn has_worker_claim(&self) -> bool {
+        self.worker_claim.is_some()
     }
 
     /// Stores `image` instead of the published call. It is the same call with a different outcome, arguments or

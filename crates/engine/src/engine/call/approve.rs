@@ -15,7 +15,7 @@ use super::policies::PolicyCheck;
 use super::run::CallRun;
 use super::run_exit::RunExit;
 use super::state::{Prepared, Requirement};
-use super::wait::Waiter;
+use super::wait::{Waiter, repeat_until_done};
 use crate::engine::approval_notices::ApprovalNotices;
 use crate::registry::Entry;
 use toolpost_core::domain::approval::digest;
@@ -26,8 +26,6 @@ use toolpost_store::store::{StoreError, Stores};
 
 /// Longest time between two looks at the clock of a waiting approval.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
-/// Pause after a failed access to the database.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Asks for approvals, and waits for them.
 #[derive(Clone, Copy)]
@@ -325,17 +323,7 @@ impl Approver<'_> {
         run: &CallRun,
         access: impl Fn() -> F,
     ) -> Result<T, RunExit> {
-        let work = async {
-            loop {
-                match access().await {
-                    Ok(done) => return done,
-                    Err(error) => {
-                        tracing::debug!(id = %run.id(), %error, "cannot read or write an approval");
-                        tokio::time::sleep(RETRY_AFTER).await;
-                    }
-                }
-            }
-        };
+        let work = repeat_until_done(run.id(), "an approval", access);
         self.race(run).work_first().run(work).await.map_err(|interrupt| match interrupt {
             Interrupt::Cancelled => interrupt.into(),
             _ => RunExit::LeaveQueued,

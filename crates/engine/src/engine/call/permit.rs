@@ -14,20 +14,17 @@ use super::interrupt::{Deadline, Interrupt, Race};
 use super::lease_watch::LeaseWatch;
 use super::run::CallRun;
 use super::run_exit::RunExit;
-use super::wait::Waiter;
+use super::wait::{RETRY_AFTER, Waiter, repeat_until_done};
 use crate::engine::inbox::Inbox;
 use crate::hooks::Hooks;
 use crate::registry::Entry;
-use crate::workqueue::{ClaimedCall, OfferedCall, Place, WorkQueue};
+use crate::workqueue::{ClaimSlot, ClaimedCall, OfferedCall, WorkQueue};
 use toolpost_core::domain::call::{Phase, StatusUpdate};
 use toolpost_core::domain::limits::Limits;
 use toolpost_core::domain::tool::WorkerSpec;
 use toolpost_core::domain::{Failure, HookEvent};
 use toolpost_core::fault::{self, Point};
 use toolpost_store::store::workers::{AfterLease, Offer};
-
-/// Pause after a failed access to the database.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Waits for workers.
 #[derive(Clone, Copy)]
@@ -41,7 +38,7 @@ pub(super) struct WorkerPermits<'a> {
 /// The permission for an attempt of a `worker` tool.
 pub(super) enum WorkerPermit {
     /// A worker that waits at this node gets the attempt once its start is committed.
-    Reserved(Place),
+    Reserved(ClaimSlot),
     /// A worker has claimed the offered attempt.
     Claimed,
 }
@@ -66,8 +63,9 @@ impl<'a> WorkerPermits<'a> {
         // A lost node may have offered an adopted call.
         if run.losses().is_none() && offer.attempt == 1 {
             let (queue, order) = ((offer.tenant.clone(), offer.queue.clone()), (Reverse(offer.priority), offer.call));
-            if let Some(place) = self.workqueue.claims.place(&queue, order).await {
-                return Ok(WorkerPermit::Reserved(place));
+            let reserved = self.race(run).run(self.workqueue.claims.reserve(&queue, order)).await;
+            if let Some(slot) = reserved? {
+                return Ok(WorkerPermit::Reserved(slot));
             }
             run.accept(self.waiter.clock.now(), self.has_changed_arguments(run)).await?;
         }
@@ -93,15 +91,17 @@ impl<'a> WorkerPermits<'a> {
     /// # Errors
     /// Returns the end of a call whose start is not recorded, or not in time: the response then says that the call was not run, so
     /// the worker does not get it.
-    pub async fn start(&self, run: &mut CallRun, tool: WorkerTool<'_>, place: Place) -> Result<(), RunExit> {
-        let claim = Offer { worker: Some(place.worker().clone()), ..offer_of(run, tool) };
+    pub async fn start(&self, run: &mut CallRun, tool: WorkerTool<'_>, slot: ClaimSlot) -> Result<(), RunExit> {
+        let claim = Offer { worker: Some(slot.worker().clone()), ..offer_of(run, tool) };
         let (attempt, lease_ms) = (claim.attempt, claim.lease_ms);
         fault::pass(Point::BeforeClaim);
         let call = run.start_with_claim(self.waiter.clock.moment(), claim).await?;
-        let arguments = self.await_worker(run, tool.inputs).arguments;
+        let arguments = tool.inputs.arguments_of(&call);
+        let watch = run.watch_offer(&self.workqueue.offers);
+        watch.await_worker(|| OfferedCall { call: call.clone(), arguments: arguments.clone() });
         // Before the worker has the call: it may answer at once.
-        run.watch_offer(&self.workqueue.offers).note_claim(attempt);
-        place.fill(ClaimedCall { call, attempt, lease_ms, arguments });
+        watch.note_claim(attempt);
+        slot.fill(ClaimedCall { call, attempt, lease_ms, arguments });
         Ok(())
     }
 
@@ -164,7 +164,9 @@ impl<'a> WorkerPermits<'a> {
         tool: WorkerTool<'_>,
         offer: &Offer,
     ) -> Result<(), RunExit> {
-        self.await_worker(run, tool.inputs);
+        let (watch, call) = (run.watch_offer(&self.workqueue.offers), run.call());
+        let arguments = || tool.inputs.arguments_of(call);
+        watch.await_worker(|| OfferedCall { call: Arc::new(call.clone()), arguments: arguments() });
         let stored = self.retried(run, || self.workqueue.writer.offer(offer.clone())).await?;
         // Another node has adopted the call.
         let Some(stored) = stored else { return Err(RunExit::TakenOver) };
@@ -174,22 +176,13 @@ impl<'a> WorkerPermits<'a> {
         }
     }
 
-    /// Records that a worker is awaited. Returns what it gets.
-    fn await_worker(&self, run: &mut CallRun, inputs: &ExecutorInputs) -> OfferedCall {
-        let watch = run.watch_offer(&self.workqueue.offers);
-        let call = run.call();
-        watch.await_worker(|| OfferedCall { call: Arc::new(call.clone()), arguments: inputs.arguments_of(call) })
-    }
-
     /// Waits until a worker has an offered attempt. `age` is the time since it is offered.
     async fn await_claim(&self, run: &mut CallRun, offer: &Offer, age: Duration) -> Result<(), RunExit> {
         let WorkQueue { stores, writer, offers, .. } = self.workqueue;
         let watch = run.watch_offer(offers);
         let deadline = self.deadline(run, offer.attempt, age);
         loop {
-            let race = Race::new(run.cancel(), self.waiter.shutdown);
-            let race = race.left_on_drain(run.is_detached(), self.waiter.shutdown).until(deadline);
-            match race.run(watch.changed()).await {
+            match self.race(run).until(deadline).run(watch.changed()).await {
                 Ok(()) => {}
                 Err(Interrupt::Drained) => return Err(RunExit::LeaveQueued),
                 Err(Interrupt::TimedOut(limit_ms, _)) => {
@@ -228,22 +221,14 @@ impl<'a> WorkerPermits<'a> {
     async fn retried<T, E: Display, F: Future<Output = Result<T, E>>>(
         &self,
         run: &CallRun,
-        mut access: impl FnMut() -> F,
+        access: impl FnMut() -> F,
     ) -> Result<T, RunExit> {
-        let work = async {
-            loop {
-                match access().await {
-                    Ok(done) => return done,
-                    Err(error) => {
-                        tracing::debug!(id = %run.id(), %error, "cannot read or write the offer of a call");
-                        tokio::time::sleep(RETRY_AFTER).await;
-                    }
-                }
-            }
-        };
-        let race = Race::new(run.cancel(), self.waiter.shutdown);
-        let race = race.left_on_drain(run.is_detached(), self.waiter.shutdown).work_first();
-        race.run(work).await.map_err(RunExit::from)
+        let work = repeat_until_done(run.id(), "the offer of a call", access);
+        self.race(run).work_first().run(work).await.map_err(RunExit::from)
+    }
+
+    fn race<'r>(&'r self, run: &'r CallRun) -> Race<'r> {
+        Race::new(run.cancel(), self.waiter.shutdown).left_on_drain(run.is_detached(), self.waiter.shutdown)
     }
 }
 

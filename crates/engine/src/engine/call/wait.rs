@@ -1,10 +1,34 @@
 //! Waits of a call before it runs: a long wait is announced to subscribers, and any interruption ends it.
 
+use std::fmt::Display;
+use std::time::Duration;
+
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::interrupt::{Deadline, Interrupt, Race, Shutdown};
 use super::run::CallRun;
 use toolpost_core::domain::{Call, Clock};
+
+/// Pause after a failed access to the database.
+pub(super) const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// Repeats an access of a call to the database until it succeeds. `what` is accessed.
+pub(super) async fn repeat_until_done<T, E: Display, F: Future<Output = Result<T, E>>>(
+    id: Uuid,
+    what: &str,
+    mut access: impl FnMut() -> F,
+) -> T {
+    loop {
+        match access().await {
+            Ok(done) => return done,
+            Err(error) => {
+                tracing::debug!(%id, %error, "cannot read or write {what}");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+}
 
 /// The parts of a node that waiting calls use.
 #[derive(Clone, Copy)]

@@ -71,7 +71,7 @@ async fn a_drain_ends_claims_whose_queue_is_being_read() {
     assert!(answer.unwrap().unwrap().is_empty());
 }
 
-/// The claims of a node, and calls of one queue that ask for places.
+/// The claims of a node, and calls of one queue that ask for slots.
 #[derive(Clone)]
 struct Scene {
     claims: Arc<Claims>,
@@ -101,9 +101,9 @@ impl Scene {
         }
     }
 
-    async fn place(&self, priority: i32, call: u128) -> Option<Place> {
+    async fn reserve(&self, priority: i32, call: u128) -> Option<ClaimSlot> {
         let order = (Reverse(priority), Uuid::from_u128(call));
-        self.claims.place(&(Tenant::default(), "q".into()), order).await
+        self.claims.reserve(&(Tenant::default(), "q".into()), order).await
     }
 }
 
@@ -122,40 +122,40 @@ async fn new_calls_get_waiting_workers_only_if_no_stored_call_waits() {
     let scene = Scene::new();
     let some = AllowList::of(vec!["a.*".to_owned()]).unwrap().unwrap();
     let limited = scene.claim("limited", 1, Some(Arc::new(some))).await;
-    assert!(scene.place(0, 1).await.is_none(), "the worker takes calls of some tools only");
+    assert!(scene.reserve(0, 1).await.is_none(), "the worker takes calls of some tools only");
     let any = scene.claim("any", 1, None).await;
-    assert!(scene.place(0, 1).await.is_none(), "the queue was not read yet");
+    assert!(scene.reserve(0, 1).await.is_none(), "the queue was not read yet");
     scene.find_empty();
-    let place = scene.place(0, 1).await.expect("a worker that takes any call");
-    assert_eq!(&**place.worker(), "any");
-    drop(place);
+    let slot = scene.reserve(0, 1).await.expect("a worker that takes any call");
+    assert_eq!(&**slot.worker(), "any");
+    drop(slot);
     scene.claims.note_work(&Hint::Of((Tenant::default(), "q".into())));
-    assert!(scene.place(0, 1).await.is_none(), "a stored call waits");
+    assert!(scene.reserve(0, 1).await.is_none(), "a stored call waits");
     limited.abort();
     any.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn worker_is_answered_once_its_places_are_filled() {
+async fn worker_is_answered_once_its_slots_are_filled() {
     let scene = Scene::new();
     let waiting = scene.claim("a", 2, None).await;
     scene.find_empty();
-    let place = scene.place(0, 7).await.unwrap();
+    let slot = scene.reserve(0, 7).await.unwrap();
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
-    place.fill(claimed(7));
+    slot.fill(claimed(7));
     assert_eq!(ids_of(waiting.await.unwrap()), [7]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn claim_whose_place_is_dropped_waits_on() {
+async fn claim_whose_slot_is_dropped_waits_on() {
     let scene = Scene::new();
     let waiting = scene.claim("a", 1, None).await;
     scene.find_empty();
-    drop(scene.place(0, 1).await.unwrap());
+    drop(scene.reserve(0, 1).await.unwrap());
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
-    scene.place(0, 2).await.unwrap().fill(claimed(2));
+    scene.reserve(0, 2).await.unwrap().fill(claimed(2));
     assert_eq!(ids_of(waiting.await.unwrap()), [2]);
 }
 
@@ -164,13 +164,13 @@ async fn calls_wait_a_moment_for_the_next_claim_of_an_active_worker() {
     let scene = Scene::new();
     let waited = async |scene: &Scene| {
         let begin = Instant::now();
-        assert!(scene.place(0, 9).await.is_none());
+        assert!(scene.reserve(0, 9).await.is_none());
         begin.elapsed()
     };
     assert_eq!(waited(&scene).await, Duration::ZERO, "no worker was seen");
     let first = scene.claim("a", 1, None).await;
     scene.find_empty();
-    scene.place(0, 1).await.unwrap().fill(claimed(1));
+    scene.reserve(0, 1).await.unwrap().fill(claimed(1));
     first.await.unwrap().unwrap();
     assert_eq!(waited(&scene).await, SOON, "it claims again soon");
     assert_eq!(waited(&scene).await, Duration::ZERO, "it did not");
@@ -181,13 +181,13 @@ async fn next_claim_gets_the_best_calls_that_wait_for_it() {
     let scene = Scene::new();
     let first = scene.claim("a", 1, None).await;
     scene.find_empty();
-    let held = scene.place(0, 1).await.unwrap();
+    let held = scene.reserve(0, 1).await.unwrap();
     let calls = [(0, 4), (0, 2), (5, 3)].map(|(priority, call)| {
         let scene = scene.clone();
         tokio::spawn(async move {
-            let place = scene.place(priority, call).await;
-            let worker = place.as_ref().map(|place| place.worker().to_string());
-            place.into_iter().for_each(|place| place.fill(claimed(call)));
+            let slot = scene.reserve(priority, call).await;
+            let worker = slot.as_ref().map(|slot| slot.worker().to_string());
+            slot.into_iter().for_each(|slot| slot.fill(claimed(call)));
             worker
         })
     });
@@ -210,10 +210,10 @@ async fn calls_of_a_worker_that_is_gone_are_taken_back() {
     let scene = Scene::new();
     let waiting = scene.claim("a", 1, None).await;
     scene.find_empty();
-    let place = scene.place(0, 1).await.unwrap();
+    let slot = scene.reserve(0, 1).await.unwrap();
     waiting.abort();
     assert!(waiting.await.is_err());
-    place.fill(claimed(1));
+    slot.fill(claimed(1));
     let undelivered = scene.claims.undelivered().await;
     assert_eq!(undelivered.iter().map(|claim| (claim.call.as_u128(), &*claim.worker)).collect::<Vec<_>>(), [(1, "a")]);
 }
@@ -223,10 +223,10 @@ async fn claim_that_ends_while_its_call_is_committed_gets_the_call() {
     let scene = Scene::new();
     let waiting = scene.claim("a", 1, None).await;
     scene.find_empty();
-    let place = scene.place(0, 1).await.unwrap();
+    let slot = scene.reserve(0, 1).await.unwrap();
     tokio::time::advance(Duration::from_millis(1001)).await;
     tokio::task::yield_now().await;
-    place.fill(claimed(1));
+    slot.fill(claimed(1));
     assert_eq!(ids_of(waiting.await.unwrap()), [1]);
 }
 
@@ -248,4 +248,24 @@ fn calls_are_shared_evenly_among_claims() {
     assert_eq!(of(9), (vec![0, 1, 2, 0, 2, 0], "abcaca".to_owned()));
     assert_eq!(of(4), (vec![0, 1, 2, 0], "abca".to_owned()));
     assert_eq!(of(0), (Vec::new(), String::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_has_left_takes_no_claim() {
+    let scene = Scene::new();
+    let first = scene.claim("a", 1, None).await;
+    scene.find_empty();
+    let held = scene.reserve(0, 1).await.unwrap();
+    let leaving = {
+        let scene = scene.clone();
+        tokio::spawn(async move { scene.reserve(0, 2).await })
+    };
+    tokio::task::yield_now().await;
+    leaving.abort();
+    assert!(leaving.await.is_err());
+    let second = scene.claim("b", 1, None).await;
+    assert_eq!(&**scene.reserve(0, 3).await.unwrap().worker(), "b");
+    held.fill(claimed(1));
+    assert_eq!(ids_of(first.await.unwrap()), [1]);
+    second.abort();
 }

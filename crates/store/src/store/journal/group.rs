@@ -15,19 +15,26 @@ const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum scheduler turns that a commit waits for as many changes as the previous commit had.
 const MAX_YIELDS: usize = 32;
 
-/// Returns the number of entries that fit into one commit. Idempotency keys and claims of workers are not in one commit: on PostgreSQL,
-/// each of them has a function of its own.
-pub(super) fn count_fitting(group: &[Entry]) -> usize {
-    let (mut bytes, mut has_keys, mut has_workers) = (0, false, false);
-    let fits = |entry: &&Entry| {
-        let before = bytes;
+/// Brings new calls to the front, so that new and updated rows each have consecutive positions, and removes the entries of the next
+/// commit, which it returns: what does not fit, and claims of workers if there are idempotency keys, because on PostgreSQL each of
+/// them has a function of its own. Changes of one call keep their order: a claim is the last one that its call has queued.
+pub(super) fn split_off_later(group: &mut Vec<Entry>) -> Vec<Entry> {
+    let has_any = |has: fn(&Change) -> bool| group.iter().any(|entry| entry.unit.changes().iter().any(has));
+    let is_mixed = has_any(|change| !change.claims.is_empty()) && has_any(Change::has_worker_claim);
+    // Stable, and `false` comes first.
+    group.sort_by_key(|entry| {
         let changes = entry.unit.changes();
+        let is_later = is_mixed && changes.iter().any(Change::has_worker_claim);
+        (is_later, !changes.iter().any(Change::brings_acceptance))
+    });
+    let mut bytes = 0;
+    let fits = |entry: &&Entry| {
+        let (before, changes) = (bytes, entry.unit.changes());
         bytes += changes.iter().map(Change::size).sum::<usize>();
-        has_keys |= changes.iter().any(|change| !change.claims.is_empty());
-        has_workers |= changes.iter().any(|change| change.worker_claim.is_some());
-        before < MAX_GROUP_BYTES && !(has_keys && has_workers)
+        before < MAX_GROUP_BYTES && !(is_mixed && changes.iter().any(Change::has_worker_claim))
     };
-    group.iter().take_while(fits).count()
+    let fitting = group.iter().take_while(fits).count();
+    group.split_off(fitting)
 }
 
 /// Waits a few scheduler turns for the usual number of changes. Callers that were just notified are about to send their

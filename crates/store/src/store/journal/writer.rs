@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::batch::Batch;
 use super::commit::{COMMIT_TIMEOUT, CommitError, CommitResult, is_transient};
 use super::flush::FlushGate;
-use super::group::{MAX_GROUP, count_fitting, fill_group, gather};
+use super::group::{MAX_GROUP, fill_group, gather, split_off_later};
 use super::pace::CommitPace;
 use super::{Change, CommittedEvents, Entry, JournalError, Sink, WriteUnit, postgres, sqlite};
 use crate::store::calls::StoredVersion;
@@ -128,10 +128,7 @@ impl Writer {
             if !starts_flush {
                 self.collect(&mut group, &mut entries, expected).await;
             }
-            // New calls go first, so that new and updated rows each have consecutive positions. The sort is stable,
-            // which keeps the order of changes of one call.
-            group.sort_by_key(|entry| !entry.unit.changes().iter().any(Change::brings_acceptance));
-            let later = group.split_off(count_fitting(&group));
+            let later = split_off_later(&mut group);
             let taken = group.len();
             let (mut units, mut done, mut opened) = (Vec::with_capacity(taken), Vec::with_capacity(taken), 0);
             for entry in group.drain(..) {
