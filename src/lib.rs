@@ -159,7 +159,8 @@ pub mod http;
 pub use toolpost_core::{aside, fault, formats, import, schema};
 #[doc(hidden)]
 pub use toolpost_engine::{
-    access, budgets, callbacks, dispatch, engine, policies, registry, system_tools, threads, workqueue,
+    access, arguments, budgets, callbacks, dispatch, engine, memory, policies, registry, system_tools, threads,
+    workqueue,
 };
 #[doc(hidden)]
 pub use toolpost_store::{events, store};

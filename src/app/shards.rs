@@ -8,7 +8,7 @@ use crate::store::{Journal, Stores};
 /// The interval for checking whether commits are slow.
 const CHECK: Duration = Duration::from_millis(250);
 
-/// Claims further shards while commits are slow, so that they overlap, until the node has `most`.
+/// Claims further shards while commits are slow, so that they overlap, until the node has `max`.
 pub(super) async fn add_while_slow(stores: Stores, journal: Journal, node: Arc<str>, max: usize) {
     loop {
         tokio::time::sleep(CHECK).await;

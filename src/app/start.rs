@@ -18,8 +18,9 @@ use crate::auth::{Auth, Defaults, Jwt};
 use crate::budgets::Budgets;
 use crate::callbacks::{self, Callbacks};
 use crate::config::Config;
+use crate::dispatch::Rates;
 use crate::domain::{Clock, Cursor, IdGenerator, Shard, Tenant};
-use crate::engine::{AdmissionControl, Engine, Lease, Rates, Settings, WorkerRules};
+use crate::engine::{AdmissionControl, Engine, Lease, Settings, WorkerRules};
 use crate::events::{Bus, remote};
 use crate::executor::mcp::{ServerContext, Servers};
 use crate::executor::signing_key::SigningKey;
@@ -371,8 +372,8 @@ impl SharedParts {
         Settings {
             node,
             limits: self.config.limits,
-            store_patience: Duration::from_millis(store.patience_ms),
-            room_kib: server.max_in_flight_mib * 1024,
+            store_timeout: Duration::from_millis(store.patience_ms),
+            memory_kib: server.max_in_flight_mib * 1024,
             admission: AdmissionControl::new(server.max_backlog, server.burst, Duration::from_millis(server.burst_ms)),
             rates: Rates::new(rates),
             max_queued: queue.max_length,

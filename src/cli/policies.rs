@@ -16,7 +16,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::domain::policy::PolicyDefinition;
 use crate::domain::{Clock, Time, decode};
-use crate::engine::{BacktestResult, backtest, with_policy};
+use crate::policies::{BacktestResult, backtest, with_policy};
 use crate::policies::{Policy, PolicySource, sort};
 use crate::store::calls::CallFilter;
 

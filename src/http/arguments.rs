@@ -11,8 +11,9 @@ use super::request_headers::Preference;
 use super::responses::{InvalidBody, Unavailable, UnknownCall};
 use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, Problem, extract, reply, wait};
 use crate::access::Access;
+use crate::arguments::stream::{ArgumentChunk as EngineChunk, ArgumentStreamError};
 use crate::domain::{Phase, Status};
-use crate::engine::{ArgumentChunk as EngineChunk, ArgumentStreamError, ChunkAnswer, Wait};
+use crate::engine::{ChunkAnswer, Wait};
 use crate::executor::ToolRole;
 use crate::formats::native::ToolCall;
 use crate::formats::stream::partial;
@@ -137,7 +138,7 @@ fn refused(error: ArgumentStreamError) -> Problem {
     match error {
         ArgumentStreamError::Gap { .. } => Problem::conflict("SEQUENCE_GAP", error.to_string()),
         ArgumentStreamError::Closed => Problem::conflict("ARGUMENTS_COMPLETE", error.to_string()),
-        ArgumentStreamError::NoRoom => Problem::too_many_calls(),
+        ArgumentStreamError::MemoryExhausted => Problem::too_many_calls(),
         ArgumentStreamError::TooLong => Problem::arguments_too_large(partial::LIMIT),
     }
 }

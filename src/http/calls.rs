@@ -10,8 +10,9 @@ use super::requests::Client;
 use super::subscribers::{self, StreamLimits};
 use super::{Api, AppState, BodyErrors, HttpResult, Problem, call_response, event_response, extract, idempotency};
 use crate::access::Access;
-use crate::engine::{AcceptError, Footprint, InFlightCalls, RecordError};
+use crate::engine::{AcceptError, InFlightCalls, RecordError};
 use crate::formats::native::{BatchAnswer, ToolCall};
+use crate::memory::Footprint;
 
 /// For one call: a ToolCall. For a batch or a model's message: its results.
 #[derive(utoipa::ToSchema)]
@@ -75,7 +76,7 @@ pub(super) async fn execute(
     client: Client,
     request: Request,
 ) -> HttpResult {
-    let (headers, value, footprint) = extract::json(request, &state, state.engine.room()).await?;
+    let (headers, value, footprint) = extract::json(request, &state, state.engine.memory()).await?;
     let once = idempotency::read_key(&headers, &value)?;
     let mut parsed = call_body::read(value, &access.snapshot(), state.config.server.max_batch_calls)?;
     let wants_events = prefers_events(&headers);

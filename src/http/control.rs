@@ -14,9 +14,10 @@ use super::responses::{InvalidBody, Unavailable, UnknownCall};
 use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, Problem, extract, reply, wait};
 use crate::access::Access;
 use crate::domain::{Caller, Scopes, Status, ToolOutput};
-use crate::engine::{ControlOutcome, Footprint};
+use crate::engine::ControlOutcome;
 use crate::executor::report::Report;
 use crate::formats::native::ToolCall;
+use crate::memory::Footprint;
 
 /// Maximum time to wait for the effect of a request, so that the response and the next request usually show it.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -144,7 +145,7 @@ pub(super) async fn result(
 async fn read_output(headers: &HeaderMap, body: Body, state: &AppState) -> HttpResult<(ToolOutput, Footprint)> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let budget = state.engine.room_of_others();
+    let budget = state.engine.other_memory();
     let (bytes, mut footprint) = extract::read(headers, body, state, budget).await?;
     if bytes.is_empty() {
         return Ok((ToolOutput::Nothing, footprint));

@@ -19,7 +19,7 @@ use super::{AppState, HttpResult, Problem};
 use crate::access::Access;
 use crate::domain::cursor::{Cursor, InvalidCursor};
 use crate::domain::{Call, Session, decode, json, tool};
-use crate::engine::{Footprint, MemoryBudget, NoRoom, Unread};
+use crate::memory::{Footprint, MemoryBudget, MemoryExhausted, Unread};
 
 /// The memory estimate for a definition whose values are not counted, as a multiple of its size in bytes.
 const VALUES_PER_BYTE: usize = 16;
@@ -37,7 +37,7 @@ impl FromRequest<AppState> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &AppState) -> HttpResult<Self> {
-        let (_, value, footprint) = json(request, state, state.engine.room_of_others()).await?;
+        let (_, value, footprint) = json(request, state, state.engine.other_memory()).await?;
         Ok(Self { value, _footprint: footprint })
     }
 }
@@ -75,12 +75,12 @@ pub(super) async fn json_or_empty(
 pub(super) fn unread(unread: Unread) -> Problem {
     match unread {
         Unread::Json(error) => Problem::bad_json(error.to_string()),
-        Unread::NoRoom(why) => memory_problem(why),
+        Unread::MemoryExhausted(why) => memory_problem(why),
     }
 }
 
 /// Returns the problem for an exceeded memory budget. A body that can never fit gets a different one.
-pub(super) fn memory_problem(why: NoRoom) -> Problem {
+pub(super) fn memory_problem(why: MemoryExhausted) -> Problem {
     if why.ever {
         Problem::too_large("the decoded request body exceeds the memory available for all requests together")
     } else {
@@ -114,7 +114,7 @@ impl FromRequest<AppState> for DefinitionBody {
     async fn from_request(request: Request, state: &AppState) -> HttpResult<Self> {
         let (Parts { headers, .. }, body) = request.into_parts();
         check_content_type(&headers)?;
-        let budget = state.engine.room_of_others();
+        let budget = state.engine.other_memory();
         let (bytes, mut footprint) = read(&headers, body, state, budget).await?;
         let (value, replaced) = match footprint.parse(budget, &bytes) {
             Ok(value) => (value, Vec::new()),
@@ -248,7 +248,7 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for Params<T> {
     }
 }
 
-/// Returns the `limit` of a query, which must be from 1 to `most`.
+/// Returns the `limit` of a query, which must be from 1 to `max`.
 pub(super) fn limit<N: PartialOrd + Display + From<u8>>(given: Option<N>, default: N, max: N) -> HttpResult<N> {
     let limit = given.unwrap_or(default);
     if limit < N::from(1) || limit > max {

@@ -16,8 +16,9 @@ use super::call_body::{IdLocation, ParsedBody};
 use super::{AppState, HttpResult, Problem, call_response, event_response, wait};
 use crate::access::Access;
 use crate::domain::{Call, Cursor, IdempotencyKey, Phase};
-use crate::engine::{Footprint, Keyed, KeyedError, Submission, Wait, WaitOutcome};
+use crate::engine::{Keyed, KeyedError, Submission, Wait, WaitOutcome};
 use crate::events::{frame, stream as events};
+use crate::memory::Footprint;
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Maximum length of a key, in characters.

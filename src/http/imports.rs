@@ -10,9 +10,9 @@ use url::Url;
 
 use super::{Api, AppState, BodyErrors, HttpResult, Problem, extract, reply};
 use crate::domain::{decode, json};
-use crate::engine::Footprint;
 use crate::import::document::{self, Bounds, Document};
 use crate::import::{Credential, ImportError, Options, Report};
+use crate::memory::Footprint;
 use crate::registry::imports::{self, ImportMode};
 
 /// Maximum number of concurrent imports. An import needs many times the document's size in memory.
@@ -103,7 +103,7 @@ pub(super) async fn openapi(Api { state, access }: Api, request: Request) -> Htt
         let detail = format!("the Content-Type must be application/json or application/yaml, not {found}");
         return Err(Problem::unsupported(detail));
     }
-    let budget = state.engine.room();
+    let budget = state.engine.memory();
     let (bytes, mut footprint) = extract::read_up_to(MAX_BODY_BYTES, &parts.headers, body, &state, budget).await?;
     footprint.take(budget, bytes.len()).map_err(extract::memory_problem)?;
     let busy = |_| Problem::overloaded("other documents are being imported; nothing was imported, retry later");
@@ -176,7 +176,7 @@ async fn fetch(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -
     let client = state.engine.registry().http_client();
     let bytes =
         client.fetch_text(url, Bounds::SENT.bytes, FETCH_TIMEOUT).await.map_err(|why| Problem::field("/url", why))?;
-    footprint.take(state.engine.room(), bytes.len()).map_err(extract::memory_problem)?;
+    footprint.take(state.engine.memory(), bytes.len()).map_err(extract::memory_problem)?;
     let at_url =
         |error: ImportError| Problem::field("/url", format!("the fetched document cannot be imported: {error}"));
     parse(bytes).await.map_err(at_url)

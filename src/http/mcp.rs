@@ -20,8 +20,8 @@ use super::responses::UnknownSession;
 use super::subscribers::{self, StreamLimits, StreamPermit};
 use super::{AppState, BodyErrors, HttpResult, Problem, reply};
 use crate::app::App;
-use crate::engine::Footprint;
 use crate::mcp::{Answer, ClientContext, Endpoint, FastPath, Server, Settings};
+use crate::memory::Footprint;
 use toolpost_core::described_as;
 
 /// Maximum size of an error text of the MCP server that is passed on, in bytes.
@@ -137,7 +137,7 @@ pub(super) async fn post(
     client.ends_request();
     let (parts, body) = request.into_parts();
     extract::check_content_type(&parts.headers)?;
-    let (body, mut footprint) = extract::read(&parts.headers, body, &state, state.engine.room()).await?;
+    let (body, mut footprint) = extract::read(&parts.headers, body, &state, state.engine.memory()).await?;
     let traceparent = traceparent(&parts.headers);
     if let Some(request) = state.mcp.fast_path.read(&parts, &body, &mut footprint) {
         drop((parts, body));

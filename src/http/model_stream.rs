@@ -12,9 +12,10 @@ use super::openapi_common::Event;
 use super::subscribers::StreamPermit;
 use super::{Api, HttpResult, Params, Problem, event_response, extract, idempotency, request_headers};
 use crate::callbacks;
+use crate::dispatch::Mode;
 use crate::domain::schemas::HttpUrl;
 use crate::domain::{Cursor, LimitsSpec, Vendor};
-use crate::engine::{Mode, Submission};
+use crate::engine::Submission;
 use crate::telemetry::Context;
 
 mod reader;

@@ -14,8 +14,9 @@ use super::{Api, AppState, BodyErrors, HttpResult, Problem, extract, idempotency
 use crate::access::Access;
 use crate::domain::call::CacheControl;
 use crate::domain::{Call, CallRequest, Code, IdempotencyKey, decode};
-use crate::engine::{Footprint, Keyed, Submission, Wait};
+use crate::engine::{Keyed, Submission, Wait};
 use crate::formats::native::ToolCall;
+use crate::memory::Footprint;
 
 /// The options of a rerun.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
@@ -52,7 +53,7 @@ pub(super) struct RerunBody {
         BodyErrors, UnknownCall, Unavailable))]
 pub(super) async fn rerun(Api { state, access }: Api, Path(id): Path<String>, request: Request) -> HttpResult {
     let id = extract::call_id(&id)?;
-    let (headers, value, mut footprint) = extract::json_or_empty(request, &state, state.engine.room()).await?;
+    let (headers, value, mut footprint) = extract::json_or_empty(request, &state, state.engine.memory()).await?;
     let value = if value.is_null() { json!({}) } else { value };
     // The key covers the old call, too, because it is not part of the body.
     let once = idempotency::read_key(&headers, &json!({"rerun_of": id, "body": value}))?;

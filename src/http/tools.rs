@@ -10,10 +10,10 @@ use super::extract::DefinitionBody;
 use super::responses::{InvalidBody, Unavailable, UnknownTool};
 use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Params, Problem, Shared, extract, reply};
 use crate::access::Access;
+use crate::arguments::try_arguments;
 use crate::aside::aside;
 use crate::domain::call::Coercion;
 use crate::domain::{ExecutorSpec, Source, ToolDefinition, json, tool};
-use crate::engine;
 use crate::registry::fetched::FetchedDefinition;
 use crate::registry::listed::ToolView;
 use crate::registry::{Fault, ToolRecord, check, checked};
@@ -199,7 +199,7 @@ pub(super) async fn validate(access: Access, Path(name): Path<String>, mut body:
     let tool = find(&access, &name)?;
     let entry = tokio::task::spawn_blocking(move || tool.entry()).await?.map_err(|_| Problem::internal())?;
     let given = Arc::new(body.read::<ValidateBody>()?.arguments);
-    let validation = match engine::try_arguments(&entry, &given) {
+    let validation = match try_arguments(&entry, &given) {
         Ok(checked) => {
             Validation { valid: true, arguments: checked.arguments, coerced: checked.coerced, errors: Vec::new() }
         }

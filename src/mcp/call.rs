@@ -18,7 +18,8 @@ use super::progress::ProgressForwarder;
 use super::result::{self, Promise};
 use crate::access::Access;
 use crate::domain::{Call, CallRequest, Code, json};
-use crate::engine::{AcceptError, Footprint, RecordError, Submission, SubmitError, Wait};
+use crate::engine::{AcceptError, RecordError, Submission, SubmitError, Wait};
+use crate::memory::Footprint;
 
 /// Maximum time to send the last progress after the call has ended.
 const LAST_PROGRESS: Duration = Duration::from_secs(5);

@@ -32,7 +32,8 @@ use super::{ClientContext, Server, listing};
 use crate::access::Access;
 use crate::app::App;
 use crate::domain::Tenant;
-use crate::engine::{Footprint, MemoryBudget, SubmitError, Unread};
+use crate::engine::SubmitError;
+use crate::memory::{Footprint, MemoryBudget, Unread};
 use crate::store::mcp_sessions::IDLE;
 
 /// The header with the session id.
@@ -85,7 +86,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         with_sessions.session_store = Some(Arc::new(StoredSessions(state.clone())));
         let (one, other) = (server.clone(), server);
         Self {
-            memory_budget: app.engine.room().clone(),
+            memory_budget: app.engine.memory().clone(),
             stateless: StreamableHttpService::new(move || Ok(one.clone()), Arc::default(), config),
             stateful: StreamableHttpService::new(move || Ok(other.clone()), sessions.clone(), with_sessions),
             sessions,
@@ -277,7 +278,9 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
             Err(Unread::Json(error)) => {
                 Err((StatusCode::BAD_REQUEST, ErrorData::new(ErrorCode::PARSE_ERROR, error.to_string(), None)))
             }
-            Err(Unread::NoRoom(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, not_submitted(SubmitError::Overloaded))),
+            Err(Unread::MemoryExhausted(_)) => {
+                Err((StatusCode::SERVICE_UNAVAILABLE, not_submitted(SubmitError::Overloaded)))
+            }
         }
     }
 

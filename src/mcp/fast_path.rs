@@ -20,9 +20,10 @@ use super::settings::Settings;
 use crate::access::Access;
 use crate::domain::call::{CallFormat, Counted};
 use crate::domain::{Call, CallRequest};
-use crate::engine::{Footprint, Submission, Wait};
+use crate::engine::{Submission, Wait};
 use crate::formats::mcp::result_members;
 use crate::formats::native::Pieces;
+use crate::memory::Footprint;
 
 mod envelope;
 mod headers;
@@ -77,7 +78,7 @@ impl FastPath {
     pub fn read(&self, parts: &Parts, body: &Bytes, footprint: &mut Footprint) -> Option<StatelessRequest> {
         let era = headers::era_of(&parts.headers).filter(|_| self.hosts.allow(&parts.headers))?;
         let access = parts.extensions.get::<Access>()?;
-        let Message { id, method, params } = footprint.parse_as(self.server.0.engine.room(), body)?;
+        let Message { id, method, params } = footprint.parse_as(self.server.0.engine.memory(), body)?;
         let client = abilities_of(era, params.meta)?;
         let name = params.name.as_deref();
         if era == Era::Modern && !(headers::name_request(&parts.headers, method, name) && self.has_no_headers(name)) {

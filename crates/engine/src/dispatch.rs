@@ -7,6 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+mod order;
+mod rates;
+
+pub use order::{CallOrder, Mode};
+pub(crate) use order::{OrderGuard, OrderTicket};
+pub use rates::Rates;
+
 /// The request of a call for a slot.
 #[derive(Debug, Clone)]
 pub struct SlotRequest {
@@ -69,7 +76,7 @@ struct Waiter {
 }
 
 impl Slots {
-    /// Creates slots for at most `most` counting calls at once.
+    /// Creates slots for at most `max_running` counting calls at once.
     pub fn new(max_running: usize) -> Self {
         Self(Arc::new(Mutex::new(State { max_running, running: 0, tools: HashMap::new() })))
     }

@@ -17,11 +17,16 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::access::Access;
+use crate::arguments::stream::ArgumentStream;
 use crate::budgets::Budgets;
 use crate::dispatch::Slots;
 use crate::hooks::Hooks;
+use crate::interrupt::Shutdown;
+use crate::memory::{self, Footprint, MemoryBudget};
+use crate::pauses::{Pauses, SharedPauses};
 use crate::policies::Policies;
 use crate::registry::Registry;
+use crate::result_cache::Results;
 use crate::workqueue::WorkQueue;
 use toolpost_core::domain::{Clock, IdGenerator, Tenant};
 use toolpost_store::store::{Journal, StoreError, Stores};
@@ -30,12 +35,9 @@ mod admission;
 mod approval_notices;
 mod approvals;
 mod argument_chunks;
-pub mod argument_stream;
 mod at_work;
-mod backtest;
 mod bulk_cancel;
 mod call;
-mod call_order;
 mod context;
 mod control;
 mod control_message;
@@ -43,13 +45,10 @@ mod detach;
 mod follow;
 mod in_flight;
 mod inbox;
+mod last_result;
 pub mod live;
-mod memory_budget;
-mod memory_permit;
 mod notices;
-pub mod pauses;
 mod posted_results;
-mod rates;
 mod recovery;
 mod schedule;
 mod sessions;
@@ -63,33 +62,24 @@ mod workers;
 pub use admission::AdmissionControl;
 pub use approvals::{Approvals, DecideError, DecisionRequest};
 pub use argument_chunks::ChunkAnswer;
-pub use argument_stream::{ArgumentChunk, ArgumentStream, ArgumentStreamError, CompleteArguments};
-pub use backtest::{BacktestResult, backtest, with_policy};
 pub use bulk_cancel::CancelFilter;
 pub use call::accept::AcceptError;
-pub use call::arguments::try_arguments;
 pub use call::log::{PendingCall, RecordError};
-pub use call_order::CallOrder;
 pub use control::{ControlOutcome, ControlPlane};
 pub use in_flight::{InFlightCalls, WaitOutcome};
-pub use memory_budget::{Footprint, MemoryBudget, NoRoom, Unread};
 pub use notices::{Notice, NoticeBoard};
-pub use rates::Rates;
 pub use recovery::Lease;
 pub use sessions::Sessions;
 pub use settings::{Load, Settings};
-pub use submission::{KeyedError, Mode, Submission, SubmitError, Wait};
+pub use submission::{KeyedError, Submission, SubmitError, Wait};
 pub use submit::Keyed;
 pub use workers::WorkerRules;
 
 use argument_chunks::ChunkReceiver;
-use call::cached::Results;
-use call::interrupt::Shutdown;
 use call::log::LogParts;
 use follow::Followed;
 use inbox::Inbox;
 use live::LiveCalls;
-use pauses::{Pauses, SharedPauses};
 use sessions::SessionCalls;
 use tool_lookups::ToolLookups;
 
@@ -103,7 +93,7 @@ pub struct Engine {
     ids: IdGenerator,
     settings: Settings,
     stores: Stores,
-    room: MemoryBudget,
+    memory: MemoryBudget,
     others: MemoryBudget,
     /// Permits of detached calls, whose caller does not wait for them.
     queue: Arc<Semaphore>,
@@ -143,14 +133,14 @@ impl Engine {
         Self {
             registry,
             journal,
-            room: MemoryBudget::new(settings.room_kib),
-            others: MemoryBudget::new(memory_budget::OTHERS_KIB),
+            memory: MemoryBudget::new(settings.memory_kib),
+            others: MemoryBudget::new(memory::OTHERS_KIB),
             queue: Arc::new(Semaphore::new(settings.max_queued)),
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
             tool_lookups: ToolLookups::default(),
             inbox: Inbox::new(stores.clone(), settings.node.clone(), live.clone()),
-            chunks: ChunkReceiver::new(stores.clone(), settings.node.clone(), live.clone(), settings.store_patience),
+            chunks: ChunkReceiver::new(stores.clone(), settings.node.clone(), live.clone(), settings.store_timeout),
             live,
             stores,
             results: Results::new(settings.results_bytes, clock.clone()),
@@ -175,7 +165,7 @@ impl Engine {
 
     /// Returns the parts of this node that the logs of calls use.
     fn log_parts(&self) -> LogParts<'_> {
-        LogParts { journal: &self.journal, stores: &self.stores, patience: self.settings.store_patience }
+        LogParts { journal: &self.journal, stores: &self.stores, timeout: self.settings.store_timeout }
     }
 
     /// Returns `true` if the database knows this node, which accepts no calls before.
@@ -297,12 +287,12 @@ impl Engine {
     }
 
     /// Returns the memory budget of requests that submit calls.
-    pub fn room(&self) -> &MemoryBudget {
-        &self.room
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.memory
     }
 
     /// Returns the memory budget of all other requests.
-    pub fn room_of_others(&self) -> &MemoryBudget {
+    pub fn other_memory(&self) -> &MemoryBudget {
         &self.others
     }
 
@@ -313,10 +303,10 @@ impl Engine {
 
     /// Returns the current load.
     pub fn load(&self) -> Load {
-        let Settings { room_kib, max_queued, .. } = self.settings;
+        let Settings { memory_kib, max_queued, .. } = self.settings;
         Load {
-            room_kib: self.room.taken_kib(),
-            most_room_kib: room_kib,
+            memory_kib: self.memory.taken_kib(),
+            most_room_kib: memory_kib,
             backlog: self.journal.awaited(),
             queued: max_queued.saturating_sub(self.queue.available_permits()),
             most_queued: max_queued,
@@ -374,7 +364,7 @@ impl Engine {
             return;
         }
         self.shutdown.stop.cancel();
-        if tokio::time::timeout(self.settings.store_patience, self.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(self.settings.store_timeout, self.tasks.wait()).await.is_err() {
             tracing::error!(
                 calls = self.tasks.len(),
                 "the database is unavailable; the outcomes of these calls are not recorded"

@@ -15,12 +15,14 @@ use toolpost_core::domain::{Tenant, Time, json};
 use toolpost_store::store::policies::StoredPolicy;
 use toolpost_store::store::{StoreError, Stores};
 
+mod backtest;
 mod input;
 mod instrument;
 mod meter;
 mod pattern;
 mod program;
 
+pub use backtest::{BacktestResult, backtest, with_policy};
 use input::ArgumentsSize;
 pub use input::{Input, Variables};
 pub use meter::Bounds;

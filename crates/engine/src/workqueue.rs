@@ -11,12 +11,14 @@ use tokio_util::task::TaskTracker;
 use toolpost_store::store::Stores;
 
 mod claims;
+mod lease;
 mod presence;
 mod watch;
 mod writer;
 
 pub(crate) use claims::{Batch, ClaimSlot, Claims, MAX_CLAIMED, Shares};
 pub use claims::{ClaimError, ClaimRequest, ClaimedCall};
+pub(crate) use lease::{Lease, LeaseWatch};
 pub(crate) use presence::{FORGET_MS, Presence};
 pub(crate) use watch::{OfferWatch, OfferedCall, Offers};
 pub(crate) use writer::OfferWriter;

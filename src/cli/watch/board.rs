@@ -82,7 +82,7 @@ impl Board {
         self.rows.values().any(|row| row.status == Status::Doing)
     }
 
-    /// Returns at most `most` calls, newest first. Calls that have not ended take precedence.
+    /// Returns at most `max` calls, newest first. Calls that have not ended take precedence.
     pub fn newest(&self, max: usize) -> Vec<&Row> {
         let is_open = |row: &&Row| !row.status.is_terminal();
         let open = self.rows.values().filter(is_open).count();

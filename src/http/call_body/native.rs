@@ -12,7 +12,7 @@ use crate::formats::stream::partial;
 /// Maximum length of a name or call id, in characters (docs/reference/contract.md, section 1).
 const MAX_ID_CHARS: usize = 512;
 
-/// Parses the calls of a batch of at most `most` calls.
+/// Parses the calls of a batch of at most `max` calls.
 pub(super) fn batch(calls: Value, max: usize) -> HttpResult<Vec<CallRequest>> {
     let Value::Array(items) = calls else {
         return Err(Problem::field("/calls", format!("must be an array, not {}", json::type_name(&calls))));

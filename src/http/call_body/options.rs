@@ -9,11 +9,12 @@ use serde_json::{Map, Value};
 
 use super::{MessageFormat, unknown};
 use crate::callbacks;
+use crate::dispatch::Mode;
 use crate::domain::limits::LimitsSpec;
 use crate::domain::schemas::{HttpUrl, SessionId};
 use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, decode, json};
-use crate::engine::{Mode, Submission, Wait};
+use crate::engine::{Submission, Wait};
 use crate::formats::messages;
 use crate::http::{FieldError, HttpResult, Problem};
 use crate::registry::check;

@@ -13,13 +13,13 @@ use tokio_util::sync::DropGuard;
 use super::MAX_CALLS;
 use super::responder::{ModelCall, ReaderMessage};
 use crate::access::Access;
+use crate::arguments::stream::{ArgumentStream, ArgumentStreamError, CompleteArguments};
 use crate::auth::Credential;
+use crate::dispatch::CallOrder;
 use crate::domain::call::CallRecord;
 use crate::domain::event::EventKind;
 use crate::domain::{Call, CallRequest, Failure, Phase, Status, Vendor};
-use crate::engine::{
-    ArgumentStream, ArgumentStreamError, CallOrder, CompleteArguments, PendingCall, Submission, SubmitError,
-};
+use crate::engine::{PendingCall, Submission, SubmitError};
 use crate::events::bus::SubscriptionHandle;
 use crate::formats::stream::partial::Partial;
 use crate::formats::stream::{Kind, Parser, StreamEvent};
@@ -252,7 +252,7 @@ impl ModelStreamReader {
                 let refused = draft.push(None, piece).err();
                 match refused {
                     Some(ArgumentStreamError::TooLong) => draft.cut_off("they are longer than 1 MiB"),
-                    Some(ArgumentStreamError::NoRoom) => draft.cut_off("too many calls are in flight"),
+                    Some(ArgumentStreamError::MemoryExhausted) => draft.cut_off("too many calls are in flight"),
                     _ => {}
                 }
                 refused.is_some()
@@ -275,12 +275,12 @@ impl ModelStreamReader {
     async fn close_now(&mut self, call_index: usize, arguments: Option<Value>) {
         match self.streamed.get_mut(call_index) {
             Some(StreamedCall::Open(draft)) => {
-                let turn = match draft.is_asynchronous() {
+                let ticket = match draft.is_asynchronous() {
                     true => None,
                     false => self.call_order.enqueue(draft.is_concurrency_safe()).await,
                 };
                 // The call may have been cancelled meanwhile; completing it then has no effect.
-                let _ = draft.complete(CompleteArguments { arguments, turn, recorded: None });
+                let _ = draft.complete(CompleteArguments { arguments, ticket, recorded: None });
                 self.finish_call(call_index);
             }
             Some(StreamedCall::Provider { card, text, value }) => {

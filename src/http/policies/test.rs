@@ -11,7 +11,7 @@ use super::super::{Api, BodyErrors, HttpResult, JsonBody, Problem, reply};
 use super::definition_of;
 use crate::domain::policy::PolicyDefinition;
 use crate::domain::{Time, decode};
-use crate::engine::{BacktestResult, backtest, with_policy};
+use crate::policies::{BacktestResult, backtest, with_policy};
 use crate::policies::{Policy, PolicySource, sort};
 use crate::store::calls::CallFilter;
 

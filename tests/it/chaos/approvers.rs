@@ -17,7 +17,7 @@ const AT_ONCE: usize = 8;
 const LISTS: [(&str, &str); 2] =
     [("/approvals?limit=200", "approvals"), ("/tool-calls?phase=approval&limit=200", "tool_calls")];
 
-/// Decides about all calls that wait, until it is dropped. `turn` selects the first node.
+/// Decides about all calls that wait, until it is dropped. `door_index` selects the first node.
 pub async fn decide_all(doors: &[Client], door_index: usize, notes: &Notes, mut chance: Seeded) {
     let mut seen = BTreeSet::new();
     for door_index in door_index.. {

@@ -86,7 +86,7 @@ impl Load {
         }
     }
 
-    /// Adds a request to those of the clients. Its first attempt goes to the node that `turn` selects.
+    /// Adds a request to those of the clients. Its first attempt goes to the node that `door_index` selects.
     pub fn also(&mut self, ask: Ask, door_index: usize) {
         let shared = self.shared.clone();
         let work = async move { ask.until_over(&shared.doors, door_index, &shared.notes).await };

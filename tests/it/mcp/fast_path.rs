@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use toolpost::access::Access;
 use toolpost::app::App;
 use toolpost::config::Config;
-use toolpost::engine::Footprint;
 use toolpost::mcp::{ClientContext, Endpoint, FastPath, Server, Settings};
+use toolpost::memory::Footprint;
 
 use super::{MODERN, modern, posted};
 use crate::support::client::send;
@@ -145,7 +145,7 @@ async fn refusals_are_those_of_rmcp() {
     let call = Case::legacy("tools/call", r#"{"name":"echo","arguments":{}}"#);
     let ways = BothWays::start(|config| config.server.max_in_flight_mib = 1).await;
     let mut large = Footprint::default();
-    large.take(ways.app.engine.room(), 128 * 1024).unwrap();
+    large.take(ways.app.engine.memory(), 128 * 1024).unwrap();
     let answer = ways.compare(&call).await;
     assert_eq!(answer["error"]["data"]["code"], "OVERLOADED", "{answer}");
     drop(large);

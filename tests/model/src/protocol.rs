@@ -25,7 +25,7 @@ pub struct Rules {
     pub expiry_needs_the_start: bool,
     /// A call has one stored result, also that it has none (the unique index of `inbox`).
     pub results_are_unique: bool,
-    /// An offer that nobody has claimed is withdrawn before its call ends (`WorkerPermits::or_withdraw`, `LastResult::notice_claim`).
+    /// An offer that nobody has claimed is withdrawn before its call ends (`WorkerPermits::or_withdraw`, `LastResult::find_worker`).
     pub end_withdraws_the_offer: bool,
     /// The offer of a call that ends without a result is deleted right before its end (`Settler::delete_offer`).
     pub end_deletes_the_offer: bool,

@@ -356,7 +356,7 @@ fn within(name: &str, reason: String) -> String {
     if reason.len() > 300 { reason } else { format!("{}: {reason}", json::shorten(name, 60)) }
 }
 
-/// Estimates the size of a value in bytes; stops above `most`.
+/// Estimates the size of a value in bytes; stops above `max`.
 fn weight(value: &Value, max: usize) -> usize {
     let (mut sum, mut waiting) = (0_usize, vec![value]);
     while let Some(value) = waiting.pop() {

@@ -116,7 +116,7 @@ impl Graph {
     }
 
     /// Returns `true` if validating the value visits a bounded number of subschemas: within the budget, and at most
-    /// `room` schemas deep.
+    /// `depth_left` schemas deep.
     pub(super) fn affordable(&self, id: NodeId, value: &Value, budget: &mut Budget, depth_left: usize) -> bool {
         let (true, Some(depth_left)) = (budget.step(), depth_left.checked_sub(1)) else { return false };
         let node = &self.nodes[id];

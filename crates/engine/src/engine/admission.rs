@@ -30,13 +30,13 @@ pub struct AdmissionControl {
 }
 
 impl AdmissionControl {
-    /// Creates admission control. At most `most` calls may wait to be recorded, or up to `burst` calls for the duration
-    /// `max_burst_duration`. A `most` of 0 disables the limit.
-    pub fn new(most: usize, burst: usize, max_burst_duration: Duration) -> Self {
-        let most = if most == 0 { usize::MAX } else { most };
+    /// Creates admission control. At most `max_calls` calls may wait to be recorded, or up to `burst` calls for the duration
+    /// `max_burst_duration`. A `max_calls` of 0 disables the limit.
+    pub fn new(max_calls: usize, burst: usize, max_burst_duration: Duration) -> Self {
+        let max_calls = if max_calls == 0 { usize::MAX } else { max_calls };
         Self {
-            max_backlog: most,
-            burst: burst.max(most),
+            max_backlog: max_calls,
+            burst: burst.max(max_calls),
             max_burst_duration: u64::try_from(max_burst_duration.as_micros()).unwrap_or(u64::MAX),
             epoch: Instant::now(),
             is_below: AtomicBool::new(true),

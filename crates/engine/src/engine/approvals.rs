@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::approval_notices::ApprovalNotices;
-use super::call::arguments::try_arguments;
 use super::control_message::ControlMessage;
 use super::inbox::Inbox;
 use super::{Engine, Settings};
 use crate::access::Access;
+use crate::arguments::try_arguments;
 use crate::policies::{Input, Policies, Verdict, decide};
 use crate::registry::{Entry, Registry};
 use toolpost_core::domain::approval::{ANONYMOUS, digest};

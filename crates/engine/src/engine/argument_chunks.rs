@@ -14,9 +14,9 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::argument_stream::{ArgumentChunk, ArgumentStream, ArgumentStreamError, CompleteArguments};
 use super::control_message::ControlMessage;
 use super::live::LiveCalls;
+use crate::arguments::stream::{ArgumentChunk, ArgumentStream, ArgumentStreamError, CompleteArguments};
 use toolpost_store::store::inbox::Message;
 use toolpost_store::store::{StoreError, Stores};
 
@@ -58,18 +58,18 @@ impl ArgumentChunk {
     }
 
     /// Applies the chunk to the stream of a call on this node, and waits until complete arguments are recorded, at most
-    /// for `patience`.
-    pub(super) async fn apply(&self, stream: &ArgumentStream, patience: Duration) -> ChunkAnswer {
+    /// for `timeout`.
+    pub(super) async fn apply(&self, stream: &ArgumentStream, timeout: Duration) -> ChunkAnswer {
         match self.push(stream) {
             Ok((seq, None)) => ChunkAnswer::Accepted(seq),
-            Ok((seq, Some(recording))) => wait_recorded(seq, recording, patience).await,
+            Ok((seq, Some(recording))) => wait_recorded(seq, recording, timeout).await,
             Err(error) => ChunkAnswer::Refused(error),
         }
     }
 }
 
-async fn wait_recorded(seq: u64, recording: Recording, patience: Duration) -> ChunkAnswer {
-    match tokio::time::timeout(patience, recording).await {
+async fn wait_recorded(seq: u64, recording: Recording, timeout: Duration) -> ChunkAnswer {
+    match tokio::time::timeout(timeout, recording).await {
         Ok(Ok(()) | Err(_)) => ChunkAnswer::Accepted(seq),
         Err(_) => ChunkAnswer::NotRecorded,
     }
@@ -82,7 +82,7 @@ pub(super) struct ChunkReceiver {
     node: Arc<str>,
     live: LiveCalls,
     /// Maximum time to record complete arguments.
-    patience: Duration,
+    timeout: Duration,
     /// The answers to applied chunks that are still stored, so that no chunk is applied twice; `None` while the
     /// arguments are being recorded.
     answers: Answers,
@@ -94,8 +94,8 @@ type Answers = Arc<Mutex<HashMap<Uuid, Option<ChunkAnswer>>>>;
 
 impl ChunkReceiver {
     /// Creates the receiver of a node.
-    pub fn new(stores: Stores, node: Arc<str>, live: LiveCalls, patience: Duration) -> Self {
-        Self { stores, node, live, patience, answers: Answers::default(), has_peers: AtomicBool::new(false) }
+    pub fn new(stores: Stores, node: Arc<str>, live: LiveCalls, timeout: Duration) -> Self {
+        Self { stores, node, live, timeout, answers: Answers::default(), has_peers: AtomicBool::new(false) }
     }
 
     /// Records whether other nodes run.
@@ -183,9 +183,9 @@ impl ChunkReceiver {
             Err(error) => return Some(ChunkAnswer::Refused(error)),
         };
         answers(&self.answers).insert(id, None);
-        let (stores, known, patience) = (self.stores.clone(), self.answers.clone(), self.patience);
+        let (stores, known, timeout) = (self.stores.clone(), self.answers.clone(), self.timeout);
         tokio::spawn(async move {
-            let answer = wait_recorded(seq, recording, patience).await;
+            let answer = wait_recorded(seq, recording, timeout).await;
             answers(&known).insert(id, Some(answer));
             // If this fails, the receiver stores the answer when it reads the chunk again.
             if let Err(error) = store_answer(&stores, id, answer).await {

@@ -20,9 +20,9 @@ pub(super) const MAX_LOSSES: i16 = 2;
 /// if the node is lost meanwhile.
 const TOGETHER: usize = 64;
 /// Maximum number of notes that are written together.
-const MOST: usize = 256;
+const MAX_NOTES: usize = 256;
 /// Scheduler turns for which a statement waits for further notes.
-const TURNS: usize = 4;
+const YIELDS: usize = 4;
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -54,9 +54,9 @@ impl AtWork {
 
     /// Waits for the turn to evaluate the policies for an adopted call. A call that was worked on by a lost node has its turn
     /// alone, so that no other call is taken for a call that stops nodes.
-    pub async fn turn(&self, losses: i16) -> Option<SemaphorePermit<'_>> {
-        let turns = if losses > 0 { &self.0.alone } else { &self.0.together };
-        turns.acquire().await.ok()
+    pub async fn acquire(&self, losses: i16) -> Option<SemaphorePermit<'_>> {
+        let permits = if losses > 0 { &self.0.alone } else { &self.0.together };
+        permits.acquire().await.ok()
     }
 
     /// Notes that the work on an adopted call begins. Returns after the commit. If the database fails, the work begins without
@@ -91,12 +91,12 @@ impl AtWork {
     /// Writes until nothing waits.
     async fn write_all(self) {
         loop {
-            for _ in 0..TURNS {
+            for _ in 0..YIELDS {
                 tokio::task::yield_now().await;
             }
             let (notes, written) = {
                 let mut waiting = self.waiting();
-                let calls: Vec<Uuid> = waiting.notes.keys().copied().take(MOST).collect();
+                let calls: Vec<Uuid> = waiting.notes.keys().copied().take(MAX_NOTES).collect();
                 if calls.is_empty() {
                     waiting.is_writing = false;
                     return;

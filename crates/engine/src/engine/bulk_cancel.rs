@@ -98,8 +98,8 @@ impl Engine {
         let CancelFilter { session, batch_id, name, ids } = filter;
         // Calls whose batch or id a client knows are recorded, or about to be.
         let (Some(session), None, None) = (session, batch_id, ids) else { return HashSet::new() };
-        let place = (access.tenant().clone(), session.as_str().into());
-        let matching = self.sessions.with_ids_of(&place).into_iter().filter(|(_, call)| {
+        let key = (access.tenant().clone(), session.as_str().into());
+        let matching = self.sessions.with_ids_of(&key).into_iter().filter(|(_, call)| {
             name.as_deref().is_none_or(|name| *call.tool == *name)
                 && access.allowed().is_none_or(|allowed| allowed.has(&call.tool))
         });

@@ -22,54 +22,47 @@ use std::time::Duration;
 pub(super) mod accept;
 pub(super) mod admit;
 mod approve;
-pub(super) mod arguments;
 mod attempt;
-mod budget;
 pub(super) mod cached;
 mod collect_arguments;
 mod execute;
-mod forward;
 mod hooks;
-mod inject;
-mod instrument;
-pub(super) mod interrupt;
-mod last_result;
-mod lease_watch;
 pub(super) mod log;
 mod permit;
 pub(super) mod plan;
-mod policies;
 mod prepare;
 mod retry;
+mod rules;
 pub(super) mod run;
-mod run_exit;
 mod settle;
 pub(super) mod state;
 mod wait;
 
 use futures_util::future::BoxFuture;
 
+use super::last_result::LastResult;
 use super::{Engine, Settings};
+use crate::inputs::{ExecutorInputs, InputInjector};
 use admit::Admitter;
 use approve::Approver;
 use attempt::Attempts;
-use budget::BudgetReserver;
 use cached::{CacheResult, Lookup};
 use collect_arguments::ArgumentCollector;
 use execute::{Execution, Start};
 use hooks::CallHooks;
-pub(super) use inject::{ExecutorInputs, InputInjector};
-use instrument::call_span;
-use last_result::LastResult;
 use log::Recorded;
 use permit::WorkerPermits;
-use policies::PolicyCheck;
 use prepare::Preparer;
-use run_exit::RunExit;
+use rules::{BudgetReserver, PolicyCheck};
 use settle::Settler;
-use state::{Executed, Next, Planned, Prepared};
+use state::{Executed, Next, Planned, Prepared, RunExit};
 use toolpost_core::domain::Failure;
+use toolpost_telemetry::Tracer;
+use toolpost_telemetry::trace::{Span, SpanKind};
 use wait::Waiter;
+
+/// The OpenTelemetry operation name of running a tool (semantic conventions for generative AI).
+const EXECUTE_TOOL: &str = "execute_tool";
 
 /// The steps of a call after its acceptance, each with the parts of the engine that it uses.
 pub(super) struct Steps<'a> {
@@ -86,7 +79,7 @@ impl<'a> Steps<'a> {
         let Engine {
             settings,
             stores,
-            room,
+            memory,
             slots,
             pauses,
             results,
@@ -100,16 +93,16 @@ impl<'a> Steps<'a> {
             at_work,
             ..
         } = engine;
-        let Settings { node, limits, store_patience, rates, silence, callbacks_due, .. } = settings;
+        let Settings { node, limits, store_timeout, rates, silence, callbacks_due, .. } = settings;
         let Settings { hooks, policies, budgets, secrets, vault, metrics, tracer, .. } = settings;
         let waiter = Waiter { clock, shutdown };
         let hooks = CallHooks { hooks, waiter, tasks };
         let (policies, allows_self) = (PolicyCheck { policies, clock }, settings.allows_self_approval);
         let notices = engine.approval_notices();
         let approver = Approver { stores, waiter, notices, policies, allows_self, changes: tool_changes };
-        let collector = ArgumentCollector { room, limits, silence: *silence, shutdown, clock };
+        let collector = ArgumentCollector { memory, limits, silence: *silence, shutdown, clock };
         let permits = WorkerPermits { workqueue, waiter, inbox, hooks: hooks.hooks };
-        let last_result = LastResult { stores, ids, node, patience: *store_patience, shutdown };
+        let last_result = LastResult { stores, ids, node, shutdown };
         let attempts = Attempts { waiter, tasks, metrics, tracer };
         Self {
             prepare: Preparer {
@@ -126,6 +119,7 @@ impl<'a> Steps<'a> {
             execute: Execution { at_work, attempts, waiter, permits, pauses, ids },
             settle: Settler {
                 last_result,
+                timeout: *store_timeout,
                 stores,
                 node,
                 offers: &workqueue.writer,
@@ -158,22 +152,22 @@ impl<'a> Steps<'a> {
     /// # Errors
     /// Returns a call that does not run to the end of its tool.
     async fn execute(&self, planned: Planned) -> Result<Executed, Executed> {
-        let Planned { run, next, place, .. } = self.prepare.collect(planned).await?;
+        let Planned { run, next, queued, .. } = self.prepare.collect(planned).await?;
         match next {
-            Next::Prepare(entry) => self.run_or_reuse(Prepared::new(run, entry, place)).await,
+            Next::Prepare(entry) => self.run_or_reuse(Prepared::new(run, entry, queued)).await,
             // A resumed call bypasses the cache: its earlier attempt may have had effects.
             Next::Repeat(entry) => {
-                let prepared = self.prepare.prepare_again(Prepared::new(run, entry, place), false)?;
+                let prepared = self.prepare.prepare_again(Prepared::new(run, entry, queued), false)?;
                 Ok(self.execute.run(self.admit.admit_again(prepared).await?, Start::Again(None)).await)
             }
             Next::Continue(entry, elapsed_ms) => {
-                let prepared = self.prepare.prepare_again(Prepared::new(run, entry, place), true)?;
+                let prepared = self.prepare.prepare_again(Prepared::new(run, entry, queued), true)?;
                 Ok(self.execute.run(self.admit.admit_again(prepared).await?, Start::Resumed { elapsed_ms }).await)
             }
             Next::Lost(entry) => {
                 let failure = Failure::outcome_unknown(&entry.name);
                 // The inputs are needed for a posted result. Whether they are complete makes no difference.
-                Err(match self.prepare.prepare_again(Prepared::new(run, entry, place), true) {
+                Err(match self.prepare.prepare_again(Prepared::new(run, entry, queued), true) {
                     Ok(prepared) => prepared.ended(failure.into()),
                     Err(ended) => Executed { end: failure.into(), ..ended },
                 })
@@ -208,4 +202,24 @@ impl<'a> Steps<'a> {
         let admitted = self.admit.admit(prepared).await?;
         Ok(self.execute.run(admitted, Start::First).await)
     }
+}
+
+/// Starts the span of a call.
+fn call_span(tracer: &Tracer, planned: &Planned) -> Span {
+    let (call, traceparent) = (planned.run.call(), planned.run.origin().traceparent.as_deref());
+    // A name of an unknown tool is arbitrary text and is not recorded.
+    let is_tool = planned.next.entry().is_some() || call.limits.is_some();
+    let mut span = tracer.span(SpanKind::Internal, traceparent, || {
+        if is_tool { format!("{EXECUTE_TOOL} {}", call.name) } else { EXECUTE_TOOL.to_owned() }
+    });
+    if span.is_on() {
+        span.set("gen_ai.operation.name", EXECUTE_TOOL);
+        span.set("gen_ai.tool.name", &call.name);
+        span.set("gen_ai.tool.call.id", &call.call_id);
+        span.set("toolpost.call.id", &call.id.to_string());
+        if let Some(session) = &call.session {
+            span.set("gen_ai.conversation.id", session);
+        }
+    }
+    span
 }

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::argument_chunks::ChunkAnswer;
-use super::argument_stream::{ArgumentChunk, ArgumentStreamError};
 use super::control_message::ControlMessage;
 use super::inbox::Inbox;
 use super::live::{CallSignals, LiveCalls};
+use crate::arguments::stream::{ArgumentChunk, ArgumentStreamError};
 use crate::registry::{Entry, Registry};
 use crate::workqueue::Offers;
 use toolpost_core::domain::{Call, IdGenerator, Phase, Status, Tenant};
@@ -171,7 +171,7 @@ impl ControlPlane<'_> {
     }
 
     /// Delivers a chunk of the streamed arguments of a tenant's call, to whichever node runs the call. Waits until complete
-    /// arguments are recorded, at most for `patience`.
+    /// arguments are recorded, at most for `timeout`.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -180,13 +180,13 @@ impl ControlPlane<'_> {
         tenant: &Tenant,
         id: Uuid,
         chunk: ArgumentChunk,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<ChunkAnswer, StoreError> {
         const CLOSED: ChunkAnswer = ChunkAnswer::Refused(ArgumentStreamError::Closed);
         if let Some(signals) = self.live.get_of(tenant, id)
             && let Some(stream) = &signals.arguments
         {
-            return Ok(chunk.apply(stream, patience).await);
+            return Ok(chunk.apply(stream, timeout).await);
         }
         if self.owner_of(id).await?.as_ref() != Some(tenant) {
             return Ok(ChunkAnswer::NoSuchCall);
@@ -208,7 +208,7 @@ impl ControlPlane<'_> {
         if !self.stores.leave_message(id, &message).await? {
             return Ok(match self.locate(call).await? {
                 CallLocation::Missing | CallLocation::Ended => CLOSED,
-                _ => ChunkAnswer::Refused(ArgumentStreamError::NoRoom),
+                _ => ChunkAnswer::Refused(ArgumentStreamError::MemoryExhausted),
             });
         }
         // A signal to the node that runs the call belongs here; without one, it reads again soon.

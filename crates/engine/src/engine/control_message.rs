@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::argument_stream::ArgumentChunk;
+use crate::arguments::stream::ArgumentChunk;
 use toolpost_core::domain::{Failure, Outcome, ToolOutput};
 use toolpost_store::store::StoreError;
 use toolpost_tool::executor::PostedResult;

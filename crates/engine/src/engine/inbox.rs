@@ -130,11 +130,11 @@ impl Inbox {
     /// Delivers a report, unless it was delivered before. Returns `false` if the call cannot accept a report now.
     fn deliver(&self, signals: &CallSignals, id: Uuid, report: Report) -> bool {
         let mut delivered = self.delivered();
-        let Entry::Vacant(place) = delivered.entry(id) else { return true };
+        let Entry::Vacant(vacant) = delivered.entry(id) else { return true };
         // Polled only once, because this must not wait for a call.
         let delivery = tokio::task::unconstrained(report.tell(&signals.emitter)).now_or_never();
         let Some(recorded) = delivery else { return false };
-        place.insert(Some(recorded));
+        vacant.insert(Some(recorded));
         true
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::argument_stream::ArgumentStream;
+use crate::arguments::stream::ArgumentStream;
 use crate::call_table::CallTable;
 use crate::registry::Entry;
 use toolpost_core::domain::Tenant;

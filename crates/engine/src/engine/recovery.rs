@@ -20,10 +20,10 @@ use super::call::run::{CallRun, NewRun, Origin};
 use super::call::state::{Next, Planned};
 use super::live::CallSignals;
 use super::sessions::SessionKey;
-use super::submission::Mode;
 use super::tool_lookups::access_of;
 use super::{Engine, schedule};
 use crate::access::Access;
+use crate::dispatch::Mode;
 use crate::registry::Entry;
 use toolpost_core::domain::{Call, Failure, Naming, Phase, Session, Status, Tenant};
 use toolpost_store::store::StoreError;
@@ -234,8 +234,8 @@ impl Recovery<'_> {
         let mut batches: BTreeMap<Uuid, Vec<Planned>> = BTreeMap::new();
         for mut planned in resumed {
             // Resumed calls count as detached calls, and so hold back new ones.
-            if let Ok(place) = self.engine.queue.clone().try_acquire_owned() {
-                planned.run.keep_permit(Arc::new(place));
+            if let Ok(permit) = self.engine.queue.clone().try_acquire_owned() {
+                planned.run.keep_permit(Arc::new(permit));
             }
             // External work continues independently of the other calls of the batch.
             match planned.run.call().batch_id {
@@ -262,7 +262,7 @@ impl Recovery<'_> {
     /// Enters a call in the queue. Must be called in the order in which the calls run.
     fn enqueue(&self, planned: &mut Planned) {
         if let Some(entry) = planned.next.entry() {
-            planned.place = Steps::new(self.engine).admit.queue(&planned.run, entry);
+            planned.queued = Steps::new(self.engine).admit.queue(&planned.run, entry);
         }
     }
 

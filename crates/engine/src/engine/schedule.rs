@@ -8,10 +8,10 @@ use tokio::task::JoinHandle;
 
 use super::Engine;
 use super::call::Steps;
-use super::call::interrupt::{Interrupt, Race};
 use super::call::log::Recorded;
 use super::call::state::Planned;
-use super::submission::Mode;
+use crate::dispatch::Mode;
+use crate::interrupt::{Interrupt, Race};
 use toolpost_core::domain::Failure;
 
 /// Starts the turn of a call. The value is `true` if an earlier call of the batch could not be recorded in time.
@@ -19,13 +19,13 @@ type Gate = oneshot::Sender<bool>;
 
 /// Runs the calls of a batch in their turns.
 pub(super) async fn run_all(engine: Arc<Engine>, batch: Vec<Planned>, mode: Mode) {
-    let mut turns = turns(batch, mode).into_iter();
-    let Some(first) = turns.next() else { return };
+    let mut groups = groups(batch, mode).into_iter();
+    let Some(first) = groups.next() else { return };
     // Waiting calls are published, so that they can be observed and cancelled.
     let mut later = Vec::new();
-    for turn in turns {
+    for group in groups {
         let mut gates = Vec::new();
-        for mut planned in turn {
+        for mut planned in group {
             planned.run.announce().await;
             let (gate, opened) = oneshot::channel();
             gates.push((gate, engine.tasks.spawn(run_in_turn(engine.clone(), planned, opened))));
@@ -75,7 +75,7 @@ async fn run_in_turn(engine: Arc<Engine>, mut planned: Planned, opened: oneshot:
     let race =
         Race::new(&cancel, &engine.shutdown).left_on_drain(planned.run.is_detached(), &engine.shutdown).work_first();
     let mut opened = opened;
-    let turn = async {
+    let running = async {
         if let Some(parked) = planned.run.parked().cloned() {
             tokio::select! {
                 biased;
@@ -86,7 +86,7 @@ async fn run_in_turn(engine: Arc<Engine>, mut planned: Planned, opened: oneshot:
         }
         opened.await
     };
-    match race.run(turn).await {
+    match race.run(running).await {
         Ok(Ok(true)) => planned.reject_late(),
         Ok(_) => {}
         // The call is committed, and its caller does not wait: the next start continues it.
@@ -106,11 +106,11 @@ async fn run_in_turn(engine: Arc<Engine>, mut planned: Planned, opened: oneshot:
 }
 
 /// Groups calls into turns, in order. The calls of a turn run together.
-fn turns(batch: Vec<Planned>, mode: Mode) -> Vec<Vec<Planned>> {
+fn groups(batch: Vec<Planned>, mode: Mode) -> Vec<Vec<Planned>> {
     if batch.len() == 1 {
         return vec![batch];
     }
-    let mut turns: Vec<Vec<Planned>> = Vec::new();
+    let mut groups: Vec<Vec<Planned>> = Vec::new();
     let mut last_is_open = false;
     for planned in batch {
         let open = match mode {
@@ -118,11 +118,11 @@ fn turns(batch: Vec<Planned>, mode: Mode) -> Vec<Vec<Planned>> {
             Mode::Parallel => true,
             Mode::Serial => false,
         };
-        match turns.last_mut() {
-            Some(turn) if open && last_is_open => turn.push(planned),
-            _ => turns.push(vec![planned]),
+        match groups.last_mut() {
+            Some(group) if open && last_is_open => group.push(planned),
+            _ => groups.push(vec![planned]),
         }
         last_is_open = open;
     }
-    turns
+    groups
 }

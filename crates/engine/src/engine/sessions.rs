@@ -88,8 +88,8 @@ impl Sessions<'_> {
         let mut seen = HashSet::from([session.id.to_string()]);
         let mut left: Vec<String> = seen.iter().cloned().collect();
         while let Some(id) = left.pop() {
-            let place = (store.tenant().clone(), id.as_str().into());
-            tools.extend(self.calls.of(&place).iter().map(|call| call.tool.to_string()));
+            let key = (store.tenant().clone(), id.as_str().into());
+            tools.extend(self.calls.of(&key).iter().map(|call| call.tool.to_string()));
             tools.extend(store.session_pending_tools(&id).await?);
             left.extend(store.session_tasks(&id).await?.into_iter().filter(|task| seen.insert(task.clone())));
         }

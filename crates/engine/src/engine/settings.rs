@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 use super::admission::AdmissionControl;
 use super::context::ContextObjects;
-use super::rates::Rates;
 use crate::budgets::Budgets;
+use crate::dispatch::Rates;
 use crate::hooks::Hooks;
 use crate::policies::Policies;
 use toolpost_core::domain::limits::{PauseRule, ServerLimits};
@@ -23,9 +23,9 @@ pub struct Settings {
     /// Server-wide defaults and maximums for the limits of calls.
     pub limits: ServerLimits,
     /// Maximum time that a caller waits for the database.
-    pub store_patience: Duration,
+    pub store_timeout: Duration,
     /// Maximum memory of requests in flight, in KiB. Further requests are rejected.
-    pub room_kib: usize,
+    pub memory_kib: usize,
     /// Admission control for new calls.
     pub admission: AdmissionControl,
     /// Rate limits of tools.
@@ -70,7 +70,7 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// Memory of requests in flight, in KiB.
-    pub room_kib: usize,
+    pub memory_kib: usize,
     /// Maximum memory of requests in flight, in KiB.
     pub most_room_kib: usize,
     /// Number of calls that wait to be recorded.

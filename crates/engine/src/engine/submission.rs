@@ -3,27 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::dispatch::Mode;
 use toolpost_core::domain::call::CacheControl;
 use toolpost_core::domain::tool::RetryOverride;
 use toolpost_core::domain::{Agent, CallRequest, IdempotencyKey, LimitsSpec, Session};
 use toolpost_store::store::StoreError;
-
-/// The order in which the calls of a batch run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Adjacent calls of concurrency-safe tools run together; any other call runs alone in its turn.
-    #[default]
-    Auto,
-    /// All calls run at once.
-    Parallel,
-    /// The calls run one after another.
-    Serial,
-}
 
 /// The time for which the caller of a request waits (docs/reference/contract.md, section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -12,15 +12,15 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::call::accept::{AcceptError, Acceptor, KeyLookup, KnownCalls};
-use super::call::arguments::MAX_INLINE_CHECK;
 use super::call::plan::Planner;
 use super::call::state::Planned;
 use super::detach::DetachOnDrop;
 use super::in_flight::InFlightCalls;
-use super::memory_budget::{self, Footprint, MemoryPermit};
 use super::submission::{KeyedError, Submission, SubmitError, Wait};
 use super::{Engine, Settings, schedule, tool_lookups};
 use crate::access::Access;
+use crate::arguments::MAX_INLINE_CHECK;
+use crate::memory::{self, Footprint, MemoryPermit};
 use toolpost_core::domain::call::Counted;
 use toolpost_core::domain::{Session, SessionState};
 use toolpost_telemetry::Context;
@@ -103,7 +103,7 @@ pub(super) async fn submit_keyed(
             KnownCalls::All { batch_id, calls } => return Ok(Keyed::Known { batch_id, calls }),
             KnownCalls::Some(known) => known,
         };
-        let is_new = |index: usize| known.iter().all(|(place, _)| *place != index);
+        let is_new = |index: usize| known.iter().all(|(known, _)| *known != index);
         let ids: Vec<Uuid> = ids.iter().enumerate().filter(|(index, _)| is_new(*index)).map(|(_, id)| *id).collect();
         let mut new = Box::new(Submission { known: known.clone(), ..submission.clone() });
         let mut index = 0..;
@@ -144,28 +144,28 @@ pub(super) fn plan(
         let parked = CancellationToken::new();
         batch.iter_mut().for_each(|planned| planned.run.share_parking(parked.clone()));
     }
-    let room = hold(&mut batch, request, texts);
+    let memory = hold(&mut batch, request, texts);
     let is_detached = matches!(wait, Wait::Accepted | Wait::For(_));
     if !is_detached && !is_cancelled_with_caller && !batch.iter().any(Planned::is_accepted_first) {
         let engine = engine.clone();
         let tasks = engine.tasks.clone();
         let work = async move {
             schedule::run_all(engine, batch, mode).await;
-            drop(room);
+            drop(memory);
         };
         return Ok(InFlightCalls::new(batch_id, calls, DetachOnDrop::new(work, &tasks)));
     }
-    let room: Option<Arc<dyn Any + Send + Sync>> = room.map(|room| Arc::new(room) as _);
+    let memory: Option<Arc<dyn Any + Send + Sync>> = memory.map(|memory| Arc::new(memory) as _);
     let mut guards = Vec::new();
     if is_cancelled_with_caller {
         guards.extend(batch.iter().map(|planned| planned.run.cancel().clone().drop_guard()));
     }
     for planned in batch.iter_mut().filter(|planned| planned.next.entry().is_some()) {
-        room.iter().for_each(|room| planned.run.keep_permit(room.clone()));
+        memory.iter().for_each(|memory| planned.run.keep_permit(memory.clone()));
         if is_detached || wait == Wait::AsDeclared && planned.is_asynchronous() {
             planned.run.detach();
-            let place = engine.queue.clone().try_acquire_owned().map_err(|_| SubmitError::Overloaded)?;
-            planned.run.keep_permit(Arc::new(place));
+            let permit = engine.queue.clone().try_acquire_owned().map_err(|_| SubmitError::Overloaded)?;
+            planned.run.keep_permit(Arc::new(permit));
         }
     }
     let (sender, accepted) = oneshot::channel();
@@ -173,7 +173,7 @@ pub(super) fn plan(
     let work = async move {
         let batch = acceptor(&engine).accept(batch, sender).await;
         schedule::run_all(engine, batch, mode).await;
-        drop(room);
+        drop(memory);
     };
     let mut submitted = InFlightCalls::new(batch_id, calls, DetachOnDrop::new(work, &tasks));
     (submitted.accepted, submitted.guards) = (Some(accepted), guards);
@@ -188,7 +188,7 @@ fn hold(batch: &mut [Planned], request: Footprint, texts: Option<MemoryPermit>) 
     let least = (request.is_large() && !has_copies()).then(|| request.least_kib_with(batch.len()));
     let mut held = request.held;
     if let Some(least) = least {
-        memory_budget::shrink(&mut held, least);
+        memory::shrink(&mut held, least);
     }
     if let (Some(held), Some(texts)) = (&mut held, texts) {
         held.merge(texts);
@@ -210,19 +210,19 @@ fn admit(engine: &Engine, calls: usize, request: &mut Footprint) -> Result<(), S
         return Err(SubmitError::Overloaded);
     }
     let kib = request.kib_with(calls);
-    engine.room.cover(&mut request.held, kib).map_err(|_| SubmitError::Overloaded)
+    engine.memory.cover(&mut request.held, kib).map_err(|_| SubmitError::Overloaded)
 }
 
 fn planner(engine: &Engine) -> Planner<'_> {
-    let Engine { room, live, clock, sessions, settings, .. } = engine;
+    let Engine { memory, live, clock, sessions, settings, .. } = engine;
     let Settings { context, limits, node, .. } = settings;
-    Planner { room, context, limits, live, log: engine.log_parts(), clock, node, sessions }
+    Planner { memory, context, limits, live, log: engine.log_parts(), clock, node, sessions }
 }
 
 fn acceptor(engine: &Engine) -> Acceptor<'_> {
     let Engine { journal, clock, ids, settings, .. } = engine;
-    let Settings { store_patience, callbacks_due, .. } = settings;
-    Acceptor { journal, clock, ids, patience: *store_patience, callbacks_due }
+    let Settings { store_timeout, callbacks_due, .. } = settings;
+    Acceptor { journal, clock, ids, timeout: *store_timeout, callbacks_due }
 }
 
 /// Reads the session of a submission, or creates it on first use. An ended session becomes active again.

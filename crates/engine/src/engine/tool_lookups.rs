@@ -21,16 +21,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// names cannot occupy the database.
 #[derive(Debug)]
 pub(super) struct ToolLookups {
-    turn: Semaphore,
+    reading: Semaphore,
     /// The number of requests.
-    asked: AtomicU64,
+    requests: AtomicU64,
     /// The tenant of the last successful look-up, and the number of requests before it began.
     answered: Mutex<Option<(Tenant, u64)>>,
 }
 
 impl Default for ToolLookups {
     fn default() -> Self {
-        Self { turn: Semaphore::new(1), asked: AtomicU64::new(0), answered: Mutex::default() }
+        Self { reading: Semaphore::new(1), requests: AtomicU64::new(0), answered: Mutex::default() }
     }
 }
 
@@ -60,12 +60,12 @@ pub(super) async fn look_up(engine: &Engine, access: &Access) {
 
 async fn look_up_in_turn(engine: &Engine, access: &Access) -> Result<(), StoreError> {
     let lookups = &engine.tool_lookups;
-    let number = lookups.asked.fetch_add(1, Ordering::SeqCst) + 1;
-    let Ok(_turn) = lookups.turn.acquire().await else { return Ok(()) };
+    let number = lookups.requests.fetch_add(1, Ordering::SeqCst) + 1;
+    let Ok(_permit) = lookups.reading.acquire().await else { return Ok(()) };
     if lookups.is_answered(access.tenant(), number) {
         return Ok(());
     }
-    let before = lookups.asked.load(Ordering::SeqCst);
+    let before = lookups.requests.load(Ordering::SeqCst);
     refresh(engine, access).await?;
     *lookups.answered.lock().unwrap_or_else(PoisonError::into_inner) = Some((access.tenant().clone(), before));
     Ok(())

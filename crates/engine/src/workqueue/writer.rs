@@ -15,7 +15,7 @@ use toolpost_store::store::{StoreError, Stores};
 /// Maximum number of offers of one transaction. A statement on SQLite has at most 32,766 parameters.
 const MAX_OFFERS: usize = 256;
 /// Scheduler turns for which a transaction waits for further offers. Calls that were accepted together offer together.
-const TURNS: usize = 4;
+const YIELDS: usize = 4;
 /// How long deletions wait for an offer whose transaction they share. No offer waits for a transaction that only deletes.
 const LINGER: Duration = Duration::from_millis(20);
 /// Pause after a failure of the database.
@@ -115,7 +115,7 @@ impl OfferWriter {
             if self.has_only_deletions() {
                 let _ = tokio::time::timeout(LINGER, offered).await;
             }
-            for _ in 0..TURNS {
+            for _ in 0..YIELDS {
                 tokio::task::yield_now().await;
             }
             let (offers, ended) = {

@@ -17,7 +17,7 @@ type ReportedRow = (Uuid, i32, i64, String, String);
 const MAX_BYTES: i64 = 4 * 1024 * 1024;
 
 impl Stores {
-    /// Returns up to `most` commits that follow this position in its shard.
+    /// Returns up to `max` commits that follow this position in its shard.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.

@@ -329,7 +329,7 @@ impl Journal {
         self.0.shard_writers.shard_of_new_call()
     }
 
-    /// Returns `true` if commits are slow and would overlap with a further shard, and this node has fewer than `most`.
+    /// Returns `true` if commits are slow and would overlap with a further shard, and this node has fewer than `max`.
     #[must_use]
     pub fn is_short_of_shards(&self, max: usize) -> bool {
         self.0.shard_writers.is_short(self.awaited(), max)

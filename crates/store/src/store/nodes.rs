@@ -177,7 +177,7 @@ impl Stores {
         self.db.write(SQL).bind(node).execute().await.map(drop)
     }
 
-    /// Adopts up to `most` orphaned calls of other nodes, running calls before waiting ones and older calls before newer ones.
+    /// Adopts up to `max` orphaned calls of other nodes, running calls before waiting ones and older calls before newer ones.
     /// Each call is adopted by only one node. Returns the calls by priority, then by age, and an error if the database failed.
     /// After an error this node may have adopted further calls, because only the answer may be lost.
     pub async fn adopt(&self, node: &str, max: usize) -> (Vec<Call>, Result<(), StoreError>) {

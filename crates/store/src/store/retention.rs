@@ -59,7 +59,7 @@ const MOVE_CALLS: &str = "UPDATE retention SET calls_pos = $2 WHERE shard = $1";
 const MOVE_EVENTS: &str = "UPDATE retention SET events_pos = $2 WHERE shard = $1";
 
 impl Stores {
-    /// Deletes about `most` of the calls that ended before `before`, or their events. Keeps unfinished calls, and calls
+    /// Deletes about `max` of the calls that ended before `before`, or their events. Keeps unfinished calls, and calls
     /// whose callback is still pending. Does nothing while another node deletes.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ impl CommitRange {
         }
     }
 
-    /// Ends the range before the calls exceed `most` bytes, but after the first commit. `sizes` has the sizes of the
+    /// Ends the range before the calls exceed `max` bytes, but after the first commit. `sizes` has the sizes of the
     /// calls.
     fn end_within(&mut self, sizes: &HashMap<Uuid, i64>, max: i64) {
         let mut bytes = 0;

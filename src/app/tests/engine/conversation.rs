@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::{call_request, echo, output, service};
 use crate::app::App;
+use crate::arguments::stream::CompleteArguments;
 use crate::domain::{Call, CallRequest, Code, Session, Time};
-use crate::engine::{CompleteArguments, Submission, Wait};
+use crate::engine::{Submission, Wait};
 
 async fn grouped() -> App {
     let tool = |name: &str, groups: Value| {

@@ -25,9 +25,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolpost::access::Access;
 use toolpost::app::App;
-use toolpost::engine::Footprint;
 use toolpost::executor::signing_key::SigningKey;
 use toolpost::mcp::{ClientContext, Endpoint, FastPath, Server, Settings};
+use toolpost::memory::Footprint;
 use toolpost::registry::Registry;
 
 use super::{asks, tools};

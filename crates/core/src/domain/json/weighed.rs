@@ -24,7 +24,7 @@ pub enum WeighedError {
     /// The text is not valid JSON.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// `has_room` rejected the memory of the values.
+    /// `has_memory` rejected the memory of the values.
     #[error("not enough memory for the values")]
     TooHeavy,
 }
@@ -44,10 +44,10 @@ const MIN_INDEX_BYTES: usize = 64;
 const MIN_SLOTS: usize = 3;
 
 /// Parses a JSON document as [`super::parse`] does. Before the values use more memory than the next multiple of
-/// [`STEP`], `has_room` is called with the new total. If it returns `false`, parsing stops.
+/// [`STEP`], `has_memory` is called with the new total. If it returns `false`, parsing stops.
 ///
 /// # Errors
-/// Returns an error as [`super::parse`] does, or if `has_room` returns `false`.
+/// Returns an error as [`super::parse`] does, or if `has_memory` returns `false`.
 pub fn parse_weighed(bytes: &[u8], mut has_memory: impl FnMut(usize) -> bool) -> Result<WeighedValue, WeighedError> {
     let mut scale = Scale { weight: 0, covered: STEP, is_over: false, has_memory: &mut has_memory };
     let parsed = parse_with(bytes, &mut scale);

@@ -34,7 +34,7 @@ pub(in crate::engine) struct Acceptor<'a> {
     pub journal: &'a Journal,
     pub clock: &'a Clock,
     pub ids: &'a IdGenerator,
-    pub patience: Duration,
+    pub timeout: Duration,
     pub callbacks_due: &'a Notify,
 }
 
@@ -54,7 +54,7 @@ impl Acceptor<'_> {
                 let _ = sender.send(result);
             }
         };
-        let (written, is_late) = match tokio::time::timeout(self.patience, &mut writing).await {
+        let (written, is_late) = match tokio::time::timeout(self.timeout, &mut writing).await {
             Ok(written) => (written, false),
             Err(_) => {
                 drop(awaiting);

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::interrupt::{ANNOUNCE_AFTER, Deadline};
 use super::run::CallRun;
-use super::run_exit::RunExit;
+use super::state::RunExit;
 use super::state::{Admitted, Executed, Prepared};
 use super::wait::Waiter;
+use crate::dispatch::Rates;
 use crate::dispatch::{QueuedSlot, Slot, SlotRequest, Slots};
-use crate::engine::pauses::Pauses;
-use crate::engine::rates::Rates;
+use crate::interrupt::{ANNOUNCE_AFTER, Deadline};
+use crate::pauses::Pauses;
 use crate::registry::Entry;
 use toolpost_core::domain::{Call, Failure};
 use toolpost_telemetry::Metrics;
@@ -57,27 +57,27 @@ impl Admitter<'_> {
 
     /// Applies the rate limit, and waits for a slot if the call needs one.
     async fn slot_of(&self, prepared: &mut Prepared) -> Result<Option<Slot>, RunExit> {
-        let Prepared { run, entry, place, .. } = prepared;
+        let Prepared { run, entry, queued, .. } = prepared;
         if run.cancel().is_cancelled() {
             return Err(Failure::cancelled().into());
         }
         self.rates.admit(run.call(), entry).map_err(|failure| *failure)?;
-        let Some(place) = place.take().or_else(|| self.queue(run, entry)) else { return Ok(None) };
+        let Some(queued) = queued.take().or_else(|| self.queue(run, entry)) else { return Ok(None) };
         let deadline = self.waiter.queue_deadline(run.call());
         // Boxed because few calls need a slot, and a future is as large as its largest branch.
-        let slot = Box::pin(self.slot(run, place, deadline)).await?;
+        let slot = Box::pin(self.slot(run, queued, deadline)).await?;
         let waited_ms = run.call().waited_ms(self.waiter.clock.moment());
         self.metrics.waited(Duration::from_millis(waited_ms));
         Ok(Some(slot))
     }
 
     async fn slot_again(&self, prepared: &mut Prepared) -> Result<Option<Slot>, RunExit> {
-        let Prepared { run, entry, place, .. } = prepared;
+        let Prepared { run, entry, queued, .. } = prepared;
         if run.cancel().is_cancelled() {
             return Err(Failure::cancelled().into());
         }
-        match place.take().or_else(|| self.queue(run, entry)) {
-            Some(place) => Ok(Some(Box::pin(self.slot(run, place, None)).await?)),
+        match queued.take().or_else(|| self.queue(run, entry)) {
+            Some(queued) => Ok(Some(Box::pin(self.slot(run, queued, None)).await?)),
             None => Ok(None),
         }
     }
@@ -100,10 +100,10 @@ impl Admitter<'_> {
     async fn slot(
         &self,
         run: &mut CallRun,
-        mut place: QueuedSlot,
+        mut queued: QueuedSlot,
         deadline: Option<Deadline>,
     ) -> Result<Slot, RunExit> {
-        Ok(self.waiter.wait(run, Instant::now() + ANNOUNCE_AFTER, deadline, place.slot()).await?)
+        Ok(self.waiter.wait(run, Instant::now() + ANNOUNCE_AFTER, deadline, queued.slot()).await?)
     }
 }
 

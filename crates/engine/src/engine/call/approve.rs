@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::arguments;
-use super::interrupt::{Interrupt, Race};
-use super::policies::PolicyCheck;
+use super::rules::PolicyCheck;
 use super::run::CallRun;
-use super::run_exit::RunExit;
+use super::state::RunExit;
 use super::state::{Prepared, Requirement};
 use super::wait::{Waiter, repeat_until_done};
+use crate::arguments;
 use crate::engine::approval_notices::ApprovalNotices;
+use crate::interrupt::{Interrupt, Race};
 use crate::registry::Entry;
 use toolpost_core::domain::approval::digest;
 use toolpost_core::domain::{Approval, ApprovalSpec, ApprovalStatus, Failure, RequiredBy};
@@ -64,13 +64,13 @@ impl Approver<'_> {
             },
         };
         // A slot must not be occupied while a person decides.
-        drop(prepared.place.take());
+        drop(prepared.queued.take());
         if prepared.run.call().approval.is_none() {
-            let asked = self.request(&prepared.run, &prepared.entry, &required);
-            if let Some(approval) = self.remembered(&prepared.run, &asked).await? {
+            let requested = self.request(&prepared.run, &prepared.entry, &required);
+            if let Some(approval) = self.remembered(&prepared.run, &requested).await? {
                 return self.record(&mut prepared.run, approval).await;
             }
-            self.record(&mut prepared.run, asked).await?;
+            self.record(&mut prepared.run, requested).await?;
         }
         let end = match self.insert(&prepared.run, &prepared.entry).await {
             Ok(()) => {
@@ -106,18 +106,18 @@ impl Approver<'_> {
     }
 
     /// Returns the approval of a call whose digest is approved for the rest of its session.
-    async fn remembered(&self, run: &CallRun, asked: &Approval) -> Result<Option<Approval>, RunExit> {
+    async fn remembered(&self, run: &CallRun, requested: &Approval) -> Result<Option<Approval>, RunExit> {
         let (Some(session), Some(created_at)) = (run.call().session.clone(), run.session_since()) else {
             return Ok(None);
         };
-        let (tenant, digest) = (&run.call().tenant, asked.digest.as_str());
+        let (tenant, digest) = (&run.call().tenant, requested.digest.as_str());
         let read = || self.stores.remembered_approval(tenant, (&session, created_at), digest);
         let decisions = self.retried(run, read).await?;
         let own = run.call().caller.as_ref().map(|caller| &*caller.subject);
         let is_own = decisions.iter().any(|decision| Some(decision.by.as_str()) == own);
-        let is_enough = (decisions.len() as u64) >= u64::from(asked.min_approvals);
+        let is_enough = (decisions.len() as u64) >= u64::from(requested.min_approvals);
         let counts = is_enough && (self.allows_self || !is_own);
-        Ok(counts.then(|| Approval { status: ApprovalStatus::Approved, decisions, ..asked.clone() }))
+        Ok(counts.then(|| Approval { status: ApprovalStatus::Approved, decisions, ..requested.clone() }))
     }
 
     /// Sets the approval of the call, and records and publishes the change.

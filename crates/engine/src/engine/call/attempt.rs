@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::inject::ExecutorInputs;
-use super::instrument::{attempt_span, record_attempt};
-use super::interrupt::{ANNOUNCE_AFTER, Interrupt, Race};
 use super::run::{CallRun, Commit};
-use super::run_exit::RunExit;
+use super::state::RunExit;
 use super::wait::Waiter;
+use crate::inputs::ExecutorInputs;
+use crate::interrupt::{ANNOUNCE_AFTER, Interrupt, Race};
 use crate::registry::Entry;
 use toolpost_core::domain::limits::Bounds;
-use toolpost_core::domain::{Call, Code, Failure, Outcome, ToolOutput, convert};
+use toolpost_core::domain::{Call, Code, ExecutorSpec, Failure, Outcome, ToolOutput, convert};
 use toolpost_store::store::journal::JournalError;
+use toolpost_telemetry::trace::{Span, SpanKind};
 use toolpost_telemetry::{Metrics, Tracer};
 use toolpost_tool::executor::Invocation;
 use toolpost_tool::executor::emitter::{Report, Waiters};
@@ -239,5 +239,24 @@ async fn acknowledged(writing: Commit, waiters: Waiters) -> Result<(), JournalEr
 fn log_unrecorded(call: &Call, written: Result<(), JournalError>) {
     if let Err(error) = written {
         tracing::warn!(id = %call.id, %error, "a report of a running call was not recorded");
+    }
+}
+
+/// Starts the span of an attempt. A remote tool continues its trace.
+fn attempt_span(tracer: &Tracer, run: &CallRun, entry: &Entry) -> Span {
+    let is_elsewhere = matches!(entry.definition.executor, ExecutorSpec::Http(_));
+    let kind = if is_elsewhere { SpanKind::Client } else { SpanKind::Internal };
+    let mut span = tracer.span(kind, run.origin().traceparent.as_deref(), || "attempt".to_owned());
+    if span.is_on() {
+        span.set("gen_ai.tool.name", &entry.name);
+        span.set_number("toolpost.attempt", run.call().attempts.into());
+    }
+    span
+}
+
+/// Records the end of an attempt, and its failure if it failed.
+fn record_attempt(span: &mut Span, failure: Option<Code>) {
+    if let Some(code) = failure.filter(|_| span.is_on()) {
+        span.fail(code.as_str());
     }
 }

@@ -5,21 +5,16 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::interrupt::{ANNOUNCE_AFTER, Deadline};
 use super::run::CallRun;
-use super::run_exit::RunExit;
 use super::state::Prepared;
+use super::state::RunExit;
 use super::wait::Waiter;
 use crate::dispatch::QueuedSlot;
+use crate::interrupt::{ANNOUNCE_AFTER, Deadline};
+use crate::result_cache::{CacheLookup, InFlightRun, Results, key_of};
 use toolpost_core::domain::Outcome;
 use toolpost_core::domain::call::CacheControl;
 use toolpost_core::domain::tool::CacheSpec;
-
-mod key;
-mod results;
-
-pub(in crate::engine) use results::Results;
-use results::{CacheLookup, InFlightRun};
 
 /// A lookup of the cached result of an equal call.
 pub(super) struct Lookup<'a> {
@@ -41,16 +36,16 @@ impl<'a> Lookup<'a> {
     /// # Errors
     /// Returns the reason why the call ended while it waited.
     pub async fn find(&self, prepared: &mut Prepared, cache: CacheSpec) -> Result<CacheResult<'a>, RunExit> {
-        let Prepared { run, entry, inputs, place } = prepared;
+        let Prepared { run, entry, inputs, queued } = prepared;
         let cache_control = run.call().cache_control;
         let is_used = self.results.is_on() && cache_control != CacheControl::NoStore;
-        let key = key::of(run, inputs, entry, cache.scope).filter(|_| is_used);
+        let key = key_of(run.call(), run.session_since(), inputs, entry, cache.scope).filter(|_| is_used);
         let Some(key) = key else { return Ok(CacheResult::Run(None)) };
         let leading = match cache_control {
             CacheControl::Any => match self.results.lookup(key).await {
                 CacheLookup::Hit(outcome) => return self.take_over(run, &outcome),
                 CacheLookup::Leader(leading) => leading,
-                CacheLookup::Follower(leader) => match self.follow(run, place, leader).await? {
+                CacheLookup::Follower(leader) => match self.follow(run, queued, leader).await? {
                     Some(outcome) => return self.take_over(run, &outcome),
                     None => self.results.alone(key),
                 },
@@ -71,11 +66,11 @@ impl<'a> Lookup<'a> {
     async fn follow(
         &self,
         run: &mut CallRun,
-        place: &mut Option<QueuedSlot>,
+        queued: &mut Option<QueuedSlot>,
         leader: watch::Receiver<Option<Arc<Outcome>>>,
     ) -> Result<Option<Arc<Outcome>>, RunExit> {
         // A place in the queue could block the very call that this call waits for.
-        *place = None;
+        *queued = None;
         let timeout = run.call().limits.and_then(|limits| Deadline::of(limits.timeout_ms, 0, "timeout_ms"));
         let queue_timeout = self.waiter.queue_deadline(run.call());
         let deadline = timeout.into_iter().chain(queue_timeout).min_by_key(|deadline| deadline.at);

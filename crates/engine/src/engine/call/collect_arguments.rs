@@ -8,19 +8,20 @@ use futures_util::future::{Fuse, FusedFuture, FutureExt};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::interrupt::{Race, Shutdown};
 use super::plan;
 use super::run::{CallRun, Commit};
-use super::run_exit::RunExit;
-use super::state::{Next, Planned, StreamedArguments};
-use super::{arguments, forward};
-use crate::engine::argument_stream::{ArgumentStream, CompleteArguments};
-use crate::engine::call_order::{OrderGuard, OrderTicket};
-use crate::engine::memory_budget::MemoryBudget;
+use super::state::RunExit;
+use super::state::{Next, Planned, StreamedArguments, limits_of};
+use crate::arguments;
+use crate::arguments::forward::resolve_tool;
+use crate::arguments::stream::{ArgumentStream, CompleteArguments};
+use crate::dispatch::{OrderGuard, OrderTicket};
+use crate::interrupt::{Race, Shutdown};
+use crate::memory::MemoryBudget;
 use crate::registry::Entry;
 use toolpost_core::domain::json::WeighedError;
 use toolpost_core::domain::limits::ServerLimits;
-use toolpost_core::domain::{Clock, Failure};
+use toolpost_core::domain::{CallRequest, Clock, Failure, Naming};
 use toolpost_store::store::calls::CallFilter;
 use toolpost_store::store::journal::JournalError;
 use toolpost_tool::executor::ToolRole;
@@ -32,7 +33,7 @@ const READ_RATIO: u32 = 20;
 
 /// Collects streamed arguments.
 pub(super) struct ArgumentCollector<'a> {
-    pub room: &'a MemoryBudget,
+    pub memory: &'a MemoryBudget,
     pub limits: &'a ServerLimits,
     /// Maximum time without a new chunk.
     pub silence: Duration,
@@ -51,7 +52,7 @@ impl ArgumentCollector<'_> {
         let stream = &streamed.stream;
         let complete = self.receive(&mut planned.run, stream).await;
         stream.close();
-        let CompleteArguments { arguments, turn, recorded } = match complete {
+        let CompleteArguments { arguments, ticket, recorded } = match complete {
             Ok(complete) => complete,
             Err(stop) => {
                 self.save_partial(&mut planned.run, stream).await;
@@ -62,13 +63,13 @@ impl ArgumentCollector<'_> {
         self.resolve_arguments(planned, &streamed, arguments).await?;
         let Some(recorded) = recorded else {
             planned.run.publish_status(self.clock.now()).await;
-            return self.turn(planned, turn).await;
+            return self.await_order(planned, ticket).await;
         };
         match planned.run.begin_status(self.clock.now()).await {
             Ok(()) => {
                 // The sender of the chunks may have disconnected.
                 let _ = recorded.send(());
-                self.turn(planned, turn).await
+                self.await_order(planned, ticket).await
             }
             Err(JournalError::Fenced) => Err(RunExit::TakenOver),
             Err(error) => Err(Failure::overloaded(&format!("The call was not run: {error}")).into()),
@@ -88,14 +89,14 @@ impl ArgumentCollector<'_> {
     async fn resolve_arguments(
         &self,
         planned: &mut Planned,
-        asked: &StreamedArguments,
+        streamed: &StreamedArguments,
         arguments: Value,
     ) -> Result<(), RunExit> {
         let arguments = Arc::new(arguments);
         // Invalid JSON is kept as text here; the check below reports it.
         let mut held = None;
-        let has_room = |weight: usize| self.room.cover(&mut held, weight / 1024 * 2).is_ok();
-        let parsed = match arguments::parse(&arguments, has_room) {
+        let has_memory = |weight: usize| self.memory.cover(&mut held, weight / 1024 * 2).is_ok();
+        let parsed = match arguments::parse(&arguments, has_memory) {
             Err(WeighedError::TooHeavy) => {
                 return Err(Failure::overloaded(
                     "No memory is available for the arguments of the call; it was not run",
@@ -108,13 +109,13 @@ impl ArgumentCollector<'_> {
         drop(arguments);
         let mut arguments = Arc::unwrap_or_clone(parsed);
         if planned.next.entry().is_some_and(|entry| entry.role == Some(ToolRole::Forward)) {
-            arguments = forward::forward_arguments(self.limits, planned, arguments, asked);
+            arguments = forward_arguments(self.limits, planned, arguments, streamed);
         }
         let name = planned.run.call().name.clone();
         let complete = planned.run.amend(|call| call.complete(arguments));
         complete.map_err(|error| Failure::execution(&name, error.to_string()))?;
         let Some(entry) = planned.next.entry().cloned() else { return Ok(()) };
-        let (arguments, vendor) = (planned.run.call().arguments.clone(), asked.vendor);
+        let (arguments, vendor) = (planned.run.call().arguments.clone(), streamed.vendor);
         let (size, checking) = (planned.run.call().arguments_text.get().len(), entry.clone());
         let check = move || arguments::valid(&checking, &arguments, vendor, |_| true);
         let checked = arguments::check_without_blocking(&name, size, check).await;
@@ -142,10 +143,10 @@ impl ArgumentCollector<'_> {
             .is_ok_and(|(calls, is_cut)| calls.len() <= 1 && !is_cut)
     }
 
-    async fn turn(&self, planned: &Planned, turn: Option<OrderTicket>) -> Result<Option<OrderGuard>, RunExit> {
-        let Some(turn) = turn.filter(|_| planned.next.entry().is_some()) else { return Ok(None) };
+    async fn await_order(&self, planned: &Planned, ticket: Option<OrderTicket>) -> Result<Option<OrderGuard>, RunExit> {
+        let Some(ticket) = ticket.filter(|_| planned.next.entry().is_some()) else { return Ok(None) };
         let race = Race::new(planned.run.cancel(), self.shutdown).work_first();
-        Ok(race.run(turn.acquire()).await?)
+        Ok(race.run(ticket.acquire()).await?)
     }
 
     async fn receive(&self, run: &mut CallRun, stream: &ArgumentStream) -> Result<CompleteArguments, RunExit> {
@@ -192,4 +193,37 @@ impl ArgumentCollector<'_> {
         }
         end
     }
+}
+
+/// Resolves the target of a call that was accepted before its arguments were known. Returns the arguments of the
+/// target.
+fn forward_arguments(
+    server: &ServerLimits,
+    planned: &mut Planned,
+    arguments: Value,
+    streamed: &StreamedArguments,
+) -> Value {
+    let (name, vendor) = (planned.run.call().name.to_string(), streamed.vendor);
+    let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
+    let (access, conversation) = (planned.run.origin().access.clone(), planned.run.origin().conversation.clone());
+    let snapshot = access.snapshot();
+    let view = access.view(&snapshot, conversation.as_deref());
+    let resolved = resolve_tool(view, &mut request, false);
+    planned.run.amend(|call| call.extend_metadata(resolved.names(&request.name)));
+    planned.next = match resolved.entry {
+        Some(entry) => {
+            let limits = limits_of(server, &entry, &streamed.limits, conversation.as_deref());
+            let context = streamed.context.of(&entry.definition);
+            let (name, title) = (entry.name.clone(), entry.title.clone());
+            planned.run.amend(|call| call.assign(name, title, Some((limits, context))));
+            resolved.refused.map_or(Ok(entry), Err).into()
+        }
+        None => {
+            let name: Arc<str> = request.name.into();
+            planned.run.amend(|call| call.assign(name.clone(), name.clone(), None));
+            let failure = resolved.refused.unwrap_or_else(|| view.not_found(&name, Naming::Own).into());
+            Next::End(failure, None)
+        }
+    };
+    request.arguments.unwrap_or_default()
 }

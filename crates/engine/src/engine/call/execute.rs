@@ -3,17 +3,16 @@
 use futures_util::future::FutureExt;
 
 use super::attempt::{Attempt, Attempts, Resumed};
-use super::inject::ExecutorInputs;
-use super::interrupt::Race;
-use super::lease_watch::LeaseWatch;
 use super::permit::{WorkerPermit, WorkerPermits, WorkerTool};
 use super::retry;
 use super::run::CallRun;
-use super::run_exit::RunExit;
+use super::state::RunExit;
 use super::state::{Admitted, Executed};
 use super::wait::Waiter;
 use crate::engine::at_work::AtWork;
-use crate::engine::pauses::Pauses;
+use crate::inputs::ExecutorInputs;
+use crate::interrupt::Race;
+use crate::pauses::Pauses;
 use crate::registry::Entry;
 use toolpost_core::domain::call::OUTPUT_VIOLATIONS;
 use toolpost_core::domain::tool::OutputCheck;
@@ -92,7 +91,7 @@ impl Execution<'_> {
             (Start::First, None) => run.start(clock.moment()).await?,
             // The futures for workers are boxed because few calls wait for a worker.
             (Start::First, Some(tool)) => match Box::pin(permits.acquire(run, tool)).await? {
-                WorkerPermit::Reserved(place) => Box::pin(permits.start(run, tool, place)).await?,
+                WorkerPermit::Reserved(slot) => Box::pin(permits.start(run, tool, slot)).await?,
                 WorkerPermit::Claimed => run.start_outside(clock.moment())?,
             },
             (Start::Again(failed), worker) => {
@@ -127,7 +126,10 @@ impl Execution<'_> {
         fault::pass(Point::BeforeRun);
         let ended = match entry.definition.worker().map(|spec| self.permits.watch(run, entry, spec)) {
             None => self.attempts.run(run, attempt).await,
-            Some(watch) => Box::pin(watched(&watch, self.attempts.run(run, attempt))).await,
+            Some(watch) => {
+                let id = run.id();
+                Box::pin(self.permits.watched(watch, id, self.attempts.run(run, attempt))).await
+            }
         };
         fault::pass(Point::AfterRun);
         let ended = ended?;
@@ -171,15 +173,6 @@ impl Execution<'_> {
         }
         let race = Race::against_cancel(run.cancel()).work_first();
         Ok(race.run(images::fitted(outcome).boxed()).await?)
-    }
-}
-
-/// Runs an attempt while the lease of its worker is watched.
-async fn watched<T>(watch: &LeaseWatch<'_>, run: impl Future<Output = T>) -> T {
-    tokio::select! {
-        biased;
-        ended = run => ended,
-        never = watch.run() => match never {},
     }
 }
 

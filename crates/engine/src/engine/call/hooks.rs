@@ -5,15 +5,15 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::arguments;
-use super::inject;
-use super::interrupt::{ANNOUNCE_AFTER, Race};
 use super::run::CallRun;
-use super::run_exit::RunExit;
+use super::state::RunExit;
 use super::wait::Waiter;
 use crate::access::Access;
+use crate::arguments;
 use crate::dispatch::QueuedSlot;
 use crate::hooks::{BeforeDecision, Hook, HookCall, Hooks, withhold};
+use crate::inputs;
+use crate::interrupt::{ANNOUNCE_AFTER, Race};
 use crate::registry::{Entry, presets};
 use toolpost_core::domain::event::EventKind;
 use toolpost_core::domain::{Call, Code, Failure, FailurePolicy, HookEvent, HookFault, Moment, Outcome, json};
@@ -34,7 +34,7 @@ impl CallHooks<'_> {
         &self,
         run: &mut CallRun,
         entry: &Arc<Entry>,
-        place: &mut Option<QueuedSlot>,
+        queued: &mut Option<QueuedSlot>,
     ) -> Result<(), RunExit> {
         let groups = &entry.definition.groups;
         let matching = self.hooks.matching(HookEvent::BeforeToolCall, &run.call().tenant, &entry.name, groups);
@@ -42,7 +42,7 @@ impl CallHooks<'_> {
             return Ok(());
         }
         // A slot must not be occupied while a hook hangs. The call gets the same place in the queue again by its id.
-        drop(place.take());
+        drop(queued.take());
         let (deadline, announce_at) = (self.waiter.queue_deadline(run.call()), Instant::now() + ANNOUNCE_AFTER);
         for hook in matching {
             let call = HookCall::of(HookEvent::BeforeToolCall, run.call());
@@ -78,7 +78,7 @@ impl CallHooks<'_> {
         let size = json::size_of(&members);
         let merged = Value::Object(members);
         let ignored = presets::named_in(&entry.definition.presets, &merged);
-        run.amend(|call| inject::list_ignored(call, ignored));
+        run.amend(|call| inputs::list_ignored(call, ignored));
         let (merged, checking) = (Arc::new(merged), entry.clone());
         let check = move || arguments::checked(&checking, &merged, None);
         let checked = arguments::check_without_blocking(&entry.name, size, check).await;

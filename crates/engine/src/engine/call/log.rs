@@ -57,7 +57,7 @@ pub(in crate::engine) enum Durability {
 pub(in crate::engine) struct CallLog {
     journal: Journal,
     stores: Stores,
-    patience: Duration,
+    timeout: Duration,
     durability: Durability,
     waiting: Option<oneshot::Sender<Result<Arc<Call>, RecordError>>>,
     accepted: bool,
@@ -72,7 +72,7 @@ pub(in crate::engine) struct CallLog {
 pub(in crate::engine) struct LogParts<'a> {
     pub journal: &'a Journal,
     pub stores: &'a Stores,
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl CallLog {
@@ -89,13 +89,13 @@ impl CallLog {
     }
 
     fn with(
-        LogParts { journal, stores, patience }: LogParts<'_>,
+        LogParts { journal, stores, timeout }: LogParts<'_>,
         durability: Durability,
         waiting: Option<oneshot::Sender<Result<Arc<Call>, RecordError>>>,
     ) -> Self {
         let (journal, stores) = (journal.clone(), stores.clone());
         let (accepted, started, is_late, parks) = (false, false, false, false);
-        Self { journal, stores, patience, durability, waiting, accepted, started, is_late, parks }
+        Self { journal, stores, timeout, durability, waiting, accepted, started, is_late, parks }
     }
 
     /// Records that the call is committed before anything runs.
@@ -171,7 +171,7 @@ impl CallLog {
         let journal = self.journal.clone();
         let awaiting = journal.register_waiters(1);
         let mut writing = std::pin::pin!(journal.write(change));
-        match tokio::time::timeout(self.patience, &mut writing).await {
+        match tokio::time::timeout(self.timeout, &mut writing).await {
             Ok(written) => written.map(|()| Recorded::InTime),
             Err(_) => {
                 drop(awaiting);

@@ -9,16 +9,17 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::inject::ExecutorInputs;
-use super::interrupt::{Deadline, Interrupt, Race};
-use super::lease_watch::LeaseWatch;
+use uuid::Uuid;
+
 use super::run::CallRun;
-use super::run_exit::RunExit;
+use super::state::RunExit;
 use super::wait::{RETRY_AFTER, Waiter, repeat_until_done};
 use crate::engine::inbox::Inbox;
 use crate::hooks::Hooks;
+use crate::inputs::ExecutorInputs;
+use crate::interrupt::{Deadline, Interrupt, Race};
 use crate::registry::Entry;
-use crate::workqueue::{ClaimSlot, ClaimedCall, OfferedCall, WorkQueue};
+use crate::workqueue::{ClaimSlot, ClaimedCall, Lease, LeaseWatch, OfferedCall, WorkQueue};
 use toolpost_core::domain::call::{Phase, StatusUpdate};
 use toolpost_core::domain::limits::Limits;
 use toolpost_core::domain::tool::WorkerSpec;
@@ -121,12 +122,26 @@ impl<'a> WorkerPermits<'a> {
         self.hooks.has(HookEvent::BeforeToolCall) || run.signals().arguments.is_some()
     }
 
-    /// Watches the lease of the worker that runs the current attempt.
+    /// Runs the current attempt while the lease of its worker is watched.
+    pub async fn watched<T>(&self, mut watch: LeaseWatch<'_>, call: Uuid, attempt: impl Future<Output = T>) -> T {
+        let watching = async {
+            loop {
+                watch.await_answer().await;
+                self.inbox.process_messages_of(call).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = attempt => ended,
+            never = watching => never,
+        }
+    }
+
+    /// Returns a watch of the lease of the worker that runs the current attempt.
     pub fn watch(&self, run: &mut CallRun, entry: &Entry, spec: &WorkerSpec) -> LeaseWatch<'a> {
         let then = if entry.definition.is_repeatable() { AfterLease::OfferAgain } else { AfterLease::End };
-        LeaseWatch {
+        LeaseWatch::new(Lease {
             stores: &self.workqueue.stores,
-            inbox: self.inbox,
             node: &self.workqueue.node,
             call: run.id(),
             attempt: run.call().attempts,
@@ -134,8 +149,8 @@ impl<'a> WorkerPermits<'a> {
             slot: run.posted().clone(),
             queue: (run.call().tenant.clone(), spec.queue.as_str().into()),
             watch: run.watch_offer(&self.workqueue.offers),
-            lease: Duration::from_millis(spec.lease_ms),
-        }
+            duration: Duration::from_millis(spec.lease_ms),
+        })
     }
 
     /// Takes the offer back if the wait for a worker has ended without one. An attempt that a worker has claimed before counts,

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::arguments::{depends_on_vendor, parse, valid};
-use super::forward::{ResolvedTool, resolve_tool};
-use super::inject;
 use super::log::{CallLog, Durability, LogParts, PendingCall};
 use super::run::{CallRun, NewRun, Origin};
 use super::state::{Next, Planned, StreamedArguments, limits_of};
 use crate::access::Access;
-use crate::engine::argument_stream::ArgumentStream;
+use crate::arguments::forward::{ResolvedTool, resolve_tool};
+use crate::arguments::stream::ArgumentStream;
+use crate::arguments::{depends_on_vendor, parse, valid};
 use crate::engine::context::ContextObjects;
 use crate::engine::live::{CallSignals, LiveCalls};
-use crate::engine::memory_budget::{MemoryBudget, MemoryPermit};
 use crate::engine::sessions::SessionCalls;
 use crate::engine::submission::{Submission, Wait};
+use crate::inputs;
+use crate::memory::{MemoryBudget, MemoryPermit};
 use crate::registry::{Entry, View, presets};
 use toolpost_core::domain::call::{CallFormat, CallRecord, JsonCache, RERUN_OF};
 use toolpost_core::domain::limits::ServerLimits;
@@ -28,7 +28,7 @@ use toolpost_tool::executor::{SystemTool, ToolRole, emitter};
 
 /// The first step of a call.
 pub(in crate::engine) struct Planner<'a> {
-    pub room: &'a MemoryBudget,
+    pub memory: &'a MemoryBudget,
     pub context: &'a ContextObjects,
     pub limits: &'a ServerLimits,
     pub live: &'a LiveCalls,
@@ -59,7 +59,7 @@ impl Planner<'_> {
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Planned>, Vec<PendingCall>, Option<MemoryPermit>) {
-        let mut texts = TextMemory { room: self.room, held: None, kib: 0 };
+        let mut texts = TextMemory { memory: self.memory, held: None, kib: 0 };
         let calls = std::mem::take(&mut submission.calls);
         let snapshot = access.snapshot();
         let shared = SharedParts {
@@ -71,11 +71,11 @@ impl Planner<'_> {
             is_alone: calls.len() + submission.known.len() == 1,
         };
         let requests = calls.into_iter().zip(ids).enumerate();
-        let planned = requests.map(|(place, (request, id))| self.plan_call(&shared, &mut texts, place, request, *id));
+        let planned = requests.map(|(index, (request, id))| self.plan_call(&shared, &mut texts, index, request, *id));
         let (mut batch, pending): (Vec<Planned>, Vec<PendingCall>) = planned.unzip();
         if let (Some(once), Some(first)) = (submission.idempotency_key, batch.first_mut()) {
             let mut calls = ids.to_vec();
-            submission.known.iter().for_each(|(place, id)| calls.insert(*place, *id));
+            submission.known.iter().for_each(|(index, id)| calls.insert(*index, *id));
             first.claims.push(KeyClaim { once, batch_id, calls });
         }
         (batch, pending, texts.held)
@@ -85,7 +85,7 @@ impl Planner<'_> {
         &self,
         shared: &SharedParts<'_>,
         texts: &mut TextMemory<'_>,
-        place: usize,
+        index: usize,
         mut request: CallRequest,
         id: Uuid,
     ) -> (Planned, PendingCall) {
@@ -94,7 +94,7 @@ impl Planner<'_> {
         // The tool that `call_tool` names is in its arguments, which may be incomplete.
         let is_unknown = request.truncated || request.streamed;
         let resolved = resolve_tool(shared.view, &mut request, is_unknown);
-        let mut call = self.call(shared, &mut request, &resolved, place, id);
+        let mut call = self.call(shared, &mut request, &resolved, index, id);
         let names = resolved.names(&request.name);
         let is_last = resolved.entry.as_ref().is_some_and(|entry| entry.role == Some(COMPLETION));
         let next = Next::from(next_of(&mut call, shared, &request, resolved, texts));
@@ -105,8 +105,8 @@ impl Planner<'_> {
             call.await_arguments();
         }
         let stream = beginning.map(|beginning| {
-            let room = self.room.semaphore().clone();
-            ArgumentStream::new(next.is_concurrency_safe(), next.is_asynchronous(), is_last, &beginning, room)
+            let memory = self.memory.semaphore().clone();
+            ArgumentStream::new(next.is_concurrency_safe(), next.is_asynchronous(), is_last, &beginning, memory)
         });
         let parks = submission.leaves_approvals && submission.wait == Wait::AsDeclared;
         let (log, end) = CallLog::new(self.log, durability_of(&next), parks);
@@ -138,7 +138,7 @@ impl Planner<'_> {
         shared: &SharedParts<'_>,
         request: &mut CallRequest,
         resolved: &ResolvedTool,
-        place: usize,
+        index: usize,
         id: Uuid,
     ) -> Call {
         let SharedParts { access, submission, .. } = shared;
@@ -146,8 +146,8 @@ impl Planner<'_> {
         let name = entry.map_or_else(|| Arc::from(&*request.name), |entry| entry.name.clone());
         let arguments = Arc::new(request.arguments.take().unwrap_or_else(|| Value::Object(Map::new())));
         let limits = entry.map(|entry| {
-            let asked = request.limits.clone().or(&submission.limits);
-            limits_of(self.limits, entry, &asked, submission.conversation.as_deref())
+            let requested = request.limits.clone().or(&submission.limits);
+            limits_of(self.limits, entry, &requested, submission.conversation.as_deref())
         });
         let (now, node) = (accepted_at(id, self.clock.moment()), self.node.clone());
         let record = CallRecord {
@@ -157,7 +157,7 @@ impl Planner<'_> {
             caller: access.caller().identity.clone(),
             session: submission.session.clone(),
             batch_id: shared.batch_id,
-            index: request.index.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX)),
+            index: request.index.unwrap_or(u32::try_from(index).unwrap_or(u32::MAX)),
             retry: request.retry.or(&submission.retry),
             priority: request.priority.unwrap_or(submission.priority),
             callback_url: submission.callback_url.clone(),
@@ -256,7 +256,7 @@ pub(in crate::engine) fn must_run_alone(name: &str) -> Failure {
 
 /// The memory of arguments that were sent as JSON text and are parsed while planning.
 struct TextMemory<'a> {
-    room: &'a MemoryBudget,
+    memory: &'a MemoryBudget,
     held: Option<MemoryPermit>,
     /// The memory of the calls that are planned already, in KiB.
     kib: usize,
@@ -267,7 +267,7 @@ impl TextMemory<'_> {
     /// Returns `false` if the budget is exhausted.
     fn reserve(&mut self, weight: usize) -> bool {
         let kib = self.kib + weight / 1024;
-        self.room.cover(&mut self.held, kib * 2).is_ok()
+        self.memory.cover(&mut self.held, kib * 2).is_ok()
     }
 }
 
@@ -280,7 +280,7 @@ pub(in crate::engine) fn next(
     if !entry.definition.presets.is_empty()
         && let Ok(given) = parse(&call.arguments, |_| true)
     {
-        inject::list_ignored(call, presets::named_in(&entry.definition.presets, &given));
+        inputs::list_ignored(call, presets::named_in(&entry.definition.presets, &given));
     }
     let checked = checked?;
     call.add_checked(checked.arguments, checked.coerced);

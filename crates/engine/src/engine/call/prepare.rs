@@ -2,15 +2,15 @@
 //! in budgets.
 
 use super::approve::Approver;
-use super::budget::BudgetReserver;
 use super::collect_arguments::ArgumentCollector;
 use super::hooks::CallHooks;
-use super::inject::InputInjector;
-use super::policies::PolicyCheck;
+use super::rules::BudgetReserver;
+use super::rules::PolicyCheck;
 use super::run::CallRun;
-use super::run_exit::RunExit;
+use super::state::RunExit;
 use super::state::{Executed, Planned, Prepared, Requirement};
 use crate::engine::at_work::AtWork;
+use crate::inputs::InputInjector;
 use crate::registry::Entry;
 use toolpost_core::domain::{Failure, HookEvent};
 use toolpost_core::fault::{self, Point};
@@ -35,8 +35,8 @@ impl Preparer<'_> {
         let Some(streamed) = planned.streamed.take() else { return Ok(planned) };
         // Boxed because few calls have streamed arguments.
         match Box::pin(self.collector.collect_arguments(&mut planned, *streamed)).await {
-            Ok(turn) => {
-                turn.into_iter().for_each(|turn| planned.run.keep_guard(turn));
+            Ok(guard) => {
+                guard.into_iter().for_each(|guard| planned.run.keep_guard(guard));
                 Ok(planned)
             }
             Err(end) => Err(planned.ended(end)),
@@ -68,19 +68,19 @@ impl Preparer<'_> {
 
     /// Runs the before-hooks, injects the inputs of the executor, and reserves the call in its budgets.
     async fn complete(&self, prepared: &mut Prepared) -> Result<(), RunExit> {
-        let Prepared { run, entry, place, .. } = &mut *prepared;
+        let Prepared { run, entry, queued, .. } = &mut *prepared;
         // The hooks of a call that was asked for have run already.
         if run.call().approval.is_none() && self.hooks.hooks.has(HookEvent::BeforeToolCall) {
             // Boxed because few calls have hooks.
-            Box::pin(self.hooks.before(run, entry, place)).await?;
+            Box::pin(self.hooks.before(run, entry, queued)).await?;
         }
-        let is_asked = run.call().approval.is_some();
-        let required = match !is_asked && self.policies.policies.has_any() {
+        let is_requested = run.call().approval.is_some();
+        let required = match !is_requested && self.policies.policies.has_any() {
             // Boxed because few services have policies.
             true => Box::pin(self.judge(run, entry)).await.map_err(|failure| RunExit::from(*failure))?,
             false => None,
         };
-        if is_asked || required.is_some() || entry.definition.requires_approval() {
+        if is_requested || required.is_some() || entry.definition.requires_approval() {
             // Boxed because few calls need approval.
             Box::pin(self.approver.approve(prepared, required)).await?;
         }
@@ -101,7 +101,7 @@ impl Preparer<'_> {
     /// Evaluates the policies. For an adopted call, this is noted, because it may be what has cost its node the lease.
     async fn judge(&self, run: &mut CallRun, entry: &Entry) -> Result<Option<Requirement>, Box<Failure>> {
         let Some(losses) = run.losses() else { return self.policies.check(run, entry).await };
-        let _turn = self.at_work.turn(losses).await;
+        let _permit = self.at_work.acquire(losses).await;
         self.at_work.begin(run.id(), losses).await;
         fault::pass(Point::AfterWorkNote);
         let verdict = self.policies.check(run, entry).await;

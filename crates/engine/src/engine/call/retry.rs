@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::run::CallRun;
-use super::run_exit::RunExit;
+use super::state::RunExit;
 use super::wait::Waiter;
 use toolpost_core::domain::call::{Phase, StatusUpdate};
 use toolpost_core::domain::tool::RetrySpec;
@@ -22,18 +22,18 @@ pub(super) async fn wait_backoff(
     waiter: Waiter<'_>,
     run: &mut CallRun,
     wait: Duration,
-    most: u32,
+    max_attempts: u32,
     failure: &Failure,
 ) -> Result<(), RunExit> {
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let next = run.call().attempts + 1;
     let retry = serde_json::json!({
-        "attempt": next, "max_attempts": most, "next_attempt_at": waiter.clock.now().plus_millis(wait_ms),
+        "attempt": next, "max_attempts": max_attempts, "next_attempt_at": waiter.clock.now().plus_millis(wait_ms),
         "wait_ms": wait_ms, "error": {"code": failure.code, "message": failure.message},
     });
     let update = StatusUpdate {
         phase: Some(Phase::Retrying),
-        tip: Some(format!("Attempt {next} of {most} in {:.1} s", wait.as_secs_f64())),
+        tip: Some(format!("Attempt {next} of {max_attempts} in {:.1} s", wait.as_secs_f64())),
         metadata: [("retry".to_owned(), retry)].into_iter().collect(),
         ..StatusUpdate::default()
     };

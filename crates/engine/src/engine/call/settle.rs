@@ -1,25 +1,41 @@
 //! Step 6, settle: truncates the output, runs the persist hooks, commits the end of the call, and answers the caller.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 
+use super::execute::check_output;
 use super::hooks::CallHooks;
-use super::instrument::record_end;
-use super::last_result::{LastResult, MayEnd};
 use super::log::Recorded;
 use super::run::CallRun;
-use super::run_exit::RunExit;
-use super::state::Executed;
+use super::state::{Executed, RunExit};
 use crate::budgets::Budgets;
+use crate::engine::last_result::LastResult;
+use crate::engine::live::accepts_posted_result;
+use crate::inputs::ExecutorInputs;
+use crate::registry::Entry;
 use crate::workqueue::OfferWriter;
 use toolpost_core::domain::limits::Bounds;
-use toolpost_core::domain::{Call, Clock, HookEvent, Outcome};
+use toolpost_core::domain::{Call, Clock, HookEvent, Outcome, Phase, Status, convert};
 use toolpost_store::store::Stores;
 use toolpost_telemetry::trace::Span;
-use toolpost_tool::executor::RecordedEnd;
+use toolpost_tool::executor::{PostedResult, RecordedEnd, images};
+
+/// The end that a call has unless a result was posted.
+struct MayEnd<'a> {
+    entry: &'a Entry,
+    inputs: &'a ExecutorInputs,
+    outcome: Box<Outcome>,
+}
 
 /// The last step of a call.
 pub(super) struct Settler<'a> {
     pub last_result: LastResult<'a>,
+    /// Maximum time for which a caller waits for the database.
+    pub timeout: Duration,
     pub stores: &'a Stores,
     pub node: &'a str,
     pub offers: &'a OfferWriter,
@@ -39,16 +55,14 @@ impl Settler<'_> {
         let is_for_workers = entry.as_ref().is_some_and(|entry| entry.definition.worker().is_some());
         let had_worker = match &end {
             // Boxed because few calls wait for a worker.
-            RunExit::Settle(_) if is_for_workers => {
-                Box::pin(self.last_result.notice_claim(&mut run, self.clock.moment())).await
-            }
+            RunExit::Settle(_) if is_for_workers => Box::pin(self.notice_claim(&mut run)).await,
             _ => false,
         };
         let end = match (end, entry) {
             // Boxed because few calls can have a posted result.
             (RunExit::Settle(outcome), Some(entry)) if had_worker || run.may_have_result(&entry, &outcome) => {
                 let may_end = MayEnd { entry: &entry, inputs: &inputs, outcome };
-                Box::pin(self.last_result.find(&mut run, may_end, self.clock.moment())).await
+                Box::pin(self.posted_end(&mut run, may_end)).await
             }
             (end, _) => end,
         };
@@ -75,6 +89,48 @@ impl Settler<'_> {
                 Box::pin(run.reply_with_stored()).await
             }
         }
+    }
+
+    /// Returns the end of a call: a result that was posted at the last moment takes precedence.
+    async fn posted_end(&self, run: &mut CallRun, end: MayEnd<'_>) -> RunExit {
+        let MayEnd { entry, inputs, outcome } = end;
+        let slot = run.posted();
+        let mut posted = slot.close_after_posters().await.map(|output| PostedResult { output, digest: slot.digest() });
+        if posted.is_none() {
+            // If the tool may post a result, the first commit wins: the result, or this end. This costs a failed call
+            // one write, because another node may acknowledge a result at any moment before the end is committed.
+            let is_handed_out = run.call().phase == Phase::External;
+            let may_be_posted = is_handed_out || accepts_posted_result(entry);
+            let found = {
+                let end = outcome.error.as_ref().filter(|_| may_be_posted);
+                let mut lookup = pin!(self.last_result.posted(run.id(), end));
+                match tokio::time::timeout(self.timeout, &mut lookup).await {
+                    Ok(found) => found,
+                    Err(_) => {
+                        run.give_up_caller();
+                        lookup.await
+                    }
+                }
+            };
+            let Some(found) = found else { return RunExit::LeaveQueued };
+            posted = found;
+        }
+        let Some(posted) = posted else { return RunExit::Settle(outcome) };
+        if run.call().status == Status::Wait && !run.notice_start(self.clock.moment(), true) {
+            return RunExit::Settle(outcome);
+        }
+        run.amend(|call| call.set_posted_result(posted.digest));
+        let outcome = inputs.without_secrets(convert::outcome_of(&entry.name, posted.output));
+        RunExit::Settle(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
+    }
+
+    /// Records the start of a call that ends before this node has offered it, if a lost node has offered it and a worker
+    /// has had it. Returns `true` in this case.
+    async fn notice_claim(&self, run: &mut CallRun) -> bool {
+        if run.call().status != Status::Wait || !run.is_recorded() {
+            return false;
+        }
+        self.last_result.had_worker(run.id()).await && run.notice_start(self.clock.moment(), false)
     }
 
     /// Deletes the row by which workers fetch the call. What a failure leaves is deleted later.
@@ -136,5 +192,25 @@ impl Settler<'_> {
             }
         }
         recorded
+    }
+}
+
+/// Records the end of a call after its commit.
+fn record_end(span: &mut Span, call: &Arc<Call>) {
+    let failure = call.outcome.as_ref().and_then(|outcome| outcome.error.as_ref());
+    let code = failure.map_or("", |failure| failure.code.as_str());
+    tracing::debug!(
+        status = call.status.as_str(),
+        code,
+        attempts = call.runs(),
+        duration_ms = call.duration_ms().unwrap_or_default(),
+        "the call has ended"
+    );
+    if span.is_on() {
+        span.set("toolpost.call.status", call.status.as_str());
+        span.set_number("toolpost.call.attempts", call.runs().into());
+        if failure.is_some() {
+            span.fail(code);
+        }
     }
 }

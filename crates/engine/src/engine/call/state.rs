@@ -1,18 +1,18 @@
 //! The state of a call between the steps: [`Planned`], [`Prepared`], [`Admitted`] and [`Executed`] carry what the steps have
-//! produced.
+//! produced, and [`RunExit`] says how it leaves them.
 
 use std::sync::Arc;
 
-use super::inject::ExecutorInputs;
 use super::run::CallRun;
-use super::run_exit::RunExit;
+use crate::arguments::stream::ArgumentStream;
 use crate::dispatch::{QueuedSlot, Slot};
-use crate::engine::argument_stream::ArgumentStream;
 use crate::engine::context::ContextObjects;
 use crate::engine::sessions::{SessionCall, SessionCalls};
+use crate::inputs::ExecutorInputs;
+use crate::interrupt::Interrupt;
 use crate::registry::Entry;
 use toolpost_core::domain::limits::ServerLimits;
-use toolpost_core::domain::{Failure, KeyClaim, Limits, LimitsSpec, RequiredBy, Session, Vendor};
+use toolpost_core::domain::{Failure, KeyClaim, Limits, LimitsSpec, Outcome, RequiredBy, Session, Vendor};
 
 /// Default time that a call waits for a worker, in milliseconds.
 const WORKER_QUEUE_TIMEOUT_MS: u64 = 60_000;
@@ -27,7 +27,7 @@ pub(in crate::engine) struct Planned {
     /// The arguments that are still to come, if they are streamed.
     pub streamed: Option<Box<StreamedArguments>>,
     /// The place in the queue, if one was acquired in advance.
-    pub place: Option<QueuedSlot>,
+    pub queued: Option<QueuedSlot>,
 }
 
 /// The way that a planned call takes.
@@ -86,7 +86,7 @@ impl From<Result<Arc<Entry>, Box<Failure>>> for Next {
 impl Planned {
     /// Creates a planned call without claims.
     pub fn new(run: CallRun, next: Next) -> Self {
-        Self { run: Box::new(run), next, claims: Vec::new(), streamed: None, place: None }
+        Self { run: Box::new(run), next, claims: Vec::new(), streamed: None, queued: None }
     }
 
     /// Returns `true` if the call may run concurrently with other calls of its batch.
@@ -164,15 +164,15 @@ impl Planned {
 pub(in crate::engine) fn limits_of(
     server: &ServerLimits,
     entry: &Entry,
-    asked: &LimitsSpec,
+    requested: &LimitsSpec,
     session: Option<&Session>,
 ) -> Limits {
     let tool = &entry.definition;
     let mut limits = match session {
-        None => Limits::effective(asked, &tool.limits, server, tool.asynchronous),
+        None => Limits::effective(requested, &tool.limits, server, tool.asynchronous),
         Some(session) => {
             let declared = tool.limits.clone().or(&session.limits);
-            Limits::effective(asked, &declared, server, tool.asynchronous)
+            Limits::effective(requested, &declared, server, tool.asynchronous)
         }
     };
     if tool.worker().is_some() {
@@ -188,13 +188,13 @@ pub(in crate::engine) struct Prepared {
     /// The inputs that only the executor receives.
     pub inputs: ExecutorInputs,
     /// The place in the queue, if one was acquired in advance.
-    pub place: Option<QueuedSlot>,
+    pub queued: Option<QueuedSlot>,
 }
 
 impl Prepared {
     /// Begins the preparation of a call.
-    pub fn new(run: Box<CallRun>, entry: Arc<Entry>, place: Option<QueuedSlot>) -> Self {
-        Self { run, entry, inputs: ExecutorInputs::default(), place }
+    pub fn new(run: Box<CallRun>, entry: Arc<Entry>, queued: Option<QueuedSlot>) -> Self {
+        Self { run, entry, inputs: ExecutorInputs::default(), queued }
     }
 
     /// Ends the call before it is admitted.
@@ -226,4 +226,33 @@ pub(in crate::engine) struct Executed {
     pub entry: Option<Arc<Entry>>,
     pub inputs: ExecutorInputs,
     pub end: RunExit,
+}
+
+/// The way in which a call leaves the steps.
+pub(in crate::engine) enum RunExit {
+    /// The tool returned this outcome.
+    Done(Box<Outcome>),
+    /// The call ends with this outcome, which is not from its tool.
+    Settle(Box<Outcome>),
+    /// The stored call stays unchanged; the next start or another node continues it.
+    LeaveQueued,
+    /// Another node has adopted the call.
+    TakenOver,
+}
+
+impl From<Interrupt> for RunExit {
+    fn from(interrupt: Interrupt) -> Self {
+        match interrupt {
+            Interrupt::Cancelled => Failure::cancelled().into(),
+            Interrupt::Drained => Self::LeaveQueued,
+            Interrupt::Stopping => Failure::shutting_down().into(),
+            Interrupt::TimedOut(limit_ms, name) => Failure::timeout(limit_ms, name).into(),
+        }
+    }
+}
+
+impl<T: Into<Outcome>> From<T> for RunExit {
+    fn from(outcome: T) -> Self {
+        Self::Settle(Box::new(outcome.into()))
+    }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::interrupt::{Deadline, Interrupt, Race, Shutdown};
 use super::run::CallRun;
+use crate::interrupt::{Deadline, Interrupt, Race, Shutdown};
 use toolpost_core::domain::{Call, Clock};
 
 /// Pause after a failed access to the database.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::engine::Engine;
-use crate::engine::call::{ExecutorInputs, InputInjector};
 use crate::engine::control_message::{ControlMessage, WireOutput};
 use crate::engine::tool_lookups::access_of;
+use crate::inputs::{ExecutorInputs, InputInjector};
 use crate::workqueue::{Batch, ClaimError, ClaimedCall, MAX_CLAIMED, OfferedCall, Shares};
 use toolpost_core::domain::{Call, Failure};
 use toolpost_core::fault::{self, Point};

@@ -24,7 +24,7 @@ pub enum Stop {
     Full,
 }
 
-/// Reads the lines from `start` to `end`, counted from 1, up to `most` bytes, cut at a line ending if possible.
+/// Reads the lines from `start` to `end`, counted from 1, up to `max_bytes` bytes, cut at a line ending if possible.
 ///
 /// # Errors
 /// Returns an error if reading fails.

@@ -19,7 +19,7 @@ const DROPPED: &str = "dropped_arguments";
 
 /// Inputs that only the executor receives.
 #[derive(Default)]
-pub(in crate::engine) struct ExecutorInputs {
+pub(crate) struct ExecutorInputs {
     /// The arguments including presets. `None` if the tool has no presets and the call's own arguments are complete.
     pub arguments: Option<Arc<Value>>,
     /// The secrets given to the tool, which are removed from everything that it returns.
@@ -27,7 +27,7 @@ pub(in crate::engine) struct ExecutorInputs {
 }
 
 /// Resolves the inputs of executors.
-pub(in crate::engine) struct InputInjector<'a> {
+pub(crate) struct InputInjector<'a> {
     /// The configured secrets to which presets and executors refer.
     pub secrets: &'a Secrets,
     /// Decrypts stored preset values.
@@ -143,8 +143,8 @@ impl InputInjector<'_> {
             PresetSource::Value(value) => Ok((value.clone(), !preset.overridable)),
             PresetSource::Secret(secret) => Ok((self.secrets.get(secret)?.into(), true)),
             PresetSource::Stored(Some(sealed)) => {
-                let place = SealContext { tenant, tool, name };
-                let opened = self.vault.open(sealed, &place).map_err(|error| error.to_string())?;
+                let context = SealContext { tenant, tool, name };
+                let opened = self.vault.open(sealed, &context).map_err(|error| error.to_string())?;
                 let value = json::parse(&opened).map_err(|_| "the stored value is not valid JSON".to_owned())?;
                 Ok((value, true))
             }
@@ -193,10 +193,10 @@ fn redact_violations(call: &Call, entry: &Entry, failure: Failure) -> Failure {
     let Some(Value::Object(mut details)) = failure.details.clone() else { return failure };
     let faults = details["validation_errors"].as_array().cloned().unwrap_or_default();
     let is_at = |name: &&String| {
-        let place = format!("/{}", json::pointer_token(name));
+        let preset = format!("/{}", json::pointer_token(name));
         let is_within = |rest: &str| rest.is_empty() || rest.starts_with('/');
         let pointers = faults.iter().filter_map(|fault| fault["pointer"].as_str());
-        pointers.filter_map(|pointer| pointer.strip_prefix(&place)).any(is_within)
+        pointers.filter_map(|pointer| pointer.strip_prefix(&preset)).any(is_within)
     };
     if let Some(name) = entry.definition.presets.keys().find(is_at) {
         return Failure::execution(&call.name, format!("preset \"{name}\": its value is invalid for the tool"));
@@ -207,7 +207,7 @@ fn redact_violations(call: &Call, entry: &Entry, failure: Failure) -> Failure {
 }
 
 /// Lists ignored arguments of a model or a hook in the metadata of the call.
-pub(in crate::engine) fn list_ignored(call: &mut Call, names: Vec<String>) {
+pub(crate) fn list_ignored(call: &mut Call, names: Vec<String>) {
     if names.is_empty() {
         return;
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-use super::call_order::OrderTicket;
+use crate::dispatch::OrderTicket;
 use toolpost_core::formats::stream::partial::{LIMIT, Partial};
 
 /// Size of the steps in which memory is acquired, in bytes of text.
@@ -22,7 +22,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Notify,
     /// The memory budget of requests.
-    room: Arc<Semaphore>,
+    memory: Arc<Semaphore>,
     is_concurrency_safe: bool,
     is_asynchronous: bool,
     is_last: bool,
@@ -53,7 +53,7 @@ pub struct CompleteArguments {
     /// The arguments according to the vendor; `None` if the collected chunks are the arguments.
     pub arguments: Option<Value>,
     /// The place of the call among the calls of the same stream.
-    pub turn: Option<OrderTicket>,
+    pub ticket: Option<OrderTicket>,
     /// Receives a value when the arguments are committed.
     pub recorded: Option<oneshot::Sender<()>>,
 }
@@ -87,17 +87,18 @@ pub enum ArgumentStreamError {
     TooLong,
     /// The memory budget is exhausted.
     #[error("too many calls are in flight")]
-    NoRoom,
+    #[serde(rename = "no_room")]
+    MemoryExhausted,
 }
 
 impl ArgumentStream {
     /// Creates a stream that begins with the given text.
-    pub(super) fn new(
+    pub(crate) fn new(
         is_concurrency_safe: bool,
         is_asynchronous: bool,
         is_last: bool,
         beginning: &str,
-        room: Arc<Semaphore>,
+        memory: Arc<Semaphore>,
     ) -> Self {
         let mut state = State {
             text: Partial::default(),
@@ -116,7 +117,7 @@ impl ArgumentStream {
         }
         let state = Mutex::new(state);
         let changed = Notify::new();
-        Self(Arc::new(Shared { state, changed, room, is_concurrency_safe, is_asynchronous, is_last }))
+        Self(Arc::new(Shared { state, changed, memory, is_concurrency_safe, is_asynchronous, is_last }))
     }
 
     /// Returns `true` if the call may run only after all other calls of its stream are known.
@@ -135,7 +136,7 @@ impl ArgumentStream {
     }
 
     /// Returns `true` if more chunks are expected.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.state().is_over
     }
 
@@ -167,7 +168,12 @@ impl ArgumentStream {
             // Four times the text: the text, its value, and the published parameters.
             let more = (length - state.covered).div_ceil(STEP);
             let permits = u32::try_from(more * STEP * 4 / 1024).unwrap_or(u32::MAX);
-            let held = self.0.room.clone().try_acquire_many_owned(permits).map_err(|_| ArgumentStreamError::NoRoom)?;
+            let held = self
+                .0
+                .memory
+                .clone()
+                .try_acquire_many_owned(permits)
+                .map_err(|_| ArgumentStreamError::MemoryExhausted)?;
             state.held.push(held);
             state.covered += more * STEP;
         }
@@ -217,28 +223,28 @@ impl ArgumentStream {
     // The side of the call.
 
     /// Rejects further chunks.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state().is_over = true;
     }
 
     /// Waits until the stream has changed.
-    pub(super) async fn changed(&self) {
+    pub(crate) async fn changed(&self) {
         self.0.changed.notified().await;
     }
 
     /// Takes the end of the stream, if it has ended.
-    pub(super) fn take_outcome(&self) -> Option<ArgumentsEnd> {
+    pub(crate) fn take_outcome(&self) -> Option<ArgumentsEnd> {
         self.state().end.take()
     }
 
     /// Returns whether unread data exists, and the time of the last activity of the sender.
-    pub(super) fn poll_changes(&self) -> (bool, Instant) {
+    pub(crate) fn poll_changes(&self) -> (bool, Instant) {
         let state = self.state();
         (state.is_new, state.last_activity)
     }
 
     /// Returns the parameters that can be parsed so far.
-    pub(super) fn readable(&self) -> Option<Map<String, Value>> {
+    pub(crate) fn readable(&self) -> Option<Map<String, Value>> {
         let mut state = self.state();
         state.is_new = false;
         match &state.value {
@@ -248,7 +254,7 @@ impl ArgumentStream {
     }
 
     /// Takes everything received: a value, or text.
-    pub(super) fn arguments(&self) -> Value {
+    pub(crate) fn arguments(&self) -> Value {
         let mut state = self.state();
         let text = std::mem::take(&mut state.text).into_text();
         state.value.take().unwrap_or(Value::String(text))
@@ -280,15 +286,15 @@ mod tests {
 
     #[tokio::test]
     async fn long_arguments_acquire_memory_and_release_it() {
-        let room = Arc::new(Semaphore::new(256));
-        let draft = ArgumentStream::new(true, false, false, "", room.clone());
+        let memory = Arc::new(Semaphore::new(256));
+        let draft = ArgumentStream::new(true, false, false, "", memory.clone());
         let chunk = "x".repeat(STEP);
         assert_eq!(draft.push(None, &chunk), Ok(1), "covered by the memory of the request that opened the stream");
         assert_eq!(draft.push(None, &chunk), Ok(2));
-        assert_eq!(room.available_permits(), 0);
-        assert_eq!(draft.push(None, "x"), Err(ArgumentStreamError::NoRoom));
+        assert_eq!(memory.available_permits(), 0);
+        assert_eq!(draft.push(None, "x"), Err(ArgumentStreamError::MemoryExhausted));
         drop(draft);
-        assert_eq!(room.available_permits(), 256);
+        assert_eq!(memory.available_permits(), 256);
     }
 
     #[tokio::test]

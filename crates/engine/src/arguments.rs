@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+pub(crate) mod forward;
+pub mod stream;
+
 use crate::registry::{Entry, presets};
 use toolpost_core::domain::json::WeighedError;
 use toolpost_core::domain::{Failure, Vendor, json};
@@ -11,32 +14,32 @@ use toolpost_core::schema::lower::{LoweredSchema, Target};
 use toolpost_core::schema::{CheckedArguments, Violation};
 
 /// Maximum size of arguments that are checked on the current thread, in bytes.
-pub(in crate::engine) const MAX_INLINE_CHECK: usize = 64 * 1024;
+pub(crate) const MAX_INLINE_CHECK: usize = 64 * 1024;
 
-/// Parses and validates arguments. `has_room` decides whether arguments that are JSON text fit into memory; see
+/// Parses and validates arguments. `has_memory` decides whether arguments that are JSON text fit into memory; see
 /// [`json::parse_weighed`].
 ///
 /// # Errors
 /// Returns `ARGUMENTS_MALFORMED`, `TOOL_VALIDATION_ERROR`, or `OVERLOADED` if they do not fit into memory.
-pub(in crate::engine) fn valid(
+pub(crate) fn valid(
     entry: &Entry,
     given: &Arc<Value>,
     vendor: Option<Vendor>,
-    has_room: impl FnMut(usize) -> bool,
+    has_memory: impl FnMut(usize) -> bool,
 ) -> Result<CheckedArguments, Box<Failure>> {
-    checked(entry, &parsed(entry, given, has_room)?, vendor)
+    checked(entry, &parsed(entry, given, has_memory)?, vendor)
 }
 
 /// Parses arguments to a value.
 ///
 /// # Errors
 /// Returns `ARGUMENTS_MALFORMED`, or `OVERLOADED` if they do not fit into memory.
-pub(in crate::engine) fn parsed(
+pub(crate) fn parsed(
     entry: &Entry,
     given: &Arc<Value>,
-    has_room: impl FnMut(usize) -> bool,
+    has_memory: impl FnMut(usize) -> bool,
 ) -> Result<Arc<Value>, Box<Failure>> {
-    parse(given, has_room).map_err(|error| match error {
+    parse(given, has_memory).map_err(|error| match error {
         WeighedError::Json(reason) => {
             Failure::malformed(&entry.name, &reason, given.as_str().unwrap_or_default()).into()
         }
@@ -51,7 +54,7 @@ pub(in crate::engine) fn parsed(
 ///
 /// # Errors
 /// Returns `TOOL_VALIDATION_ERROR`.
-pub(in crate::engine) fn checked(
+pub(crate) fn checked(
     entry: &Entry,
     arguments: &Arc<Value>,
     vendor: Option<Vendor>,
@@ -75,7 +78,7 @@ pub(in crate::engine) fn checked(
 ///
 /// # Errors
 /// Returns the failure of the check.
-pub(super) async fn check_without_blocking(
+pub(crate) async fn check_without_blocking(
     tool: &str,
     size: usize,
     check: impl FnOnce() -> Result<CheckedArguments, Box<Failure>> + Send + 'static,
@@ -99,15 +102,12 @@ pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<CheckedArgumen
 
 /// Parses arguments to a value. A string is parsed as JSON; `null` and blank text mean no arguments
 /// (docs/reference/contract.md, section 3).
-pub(in crate::engine) fn parse(
-    given: &Arc<Value>,
-    has_room: impl FnMut(usize) -> bool,
-) -> Result<Arc<Value>, WeighedError> {
+pub(crate) fn parse(given: &Arc<Value>, has_memory: impl FnMut(usize) -> bool) -> Result<Arc<Value>, WeighedError> {
     let none = || Arc::new(Value::Object(Map::new()));
     match &**given {
         Value::Null => Ok(none()),
         Value::String(text) if text.trim().is_empty() => Ok(none()),
-        Value::String(text) => match json::parse_weighed(text.as_bytes(), has_room)?.value {
+        Value::String(text) => match json::parse_weighed(text.as_bytes(), has_memory)?.value {
             Value::Null => Ok(none()),
             value => Ok(Arc::new(value)),
         },
@@ -155,7 +155,7 @@ fn targets(vendor: Vendor) -> &'static [Target] {
 }
 
 /// Returns `true` if the models of this vendor see a schema of the tool that differs in meaning from its own.
-pub(super) fn depends_on_vendor(entry: &Entry, vendor: Vendor) -> bool {
+pub(crate) fn depends_on_vendor(entry: &Entry, vendor: Vendor) -> bool {
     let lowered = targets(vendor).iter().filter_map(|target| entry.lowered(*target).ok());
     lowered.into_iter().any(|lowered| !lowered.restorer.is_identity())
 }

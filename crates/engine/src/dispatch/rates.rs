@@ -46,7 +46,7 @@ impl Rates {
     ///
     /// # Errors
     /// Returns the [`Failure`] of the call if the rate limit of the tool is reached.
-    pub(super) fn admit(&self, call: &Call, entry: &Entry) -> Result<(), Box<Failure>> {
+    pub(crate) fn admit(&self, call: &Call, entry: &Entry) -> Result<(), Box<Failure>> {
         self.count(&entry.name, entry.owner(&call.tenant)).map_err(|(rate, wait)| {
             let message =
                 format!("Tool \"{}\" is called more than {rate} times a minute; the call was not run", entry.name);

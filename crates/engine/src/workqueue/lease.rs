@@ -1,6 +1,5 @@
 //! The lease of the worker that runs an attempt.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +7,7 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::engine::inbox::Inbox;
-use crate::workqueue::OfferWatch;
+use super::OfferWatch;
 use toolpost_store::store::signals::QueueKey;
 use toolpost_store::store::workers::{AfterLease, OfferState};
 use toolpost_store::store::{StoreError, Stores};
@@ -23,9 +21,8 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// The lease of the worker that runs an attempt.
-pub(super) struct LeaseWatch<'a> {
+pub(crate) struct Lease<'a> {
     pub stores: &'a Stores,
-    pub inbox: &'a Inbox,
     pub node: &'a Arc<str>,
     pub call: Uuid,
     pub attempt: u32,
@@ -33,54 +30,79 @@ pub(super) struct LeaseWatch<'a> {
     pub slot: ResultSlot,
     pub queue: QueueKey,
     pub watch: Arc<OfferWatch>,
-    pub lease: Duration,
+    pub duration: Duration,
 }
 
-impl LeaseWatch<'_> {
-    /// Watches the lease. If it expires, takes the call from the worker and ends its attempt.
-    pub async fn run(&self) -> Infallible {
+/// A watch of a lease.
+pub(crate) struct LeaseWatch<'a> {
+    lease: Lease<'a>,
+    /// The time until the next look at the row. `None` means now.
+    left: Option<Duration>,
+}
+
+impl<'a> LeaseWatch<'a> {
+    /// Begins to watch a lease.
+    pub fn new(lease: Lease<'a>) -> Self {
         // A claim at this node has just begun, so its row need not be read.
-        let mut left = self.watch.is_claimed_here(self.attempt).then_some(self.lease);
+        let left = lease.watch.is_claimed_here(lease.attempt).then_some(lease.duration);
         if left.is_some() {
             // The wake-up that reported the claim.
-            let _ = self.watch.changed().now_or_never();
-            self.watch.watch_lease(self.attempt);
+            let _ = lease.watch.changed().now_or_never();
+            lease.watch.watch_lease(lease.attempt);
         }
-        loop {
-            let until = Instant::now() + left.unwrap_or(Duration::ZERO).min(MAX_SLEEP);
-            tokio::select! {
-                () = self.watch.changed() => {}
-                () = tokio::time::sleep_until(until) => {}
-            }
-            left = match self.look().await {
-                Ok(left) => Some(left.unwrap_or(MAX_SLEEP)),
-                Err(error) => {
-                    tracing::debug!(id = %self.call, %error, "cannot read the lease of a worker");
-                    Some(RETRY_AFTER)
-                }
-            };
-        }
+        Self { lease, left }
     }
 
-    /// Reads the row. Returns the time until the next look, if it is known.
-    async fn look(&self) -> Result<Option<Duration>, StoreError> {
-        let Self { stores, inbox, node, .. } = *self;
+    /// Watches the lease until the worker may have answered. If the lease expires, takes the call from the worker and ends its
+    /// attempt.
+    pub async fn await_answer(&mut self) {
+        loop {
+            let until = Instant::now() + self.left.unwrap_or(Duration::ZERO).min(MAX_SLEEP);
+            tokio::select! {
+                () = self.lease.watch.changed() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
+            let (left, is_answered) = match self.lease.look().await {
+                Ok(Look::Answered) => (MAX_SLEEP, true),
+                Ok(Look::After(left)) => (left, false),
+                Err(error) => {
+                    tracing::debug!(id = %self.lease.call, %error, "cannot read the lease of a worker");
+                    (RETRY_AFTER, false)
+                }
+            };
+            self.left = Some(left);
+            if is_answered {
+                return;
+            }
+        }
+    }
+}
+
+/// What the row of an offer says about its lease.
+enum Look {
+    /// The worker has answered.
+    Answered,
+    /// Nothing changes before this time has passed, unless the watch reports a change.
+    After(Duration),
+}
+
+impl Lease<'_> {
+    /// Reads the row, and ends a lease that has expired.
+    async fn look(&self) -> Result<Look, StoreError> {
+        let Self { stores, node, .. } = *self;
         let row = {
             // The attempt may end meanwhile, and a statement that is dropped costs its connection.
             let (stores, call) = (stores.clone(), self.call);
             tokio::spawn(async move { stores.offer_of(call).await }).await
         };
         // The runtime ends.
-        let Ok(row) = row else { return Ok(Some(RETRY_AFTER)) };
+        let Ok(row) = row else { return Ok(Look::After(RETRY_AFTER)) };
         let row = row?;
         match row.filter(|row| row.attempt == self.attempt).map(|row| row.state) {
-            Some(OfferState::Answered) => {
-                inbox.process_messages_of(self.call).await;
-                Ok(None)
-            }
+            Some(OfferState::Answered) => Ok(Look::Answered),
             Some(OfferState::Claimed { left, .. }) if left.is_zero() => {
                 if !self.watch.refuse_results(|| self.slot.has_result()) {
-                    return Ok(None);
+                    return Ok(Look::After(MAX_SLEEP));
                 }
                 let has_expired = stores.expire_lease((self.call, self.attempt), node, self.then).await?;
                 if has_expired {
@@ -89,17 +111,17 @@ impl LeaseWatch<'_> {
                     self.slot.lose();
                 }
                 // Otherwise a heartbeat came first, or the start is still being recorded.
-                Ok((!has_expired).then_some(LOOK_AGAIN_AFTER))
+                Ok(Look::After(if has_expired { MAX_SLEEP } else { LOOK_AGAIN_AFTER }))
             }
             Some(OfferState::Claimed { left, .. }) => {
                 self.watch.watch_lease(self.attempt);
-                Ok(Some(left))
+                Ok(Look::After(left))
             }
             // Its worker did not receive it, and another one gets the same attempt.
-            Some(OfferState::Waiting) => Ok(None),
+            Some(OfferState::Waiting) => Ok(Look::After(MAX_SLEEP)),
             None => {
                 self.slot.lose();
-                Ok(None)
+                Ok(Look::After(MAX_SLEEP))
             }
         }
     }

@@ -13,7 +13,7 @@ use toolpost_store::store::pauses::StoredPause;
 
 mod shared;
 
-pub(super) use shared::SharedPauses;
+pub(crate) use shared::SharedPauses;
 
 /// The timeouts of tools on this node, and its copy of the stored pauses.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Pauses {
     /// Notified of each new pause, which is then stored in the background.
     has_unsaved: Notify,
     /// Held while pauses are stored or read, so that a stored pause and a resume do not overtake each other.
-    turn: tokio::sync::Mutex<()>,
+    syncing: tokio::sync::Mutex<()>,
 }
 
 /// Counts by tenant: the calls of one tenant do not pause a tool for another.
@@ -54,7 +54,7 @@ impl Pauses {
             counted: AtomicUsize::new(0),
             paused: AtomicU64::new(0),
             has_unsaved: Notify::new(),
-            turn: tokio::sync::Mutex::default(),
+            syncing: tokio::sync::Mutex::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use toolpost_store::store::{StoreError, Stores};
 
 /// The pauses of all nodes.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine) struct SharedPauses<'a> {
+pub(crate) struct SharedPauses<'a> {
     pub pauses: &'a Pauses,
     pub stores: &'a Stores,
 }
@@ -17,7 +17,7 @@ impl SharedPauses<'_> {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails. Pauses that were not stored are stored by a later call.
     pub async fn sync(&self) -> Result<(), StoreError> {
-        let _turn = self.pauses.turn.lock().await;
+        let _guard = self.pauses.syncing.lock().await;
         for pause in self.pauses.unsaved_pauses() {
             self.stores.pause_tool(&pause).await?;
             self.pauses.mark_saved(&pause);
@@ -31,7 +31,7 @@ impl SharedPauses<'_> {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails. The tool may then still be paused.
     pub async fn resume(&self, tenant: &Tenant, tool: &str) -> Result<(), StoreError> {
-        let _turn = self.pauses.turn.lock().await;
+        let _guard = self.pauses.syncing.lock().await;
         self.stores.resume_tool(tenant, tool).await?;
         self.pauses.resume(tenant, tool);
         Ok(())

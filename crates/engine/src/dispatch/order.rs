@@ -3,9 +3,21 @@
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt, ready};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::submission::Mode;
+/// The order in which the calls of a batch run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Adjacent calls of concurrency-safe tools run together; any other call runs alone in its turn.
+    #[default]
+    Auto,
+    /// All calls run at once.
+    Parallel,
+    /// The calls run one after another.
+    Serial,
+}
 
 /// The number of permits. A call that runs exclusively acquires all of them.
 const ALL: u32 = u32::MAX >> 4;
@@ -13,7 +25,7 @@ const ALL: u32 = u32::MAX >> 4;
 /// A queue of calls. The semaphore is fair: a call waits for all earlier calls that must run exclusively.
 #[derive(Debug, Clone)]
 pub struct CallOrder {
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     mode: Mode,
 }
 
@@ -26,7 +38,7 @@ pub type OrderGuard = OwnedSemaphorePermit;
 impl CallOrder {
     /// Creates an empty queue.
     pub fn new(mode: Mode) -> Self {
-        Self { turns: Arc::new(Semaphore::new(ALL as usize)), mode }
+        Self { permits: Arc::new(Semaphore::new(ALL as usize)), mode }
     }
 
     /// Enters the queue. Returns `None` if the call does not need to wait for others.
@@ -37,12 +49,12 @@ impl CallOrder {
             Mode::Auto | Mode::Serial => ALL,
         };
         // The semaphore is never closed.
-        let mut turn = self.turns.clone().acquire_many_owned(permits).map(Result::ok).boxed();
+        let mut acquiring = self.permits.clone().acquire_many_owned(permits).map(Result::ok).boxed();
         // The semaphore assigns the place on the first poll.
-        if let std::task::Poll::Ready(guard) = futures_util::poll!(&mut turn) {
-            turn = ready(guard).boxed();
+        if let std::task::Poll::Ready(guard) = futures_util::poll!(&mut acquiring) {
+            acquiring = ready(guard).boxed();
         }
-        Some(OrderTicket(turn))
+        Some(OrderTicket(acquiring))
     }
 }
 
@@ -65,9 +77,9 @@ mod tests {
 
     #[tokio::test]
     async fn safe_calls_share_a_turn_and_others_run_alone_in_order() {
-        let turns = CallOrder::new(Mode::Auto);
-        let (first, second) = (turns.enqueue(true).await.unwrap(), turns.enqueue(true).await.unwrap());
-        let (alone, later) = (turns.enqueue(false).await.unwrap(), turns.enqueue(true).await.unwrap());
+        let order = CallOrder::new(Mode::Auto);
+        let (first, second) = (order.enqueue(true).await.unwrap(), order.enqueue(true).await.unwrap());
+        let (alone, later) = (order.enqueue(false).await.unwrap(), order.enqueue(true).await.unwrap());
         let (first, second) = (first.acquire().await, second.acquire().await);
         let (mut alone, mut later) = (Box::pin(alone.acquire()), Box::pin(later.acquire()));
         assert!(futures_util::poll!(&mut later).is_pending(), "it waits for an exclusive call");
@@ -83,8 +95,8 @@ mod tests {
     #[tokio::test]
     async fn parallel_calls_never_wait_and_serial_calls_always_do() {
         assert!(CallOrder::new(Mode::Parallel).enqueue(false).await.is_none());
-        let turns = CallOrder::new(Mode::Serial);
-        let (first, second) = (turns.enqueue(true).await.unwrap(), turns.enqueue(true).await.unwrap());
+        let order = CallOrder::new(Mode::Serial);
+        let (first, second) = (order.enqueue(true).await.unwrap(), order.enqueue(true).await.unwrap());
         let held = first.acquire().await;
         let mut second = Box::pin(second.acquire());
         assert!(futures_util::poll!(&mut second).is_pending());

@@ -66,7 +66,7 @@ pub struct BacktestResult {
     pub examples: Vec<BacktestExample>,
 }
 
-/// Evaluates policies on stored calls, newest first, but on at most `most` of them. Calls with invalid arguments are left
+/// Evaluates policies on stored calls, newest first, but on at most `max` of them. Calls with invalid arguments are left
 /// out, because policies never see them. The definitions of tools are those of now.
 ///
 /// # Errors
@@ -75,15 +75,15 @@ pub async fn backtest(
     access: &Access,
     (policies, bounds): (OrderedPolicies, Bounds),
     calls: CallFilter,
-    most: u64,
+    max: u64,
 ) -> Result<BacktestResult, StoreError> {
     let calls = CallFilter { limit: PAGE, ..calls };
     let mut filter = HistoryFilter { calls, ..HistoryFilter::default() };
     let mut result = BacktestResult::default();
-    while result.evaluated < most {
+    while result.evaluated < max {
         let page = access.store().history(&filter, None).await?;
         for call in page.calls.iter().filter(|call| call.effective_arguments.is_some()) {
-            if result.evaluated < most {
+            if result.evaluated < max {
                 result.add(call, decided(access, (policies.clone(), bounds), call).await);
             }
         }

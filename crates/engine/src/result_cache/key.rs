@@ -2,12 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::engine::call::ExecutorInputs;
-use crate::engine::call::run::CallRun;
+use crate::inputs::ExecutorInputs;
 use crate::registry::Entry;
 use toolpost_core::domain::idempotency::{fingerprint, hash};
 use toolpost_core::domain::tool::CacheScope;
-use toolpost_core::domain::{Agent, Time};
+use toolpost_core::domain::{Agent, Call, Time};
 
 /// The SHA-256 hash of everything on which a result can depend. A hash hides the secrets among it.
 pub type Key = [u8; 32];
@@ -27,12 +26,18 @@ struct Parts<'a> {
     agent: Option<&'a Agent>,
 }
 
-/// Returns the key of a call, or `None` if results are cached by session and the call has no session.
-pub fn of(run: &CallRun, inputs: &ExecutorInputs, entry: &Entry, scope: CacheScope) -> Option<Key> {
-    let call = run.call();
+/// Returns the key of a call, or `None` if results are cached by session and the call has no session. `session_since` is the
+/// creation time of the session, if known.
+pub fn key_of(
+    call: &Call,
+    session_since: Option<Time>,
+    inputs: &ExecutorInputs,
+    entry: &Entry,
+    scope: CacheScope,
+) -> Option<Key> {
     let session = match (scope, &call.session) {
         (CacheScope::Global, _) => None,
-        (CacheScope::Session, Some(session)) => Some((&**session, run.session_since())),
+        (CacheScope::Session, Some(session)) => Some((&**session, session_since)),
         (CacheScope::Session, None) => return None,
     };
     let arguments = inputs.arguments.as_ref().or(call.effective_arguments.as_ref())?;

@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::arguments;
-use super::state::{Next, Planned, StreamedArguments, limits_of};
 use crate::registry::{Entry, Lookup, View};
 use toolpost_core::domain::call::CALLED_AS;
-use toolpost_core::domain::limits::ServerLimits;
-use toolpost_core::domain::{CallRequest, Failure, Naming};
+use toolpost_core::domain::{CallRequest, Failure};
 use toolpost_tool::executor::ToolRole;
 
 /// The tool of a request.
-pub(super) struct ResolvedTool {
+pub(crate) struct ResolvedTool {
     /// The tool, if the caller can see it.
     pub entry: Option<Arc<Entry>>,
     /// The name of the forwarding tool, if the request was forwarded.
@@ -23,7 +20,7 @@ pub(super) struct ResolvedTool {
 }
 
 /// Resolves the tool of a request. A forwarded request gets the name and the arguments of its target.
-pub(super) fn resolve_tool(view: View<'_>, request: &mut CallRequest, is_unknown: bool) -> ResolvedTool {
+pub(crate) fn resolve_tool(view: View<'_>, request: &mut CallRequest, is_unknown: bool) -> ResolvedTool {
     let entry = match view.find(&request.name) {
         Lookup::Available(tool) => match tool.entry() {
             Ok(entry) => entry,
@@ -83,47 +80,14 @@ impl ResolvedTool {
     }
 }
 
-/// Resolves the target of a call that was accepted before its arguments were known. Returns the arguments of the
-/// target.
-pub(super) fn forward_arguments(
-    server: &ServerLimits,
-    planned: &mut Planned,
-    arguments: Value,
-    asked: &StreamedArguments,
-) -> Value {
-    let (name, vendor) = (planned.run.call().name.to_string(), asked.vendor);
-    let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
-    let (access, conversation) = (planned.run.origin().access.clone(), planned.run.origin().conversation.clone());
-    let snapshot = access.snapshot();
-    let view = access.view(&snapshot, conversation.as_deref());
-    let resolved = resolve_tool(view, &mut request, false);
-    planned.run.amend(|call| call.extend_metadata(resolved.names(&request.name)));
-    planned.next = match resolved.entry {
-        Some(entry) => {
-            let limits = limits_of(server, &entry, &asked.limits, conversation.as_deref());
-            let context = asked.context.of(&entry.definition);
-            let (name, title) = (entry.name.clone(), entry.title.clone());
-            planned.run.amend(|call| call.assign(name, title, Some((limits, context))));
-            resolved.refused.map_or(Ok(entry), Err).into()
-        }
-        None => {
-            let name: Arc<str> = request.name.into();
-            planned.run.amend(|call| call.assign(name.clone(), name.clone(), None));
-            let failure = resolved.refused.unwrap_or_else(|| view.not_found(&name, Naming::Own).into());
-            Next::End(failure, None)
-        }
-    };
-    request.arguments.unwrap_or_default()
-}
-
 /// Extracts the name and the arguments of the target.
 fn inner(entry: &Entry, request: &CallRequest) -> Result<(String, Option<Value>), Box<Failure>> {
     let given = Arc::new(request.arguments.clone().unwrap_or_default());
-    let outer = arguments::parsed(entry, &given, |_| true)?;
+    let outer = super::parsed(entry, &given, |_| true)?;
     if let Some(call) = plain(&outer) {
         return Ok(call);
     }
-    let checked = arguments::checked(entry, &outer, request.vendor)?;
+    let checked = super::checked(entry, &outer, request.vendor)?;
     let name = checked.arguments["name"].as_str().unwrap_or_default().to_owned();
     Ok((name, checked.arguments.get("arguments").cloned()))
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-pub use super::memory_permit::MemoryPermit;
+mod permit;
+
+pub use permit::MemoryPermit;
+
 use toolpost_core::domain::json::{self, DeserializeWeighed, JsonError, WeighedError};
 
 /// Memory reserved for each call in addition to its request, in KiB.
 const KIB_PER_CALL: usize = 16;
 /// Memory for the bodies of requests without calls, such as results and definitions, in KiB. It is a separate budget, so
 /// that calls cannot exhaust the memory that is needed to post their results.
-pub(super) const OTHERS_KIB: usize = 32 * 1024;
+pub(crate) const OTHERS_KIB: usize = 32 * 1024;
 
 /// Simultaneous copies of a request's text, including memory that the allocator keeps after a free: the body and its
 /// values, then the values, arguments, record, statement of the commit, events and response. Measured with many
@@ -34,7 +37,7 @@ pub struct MemoryBudget {
 
 /// An error returned when a request does not fit into the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoRoom {
+pub struct MemoryExhausted {
     /// `true` if the request exceeds the total budget, so that a retry cannot succeed.
     pub ever: bool,
 }
@@ -45,7 +48,7 @@ pub enum Unread {
     /// The body is invalid JSON.
     Json(JsonError),
     /// The values of the body do not fit into the memory budget.
-    NoRoom(NoRoom),
+    MemoryExhausted(MemoryExhausted),
 }
 
 /// The memory that a request needs.
@@ -63,29 +66,29 @@ pub struct Footprint {
 
 impl MemoryBudget {
     /// Creates a budget of the given size in KiB.
-    pub(super) fn new(kib: usize) -> Self {
+    pub(crate) fn new(kib: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(kib)), kib }
     }
 
-    pub(super) fn semaphore(&self) -> &Arc<Semaphore> {
+    pub(crate) fn semaphore(&self) -> &Arc<Semaphore> {
         &self.free
     }
 
     /// Returns the memory in use, in KiB.
-    pub(super) fn taken_kib(&self) -> usize {
+    pub(crate) fn taken_kib(&self) -> usize {
         self.kib.saturating_sub(self.free.available_permits())
     }
 
     /// Extends a permit to at least `kib`. A request larger than the budget acquires all of it, and therefore runs
     /// alone.
-    pub(super) fn cover(&self, held: &mut Option<MemoryPermit>, kib: usize) -> Result<(), NoRoom> {
+    pub(crate) fn cover(&self, held: &mut Option<MemoryPermit>, kib: usize) -> Result<(), MemoryExhausted> {
         let has = held.as_ref().map_or(0, MemoryPermit::kib);
         let more = kib.min(self.kib).saturating_sub(has);
         if more == 0 && held.is_some() {
             return Ok(());
         }
         let more = u32::try_from(more).unwrap_or(u32::MAX);
-        let more = self.free.clone().try_acquire_many_owned(more).map_err(|_| NoRoom { ever: false })?;
+        let more = self.free.clone().try_acquire_many_owned(more).map_err(|_| MemoryExhausted { ever: false })?;
         match held {
             Some(held) => held.merge(more.into()),
             None => *held = Some(more.into()),
@@ -95,7 +98,7 @@ impl MemoryBudget {
 }
 
 /// Reduces a permit to at most `kib`.
-pub(super) fn shrink(held: &mut Option<MemoryPermit>, kib: usize) {
+pub(crate) fn shrink(held: &mut Option<MemoryPermit>, kib: usize) {
     if let Some(held) = held {
         held.shrink(kib);
     }
@@ -113,44 +116,46 @@ impl Footprint {
     ///
     /// # Errors
     /// Returns [`NoRoom`] if it does not fit into the budget.
-    pub fn arrive(&mut self, room: &MemoryBudget, bytes: usize) -> Result<(), NoRoom> {
-        room.cover(&mut self.held, bytes.div_ceil(json::STEP) * (json::STEP / 1024))
+    pub fn arrive(&mut self, memory: &MemoryBudget, bytes: usize) -> Result<(), MemoryExhausted> {
+        memory.cover(&mut self.held, bytes.div_ceil(json::STEP) * (json::STEP / 1024))
     }
 
     /// Parses the body and counts its values.
     ///
     /// # Errors
     /// Returns [`Unread`] if the body is invalid JSON, or its values do not fit into the budget.
-    pub fn parse(&mut self, room: &MemoryBudget, text: &[u8]) -> Result<Value, Unread> {
+    pub fn parse(&mut self, memory: &MemoryBudget, text: &[u8]) -> Result<Value, Unread> {
         self.bytes = text.len();
         let mut refused = None;
         let parsed = json::parse_weighed(text, |weight| {
             self.weight = weight;
-            refused = self.cover(room).err();
+            refused = self.cover(memory).err();
             refused.is_none()
         });
         match parsed {
             Ok(weighed) => {
                 self.weight = weighed.weight;
-                self.cover(room).map_err(Unread::NoRoom)?;
+                self.cover(memory).map_err(Unread::MemoryExhausted)?;
                 Ok(weighed.value)
             }
             Err(WeighedError::Json(error)) => Err(Unread::Json(error)),
-            Err(WeighedError::TooHeavy) => Err(Unread::NoRoom(refused.unwrap_or(NoRoom { ever: false }))),
+            Err(WeighedError::TooHeavy) => {
+                Err(Unread::MemoryExhausted(refused.unwrap_or(MemoryExhausted { ever: false })))
+            }
         }
     }
 
     /// Parses a body of known structure and counts its values. Returns `None` if the body has another structure, or if
     /// [`Self::parse`] would reject it.
-    pub fn parse_as<T: DeserializeWeighed>(&mut self, room: &MemoryBudget, text: &[u8]) -> Option<T> {
+    pub fn parse_as<T: DeserializeWeighed>(&mut self, memory: &MemoryBudget, text: &[u8]) -> Option<T> {
         self.bytes = text.len();
         let parsed = json::parse_weighed_as(text, |weight| {
             self.weight = weight;
-            self.cover(room).is_ok()
+            self.cover(memory).is_ok()
         });
         let (value, weight) = parsed?;
         self.weight = weight;
-        self.cover(room).ok()?;
+        self.cover(memory).ok()?;
         Some(value)
     }
 
@@ -158,19 +163,19 @@ impl Footprint {
     ///
     /// # Errors
     /// Returns [`NoRoom`] if it does not fit into the budget.
-    pub fn take(&mut self, room: &MemoryBudget, bytes: usize) -> Result<(), NoRoom> {
+    pub fn take(&mut self, memory: &MemoryBudget, bytes: usize) -> Result<(), MemoryExhausted> {
         (self.bytes, self.weight) = (bytes, bytes);
-        self.cover(room)
+        self.cover(memory)
     }
 
-    fn cover(&mut self, room: &MemoryBudget) -> Result<(), NoRoom> {
+    fn cover(&mut self, memory: &MemoryBudget) -> Result<(), MemoryExhausted> {
         // Only the values must fit. If the copies do not, the request acquires the whole budget and runs alone.
-        if self.beyond_text() / 1024 > room.kib {
-            return Err(NoRoom { ever: true });
+        if self.beyond_text() / 1024 > memory.kib {
+            return Err(MemoryExhausted { ever: true });
         }
         match self.kib() {
             kib if kib <= SMALL_KIB && self.held.is_none() => Ok(()),
-            kib => room.cover(&mut self.held, kib),
+            kib => memory.cover(&mut self.held, kib),
         }
     }
 
@@ -186,17 +191,17 @@ impl Footprint {
     }
 
     /// Returns the maximum memory of the request with the given number of calls, in KiB.
-    pub(super) fn kib_with(&self, calls: usize) -> usize {
+    pub(crate) fn kib_with(&self, calls: usize) -> usize {
         calls * KIB_PER_CALL + self.kib()
     }
 
     /// Returns the memory of the request and its calls if no value is copied, in KiB.
-    pub(super) fn least_kib_with(&self, calls: usize) -> usize {
+    pub(crate) fn least_kib_with(&self, calls: usize) -> usize {
         calls * KIB_PER_CALL + (self.bytes * COPIES_OF_TEXT + self.beyond_text()) / 1024
     }
 
     /// Returns `true` if the request stays counted until the last copy of its calls is freed.
-    pub(super) fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         self.kib() >= LARGE_KIB
     }
 }
@@ -207,43 +212,46 @@ mod tests {
 
     #[test]
     fn values_are_counted_by_their_memory() {
-        let room = MemoryBudget::new(64 * 1024);
+        let memory = MemoryBudget::new(64 * 1024);
         let mut small = Footprint::default();
-        small.parse(&room, br#"{"a":[1,2]}"#).unwrap();
-        assert_eq!((room.taken_kib(), small.bytes), (0, 11), "small requests are counted with their calls");
+        small.parse(&memory, br#"{"a":[1,2]}"#).unwrap();
+        assert_eq!((memory.taken_kib(), small.bytes), (0, 11), "small requests are counted with their calls");
 
         let text = format!("\"{}\"", "x".repeat(1024 * 1024));
         let mut long = Footprint::default();
-        long.parse(&room, text.as_bytes()).unwrap();
-        assert!((8 * 1024..8 * 1024 + 16).contains(&room.taken_kib()), "{}", room.taken_kib());
+        long.parse(&memory, text.as_bytes()).unwrap();
+        assert!((8 * 1024..8 * 1024 + 16).contains(&memory.taken_kib()), "{}", memory.taken_kib());
         drop(long);
-        assert_eq!(room.taken_kib(), 0);
+        assert_eq!(memory.taken_kib(), 0);
 
         let many = format!("[{}0]", "0,".repeat(512 * 1024));
         let mut dense = Footprint::default();
-        dense.parse(&room, many.as_bytes()).unwrap();
-        assert_eq!(room.taken_kib(), 64 * 1024, "two copies exceed the budget, so the request runs alone");
+        dense.parse(&memory, many.as_bytes()).unwrap();
+        assert_eq!(memory.taken_kib(), 64 * 1024, "two copies exceed the budget, so the request runs alone");
         let mut other = Footprint::default();
-        assert!(matches!(other.parse(&room, text.as_bytes()), Err(Unread::NoRoom(NoRoom { ever: false }))));
+        assert!(matches!(
+            other.parse(&memory, text.as_bytes()),
+            Err(Unread::MemoryExhausted(MemoryExhausted { ever: false }))
+        ));
 
         let mut hopeless = Footprint::default();
         let refused = hopeless.parse(&MemoryBudget::new(32 * 1024), many.as_bytes());
-        assert!(matches!(refused, Err(Unread::NoRoom(NoRoom { ever: true }))));
+        assert!(matches!(refused, Err(Unread::MemoryExhausted(MemoryExhausted { ever: true }))));
     }
 
     #[test]
     fn body_is_counted_once_while_it_arrives() {
-        let room = MemoryBudget::new(1024);
+        let memory = MemoryBudget::new(1024);
         let mut request = Footprint::default();
-        request.arrive(&room, 1).unwrap();
-        assert_eq!(room.taken_kib(), 64);
-        request.arrive(&room, 130 * 1024).unwrap();
-        assert_eq!(room.taken_kib(), 192);
+        request.arrive(&memory, 1).unwrap();
+        assert_eq!(memory.taken_kib(), 64);
+        request.arrive(&memory, 130 * 1024).unwrap();
+        assert_eq!(memory.taken_kib(), 192);
         let text = format!("\"{}\"", "x".repeat(128 * 1024));
-        request.parse(&room, text.as_bytes()).unwrap();
-        assert_eq!(room.taken_kib(), 1024);
-        assert_eq!(Footprint::default().arrive(&room, 600 * 1024), Err(NoRoom { ever: false }));
+        request.parse(&memory, text.as_bytes()).unwrap();
+        assert_eq!(memory.taken_kib(), 1024);
+        assert_eq!(Footprint::default().arrive(&memory, 600 * 1024), Err(MemoryExhausted { ever: false }));
         shrink(&mut request.held, 100);
-        assert_eq!(room.taken_kib(), 100);
+        assert_eq!(memory.taken_kib(), 100);
     }
 }

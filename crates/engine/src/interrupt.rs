@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 /// Delay before a waiting call or a running read-only call is announced to subscribers. A shorter call is written once,
 /// at its end.
-pub(in crate::engine) const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
+pub(crate) const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
 
 /// The two signals of a shutdown.
 #[derive(Debug, Clone, Default)]
-pub(in crate::engine) struct Shutdown {
+pub(crate) struct Shutdown {
     /// Fires when the drain begins. Detached calls that wait are left to the next start.
     pub drain: CancellationToken,
     /// Fires at the deadline of the drain. Calls that still run are settled as `SHUTTING_DOWN`.
@@ -24,7 +24,7 @@ pub(in crate::engine) struct Shutdown {
 
 /// The reason why a step was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engine) enum Interrupt {
+pub(crate) enum Interrupt {
     /// The call was cancelled.
     Cancelled,
     /// The service drains. The next start continues the call.
@@ -37,7 +37,7 @@ pub(in crate::engine) enum Interrupt {
 
 /// A point in time at which a step is abandoned, and the limit that sets it.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine) struct Deadline {
+pub(crate) struct Deadline {
     pub at: Instant,
     limit_ms: u64,
     name: &'static str,
@@ -54,7 +54,7 @@ impl Deadline {
 
 /// A race of one step of a call against its interruptions.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine) struct Race<'a> {
+pub(crate) struct Race<'a> {
     cancel: Option<&'a CancellationToken>,
     drain: Option<&'a CancellationToken>,
     stop: Option<&'a CancellationToken>,

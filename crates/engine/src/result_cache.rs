@@ -1,4 +1,4 @@
-//! The cached results of this node, bounded by memory, and the running calls that others follow.
+//! The cached results of this node, bounded by memory, and the running calls that others follow (docs/reference/contract.md).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,9 @@ use moka::ops::compute::Op;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use super::key::Key;
+mod key;
+
+pub(crate) use key::{Key, key_of};
 use toolpost_core::domain::{Clock, ContentBlock, Outcome, Time};
 
 /// Memory of each JSON value in addition to its text, in bytes.
